@@ -1,0 +1,36 @@
+r"""Graph structure learning for PyTorch Geometric."""
+
+from torch_geometric_gsl.nn import (
+    CosineSimilarity,
+    DifferenceSimilarity,
+    GaussianSimilarity,
+    GSLNet,
+    GumbelKNNSampler,
+    HeatKernelSimilarity,
+    LatentGraphConv,
+    LinearSimilarity,
+    NeuralGaussianSimilarity,
+    Similarity,
+    TransitionGraphConv,
+    resolve_similarity,
+)
+from torch_geometric_gsl.typing import SampledGraph
+
+__version__ = '0.1.0'
+
+__all__ = [
+    'Similarity',
+    'LinearSimilarity',
+    'DifferenceSimilarity',
+    'GaussianSimilarity',
+    'NeuralGaussianSimilarity',
+    'HeatKernelSimilarity',
+    'CosineSimilarity',
+    'resolve_similarity',
+    'GumbelKNNSampler',
+    'LatentGraphConv',
+    'TransitionGraphConv',
+    'GSLNet',
+    'SampledGraph',
+    '__version__',
+]

@@ -1,0 +1,219 @@
+"""Checks of user input: the texts of the package's errors live here.
+
+Checks of values (finite features, sorted batches) are immediate on a CPU and
+asynchronous on CUDA, where reading a value back would stall the device; under
+``torch.compile`` they are skipped, because they would break the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from numbers import Integral, Real
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torch_geometric_gsl.typing import Features
+
+
+def check_option(value: object, options: Iterable[str], name: str) -> None:
+    """Raises unless :obj:`value` is one of the named options."""
+    if value not in (known := list(options)):
+        raise ValueError(f"'{name}' must be one of {known} (got {value!r})")
+
+
+def check_positive(value: object, name: str) -> None:
+    """Raises unless :obj:`value` is a positive, finite number."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(
+            f"'{name}' must be a positive number (got {type(value).__name__})"
+        )
+    if not 0 < float(value) < float('inf'):
+        raise ValueError(f"'{name}' must be positive and finite (got {value})")
+
+
+def check_number(value: object, name: str) -> None:
+    """Raises unless :obj:`value` is a finite number."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"'{name}' must be a number (got {type(value).__name__})")
+    if not abs(float(value)) < float('inf'):
+        raise ValueError(f"'{name}' must be finite (got {value})")
+
+
+def check_count(value: object, name: str, minimum: int = 1) -> None:
+    """Raises unless :obj:`value` is an integer of at least :obj:`minimum`."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(f"'{name}' must be an integer (got {type(value).__name__})")
+    if value < minimum:
+        raise ValueError(f"'{name}' must be at least {minimum} (got {value})")
+
+
+def check_probability(value: object, name: str) -> None:
+    """Raises unless :obj:`value` lies in [0, 1)."""
+    check_number(value, name)
+    if not 0 <= float(value) < 1:  # type: ignore[arg-type]
+        raise ValueError(f"'{name}' must lie in [0, 1) (got {value})")
+
+
+def check_value(holds: Tensor, message: Callable[[], str] | str) -> None:
+    """Raises a :class:`ValueError` unless the scalar tensor :obj:`holds`."""
+    if torch.compiler.is_compiling():
+        return
+    if holds.is_cuda:
+        text = message if isinstance(message, str) else 'invalid value in input'
+        torch._assert_async(holds, text)
+    elif not bool(holds):
+        raise ValueError(message if isinstance(message, str) else message())
+
+
+def check_finite(x: Tensor, name: str) -> None:
+    """Raises if :obj:`x` holds NaN or infinite values."""
+    if torch.compiler.is_compiling():
+        return
+    values = (x.values() if x.layout != torch.strided else x).detach()
+    # NaN and infinities survive a sum; only where it is not finite look again.
+    if x.is_cuda or not bool(values.sum().isfinite()):
+        check_value(
+            values.isfinite().all(), f"'{name}' contains NaN or infinite values"
+        )
+
+
+def check_features(x: object, name: str = 'x', width: int | None = None) -> None:
+    """Raises unless :obj:`x` is a finite floating-point matrix of that width."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"'{name}' must be a torch.Tensor (got {type(x).__name__})")
+    if x.layout not in (torch.strided, torch.sparse_csr):
+        raise ValueError(f"'{name}' must be dense or sparse CSR (got {x.layout})")
+    if x.dim() != 2:
+        raise ValueError(
+            f"'{name}' must have shape [num_nodes, channels] (got {list(x.shape)})"
+        )
+    if not x.is_floating_point():
+        raise TypeError(f"'{name}' must be floating-point (got {x.dtype})")
+    if width is not None and width != -1 and x.size(1) != width:
+        raise ValueError(f"'{name}' must have {width} channels (got {x.size(1)})")
+    check_finite(x, name)
+
+
+def check_pair(x: Features, width: int | None = None) -> tuple[Tensor, Tensor]:
+    """Checks features of one set of nodes, or of sources and targets."""
+    if not isinstance(x, tuple | list):
+        check_features(x, 'x', width)
+        return x, x
+    if len(x) != 2:
+        raise ValueError(f"'x' must be a tensor or a pair (x_src, x_dst) (got {len(x)})")
+    x_src, x_dst = x
+    check_features(x_src, 'x_src', width)
+    check_features(x_dst, 'x_dst', width)
+    for what in ('dtype', 'device'):
+        if getattr(x_src, what) != getattr(x_dst, what):
+            raise ValueError(
+                f"'x_src' and 'x_dst' must share one {what} "
+                f'(got {getattr(x_src, what)} and {getattr(x_dst, what)})'
+            )
+    if x_src.size(1) != x_dst.size(1):
+        raise ValueError(
+            f"'x_src' and 'x_dst' must have equal widths "
+            f'(got {x_src.size(1)} and {x_dst.size(1)})'
+        )
+    return x_src, x_dst
+
+
+def check_parameter_match(x: Tensor, parameter: Tensor | None, name: str = 'x') -> None:
+    """Raises unless features and parameters share dtype and device."""
+    if parameter is None:
+        return
+    if x.device != parameter.device:
+        raise ValueError(
+            f"'{name}' is on {x.device} but the parameters are on {parameter.device}"
+        )
+    if x.dtype != parameter.dtype and not torch.is_autocast_enabled(x.device.type):
+        raise TypeError(
+            f"'{name}' has {x.dtype} but the parameters have {parameter.dtype}"
+        )
+
+
+def check_index(index: object, name: str, shape: str, dim: int, like: Tensor) -> None:
+    """Raises unless :obj:`index` is a long tensor of that rank on like's device."""
+    if not isinstance(index, Tensor):
+        raise TypeError(f"'{name}' must be a torch.Tensor (got {type(index).__name__})")
+    if index.dtype != torch.long:
+        raise TypeError(f"'{name}' must have dtype torch.int64 (got {index.dtype})")
+    if index.dim() != dim:
+        raise ValueError(f"'{name}' must have shape {shape} (got {list(index.shape)})")
+    if index.device != like.device:
+        raise ValueError(f"'{name}' is on {index.device} but 'x' is on {like.device}")
+
+
+def check_edge_index(edge_index: Any, x_src: Tensor, x_dst: Tensor) -> None:
+    """Raises unless all edges run between existing nodes."""
+    check_index(edge_index, 'edge_index', '[2, num_edges]', 2, x_src)
+    if edge_index.size(0) != 2:
+        raise ValueError(
+            f"'edge_index' must have shape [2, num_edges] (got {list(edge_index.shape)})"
+        )
+    if edge_index.numel() == 0:
+        return
+    for row, size, what in ((0, x_src.size(0), 'source'), (1, x_dst.size(0), 'target')):
+        low, high = edge_index[row].aminmax()
+        check_value(
+            (low >= 0) & (high < size),
+            f"'edge_index' has {what}s outside 0..{size - 1}",
+        )
+
+
+def check_batch(batch: Any, x: Tensor, name: str = 'batch') -> None:
+    """Raises unless :obj:`batch` is a sorted vector of graph ids, one per node."""
+    check_index(batch, name, '[num_nodes]', 1, x)
+    if batch.numel() != x.size(0):
+        raise ValueError(
+            f"'{name}' must have one entry per node "
+            f'(got {batch.numel()} for {x.size(0)} nodes)'
+        )
+    if batch.numel() == 0:
+        return
+    check_value(batch.min() >= 0, f"'{name}' must not be negative")
+    check_value((batch[1:] >= batch[:-1]).all(), f"'{name}' must be sorted")
+
+
+def check_candidate_count(k: int, available: int, where: str = '') -> None:
+    """Raises if there are fewer candidates than neighbours to draw."""
+    if k > available:
+        raise ValueError(
+            f"'k' must not exceed the number of candidates{where} "
+            f'(got k={k} for {available} candidates)'
+        )
+
+
+def check_generator(generator: object, device: torch.device) -> None:
+    """Raises unless :obj:`generator` is a generator for that kind of device."""
+    if generator is None:
+        return
+    if not isinstance(generator, torch.Generator):
+        raise TypeError(
+            f"'generator' must be a torch.Generator (got {type(generator).__name__})"
+        )
+    if generator.device.type != device.type:
+        raise ValueError(
+            f"'generator' is on {generator.device} but the features are on {device}"
+        )
+
+
+def check_messages(h: object, num_sources: int) -> None:
+    """Raises unless there is one row of messages per source."""
+    if not isinstance(h, Tensor):
+        raise TypeError(f"'h' must be a torch.Tensor (got {type(h).__name__})")
+    if h.dim() != 2 or h.size(0) != num_sources:
+        raise ValueError(
+            f"'h' must have shape [{num_sources}, channels] (got {list(h.shape)})"
+        )
+
+
+def check_num_nodes(x: Tensor, num_nodes: int) -> None:
+    """Raises unless there is one row of features per node."""
+    if x.size(0) != num_nodes:
+        raise ValueError(
+            f"'x' must have num_nodes={num_nodes} rows (got {x.size(0)}); the "
+            f'transition nodes belong to the nodes of one data set'
+        )

@@ -1,0 +1,30 @@
+r"""Modules: similarities, samplers, convolutions and models."""
+
+from torch_geometric_gsl.nn.conv import LatentGraphConv, TransitionGraphConv
+from torch_geometric_gsl.nn.models import GSLNet
+from torch_geometric_gsl.nn.sampler import GumbelKNNSampler
+from torch_geometric_gsl.nn.similarity import (
+    CosineSimilarity,
+    DifferenceSimilarity,
+    GaussianSimilarity,
+    HeatKernelSimilarity,
+    LinearSimilarity,
+    NeuralGaussianSimilarity,
+    Similarity,
+    resolve_similarity,
+)
+
+__all__ = [
+    'Similarity',
+    'LinearSimilarity',
+    'DifferenceSimilarity',
+    'GaussianSimilarity',
+    'NeuralGaussianSimilarity',
+    'HeatKernelSimilarity',
+    'CosineSimilarity',
+    'resolve_similarity',
+    'GumbelKNNSampler',
+    'LatentGraphConv',
+    'TransitionGraphConv',
+    'GSLNet',
+]

@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.nn import Linear
+from torch_geometric.nn.inits import zeros
+
+from torch_geometric_gsl._checks import (
+    check_count,
+    check_features,
+    check_parameter_match,
+)
+from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
+from torch_geometric_gsl.nn.similarity.base import Similarity
+from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
+from torch_geometric_gsl.typing import SampledGraph
+
+
+class LatentGraphConv(torch.nn.Module):
+    r"""The graph convolution on a learned graph of all nodes from the `"Neural
+    Gaussian Similarity Modeling for Differential Graph Structure Learning"
+    <https://arxiv.org/abs/2312.09498>`_ paper.
+
+    .. math::
+        \mathbf{H}^{\prime} = \mathbf{A} \mathbf{X} \mathbf{W} +
+        \mathbf{X} \mathbf{W}_{\textrm{root}} + \mathbf{b}
+
+    where :math:`\mathbf{A}` is the graph that
+    :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler` samples from the
+    similarities of the rows of :math:`\mathbf{X} \mathbf{W}` in training mode, and
+    the noise-free weights
+    :math:`A_{ij} = \mathrm{softmax}_j(\lambda \phi_{ij} / \tau)` over all nodes in
+    evaluation mode. The rows of :math:`\mathbf{A}` sum to 1.
+
+    Args:
+        in_channels (int): Size of each input sample, or :obj:`-1` to derive the size
+            from the first input to the forward method.
+        out_channels (int): Size of each output sample.
+        similarity (str or Similarity, optional): The similarity of two nodes, by
+            name or as a module of :obj:`out_channels` input channels.
+            (default: :obj:`"neural_gaussian"`)
+        k (int, optional): The number of draws :math:`K`. (default: :obj:`5`)
+        tau (float, optional): The temperature :math:`\tau`.
+            (default: :obj:`0.25`)
+        root_weight (bool, optional): If :obj:`False`, the layer does not add
+            :math:`\mathbf{X} \mathbf{W}_{\textrm{root}}`. The graph is nearly
+            uniform, so that without it all nodes get nearly the same output.
+            (default: :obj:`True`)
+        bias (bool, optional): If :obj:`False`, the layer does not learn a bias.
+            (default: :obj:`True`)
+        **kwargs (optional): Additional arguments of
+            :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`, such as
+            :obj:`scale`, :obj:`hard` or :obj:`method`.
+
+    Shapes:
+        - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
+          CSR, candidate edges :math:`(2, |\mathcal{E}_c|)` *(optional)*, batch vector
+          :math:`(|\mathcal{V}|)` *(optional)*
+        - **output:** node features :math:`(|\mathcal{V}|, F_{out})`
+
+    Raises:
+        TypeError: If an argument has the wrong type.
+        ValueError: If an argument is out of range.
+
+    Example:
+        >>> conv = LatentGraphConv(16, 32)
+        >>> conv(torch.randn(100, 16)).shape
+        torch.Size([100, 32])
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        similarity: str | Similarity = 'neural_gaussian',
+        k: int = 5,
+        tau: float = 0.25,
+        *,
+        root_weight: bool = True,
+        bias: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__()
+        if in_channels != -1:
+            check_count(in_channels, 'in_channels')
+        check_count(out_channels, 'out_channels')
+        self.in_channels = in_channels
+        self.out_channels = out_channels
+        self.root_weight = root_weight
+        self.lin = Linear(
+            in_channels, out_channels, bias=False, weight_initializer='glorot'
+        )
+        self.lin_root: Linear | None = None
+        if root_weight:
+            self.lin_root = Linear(
+                in_channels, out_channels, bias=False, weight_initializer='glorot'
+            )
+        self.bias: torch.nn.Parameter | None = None
+        if bias:
+            self.bias = torch.nn.Parameter(torch.empty(out_channels))
+        self.sampler = GumbelKNNSampler(
+            resolve_similarity(similarity, out_channels), k, tau, **kwargs
+        )
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        r"""Resets all learnable parameters of the module."""
+        self.lin.reset_parameters()
+        if self.lin_root is not None:
+            self.lin_root.reset_parameters()
+        zeros(self.bias)
+        self.sampler.reset_parameters()
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor | None = None,
+        batch: Tensor | None = None,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        r"""Runs the forward pass.
+
+        Args:
+            x (torch.Tensor): The node features, dense or sparse CSR.
+            edge_index (torch.Tensor, optional): If given, only these edges are
+                candidates. (default: :obj:`None`)
+            batch (torch.Tensor, optional): Sorted graph ids of the nodes.
+                (default: :obj:`None`)
+            generator (torch.Generator, optional): Source of randomness.
+                (default: :obj:`None`)
+        """
+        h = self._project(x)
+        out = self.sampler.propagate(h, h, edge_index, batch, generator=generator)
+        return self._finish(x, out)
+
+    def graph(
+        self,
+        x: Tensor,
+        edge_index: Tensor | None = None,
+        batch: Tensor | None = None,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> SampledGraph:
+        r"""Returns the graph that the layer learned for its input.
+
+        In evaluation mode this is the :obj:`k` nearest nodes of each node under
+        :obj:`"stream"`; the arguments are those of :meth:`forward`.
+        """
+        h = self._project(x)
+        graph: SampledGraph = self.sampler(h, edge_index, batch, generator=generator)
+        return graph
+
+    def _project(self, x: Tensor) -> Tensor:
+        check_features(x, width=self.in_channels)
+        lazy = isinstance(self.lin.weight, torch.nn.UninitializedParameter)
+        check_parameter_match(x, None if lazy else self.lin.weight)
+        h: Tensor = self.lin(x)
+        return h
+
+    def _finish(self, x: Tensor, out: Tensor) -> Tensor:
+        if self.lin_root is not None:
+            out = out + self.lin_root(x)
+        return out if self.bias is None else out + self.bias
+
+    def __repr__(self) -> str:
+        return (
+            f'{self.__class__.__name__}({self.in_channels}, {self.out_channels}, '
+            f'similarity={self.sampler.similarity}, k={self.sampler.k}, '
+            f'tau={self.sampler.tau})'
+        )

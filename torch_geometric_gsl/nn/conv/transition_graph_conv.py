@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.nn.inits import glorot
+
+from torch_geometric_gsl._checks import check_count, check_num_nodes
+from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
+from torch_geometric_gsl.nn.similarity.base import Similarity
+from torch_geometric_gsl.ops.scores import unit_rows
+from torch_geometric_gsl.typing import SampledGraph
+
+
+class TransitionGraphConv(LatentGraphConv):
+    r"""The graph convolution on a learned transition graph from the `"Neural
+    Gaussian Similarity Modeling for Differential Graph Structure Learning"
+    <https://arxiv.org/abs/2312.09498>`_ paper.
+
+    .. math::
+        \mathbf{H}^{\prime} = \mathbf{A}_t \left( \mathbf{W}_e ( \mathbf{X}
+        \mathbf{W} ) \right) + \mathbf{X} \mathbf{W}_{\textrm{root}} + \mathbf{b},
+        \qquad \mathbf{R} = \mathbf{W}_t \mathbf{Z}
+
+    where :math:`\mathbf{A}_t \in \mathbb{R}^{n \times s}` is the graph that
+    :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler` samples from the
+    similarities :math:`\phi(z_i, r_j)` of the :math:`n` nodes to the :math:`s`
+    transition nodes. :math:`\mathbf{Z}` holds the rows of
+    :math:`\mathbf{X} \mathbf{W}` scaled to unit norm, and the rows of
+    :math:`\mathbf{R}` are scaled to unit norm, too. With fixed :math:`s`, time and
+    memory grow linearly in :math:`n`.
+
+    The projections :math:`\mathbf{W}_t, \mathbf{W}_e \in \mathbb{R}^{s \times n}` belong
+    to the nodes of one data set: the layer is transductive. A matrix
+    :math:`\mathbf{W}_e \mathbf{X}` as wide as the input is never formed.
+
+    Args:
+        in_channels (int): Size of each input sample, or :obj:`-1` to derive the size
+            from the first input to the forward method.
+        out_channels (int): Size of each output sample.
+        num_nodes (int): The number of nodes :math:`n`.
+        num_transition_nodes (int, optional): The number of transition nodes
+            :math:`s`. (default: :obj:`500`)
+        similarity (str or Similarity, optional): The similarity of two nodes, by
+            name or as a module of :obj:`out_channels` input channels.
+            (default: :obj:`"neural_gaussian"`)
+        k (int, optional): The number of draws :math:`K`. (default: :obj:`5`)
+        tau (float, optional): The temperature :math:`\tau`.
+            (default: :obj:`0.25`)
+        root_weight (bool, optional): If :obj:`False`, the layer does not add
+            :math:`\mathbf{X} \mathbf{W}_{\textrm{root}}`. The graph is nearly
+            uniform, so that without it all nodes get nearly the same output.
+            (default: :obj:`True`)
+        bias (bool, optional): If :obj:`False`, the layer does not learn a bias.
+            (default: :obj:`True`)
+        **kwargs (optional): Additional arguments of
+            :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`, such as
+            :obj:`scale`, :obj:`hard` or :obj:`method`.
+
+    Shapes:
+        - **input:** node features :math:`(n, F_{in})`, dense or sparse CSR
+        - **output:** node features :math:`(n, F_{out})`
+
+    Raises:
+        TypeError: If an argument has the wrong type.
+        ValueError: If an argument is out of range.
+
+    Example:
+        >>> conv = TransitionGraphConv(16, 32, num_nodes=100, num_transition_nodes=10)
+        >>> conv(torch.randn(100, 16)).shape
+        torch.Size([100, 32])
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        num_nodes: int,
+        num_transition_nodes: int = 500,
+        similarity: str | Similarity = 'neural_gaussian',
+        k: int = 5,
+        tau: float = 0.25,
+        *,
+        root_weight: bool = True,
+        bias: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        check_count(num_nodes, 'num_nodes')
+        check_count(num_transition_nodes, 'num_transition_nodes')
+        super().__init__(
+            in_channels,
+            out_channels,
+            similarity,
+            k,
+            tau,
+            root_weight=root_weight,
+            bias=bias,
+            **kwargs,
+        )
+        self.num_nodes = num_nodes
+        self.num_transition_nodes = num_transition_nodes
+        self.w_t = torch.nn.Parameter(torch.empty(num_transition_nodes, num_nodes))
+        self.w_e = torch.nn.Parameter(torch.empty(num_transition_nodes, num_nodes))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        if hasattr(self, 'w_t'):  # The base class resets before they exist.
+            glorot(self.w_t)
+            glorot(self.w_e)
+
+    def forward(  # type: ignore[override]
+        self, x: Tensor, *, generator: torch.Generator | None = None
+    ) -> Tensor:
+        r"""Runs the forward pass.
+
+        Args:
+            x (torch.Tensor): The node features, dense or sparse CSR.
+            generator (torch.Generator, optional): Source of randomness.
+                (default: :obj:`None`)
+        """
+        h, transition = self._transition(x)
+        messages = self.w_e @ h
+        out = self.sampler.propagate((transition, h), messages, generator=generator)
+        return self._finish(x, out)
+
+    def graph(  # type: ignore[override]
+        self, x: Tensor, *, generator: torch.Generator | None = None
+    ) -> SampledGraph:
+        r"""Returns the bipartite graph from transition nodes to nodes.
+
+        The arguments are those of :meth:`forward`.
+        """
+        h, transition = self._transition(x)
+        graph: SampledGraph = self.sampler((transition, h), generator=generator)
+        return graph
+
+    def _transition(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        h = self._project(x)
+        check_num_nodes(x, self.num_nodes)
+        return h, unit_rows(self.w_t @ unit_rows(h))
+
+    def __repr__(self) -> str:
+        return (
+            f'{self.__class__.__name__}({self.in_channels}, {self.out_channels}, '
+            f'num_nodes={self.num_nodes}, '
+            f'num_transition_nodes={self.num_transition_nodes}, '
+            f'similarity={self.sampler.similarity}, k={self.sampler.k}, '
+            f'tau={self.sampler.tau})'
+        )

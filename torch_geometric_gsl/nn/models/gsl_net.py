@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch_geometric.nn.resolver import activation_resolver
+
+from torch_geometric_gsl._checks import check_count, check_probability
+from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
+from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
+from torch_geometric_gsl.nn.similarity.base import Similarity
+from torch_geometric_gsl.typing import SampledGraph
+
+
+class GSLNet(torch.nn.Module):
+    r"""The network of the `"Neural Gaussian Similarity Modeling for Differential
+    Graph Structure Learning" <https://arxiv.org/abs/2312.09498>`_ paper: layers that
+    learn their own graph, with an activation and dropout between them.
+
+    .. math::
+        \mathbf{H}^{(\ell + 1)} = \mathrm{Dropout} \left( \mathrm{ELU} \left(
+        \mathrm{Conv}^{(\ell)} ( \mathbf{H}^{(\ell)} ) \right) \right)
+
+    where :math:`\mathrm{Conv}` is a
+    :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`, or a
+    :class:`~torch_geometric_gsl.nn.conv.TransitionGraphConv` if
+    :obj:`num_transition_nodes` is given (the paper's models with the suffix -T).
+    The last layer has neither activation nor dropout.
+
+    Args:
+        in_channels (int): Size of each input sample, or :obj:`-1` to derive the size
+            from the first input to the forward method.
+        hidden_channels (int): Size of each hidden sample.
+        num_layers (int): The number of layers.
+        out_channels (int): Size of each output sample.
+        similarity (str or Similarity, optional): The similarity of two nodes, by
+            name; a module serves only where all layers are equally wide, and is
+            shared by them. (default: :obj:`"neural_gaussian"`)
+        num_transition_nodes (int, optional): The number of transition nodes; if
+            :obj:`None`, the graph joins all nodes. (default: :obj:`None`)
+        num_nodes (int, optional): The number of nodes, needed with
+            :obj:`num_transition_nodes`. (default: :obj:`None`)
+        dropout (float, optional): Dropout probability of the hidden samples.
+            (default: :obj:`0.5`)
+        act (str or Callable, optional): The activation. (default: :obj:`"elu"`)
+        **kwargs (optional): Additional arguments of the layers, such as :obj:`k`,
+            :obj:`tau`, :obj:`scale` or :obj:`root_weight`.
+
+    Shapes:
+        - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
+          CSR, candidate edges :math:`(2, |\mathcal{E}_c|)` *(optional)*, batch vector
+          :math:`(|\mathcal{V}|)` *(optional)*
+        - **output:** node features :math:`(|\mathcal{V}|, F_{out})`
+
+    Raises:
+        TypeError: If an argument has the wrong type.
+        ValueError: If an argument is out of range, or only one of
+            :obj:`num_transition_nodes` and :obj:`num_nodes` is given.
+
+    Example:
+        >>> model = GSLNet(16, 32, num_layers=2, out_channels=7)
+        >>> model(torch.randn(100, 16)).shape
+        torch.Size([100, 7])
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        num_layers: int,
+        out_channels: int,
+        similarity: str | Similarity = 'neural_gaussian',
+        num_transition_nodes: int | None = None,
+        num_nodes: int | None = None,
+        *,
+        dropout: float = 0.5,
+        act: Any = 'elu',
+        **kwargs: Any,
+    ) -> None:
+        super().__init__()
+        check_count(hidden_channels, 'hidden_channels')
+        check_count(num_layers, 'num_layers')
+        check_probability(dropout, 'dropout')
+        if (num_transition_nodes is None) != (num_nodes is None):
+            raise ValueError(
+                f"'num_transition_nodes' and 'num_nodes' go together (got "
+                f'{num_transition_nodes} and {num_nodes})'
+            )
+        self.in_channels = in_channels
+        self.hidden_channels = hidden_channels
+        self.num_layers = num_layers
+        self.out_channels = out_channels
+        self.num_transition_nodes = num_transition_nodes
+        self.num_nodes = num_nodes
+        self.dropout = dropout
+        self.act = activation_resolver(act)
+        widths = [in_channels, *[hidden_channels] * (num_layers - 1), out_channels]
+        if num_nodes is not None:
+            kwargs.update(num_nodes=num_nodes, num_transition_nodes=num_transition_nodes)
+        conv = LatentGraphConv if num_nodes is None else TransitionGraphConv
+        self.convs = torch.nn.ModuleList(
+            conv(*size, similarity=similarity, **kwargs)
+            for size in zip(widths[:-1], widths[1:], strict=True)
+        )
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        r"""Resets all learnable parameters of the module."""
+        for conv in self.convs:
+            conv.reset_parameters()
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor | None = None,
+        batch: Tensor | None = None,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        r"""Runs the forward pass.
+
+        Args:
+            x (torch.Tensor): The node features, dense or sparse CSR.
+            edge_index (torch.Tensor, optional): If given, only these edges are
+                candidates: not the graph itself. (default: :obj:`None`)
+            batch (torch.Tensor, optional): Sorted graph ids of the nodes.
+                (default: :obj:`None`)
+            generator (torch.Generator, optional): Source of randomness of the
+                graphs; dropout uses the global one. (default: :obj:`None`)
+        """
+        args = self._conv_args(edge_index, batch, generator)
+        for conv in self.convs[:-1]:
+            x = self._hidden(conv(x, **args))
+        out: Tensor = self.convs[-1](x, **args)
+        return out
+
+    def graphs(
+        self,
+        x: Tensor,
+        edge_index: Tensor | None = None,
+        batch: Tensor | None = None,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> list[SampledGraph]:
+        r"""Returns the graph of each layer; the arguments are those of
+        :meth:`forward`.
+        """
+        args = self._conv_args(edge_index, batch, generator)
+        graphs = []
+        for number, conv in enumerate(self.convs):
+            graphs.append(conv.graph(x, **args))
+            if number + 1 < self.num_layers:
+                x = self._hidden(conv(x, **args))
+        return graphs
+
+    def _conv_args(
+        self,
+        edge_index: Tensor | None,
+        batch: Tensor | None,
+        generator: torch.Generator | None,
+    ) -> dict[str, Any]:
+        if self.num_nodes is None:
+            return {'edge_index': edge_index, 'batch': batch, 'generator': generator}
+        for name, value in (('edge_index', edge_index), ('batch', batch)):
+            if value is not None:
+                raise ValueError(
+                    f"'{name}' has no meaning with transition nodes (got a "
+                    f'{type(value).__name__})'
+                )
+        return {'generator': generator}
+
+    def _hidden(self, x: Tensor) -> Tensor:
+        return F.dropout(self.act(x), self.dropout, self.training)
+
+    def __repr__(self) -> str:
+        transition = (
+            ''
+            if self.num_nodes is None
+            else f', num_transition_nodes={self.num_transition_nodes}'
+        )
+        return (
+            f'{self.__class__.__name__}({self.in_channels}, {self.hidden_channels}, '
+            f'num_layers={self.num_layers}, out_channels={self.out_channels}'
+            f'{transition})'
+        )

@@ -1,0 +1,5 @@
+r"""Samplers of neighbours."""
+
+from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
+
+__all__ = ['GumbelKNNSampler']

@@ -1,0 +1,27 @@
+r"""Similarities between nodes."""
+
+from torch_geometric_gsl.nn.similarity.base import Similarity
+from torch_geometric_gsl.nn.similarity.cosine_similarity import CosineSimilarity
+from torch_geometric_gsl.nn.similarity.difference_similarity import (
+    DifferenceSimilarity,
+)
+from torch_geometric_gsl.nn.similarity.gaussian_similarity import GaussianSimilarity
+from torch_geometric_gsl.nn.similarity.heat_kernel_similarity import (
+    HeatKernelSimilarity,
+)
+from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
+from torch_geometric_gsl.nn.similarity.neural_gaussian_similarity import (
+    NeuralGaussianSimilarity,
+)
+from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
+
+__all__ = [
+    'Similarity',
+    'LinearSimilarity',
+    'DifferenceSimilarity',
+    'GaussianSimilarity',
+    'NeuralGaussianSimilarity',
+    'HeatKernelSimilarity',
+    'CosineSimilarity',
+    'resolve_similarity',
+]

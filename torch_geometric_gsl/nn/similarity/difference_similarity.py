@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from typing import ClassVar
+
+from torch import Tensor
+
+from torch_geometric_gsl.nn.similarity.base import Similarity
+from torch_geometric_gsl.ops import scores
+
+
+class DifferenceSimilarity(Similarity):
+    r"""The difference similarity (DiffSim) from the `"Neural Gaussian Similarity
+    Modeling for Differential Graph Structure Learning"
+    <https://arxiv.org/abs/2312.09498>`_ paper.
+
+    .. math::
+        \phi_{ij} = z_i (z_i - z_j)^{\top} = 1 - z_i z_j^{\top}, \qquad
+        z_i = \frac{x_i W}{\lVert x_i W \rVert_2}
+
+    where :math:`i` is the target and :math:`j` the candidate neighbour. It prefers
+    *dissimilar* nodes, against the homophily of most graphs, and lies in
+    :math:`[0, 2]`.
+
+    Args:
+        in_channels (int): Size of each input sample.
+        out_channels (int, optional): Size :math:`m` of a learnable projection
+            :math:`Z = X W`. If :obj:`None`, the features are compared as they are.
+            (default: :obj:`None`)
+
+    Shapes:
+        - **input:** node features :math:`(|\mathcal{V}|, F_{in})` or a pair
+          :math:`((|\mathcal{V}_s|, F_{in}), (|\mathcal{V}_t|, F_{in}))`, edge
+          indices :math:`(2, |\mathcal{E}|)` *(optional)*
+        - **output:** :math:`(|\mathcal{V}_t|, |\mathcal{V}_s|)`, or
+          :math:`(|\mathcal{E}|)` if edge indices are given
+
+    Raises:
+        TypeError: If an argument has the wrong type.
+        ValueError: If an argument is out of range.
+
+    Example:
+        >>> similarity = DifferenceSimilarity(2)
+        >>> similarity(torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
+        tensor([[0., 1.],
+                [1., 0.]])
+    """
+
+    bounds: ClassVar[tuple[float, float]] = (0.0, 2.0)
+
+    def __init__(self, in_channels: int, out_channels: int | None = None) -> None:
+        super().__init__(in_channels, out_channels)
+        self.reset_parameters()
+
+    def response(self, value: Tensor, *params: Tensor) -> Tensor:
+        return scores.difference(value)

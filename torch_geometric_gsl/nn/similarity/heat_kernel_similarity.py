@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+from typing import ClassVar
+
+from torch import Tensor
+
+from torch_geometric_gsl._checks import check_positive
+from torch_geometric_gsl.nn.similarity.base import Similarity
+from torch_geometric_gsl.ops import scores
+
+
+class HeatKernelSimilarity(Similarity):
+    r"""The heat kernel of AM-GCN, from the `"AM-GCN: Adaptive Multi-channel Graph
+    Convolutional Networks" <https://arxiv.org/abs/2007.02265>`_ paper.
+
+    .. math::
+        \phi_{ij} = \exp \left( - \frac{\lVert z_i - z_j \rVert^2}{t} \right)
+
+    where :math:`i` is the target, :math:`j` the candidate neighbour, and :math:`z_i`
+    is :math:`x_i W`, scaled to unit 2-norm if :obj:`normalize` is set. Then it is a
+    monotone function of the cosine and finds the neighbours of
+    :class:`LinearSimilarity`. It lies in :math:`[0, 1]`.
+
+    Args:
+        in_channels (int): Size of each input sample.
+        out_channels (int, optional): Size :math:`m` of a learnable projection
+            :math:`Z = X W`. If :obj:`None`, the features are compared as they are.
+            (default: :obj:`None`)
+        t (float, optional): Width of the kernel, in squared distances.
+            (default: :obj:`2.0`)
+        normalize (bool, optional): If :obj:`False`, the rows are not scaled, and the
+            distances are Euclidean distances of the features.
+            (default: :obj:`True`)
+
+    Shapes:
+        - **input:** node features :math:`(|\mathcal{V}|, F_{in})` or a pair
+          :math:`((|\mathcal{V}_s|, F_{in}), (|\mathcal{V}_t|, F_{in}))`, edge
+          indices :math:`(2, |\mathcal{E}|)` *(optional)*
+        - **output:** :math:`(|\mathcal{V}_t|, |\mathcal{V}_s|)`, or
+          :math:`(|\mathcal{E}|)` if edge indices are given
+
+    Raises:
+        TypeError: If an argument has the wrong type.
+        ValueError: If an argument is out of range, such as :obj:`t <= 0`.
+
+    Example:
+        >>> similarity = HeatKernelSimilarity(2)
+        >>> similarity(torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
+        tensor([[1.0000, 0.3679],
+                [0.3679, 1.0000]])
+    """
+
+    bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    comparison: ClassVar[str] = 'squared_distance'
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int | None = None,
+        *,
+        t: float = 2.0,
+        normalize: bool = True,
+    ) -> None:
+        check_positive(t, 't')
+        super().__init__(in_channels, out_channels)
+        self.t = float(t)
+        self.normalize = normalize
+        self.reset_parameters()
+
+    def encode(self, x: Tensor) -> Tensor:
+        return super().encode(x) if self.normalize else self.project(x)
+
+    def response(self, value: Tensor, *params: Tensor) -> Tensor:
+        return scores.heat_kernel(value, self.t)
+
+    def extra_repr(self) -> str:
+        return f't={self.t:.4g}, normalize={self.normalize}'

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from typing import Any
+
+from torch_geometric_gsl._checks import check_option
+from torch_geometric_gsl.nn.similarity.base import Similarity
+from torch_geometric_gsl.nn.similarity.cosine_similarity import CosineSimilarity
+from torch_geometric_gsl.nn.similarity.difference_similarity import (
+    DifferenceSimilarity,
+)
+from torch_geometric_gsl.nn.similarity.gaussian_similarity import GaussianSimilarity
+from torch_geometric_gsl.nn.similarity.heat_kernel_similarity import (
+    HeatKernelSimilarity,
+)
+from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
+from torch_geometric_gsl.nn.similarity.neural_gaussian_similarity import (
+    NeuralGaussianSimilarity,
+)
+
+#: The similarities by the names that ``similarity=`` takes.
+SIMILARITIES: dict[str, type[Similarity]] = {
+    'linear': LinearSimilarity,
+    'difference': DifferenceSimilarity,
+    'gaussian': GaussianSimilarity,
+    'neural_gaussian': NeuralGaussianSimilarity,
+    'heat_kernel': HeatKernelSimilarity,
+    'cosine': CosineSimilarity,
+}
+
+
+def resolve_similarity(
+    similarity: str | Similarity, in_channels: int, **kwargs: Any
+) -> Similarity:
+    r"""Turns a name into a similarity; a module passes through unchanged.
+
+    Args:
+        similarity (str or Similarity): One of :obj:`"linear"`,
+            :obj:`"difference"`, :obj:`"gaussian"`, :obj:`"neural_gaussian"`,
+            :obj:`"heat_kernel"` and :obj:`"cosine"`, or a module.
+        in_channels (int): Size of each input sample.
+        **kwargs (optional): Arguments of the named similarity.
+
+    Raises:
+        TypeError: If :obj:`similarity` is neither a name nor a module.
+        ValueError: If the name is unknown, or a module expects another width.
+
+    Example:
+        >>> resolve_similarity('gaussian', 16)
+        GaussianSimilarity(16, b=0.5, c=0.05437)
+    """
+    if isinstance(similarity, str):
+        check_option(similarity, SIMILARITIES, 'similarity')
+        return SIMILARITIES[similarity](in_channels, **kwargs)
+    if not isinstance(similarity, Similarity):
+        raise TypeError(
+            f"'similarity' must be a name or a Similarity "
+            f'(got {type(similarity).__name__})'
+        )
+    if similarity.in_channels != in_channels:
+        raise ValueError(
+            f"'similarity' expects {similarity.in_channels} channels "
+            f'but it receives {in_channels}'
+        )
+    return similarity

@@ -1,0 +1,111 @@
+r"""Scores of a pair of nodes: pure functions, elementwise over pairs.
+
+A score is a *comparison* of two embeddings (inner product or squared distance)
+followed by a *response* that maps the compared value to :math:`\phi`.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+# Keeps (t - b)^2 / c and its gradient finite in float32 when c underflows.
+MIN_WIDTH = 1e-9
+
+
+def unit_rows(x: Tensor) -> Tensor:
+    r"""Scales the rows of :obj:`x` to unit 2-norm; rows of zeros stay zero.
+
+    Unlike :func:`torch.nn.functional.normalize` neither tiny nor huge rows
+    underflow or overflow, and the gradient of a row of zeros stays finite.
+
+    Args:
+        x (torch.Tensor): Rows :math:`[*, m]`.
+
+    Example:
+        >>> unit_rows(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
+        tensor([[0.6000, 0.8000],
+                [0.0000, 0.0000]])
+    """
+    if x.numel() == 0:
+        return x
+    # The direction does not depend on the length, so neither does the gradient
+    # depend on treating this factor as a constant.
+    largest = x.detach().abs().amax(dim=-1, keepdim=True)
+    x = x / largest.masked_fill(largest == 0, 1)
+    norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+    return x / norm.masked_fill(norm == 0, 1)
+
+
+def dot(u: Tensor, v: Tensor) -> Tensor:
+    r"""Inner products :math:`u \cdot v` over the last dimension (broadcasting)."""
+    return (u * v).sum(dim=-1)
+
+
+def dot_matrix(u: Tensor, v: Tensor) -> Tensor:
+    r"""Inner products :math:`u_i \cdot v_j` of all pairs of rows."""
+    return u @ v.t()
+
+
+def squared_distance(u: Tensor, v: Tensor) -> Tensor:
+    r"""Distances :math:`\lVert u - v \rVert^2` over the last dimension."""
+    return (u - v).square().sum(dim=-1)
+
+
+def squared_distance_matrix(u: Tensor, v: Tensor) -> Tensor:
+    r"""Distances :math:`\lVert u_i - v_j \rVert^2` of all pairs of rows.
+
+    The rows are centred before the square is expanded, which keeps the
+    cancellation small, and the result is clamped at zero.
+    """
+    if u.size(0) == 0 or v.size(0) == 0:
+        return u @ v.t()
+    centre = v.detach().mean(dim=0)
+    u, v = u - centre, v - centre
+    squares = u.square().sum(dim=-1, keepdim=True) + v.square().sum(dim=-1)
+    return (squares - 2 * (u @ v.t())).clamp_min(0)
+
+
+def gaussian(t: Tensor, b: Tensor | float, c: Tensor | float) -> Tensor:
+    r"""The bell-shaped response :math:`\exp(-(t - b)^2 / c)`.
+
+    Example:
+        >>> gaussian(torch.tensor([0.5, 0.7]), b=0.5, c=0.04)
+        tensor([1.0000, 0.3679])
+    """
+    return torch.exp(-(t - b).square() / c)
+
+
+def difference(t: Tensor) -> Tensor:
+    r"""The response :math:`1 - t`, largest for opposite nodes."""
+    return 1 - t
+
+
+def heat_kernel(distance: Tensor, t: float) -> Tensor:
+    r"""The heat kernel :math:`\exp(-d^2 / t)` of squared distances."""
+    return torch.exp(-distance / t)
+
+
+def neural_centre(z: Tensor, w_b: Tensor) -> Tensor:
+    r"""Centres of the bells, :math:`b_i = \sigma(z_i w_b^{\top})`."""
+    return torch.sigmoid(z @ w_b.view(-1))
+
+
+def neural_width(z: Tensor, w_c: Tensor, c_scale: float) -> Tensor:
+    r"""Widths of the bells, :math:`c_i = \gamma \, \sigma(z_i w_c^{\top})`."""
+    return (c_scale * torch.sigmoid(z @ w_c.view(-1))).clamp_min(MIN_WIDTH)
+
+
+def weighted_heads(x: Tensor, weight: Tensor) -> Tensor:
+    r"""Embeds rows so that inner products are multi-head weighted cosines.
+
+    The rows :math:`w_p \odot x_i` of all heads, each scaled to unit norm, stand
+    side by side and are divided by :math:`\sqrt{P}`, hence
+    :math:`z_i \cdot z_j = \frac{1}{P} \sum_p \cos(w_p \odot x_i, w_p \odot x_j)`.
+
+    Args:
+        x (torch.Tensor): Rows :math:`[n, d]`.
+        weight (torch.Tensor): Head weights :math:`[P, d]`.
+    """
+    heads = unit_rows(x.unsqueeze(1) * weight)
+    return heads.flatten(1) / weight.size(0) ** 0.5

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from torch_sparse import SparseTensor
+
+#: Node features of one set of nodes, or of sources and targets.
+Features: TypeAlias = Tensor | tuple[Tensor, Tensor]
+#: A vector of graph ids, or one for the sources and one for the targets.
+Batch: TypeAlias = Tensor | tuple[Tensor, Tensor]
+
+
+class SampledGraph(NamedTuple):
+    r"""A weighted graph in PyG's source-to-target order, sorted by target.
+
+    It unpacks into the two arguments that PyG's convolutions take:
+    ``edge_index, edge_weight = sampler(x)``.
+
+    Args:
+        edge_index (torch.Tensor): The edges :math:`[2, |E|]`: row 0 holds the
+            sources, row 1 the targets.
+        edge_weight (torch.Tensor): One weight per edge, :math:`[|E|]`; the
+            weights of each target sum to 1.
+    """
+
+    edge_index: Tensor
+    edge_weight: Tensor
+
+    def prune(self, threshold: float = 0.0) -> SampledGraph:
+        r"""Keeps the edges whose weight exceeds :obj:`threshold`.
+
+        The weights are not normalised again. Use it before a layer that
+        ignores edge weights, because relaxed and straight-through graphs hold
+        edges of (almost) zero weight that only carry gradient.
+
+        Args:
+            threshold (float, optional): Edges at or below this weight are
+                dropped. (default: :obj:`0.0`)
+
+        Example:
+            >>> graph = SampledGraph(torch.tensor([[0, 1], [1, 1]]),
+            ...                      torch.tensor([1.0, 0.0]))
+            >>> graph.prune().edge_index.tolist()
+            [[0], [1]]
+        """
+        keep = self.edge_weight.detach() > threshold
+        return SampledGraph(self.edge_index[:, keep], self.edge_weight[keep])
+
+    def to_adj_t(self, size: tuple[int, int]) -> SparseTensor:
+        r"""Returns the transposed adjacency as a :obj:`torch_sparse` tensor.
+
+        Args:
+            size (tuple[int, int]): The number of sources and of targets.
+
+        Raises:
+            ImportError: If :obj:`torch-sparse` is not installed.
+        """
+        try:
+            from torch_sparse import SparseTensor
+        except ImportError as error:
+            raise ImportError(
+                "'adj_t' needs torch-sparse: install the extra "
+                "'torch_geometric_gsl[sparse]'"
+            ) from error
+        return SparseTensor(
+            row=self.edge_index[1],
+            col=self.edge_index[0],
+            value=self.edge_weight,
+            sparse_sizes=(size[1], size[0]),
+            is_sorted=bool(is_sorted_by_target(self.edge_index)),
+            trust_data=True,
+        )
+
+
+def is_sorted_by_target(edge_index: Tensor) -> bool:
+    """Tells whether edges are ordered by target and then by source."""
+    source, target = edge_index
+    ahead = target[1:] > target[:-1]
+    tie = (target[1:] == target[:-1]) & (source[1:] >= source[:-1])
+    return bool(torch.all(ahead | tie))
