@@ -102,7 +102,9 @@ def check_pair(x: Features, width: int | None = None) -> tuple[Tensor, Tensor]:
         check_features(x, 'x', width)
         return x, x
     if len(x) != 2:
-        raise ValueError(f"'x' must be a tensor or a pair (x_src, x_dst) (got {len(x)})")
+        raise ValueError(
+            f"'x' must be a tensor or a pair (x_src, x_dst) (got {len(x)} tensors)"
+        )
     x_src, x_dst = x
     check_features(x_src, 'x_src', width)
     check_features(x_dst, 'x_dst', width)
@@ -151,7 +153,8 @@ def check_edge_index(edge_index: Any, x_src: Tensor, x_dst: Tensor) -> None:
     check_index(edge_index, 'edge_index', '[2, num_edges]', 2, x_src)
     if edge_index.size(0) != 2:
         raise ValueError(
-            f"'edge_index' must have shape [2, num_edges] (got {list(edge_index.shape)})"
+            f"'edge_index' must have shape [2, num_edges] "
+            f'(got {list(edge_index.shape)})'
         )
     if edge_index.numel() == 0:
         return

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch_geometric.utils import coalesce, cumsum, lexsort, softmax
 
+from torch_geometric_gsl.ops.eager import eager
 from torch_geometric_gsl.ops.gumbel import arrival_times, straight_through
 from torch_geometric_gsl.ops.scorer import Law
 from torch_geometric_gsl.typing import SampledGraph
@@ -54,7 +55,7 @@ def batch_candidates(batch_src: Tensor, batch_dst: Tensor, num_graphs: int) -> T
     return torch.stack([starts[batch_dst[target]] + position, target])
 
 
-@torch.compiler.disable
+@eager
 def candidate_graph(
     score: Tensor,
     edge_index: Tensor,
@@ -92,8 +93,11 @@ def candidate_graph(
         edge, draw, value, rank = edge[keep], draw[keep], value[keep], rank[keep]
     weight = softmax(value / law.tau, draw, num_nodes=num_targets * draws)
     if law.hard:
-        sure = (rank == 0).to(weight) if law.replace else torch.full_like(
-            weight, 1 / law.k)
+        sure = (
+            (rank == 0).to(weight)
+            if law.replace
+            else torch.full_like(weight, 1 / law.k)
+        )
         weight = straight_through(sure, weight)
     return SampledGraph(
         *coalesce(edge_index[:, edge], weight / draws, sort_by_row=False)

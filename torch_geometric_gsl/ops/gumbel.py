@@ -50,7 +50,10 @@ def clone_generator(
 
 def straight_through(forward: Tensor, backward: Tensor) -> Tensor:
     """The value of the first argument with the gradient of the second."""
-    return _StraightThrough.apply(forward, backward)  # type: ignore[no-any-return]
+    value: Tensor = _StraightThrough.apply(  # type: ignore[no-untyped-call]
+        forward, backward
+    )
+    return value
 
 
 class _StraightThrough(torch.autograd.Function):

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
 from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET, row_blocks
+from torch_geometric_gsl.ops.eager import eager
 from torch_geometric_gsl.ops.gumbel import arrival_times, clone_generator
 from torch_geometric_gsl.typing import SampledGraph
 
@@ -45,7 +46,7 @@ def dense_graph(weight: Tensor, *, loop: bool = True) -> SampledGraph:
     return SampledGraph(torch.stack([source, target]), weight[edges])
 
 
-@torch.compiler.disable
+@eager
 def relaxed_weights(
     score: Tensor,
     k: int,
@@ -82,7 +83,7 @@ def relaxed_weights(
         >>> relaxed_weights(torch.zeros(2, 3), k=5, tau=0.5).sum(dim=1)
         tensor([1., 1.])
     """
-    weight: Tensor = _RelaxedWeights.apply(
+    weight: Tensor = _RelaxedWeights.apply(  # type: ignore[no-untyped-call]
         score, k, tau, hard, generator, memory_budget
     )
     return weight

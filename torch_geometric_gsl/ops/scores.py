@@ -6,6 +6,8 @@ followed by a *response* that maps the compared value to :math:`\phi`.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -33,7 +35,7 @@ def unit_rows(x: Tensor) -> Tensor:
     # depend on treating this factor as a constant.
     largest = x.detach().abs().amax(dim=-1, keepdim=True)
     x = x / largest.masked_fill(largest == 0, 1)
-    norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+    norm: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
     return x / norm.masked_fill(norm == 0, 1)
 
 
@@ -108,4 +110,5 @@ def weighted_heads(x: Tensor, weight: Tensor) -> Tensor:
         weight (torch.Tensor): Head weights :math:`[P, d]`.
     """
     heads = unit_rows(x.unsqueeze(1) * weight)
-    return heads.flatten(1) / weight.size(0) ** 0.5
+    flat: Tensor = heads.flatten(1) / math.sqrt(weight.size(0))
+    return flat

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch_geometric.utils import coalesce
 
 from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET, row_blocks
+from torch_geometric_gsl.ops.eager import eager
 from torch_geometric_gsl.ops.gumbel import arrival_times, straight_through
 from torch_geometric_gsl.ops.knn import top_k
 from torch_geometric_gsl.ops.relaxed import expected_weights
@@ -31,7 +32,7 @@ class Arrivals(NamedTuple):
     noise: Tensor
 
 
-@torch.compiler.disable
+@eager
 @torch.no_grad()
 def first_arrivals(
     scorer: Scorer,
@@ -63,8 +64,8 @@ def first_arrivals(
         Arrivals: Sources and noise, without gradient.
     """
     num_rows, num_columns = scorer.size
-    where = {'dtype': scorer.dtype, 'device': scorer.device}
-    noise = torch.empty(num_rows, k, num_arrivals, **where)  # type: ignore[arg-type]
+    shape = (num_rows, k, num_arrivals)
+    noise = torch.empty(shape, dtype=scorer.dtype, device=scorer.device)
     source = torch.empty_like(noise, dtype=torch.long)
     bytes_per_row = 2 * (k + 1) * num_columns * noise.element_size()
     for rows in row_blocks(num_rows, bytes_per_row, memory_budget):
@@ -163,9 +164,7 @@ def nearest_graph(
         memory_budget (int, optional): Bytes for one block of rows.
             (default: :obj:`2**25`)
     """
-    source = top_k(
-        scorer, min(k, scorer.available), memory_budget=memory_budget
-    )
+    source = top_k(scorer, min(k, scorer.available), memory_budget=memory_budget)
     target = torch.arange(scorer.size[0], device=source.device)
     target = target.unsqueeze(1).expand_as(source)
     return _merge(source, target, expected_weights(scorer.pairs(source, target), tau))

@@ -31,9 +31,16 @@ class TransitionGraphConv(LatentGraphConv):
     :math:`\mathbf{R}` are scaled to unit norm, too. With fixed :math:`s`, time and
     memory grow linearly in :math:`n`.
 
-    The projections :math:`\mathbf{W}_t, \mathbf{W}_e \in \mathbb{R}^{s \times n}` belong
-    to the nodes of one data set: the layer is transductive. A matrix
+    The projections :math:`\mathbf{W}_t, \mathbf{W}_e \in \mathbb{R}^{s \times n}`
+    belong to the nodes of one data set: the layer is transductive. A matrix
     :math:`\mathbf{W}_e \mathbf{X}` as wide as the input is never formed.
+
+    .. note::
+        The parameters :obj:`theta_t` and :obj:`theta_e` hold
+        :math:`n \mathbf{W}_t` and :math:`n \mathbf{W}_e`. An optimizer such as Adam
+        moves every entry by about its learning rate, and :math:`n` entries add up
+        in a transition node: without the factor one step moves it by :math:`n`
+        learning rates, and training diverges on a few thousand nodes.
 
     Args:
         in_channels (int): Size of each input sample, or :obj:`-1` to derive the size
@@ -100,15 +107,28 @@ class TransitionGraphConv(LatentGraphConv):
         )
         self.num_nodes = num_nodes
         self.num_transition_nodes = num_transition_nodes
-        self.w_t = torch.nn.Parameter(torch.empty(num_transition_nodes, num_nodes))
-        self.w_e = torch.nn.Parameter(torch.empty(num_transition_nodes, num_nodes))
+        self.theta_t = torch.nn.Parameter(torch.empty(num_transition_nodes, num_nodes))
+        self.theta_e = torch.nn.Parameter(torch.empty(num_transition_nodes, num_nodes))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         super().reset_parameters()
-        if hasattr(self, 'w_t'):  # The base class resets before they exist.
-            glorot(self.w_t)
-            glorot(self.w_e)
+        if not hasattr(self, 'theta_t'):  # The base class resets before they exist.
+            return
+        for theta in (self.theta_t, self.theta_e):
+            glorot(theta)
+            with torch.no_grad():
+                theta.mul_(self.num_nodes)
+
+    @property
+    def w_t(self) -> Tensor:
+        r"""The projection :math:`\mathbf{W}_t` that places the transition nodes."""
+        return self.theta_t / self.num_nodes
+
+    @property
+    def w_e(self) -> Tensor:
+        r"""The projection :math:`\mathbf{W}_e` that gathers their messages."""
+        return self.theta_e / self.num_nodes
 
     def forward(  # type: ignore[override]
         self, x: Tensor, *, generator: torch.Generator | None = None
@@ -121,7 +141,7 @@ class TransitionGraphConv(LatentGraphConv):
                 (default: :obj:`None`)
         """
         h, transition = self._transition(x)
-        messages = self.w_e @ h
+        messages = self.theta_e @ (h / self.num_nodes)
         out = self.sampler.propagate((transition, h), messages, generator=generator)
         return self._finish(x, out)
 
@@ -139,7 +159,7 @@ class TransitionGraphConv(LatentGraphConv):
     def _transition(self, x: Tensor) -> tuple[Tensor, Tensor]:
         h = self._project(x)
         check_num_nodes(x, self.num_nodes)
-        return h, unit_rows(self.w_t @ unit_rows(h))
+        return h, unit_rows(self.theta_t @ (unit_rows(h) / self.num_nodes))
 
     def __repr__(self) -> str:
         return (

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -95,21 +97,22 @@ class GSLNet(torch.nn.Module):
         self.num_transition_nodes = num_transition_nodes
         self.num_nodes = num_nodes
         self.dropout = dropout
-        self.act = activation_resolver(act)
+        self.act: Callable[[Tensor], Tensor] = activation_resolver(act)
         widths = [in_channels, *[hidden_channels] * (num_layers - 1), out_channels]
         if num_nodes is not None:
-            kwargs.update(num_nodes=num_nodes, num_transition_nodes=num_transition_nodes)
+            kwargs.update(
+                num_nodes=num_nodes, num_transition_nodes=num_transition_nodes
+            )
         conv = LatentGraphConv if num_nodes is None else TransitionGraphConv
         self.convs = torch.nn.ModuleList(
-            conv(*size, similarity=similarity, **kwargs)
-            for size in zip(widths[:-1], widths[1:], strict=True)
+            conv(*size, similarity=similarity, **kwargs) for size in pairwise(widths)
         )
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         r"""Resets all learnable parameters of the module."""
         for conv in self.convs:
-            conv.reset_parameters()
+            conv.reset_parameters()  # type: ignore[operator]
 
     def forward(
         self,
@@ -150,7 +153,7 @@ class GSLNet(torch.nn.Module):
         args = self._conv_args(edge_index, batch, generator)
         graphs = []
         for number, conv in enumerate(self.convs):
-            graphs.append(conv.graph(x, **args))
+            graphs.append(conv.graph(x, **args))  # type: ignore[operator]
             if number + 1 < self.num_layers:
                 x = self._hidden(conv(x, **args))
         return graphs

@@ -302,9 +302,7 @@ class GumbelKNNSampler(torch.nn.Module):
             return stream_graph(
                 scorer, self._law, generator=generator, memory_budget=self.memory_budget
             )
-        return nearest_graph(
-            scorer, self.k, self.tau, memory_budget=self.memory_budget
-        )
+        return nearest_graph(scorer, self.k, self.tau, memory_budget=self.memory_budget)
 
     def _dense_weights(
         self, scorer: Scorer, generator: torch.Generator | None

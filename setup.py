@@ -1,0 +1,75 @@
+import re
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+ROOT = Path(__file__).resolve().parent
+
+
+def read_version() -> str:
+    """Reads the version from the package's source, without importing it."""
+    source = (ROOT / 'torch_geometric_gsl' / '__init__.py').read_text(encoding='utf-8')
+    match = re.search(r"^__version__ = '([^']+)'$", source, flags=re.MULTILINE)
+    if match is None:
+        raise RuntimeError("'torch_geometric_gsl/__init__.py' has no '__version__'")
+    return match.group(1)
+
+
+# NumPy and tqdm come with PyTorch Geometric.
+install_requires = ['torch>=2.13', 'torch-geometric>=2.8']
+
+# Source distributions only: they need torch first and no build isolation.
+sparse_requires = ['torch-scatter', 'torch-sparse']
+datasets_requires = ['scikit-learn']
+plot_requires = ['matplotlib']
+
+extras_require = {
+    'sparse': sparse_requires,
+    'datasets': datasets_requires,
+    'plot': plot_requires,
+    'full': sparse_requires + datasets_requires + plot_requires,
+    'test': [
+        'hypothesis',
+        'matplotlib',
+        'pytest>=9.0',
+        'pytest-cov',
+        'pytest-xdist',
+        'scikit-learn',
+        'scipy',
+    ],
+    'docs': ['furo', 'matplotlib', 'sphinx'],
+    # A minor version of either tool can reject code that the last one accepted.
+    'lint': ['mypy>=2.4,<2.5', 'ruff>=0.17.5,<0.18'],
+}
+
+setup(
+    name='torch_geometric_gsl',
+    version=read_version(),
+    description='Graph structure learning for PyTorch Geometric',
+    long_description=(ROOT / 'README.md').read_text(encoding='utf-8'),
+    long_description_content_type='text/markdown',
+    author='torch_geometric_gsl contributors',
+    license='MIT',
+    license_files=['LICENSE'],
+    keywords=[
+        'deep-learning',
+        'geometric-deep-learning',
+        'graph-neural-networks',
+        'graph-structure-learning',
+        'pytorch',
+    ],
+    classifiers=[
+        'Development Status :: 3 - Alpha',
+        'Intended Audience :: Science/Research',
+        'Programming Language :: Python :: 3',
+        'Programming Language :: Python :: 3 :: Only',
+        'Topic :: Scientific/Engineering :: Artificial Intelligence',
+        'Typing :: Typed',
+    ],
+    python_requires='>=3.10',
+    install_requires=install_requires,
+    extras_require=extras_require,
+    packages=find_packages(include=['torch_geometric_gsl*']),
+    package_data={'torch_geometric_gsl': ['py.typed']},
+    zip_safe=False,
+)
