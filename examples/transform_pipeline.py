@@ -1,0 +1,42 @@
+"""A graph from features by T.Compose, for a GCN script that stays as it is.
+
+Data: handwritten digits, no graph. Expected output: about 97 % test accuracy.
+"""
+
+import torch
+import torch.nn.functional as F
+import torch_geometric.transforms as T
+from torch_geometric import seed_everything
+from torch_geometric.nn import GCN
+
+from torch_geometric_gsl.datasets import SklearnTable
+from torch_geometric_gsl.transforms import DropObservedGraph, SimilarityKNNGraph
+
+seed_everything(0)
+transform = T.Compose(
+    [
+        DropObservedGraph(),
+        SimilarityKNNGraph(k=5, force_undirected=True),
+        T.RandomNodeSplit(num_val=0.25, num_test=0.25),
+    ]
+)
+data = SklearnTable('data', 'digits', pre_transform=None, transform=transform)[0]
+print(data)
+
+# From here on, any script for node classification.
+model = GCN(data.num_features, 32, num_layers=2, out_channels=10, dropout=0.5)
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+for epoch in range(1, 101):
+    model.train()
+    optimizer.zero_grad()
+    out = model(data.x, data.edge_index, data.edge_weight)
+    loss = F.cross_entropy(out[data.train_mask], data.y[data.train_mask])
+    loss.backward()
+    optimizer.step()
+    if epoch % 20 == 0:
+        print(f'epoch {epoch}: loss {loss.item():.3f}')
+
+model.eval()
+with torch.no_grad():
+    hit = model(data.x, data.edge_index, data.edge_weight).argmax(dim=-1) == data.y
+print(f'test accuracy {100 * hit[data.test_mask].float().mean():.1f} %')

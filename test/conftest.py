@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import settings
+
+_SHARED = Path(__file__).parents[2] / 'shared' / 'data'
+
+# The same examples in every run: a failure that one sees is one that all see.
+settings.register_profile(
+    'repeatable', deadline=None, derandomize=True, max_examples=50
+)
+settings.load_profile('repeatable')
+
+
+@pytest.fixture(scope='session', autouse=True)
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def _seed() -> None:
+    torch.manual_seed(12345)
+
+
+@pytest.fixture(scope='session')
+def gsl_data() -> Callable[[str], Path]:
+    """Finds real data under $GSL_DATA or beside the repository."""
+    folder = Path(os.environ.get('GSL_DATA', _SHARED))
+
+    def find(name: str) -> Path:
+        if not (folder / name).exists():
+            pytest.skip(f"'{folder / name}' is absent: set GSL_DATA to the data folder")
+        return folder / name
+
+    return find

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from torch_geometric_gsl.datasets import sklearn_table
+from torch_geometric_gsl.datasets.sklearn_table import SklearnTable
+
+datasets = pytest.importorskip('sklearn.datasets')
+preprocessing = pytest.importorskip('sklearn.preprocessing')
+
+TABLES = [('digits', 1797, 64, 10), ('wine', 178, 13, 3), ('breast_cancer', 569, 30, 2)]
+
+
+@pytest.mark.parametrize(('name', 'num_nodes', 'num_features', 'num_classes'), TABLES)
+def test_tables(
+    tmp_path: Path, name: str, num_nodes: int, num_features: int, num_classes: int
+) -> None:
+    dataset = SklearnTable(str(tmp_path), name)
+    assert str(dataset) == f"SklearnTable('{name}', standardize=True)"
+    assert len(dataset) == 1
+    assert dataset.num_features == num_features
+    assert dataset.num_classes == num_classes
+
+    data = dataset[0]
+    data.validate(raise_on_error=True)
+    assert 'edge_index' not in data
+    assert data.num_nodes == num_nodes
+    assert (data.x.dtype, data.y.dtype) == (torch.float32, torch.int64)
+
+    table = getattr(datasets, f'load_{name}')()
+    assert dataset.class_names == tuple(str(label) for label in table.target_names)
+    assert data.y.tolist() == table.target.tolist()
+    # scikit-learn also maps constant columns to zero.
+    expected = preprocessing.StandardScaler().fit_transform(table.data)
+    np.testing.assert_allclose(data.x.numpy(), expected, rtol=1e-5, atol=1e-6)
+
+    original = SklearnTable(str(tmp_path), name, standardize=False)
+    assert str(original) == f"SklearnTable('{name}', standardize=False)"
+    np.testing.assert_array_equal(original[0].x, table.data.astype(np.float32))
+
+
+def test_constant_columns_become_zero() -> None:
+    # The mean of 0.1 over 1,000 rows is off by a rounding error.
+    x = np.stack([np.full(1000, 0.1), np.arange(1000.0)], axis=1)
+    assert x[:, 0].std() > 0
+    out = sklearn_table._standardize(x)
+    assert (out[:, 0] == 0).all()
+    assert out[:, 1].std() == pytest.approx(1)
+    assert out[:, 1].mean() == pytest.approx(0)
+
+
+def test_settings_do_not_share_files(tmp_path: Path) -> None:
+    SklearnTable(str(tmp_path), 'wine', pre_transform=lambda data: data)
+    # Neither a stale table, nor a warning about the other's pre_transform.
+    assert SklearnTable(str(tmp_path), 'wine', standardize=False)[0].x.max() == 1680
+
+
+def test_transforms(tmp_path: Path) -> None:
+    def halve(data: Data) -> Data:
+        data.x = data.x / 2
+        return data
+
+    x = SklearnTable(str(tmp_path / 'a'), 'wine')[0].x
+    before = SklearnTable(str(tmp_path / 'b'), 'wine', pre_transform=halve)
+    assert torch.equal(before[0].x, x / 2)
+    after = SklearnTable(str(tmp_path / 'a'), 'wine', transform=halve)
+    assert torch.equal(after[0].x, x / 2)
+    assert torch.equal(after[0].x, x / 2)
+
+
+def test_force_reload(tmp_path: Path) -> None:
+    path = Path(SklearnTable(str(tmp_path), 'wine').processed_paths[0])
+    stamp = path.stat().st_mtime_ns
+    SklearnTable(str(tmp_path), 'wine')
+    assert path.stat().st_mtime_ns == stamp
+    SklearnTable(str(tmp_path), 'wine', force_reload=True)
+    assert path.stat().st_mtime_ns > stamp
+
+
+def test_arguments_are_checked(tmp_path: Path) -> None:
+    text = r"'name' must be one of \['digits', 'wine', 'breast_cancer'\] \(got 'iris'\)"
+    with pytest.raises(ValueError, match=text):
+        SklearnTable(str(tmp_path), 'iris')
+    with pytest.raises(TypeError, match=r"'standardize' must be a bool \(got str\)"):
+        SklearnTable(str(tmp_path), 'wine', standardize='no')  # type: ignore[arg-type]
+    assert not list(tmp_path.iterdir())
+
+
+def test_scikit_learn_is_optional(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = SklearnTable(str(tmp_path), 'wine')[0].x
+    monkeypatch.setitem(sys.modules, 'sklearn.datasets', None)
+    assert torch.equal(SklearnTable(str(tmp_path), 'wine')[0].x, x)
+    text = r"'SklearnTable' needs scikit-learn: .* 'torch_geometric_gsl\[datasets\]'"
+    with pytest.raises(ImportError, match=text):
+        SklearnTable(str(tmp_path), 'digits')

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch_geometric.data import Data, HeteroData
+
+from torch_geometric_gsl.datasets.split import paper_split
+
+
+def masks(data: Data) -> torch.Tensor:
+    return torch.stack([data.train_mask, data.val_mask, data.test_mask])
+
+
+@pytest.mark.parametrize(
+    ('num_nodes', 'sizes'),
+    [(4, [2, 1, 1]), (7, [3, 1, 3]), (10, [5, 2, 3]), (9607, [4803, 2401, 2403])],
+)
+def test_sizes(num_nodes: int, sizes: list[int]) -> None:
+    split = masks(paper_split(Data(x=torch.zeros(num_nodes, 1))))
+    assert split.dtype == torch.bool
+    assert split.sum(1).tolist() == sizes
+
+
+def test_sizes_do_not_suffer_from_rounding() -> None:
+    data = Data(x=torch.zeros(100, 1))
+    split = masks(paper_split(data, train=0.29, val=0.58))
+    assert split.sum(1).tolist() == [29, 58, 13]
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.integers(4, 300), st.integers(0, 2**64 - 1))
+def test_sets_are_disjoint_and_cover_all_nodes(num_nodes: int, seed: int) -> None:
+    split = masks(paper_split(Data(num_nodes=num_nodes), seed))
+    assert split.sum(0).tolist() == [1] * num_nodes
+
+
+def test_a_seed_gives_one_split() -> None:
+    data = Data(x=torch.zeros(50, 1))
+    first = masks(paper_split(data, seed=3))
+    assert torch.equal(first, masks(paper_split(data, seed=3)))
+    assert torch.equal(first, masks(paper_split(data, seed=np.int64(3))))
+    assert not torch.equal(first, masks(paper_split(data, seed=4)))
+    assert torch.equal(
+        masks(paper_split(data)), masks(paper_split(data, seed=0, train=0.5, val=0.25))
+    )
+
+
+def test_every_node_is_as_likely_in_each_set() -> None:
+    data = Data(x=torch.zeros(8, 1))
+    runs = 2000
+    share = sum(masks(paper_split(data, seed)).double() for seed in range(runs)) / runs
+    expected = torch.tensor([[0.5], [0.25], [0.25]], dtype=torch.float64)
+    deviation = (expected * (1 - expected) / runs).sqrt()
+    # 24 binomial shares: one beyond 4.5 deviations happens once in 6,000 such tests.
+    assert ((share - expected).abs() < 4.5 * deviation).all()
+
+
+def test_global_random_state_is_neither_read_nor_changed() -> None:
+    data = Data(x=torch.zeros(50, 1))
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    first = masks(paper_split(data))
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(2)
+    assert torch.equal(first, masks(paper_split(data)))
+
+
+def test_the_given_data_is_untouched() -> None:
+    old = torch.ones(8, 10, dtype=torch.bool)
+    x = torch.randn(8, 2)
+    data = Data(x=x, train_mask=old)
+    out = paper_split(data)
+    assert data.to_dict().keys() == {'x', 'train_mask'}
+    assert data.train_mask is old
+    assert out.x is x
+    assert out.train_mask.shape == (8,)
+    assert out.validate()
+
+
+def test_masks_lie_on_the_device_of_the_data() -> None:
+    assert paper_split(Data(x=torch.zeros(8, 1, device='meta'))).val_mask.is_meta
+    assert paper_split(Data(num_nodes=8)).val_mask.device.type == 'cpu'
+
+
+@pytest.mark.parametrize(
+    ('options', 'error', 'text'),
+    [
+        ({'seed': -1}, ValueError, r"'seed' must be at least 0 \(got -1\)"),
+        ({'seed': 2**64}, ValueError, r"'seed' must be less than 2\*\*64"),
+        ({'seed': 1.0}, TypeError, r"'seed' must be an integer \(got float\)"),
+        ({'seed': True}, TypeError, r"'seed' must be an integer \(got bool\)"),
+        ({'seed': None}, TypeError, r"'seed' must be an integer \(got NoneType\)"),
+        ({'train': 0.0}, ValueError, r"'train' must lie in \(0, 1\) \(got 0.0\)"),
+        ({'train': 1}, ValueError, r"'train' must lie in \(0, 1\) \(got 1\)"),
+        ({'val': -0.1}, ValueError, r"'val' must lie in \(0, 1\) \(got -0.1\)"),
+        ({'val': float('nan')}, ValueError, r"'val' must be finite \(got nan\)"),
+        ({'val': '0.25'}, TypeError, r"'val' must be a number \(got str\)"),
+        ({'val': 0.5}, ValueError, r"'train' \+ 'val' must be less than 1 \(got 1.0\)"),
+    ],
+)
+def test_options_are_checked(
+    options: dict[str, Any], error: type[Exception], text: str
+) -> None:
+    with pytest.raises(error, match=text):
+        paper_split(Data(x=torch.zeros(8, 1)), **options)
+
+
+def test_data_is_checked() -> None:
+    with pytest.raises(TypeError, match=r"'data' must be a Data object \(got dict\)"):
+        paper_split({'x': torch.zeros(8, 1)})  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r'\(got HeteroData\)'):
+        paper_split(HeteroData())  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r'too few nodes .*\(got 3, which gives \['):
+        paper_split(Data(x=torch.zeros(3, 1)))
+    with (
+        pytest.warns(UserWarning, match="Unable to accurately infer 'num_nodes'"),
+        pytest.raises(ValueError, match=r"'data' must have nodes \(got neither"),
+    ):
+        paper_split(Data())

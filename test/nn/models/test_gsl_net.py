@@ -1,0 +1,279 @@
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
+from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
+from torch_geometric_gsl.nn.models.gsl_net import GSLNet
+from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
+from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES
+
+N, IN, HIDDEN, OUT = 24, 6, 8, 2
+FULL: dict[str, Any] = {}
+TRANSITION: dict[str, Any] = {'num_transition_nodes': 7, 'num_nodes': N}
+KINDS = pytest.mark.parametrize('kind', [FULL, TRANSITION], ids=['full', 'transition'])
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def problem() -> tuple[Tensor, Tensor]:
+    """Two classes around two centres."""
+    y = torch.arange(N) % 2
+    x = 0.5 * torch.randn(N, IN, generator=seeded(3))
+    x[:, 0] += 2.0 * y - 1.0
+    return x, y
+
+
+def make(kind: dict[str, Any], **kwargs: Any) -> GSLNet:
+    torch.manual_seed(5)
+    kwargs = {'num_layers': 2, 'out_channels': OUT, **kind, **kwargs}
+    return GSLNet(IN, HIDDEN, **kwargs)
+
+
+def test_repr() -> None:
+    assert str(GSLNet(16, 32, num_layers=2, out_channels=7)) == (
+        'GSLNet(16, 32, num_layers=2, out_channels=7)'
+    )
+    model = GSLNet(16, 32, 3, 7, num_transition_nodes=10, num_nodes=100)
+    assert str(model) == (
+        'GSLNet(16, 32, num_layers=3, out_channels=7, num_transition_nodes=10)'
+    )
+
+
+@KINDS
+@pytest.mark.parametrize('num_layers', [1, 2, 3])
+def test_layers(kind: dict[str, Any], num_layers: int) -> None:
+    model = make(kind, num_layers=num_layers, k=4, tau=0.5, root_weight=False)
+    widths = [IN, *[HIDDEN] * (num_layers - 1), OUT]
+    found = [(conv.in_channels, conv.out_channels) for conv in model.convs]
+    assert found == list(pairwise(widths))
+    for conv in model.convs:
+        assert type(conv) is (TransitionGraphConv if kind else LatentGraphConv)
+        assert (conv.sampler.k, conv.sampler.tau) == (4, 0.5)
+        assert conv.lin_root is None
+    assert model(problem()[0]).shape == (N, OUT)
+
+
+@KINDS
+@pytest.mark.parametrize('name', SIMILARITIES)
+def test_training(name: str, kind: dict[str, Any]) -> None:
+    model = make(kind, similarity=name, dropout=0.0)
+    x, y = problem()
+    first = float(F.cross_entropy(model.eval()(x), y).detach())
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+    model.train()
+    for _ in range(25):
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+    out = model.eval()(x)
+    assert float(F.cross_entropy(out, y).detach()) < 0.5 * first
+    assert float((out.argmax(1) == y).float().mean()) > 0.85
+
+
+@KINDS
+def test_forward_is_written_out(kind: dict[str, Any]) -> None:
+    model = make(kind, num_layers=3).eval()
+    x = problem()[0]
+    h = model.convs[1](F.elu(model.convs[0](x)))
+    assert torch.equal(model(x), model.convs[2](F.elu(h)))
+
+
+@KINDS
+def test_activation(kind: dict[str, Any]) -> None:
+    x = problem()[0]
+    model = make(kind, act='relu').eval()
+    assert torch.equal(model(x), model.convs[1](model.convs[0](x).relu()))
+    model = make(kind, act=torch.nn.Tanh()).eval()
+    assert torch.equal(model(x), model.convs[1](model.convs[0](x).tanh()))
+
+
+@KINDS
+def test_dropout_follows_hidden_layers_only(kind: dict[str, Any]) -> None:
+    model, x = make(kind, num_layers=3, dropout=0.25), problem()[0]
+    inputs: list[Tensor] = []
+    outputs: list[Tensor] = []
+    for conv in model.convs:
+        conv.register_forward_hook(lambda _, __, out: outputs.append(out))
+        conv.register_forward_pre_hook(lambda _, args: inputs.append(args[0]))
+    out = model(x)
+    assert torch.equal(inputs[0], x)
+    assert torch.equal(out, outputs[-1])
+    for hidden, received in zip(outputs, inputs[1:], strict=False):
+        kept = received != 0
+        assert 0.6 < float(kept.float().mean()) < 0.9
+        expected = F.elu(hidden)[kept] / 0.75
+        torch.testing.assert_close(received[kept], expected)
+    model.eval()
+    assert torch.equal(model(x), model(x))
+
+
+@KINDS
+@pytest.mark.parametrize('training', [True, False])
+def test_graphs(kind: dict[str, Any], training: bool) -> None:
+    model, x = make(kind, dropout=0.0, k=3).train(training), problem()[0]
+    graphs = model.graphs(x, generator=seeded(1))
+    assert len(graphs) == 2
+    num_sources = 7 if kind else N
+    for edge_index, weight in graphs:
+        assert int(edge_index[0].max()) < num_sources
+        total = torch.zeros(N).index_add(0, edge_index[1], weight)
+        torch.testing.assert_close(total, torch.ones(N))
+    hidden = F.elu(model.convs[0](x, generator=seeded(1)))
+    for own, conv, graph in zip((x, hidden), model.convs, graphs, strict=True):
+        if training and conv is model.convs[1]:
+            break  # Its generator has moved on.
+        expected = conv.graph(own, generator=seeded(1))
+        assert torch.equal(graph.edge_index, expected.edge_index)
+        torch.testing.assert_close(graph.edge_weight, expected.edge_weight)
+
+
+@KINDS
+def test_generator(kind: dict[str, Any]) -> None:
+    model, x = make(kind, dropout=0.0), problem()[0]
+    out = model(x, generator=seeded(1))
+    assert torch.equal(out, model(x, generator=seeded(1)))
+    assert not torch.equal(out, model(x, generator=seeded(2)))
+    torch.manual_seed(1)
+    assert torch.equal(out, model(x))
+
+
+@pytest.mark.parametrize('training', [True, False])
+def test_batch_and_candidates(training: bool) -> None:
+    model, x = make(FULL, dropout=0.0, k=3).train(training), problem()[0]
+    batch = (torch.arange(N) >= 10).long()
+    target, source = (batch.unsqueeze(1) == batch).nonzero(as_tuple=True)
+    inside = torch.stack([source, target])
+    out = model(x, batch=batch, generator=seeded(1))
+    torch.testing.assert_close(out, model(x, inside, generator=seeded(1)))
+    torch.testing.assert_close(out, model(x, inside, batch, generator=seeded(1)))
+    for graph in model.graphs(x, batch=batch):
+        assert torch.equal(batch[graph.edge_index[0]], batch[graph.edge_index[1]])
+    if not training:
+        parts = [model(x[:10]), model(x[10:])]
+        torch.testing.assert_close(out, torch.cat(parts))
+
+
+@KINDS
+def test_sparse_features(kind: dict[str, Any]) -> None:
+    model, x = make(kind).eval(), problem()[0].relu()
+    torch.testing.assert_close(model(x.to_sparse_csr()), model(x))
+
+
+@KINDS
+def test_lazy_channels(kind: dict[str, Any]) -> None:
+    model = GSLNet(-1, HIDDEN, 2, OUT, **kind)
+    assert model(problem()[0]).shape == (N, OUT)
+    assert model.convs[0].lin.weight.shape == (HIDDEN, IN)
+
+
+@KINDS
+def test_state_dict(kind: dict[str, Any]) -> None:
+    model, x, file = make(kind).eval(), problem()[0], io.BytesIO()
+    torch.save(model.state_dict(), file)
+    file.seek(0)
+    torch.manual_seed(6)
+    other = GSLNet(IN, HIDDEN, 2, OUT, **kind).eval()
+    assert not torch.equal(model(x), other(x))
+    other.load_state_dict(torch.load(file, weights_only=True))
+    assert torch.equal(model(x), other(x))
+
+
+@KINDS
+@pytest.mark.parametrize('how', ['deepcopy', 'pickle'])
+def test_copies(kind: dict[str, Any], how: str) -> None:
+    model, x = make(kind), problem()[0]
+    if how == 'deepcopy':
+        other = copy.deepcopy(model)
+    else:
+        other = pickle.loads(pickle.dumps(model))
+    torch.manual_seed(1)
+    expected = model(x)
+    torch.manual_seed(1)
+    assert torch.equal(other(x), expected)
+    other.reset_parameters()  # It shares nothing with the original.
+    torch.manual_seed(1)
+    assert torch.equal(model(x), expected)
+
+
+@KINDS
+@pytest.mark.parametrize('training', [True, False])
+@pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16, torch.float64])
+def test_dtypes(dtype: torch.dtype, training: bool, kind: dict[str, Any]) -> None:
+    model = make(kind).to(dtype).train(training)
+    out = model(problem()[0].to(dtype))
+    assert out.dtype == dtype
+    out.float().square().sum().backward()
+    for parameter in model.parameters():
+        assert parameter.grad is not None
+        assert bool(parameter.grad.isfinite().all())
+
+
+@KINDS
+@pytest.mark.parametrize('training', [True, False])
+def test_autocast(training: bool, kind: dict[str, Any]) -> None:
+    model, x = make(kind, dropout=0.0).train(training), problem()[0]
+    exact = model(x, generator=seeded(1))
+    with torch.autocast('cpu', dtype=torch.bfloat16):
+        out = model(x, generator=seeded(1))
+    assert not torch.equal(out.float(), exact)
+    torch.testing.assert_close(out.float(), exact, rtol=0.2, atol=0.2)
+    out.float().square().sum().backward()
+    for parameter in model.parameters():
+        assert parameter.grad is not None
+        assert bool(parameter.grad.isfinite().all())
+
+
+def test_shared_similarity() -> None:
+    similarity = LinearSimilarity(4)
+    model = GSLNet(IN, 4, num_layers=2, out_channels=4, similarity=similarity)
+    assert all(conv.sampler.similarity is similarity for conv in model.convs)
+    with pytest.raises(ValueError, match="'similarity' expects 4 channels but it rec"):
+        GSLNet(IN, 4, num_layers=2, out_channels=3, similarity=similarity)
+
+
+@pytest.mark.parametrize(
+    ('error', 'kwargs', 'match'),
+    [
+        (ValueError, {'in_channels': 0}, r"'in_channels' must be at least 1 \(got 0"),
+        (ValueError, {'hidden_channels': 0}, r"'hidden_channels' must be at least 1"),
+        (ValueError, {'num_layers': 0}, r"'num_layers' must be at least 1 \(got 0\)"),
+        (TypeError, {'num_layers': 1.5}, "'num_layers' must be an integer"),
+        (ValueError, {'out_channels': -3}, r"'out_channels' must be at least 1"),
+        (ValueError, {'dropout': 1.0}, r"'dropout' must lie in \[0, 1\) \(got 1.0\)"),
+        (ValueError, {'dropout': -0.1}, r"'dropout' must lie in \[0, 1\)"),
+        (TypeError, {'dropout': None}, r"'dropout' must be a number \(got NoneType\)"),
+        (ValueError, {'similarity': 'bell'}, r"'similarity' must be one of"),
+        (ValueError, {'act': 'bell'}, 'Could not resolve'),
+        (
+            ValueError,
+            {'num_nodes': 3},
+            r"'num_transition_nodes' and 'num_nodes' go together \(got None and 3\)",
+        ),
+        (ValueError, {'num_transition_nodes': 3}, r'go together \(got 3 and None\)'),
+    ],
+)
+def test_bad_arguments(error: type[Exception], kwargs: Any, match: str) -> None:
+    sizes = {'in_channels': 4, 'hidden_channels': 4, 'num_layers': 2}
+    with pytest.raises(error, match=match):
+        GSLNet(**{**sizes, 'out_channels': 2, **kwargs})
+
+
+@pytest.mark.parametrize('name', ['edge_index', 'batch'])
+@pytest.mark.parametrize('method', ['forward', 'graphs'])
+def test_transition_nodes_take_no_candidates(name: str, method: str) -> None:
+    call = getattr(make(TRANSITION), method)
+    match = rf"'{name}' has no meaning with transition nodes \(got a Tensor\)"
+    with pytest.raises(ValueError, match=match):
+        call(problem()[0], **{name: torch.zeros(N, dtype=torch.long)})

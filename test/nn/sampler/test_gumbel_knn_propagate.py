@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
+from torch_geometric_gsl.nn.similarity.neural_gaussian_similarity import (
+    NeuralGaussianSimilarity,
+)
+
+N, CHANNELS = 8, 5
+BATCH = torch.tensor([0, 0, 0, 2, 2, 2, 2, 2])
+# Targets 0 and 5 have no candidates; one pair is given twice.
+GIVEN = torch.tensor([[4, 1, 2, 2, 3, 7, 5, 4], [4, 2, 2, 1, 3, 6, 7, 4]])
+CASES: dict[str, dict[str, Tensor]] = {
+    'all': {},
+    'batch': {'batch': BATCH},
+    'given': {'edge_index': GIVEN},
+}
+OPTIONS = [
+    {},
+    {'loop': False},
+    {'hard': True},
+    {'replace': False, 'k': 2},
+    {'memory_budget': 1},
+]
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def rand(*size: int, seed: int = 3) -> Tensor:
+    return torch.randn(size, generator=seeded(seed), dtype=torch.double)
+
+
+def make(**kwargs: Any) -> GumbelKNNSampler:
+    torch.manual_seed(5)
+    kwargs.setdefault('k', 3)
+    return GumbelKNNSampler(NeuralGaussianSimilarity(6), **kwargs).double()
+
+
+@pytest.mark.parametrize('case', CASES)
+@pytest.mark.parametrize('options', OPTIONS)
+@pytest.mark.parametrize('method', ['dense', 'stream'])
+def test_training(method: str, options: Any, case: str) -> None:
+    if case == 'given' and not options.get('replace', True):
+        options = {**options, 'k': 1}
+    sampler = make(method=method, num_arrivals=3, **options)
+    given = CASES[case]
+    if case == 'given' and not sampler.replace:
+        given = {'edge_index': torch.stack([torch.arange(N), torch.arange(N)])}
+    found = []
+    for product in (True, False):
+        x, h = rand(N, 6).requires_grad_(), rand(N, CHANNELS, seed=4).requires_grad_()
+        if product:
+            edge_index, weight = sampler(x, **given, generator=seeded(1))
+            out = torch.zeros(N, CHANNELS).double()
+            message = weight.unsqueeze(1) * h[edge_index[0]]
+            out = out.index_add(0, edge_index[1], message)
+        else:
+            out = sampler.propagate(x, h, **given, generator=seeded(1))
+        out.square().sum().backward()
+        found.append([out.detach(), x.grad, h.grad])
+    torch.testing.assert_close(*found)
+
+
+def allowed(case: str, source: int, target: int, loop: bool) -> bool:
+    if not loop and source == target:
+        return False
+    if case == 'batch':
+        return bool(BATCH[source] == BATCH[target])
+    return case == 'all' or [source, target] in GIVEN.t().tolist()
+
+
+@pytest.mark.parametrize('case', CASES)
+@pytest.mark.parametrize('options', OPTIONS)
+@pytest.mark.parametrize('method', ['dense', 'stream'])
+def test_evaluation_sums_all_candidates(method: str, options: Any, case: str) -> None:
+    if case == 'given':
+        options = {name: options[name] for name in options if name != 'replace'}
+    sampler = make(method=method, tau=0.4, scale=2.0, **options).eval()
+    x, h = rand(N, 6), rand(N, CHANNELS, seed=4)
+    state = torch.get_rng_state()
+    out = sampler.propagate(x, h, **CASES[case]).detach()
+    assert torch.equal(state, torch.get_rng_state())
+    phi = sampler.similarity(x).tolist()
+    for i in range(N):
+        sources = [j for j in range(N) if allowed(case, j, i, sampler.loop)]
+        power = [math.exp(2.0 * phi[i][j] / 0.4) for j in sources]
+        for channel in range(CHANNELS):
+            expected = sum(
+                p / sum(power) * float(h[j, channel])
+                for p, j in zip(power, sources, strict=True)
+            )
+            assert float(out[i, channel]) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize('training', [True, False])
+@pytest.mark.parametrize('method', ['dense', 'stream'])
+def test_bipartite(method: str, training: bool) -> None:
+    sampler = make(method=method, tau=0.5, k=4, num_arrivals=4).train(training)
+    pair, h = (rand(4, 6), rand(7, 6, seed=8)), rand(4, CHANNELS, seed=4)
+    edge_index, weight = sampler(pair, generator=seeded(1))
+    dense = torch.zeros(7, 4).double()
+    dense[edge_index[1], edge_index[0]] = weight.detach()
+    out = sampler.propagate(pair, h, generator=seeded(1))
+    torch.testing.assert_close(out.detach(), dense @ h)
+
+
+def test_sample_in_eval() -> None:
+    sampler = make(sample_in_eval=True)
+    x, h = rand(N, 6), rand(N, CHANNELS)
+    expected = sampler.propagate(x, h, generator=seeded(1))
+    sampler.eval()
+    assert torch.equal(sampler.propagate(x, h, generator=seeded(1)), expected)
+    assert not torch.equal(sampler.propagate(x, h, generator=seeded(2)), expected)
+
+
+@pytest.mark.parametrize('training', [True, False])
+@pytest.mark.parametrize('method', ['dense', 'stream'])
+def test_nothing_to_sum(method: str, training: bool) -> None:
+    sampler = make(method=method).train(training)
+    out = sampler.propagate(rand(0, 6), rand(0, CHANNELS))
+    assert out.shape == (0, CHANNELS)
+    none = torch.empty(2, 0, dtype=torch.long)
+    out = sampler.propagate(rand(N, 6), rand(N, CHANNELS), none)
+    assert torch.equal(out, torch.zeros(N, CHANNELS).double())
+
+
+@pytest.mark.parametrize('training', [True, False])
+@pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16, torch.float32])
+def test_messages_keep_their_dtype(dtype: torch.dtype, training: bool) -> None:
+    sampler = make().train(training)
+    x, h = rand(N, 6), rand(N, CHANNELS).to(dtype).requires_grad_()
+    out = sampler.propagate(x, h, generator=seeded(1))
+    assert out.dtype == dtype
+    expected = sampler.propagate(x, h.detach().double(), generator=seeded(1))
+    atol = 4 * torch.finfo(dtype).eps
+    torch.testing.assert_close(out.double(), expected, rtol=0, atol=atol)
+    out.sum().backward()
+    assert h.grad is not None
+    assert bool(h.grad.isfinite().all())
+
+
+@pytest.mark.parametrize(
+    ('error', 'h', 'match'),
+    [
+        (TypeError, None, r"'h' must be a torch.Tensor \(got NoneType\)"),
+        (ValueError, rand(N), r"'h' must have shape \[8, channels\] \(got \[8\]\)"),
+        (ValueError, rand(3, 2), r"'h' must have shape \[8, channels\] \(got \[3, 2"),
+        (TypeError, torch.ones(N, 2, dtype=torch.long), "'h' must be floating-point"),
+        (ValueError, torch.ones(N, 2, device='meta'), "'h' is on meta but 'x' is on"),
+    ],
+)
+@pytest.mark.parametrize('training', [True, False])
+def test_bad_messages(
+    error: type[Exception], h: Any, match: str, training: bool
+) -> None:
+    with pytest.raises(error, match=match):
+        make().train(training).propagate(rand(N, 6), h)

@@ -1,0 +1,338 @@
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
+from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
+from torch_geometric_gsl.nn.similarity.neural_gaussian_similarity import (
+    NeuralGaussianSimilarity,
+)
+from torch_geometric_gsl.nn.similarity.resolver import (
+    SIMILARITIES,
+    resolve_similarity,
+)
+from torch_geometric_gsl.typing import SampledGraph
+
+N = 9
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def features(num_nodes: int = N, seed: int = 3) -> Tensor:
+    return torch.randn(num_nodes, 6, generator=seeded(seed))
+
+
+def make(name: str = 'neural_gaussian', **kwargs: Any) -> GumbelKNNSampler:
+    torch.manual_seed(5)
+    kwargs.setdefault('k', 3)
+    return GumbelKNNSampler(resolve_similarity(name, 6, out_channels=4), **kwargs)
+
+
+def to_matrix(graph: SampledGraph, num_src: int = N, num_dst: int = N) -> Tensor:
+    dense = graph.edge_weight.new_zeros(num_dst, num_src)
+    dense[graph.edge_index[1], graph.edge_index[0]] = graph.edge_weight.detach()
+    return dense
+
+
+def assert_graph(graph: SampledGraph, num_src: int = N, num_dst: int = N) -> None:
+    source, target = graph.edge_index
+    key = target * num_src + source
+    assert bool((key[1:] > key[:-1]).all())  # Sorted by target, no duplicates.
+    assert int(source.min()) >= 0
+    assert int(source.max()) < num_src
+    assert graph.edge_weight.shape == source.shape
+    assert bool((graph.edge_weight >= 0).all())
+    total = torch.zeros(num_dst, dtype=torch.double)
+    total.index_add_(0, target, graph.edge_weight.detach().double())
+    eps = torch.finfo(graph.edge_weight.dtype).eps
+    torch.testing.assert_close(total, torch.ones_like(total), atol=20 * eps, rtol=0)
+
+
+def test_repr() -> None:
+    assert str(GumbelKNNSampler(LinearSimilarity(4))) == (
+        'GumbelKNNSampler(LinearSimilarity(4), k=5, tau=0.25, scale=1.0, method=auto)'
+    )
+    sampler = make(k=2, tau=1, scale=3, method='dense')
+    assert str(sampler) == (
+        'GumbelKNNSampler(NeuralGaussianSimilarity(6, 4, c_scale=0.1), k=2, tau=1.0, '
+        'scale=3.0, method=dense)'
+    )
+
+
+@pytest.mark.parametrize('training', [True, False])
+@pytest.mark.parametrize('method', ['auto', 'dense', 'stream'])
+@pytest.mark.parametrize(
+    'options',
+    [{}, {'hard': True}, {'replace': False}, {'hard': True, 'replace': False}],
+)
+@pytest.mark.parametrize('loop', [True, False])
+def test_graph(training: bool, method: str, options: Any, loop: bool) -> None:
+    sampler = make(method=method, loop=loop, **options).train(training)
+    graph = sampler(features())
+    assert isinstance(graph, SampledGraph)
+    assert_graph(graph)
+    assert loop or bool((graph.edge_index[0] != graph.edge_index[1]).all())
+    degree = torch.bincount(graph.edge_index[1], minlength=N)
+    if training and 'replace' in options:
+        assert degree.tolist() == [3] * N
+    elif method == 'dense':
+        assert degree.tolist() == [N - int(not loop)] * N
+    elif not training:
+        assert degree.tolist() == [3] * N
+
+
+@pytest.mark.parametrize('method', ['dense', 'stream'])
+def test_bipartite(method: str) -> None:
+    pair = (features(7), features(4, seed=8))
+    sampler = make(method=method, loop=False, num_arrivals=7)
+    for _ in range(2):
+        graph = sampler(pair)
+        assert_graph(graph, 7, 4)
+        # Sources and targets are different nodes: nothing is a self-loop.
+        if sampler.training or method == 'dense':
+            assert to_matrix(graph, 7, 4)[0, 0] > 0
+        sampler.eval()
+
+
+@pytest.mark.parametrize('hard', [True, False])
+@pytest.mark.parametrize('method', ['dense', 'stream'])
+def test_as_many_neighbours_as_candidates(method: str, hard: bool) -> None:
+    sampler = make(method=method, k=N, hard=hard, replace=False)
+    graph = sampler(features())
+    assert_graph(graph)
+    assert graph.edge_weight.numel() == N * N
+    if hard:
+        torch.testing.assert_close(graph.edge_weight, torch.full((N * N,), 1 / N))
+
+
+@pytest.mark.parametrize('training', [True, False])
+@pytest.mark.parametrize('replace', [True, False])
+@pytest.mark.parametrize('method', ['dense', 'stream'])
+def test_one_node(method: str, replace: bool, training: bool) -> None:
+    sampler = make(method=method, k=1, replace=replace).train(training)
+    edge_index, edge_weight = sampler(features(1))
+    assert edge_index.tolist() == [[0], [0]]
+    assert edge_weight.tolist() == [1.0]
+
+
+@pytest.mark.parametrize('training', [True, False])
+@pytest.mark.parametrize('method', ['dense', 'stream'])
+def test_no_nodes(method: str, training: bool) -> None:
+    sampler = make(method=method).train(training)
+    nothing = features(0)
+    for graph in (
+        sampler(nothing),
+        sampler((nothing, nothing)),
+        sampler((features(5), nothing)),
+        sampler(nothing, batch=torch.empty(0, dtype=torch.long)),
+        sampler(nothing, torch.empty(2, 0, dtype=torch.long)),
+    ):
+        assert graph.edge_index.shape == (2, 0)
+        assert graph.edge_index.dtype == torch.long
+        assert graph.edge_weight.shape == (0,)
+        assert graph.edge_weight.dtype == torch.float
+
+
+@pytest.mark.parametrize('loop', [True, False])
+@pytest.mark.parametrize('method', ['dense', 'stream'])
+@pytest.mark.parametrize('name', SIMILARITIES)
+def test_evaluation(name: str, method: str, loop: bool) -> None:
+    sampler = make(name, method=method, loop=loop, scale=2.0, tau=0.3).double().eval()
+    x = features().double()
+    state = torch.get_rng_state()
+    weight = to_matrix(sampler(x))
+    assert torch.equal(state, torch.get_rng_state())  # Nothing was drawn.
+    phi = sampler.similarity(x).tolist()
+    for i in range(N):
+        kept = [j for j in range(N) if loop or j != i]
+        if method == 'stream':
+            kept = sorted(kept, key=lambda j: phi[i][j])[-3:]
+        power = {j: math.exp(2.0 * phi[i][j] / 0.3) for j in kept}
+        for j in range(N):
+            expected = power.get(j, 0.0) / sum(power.values())
+            assert float(weight[i, j]) == pytest.approx(expected, abs=1e-12)
+
+
+def test_sample_in_eval() -> None:
+    sampler = make(sample_in_eval=True)
+    assert sampler.is_noisy
+    trained = sampler(features(), generator=seeded())
+    sampled = sampler.eval()(features(), generator=seeded())
+    assert sampler.is_noisy
+    assert torch.equal(trained.edge_index, sampled.edge_index)
+    assert torch.equal(trained.edge_weight, sampled.edge_weight)
+    assert not make().eval().is_noisy
+
+
+@pytest.mark.parametrize('method', ['dense', 'stream'])
+def test_randomness(method: str) -> None:
+    sampler, x = make(method=method), features()
+    state = torch.get_rng_state()
+    first = to_matrix(sampler(x, generator=seeded(1)))
+    assert torch.equal(first, to_matrix(sampler(x, generator=seeded(1))))
+    assert not torch.equal(first, to_matrix(sampler(x, generator=seeded(2))))
+    assert torch.equal(state, torch.get_rng_state())
+    torch.manual_seed(1)  # The global generator is one generator among others.
+    assert torch.equal(first, to_matrix(sampler(x)))
+    assert not torch.equal(first, to_matrix(sampler(x)))
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(
+    st.permutations(range(N)), st.integers(0, 50), st.sampled_from(['dense', 'auto'])
+)
+def test_evaluation_commutes_with_permutations(
+    order: list[int], seed: int, method: str
+) -> None:
+    sampler = make(method=method, loop=False).double().eval()
+    x = features(seed=seed).double()
+    weight, permuted = to_matrix(sampler(x)), to_matrix(sampler(x[order]))
+    torch.testing.assert_close(permuted, weight[order][:, order])
+
+
+@pytest.mark.parametrize('training', [True, False])
+@pytest.mark.parametrize('method', ['dense', 'stream'])
+@pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16, torch.float64])
+def test_dtypes(dtype: torch.dtype, method: str, training: bool) -> None:
+    sampler = make(method=method).to(dtype).train(training)
+    x = features().to(dtype).requires_grad_()
+    graph = sampler(x)
+    assert graph.edge_weight.dtype == dtype
+    assert_graph(graph)
+    graph.edge_weight.square().sum().backward()
+    for tensor in (x, *sampler.parameters()):
+        assert tensor.grad is not None
+        assert tensor.grad.dtype == dtype
+        assert bool(tensor.grad.isfinite().all())
+
+
+def test_autocast() -> None:
+    sampler = make(method='dense').eval()
+    x = features().requires_grad_()
+    exact = sampler(x)
+    with torch.autocast('cpu', dtype=torch.bfloat16):
+        graph = sampler(x)
+    assert graph.edge_weight.dtype == torch.float
+    assert_graph(graph)
+    assert not torch.equal(graph.edge_weight, exact.edge_weight)
+    # Only the projection is rounded: 8 bits, widened by the bell and by 1 / tau.
+    error = (graph.edge_weight - exact.edge_weight).detach().abs().max()
+    assert float(error) < 0.05
+    graph.edge_weight.square().sum().backward()
+    assert x.grad is not None
+    assert bool(x.grad.isfinite().all())
+
+
+@pytest.mark.parametrize('training', [True, False])
+def test_non_contiguous_features(training: bool) -> None:
+    sampler, x = make().train(training), features()
+    strided = torch.stack([x, x], dim=2)[..., 0]
+    assert not strided.is_contiguous()
+    expected = sampler(x, generator=seeded())
+    for other in (strided, x.t().contiguous().t()):
+        graph = sampler(other, generator=seeded())
+        torch.testing.assert_close(to_matrix(graph), to_matrix(expected))
+
+
+@pytest.mark.parametrize('name', SIMILARITIES)
+@pytest.mark.parametrize('options', [{}, {'hard': True}, {'replace': False}])
+def test_duplicated_features(name: str, options: Any) -> None:
+    sampler = make(name, **options)
+    x = features(1).repeat(N, 1).requires_grad_()
+    graph = sampler(x)
+    assert_graph(graph)
+    graph.edge_weight.square().sum().backward()
+    assert x.grad is not None
+    assert bool(x.grad.isfinite().all())
+    # All candidates are alike: evaluation gives each of the neighbours the same.
+    weight = sampler.eval()(x).edge_weight
+    torch.testing.assert_close(weight, torch.full_like(weight, 1 / 3))
+
+
+@pytest.mark.parametrize('method', ['dense', 'stream'])
+@pytest.mark.parametrize(
+    'options',
+    [{}, {'hard': True}, {'replace': False}, {'hard': True, 'replace': False}],
+)
+@pytest.mark.parametrize('name', SIMILARITIES)
+def test_gradient(name: str, options: Any, method: str) -> None:
+    sampler = make(name, method=method, **options)
+    x = features().requires_grad_()
+    value = torch.randn(N, generator=seeded(4))
+    (edge_index, weight) = sampler(x, generator=seeded(1))
+    (weight * value[edge_index[0]]).sum().backward()
+    for tensor in (x, *sampler.parameters()):
+        assert tensor.grad is not None
+        assert bool(tensor.grad.isfinite().all())
+        assert float(tensor.grad.abs().max()) > 1e-6
+
+
+def test_adj_t() -> None:
+    pytest.importorskip('torch_sparse')
+    sampler = make().eval()
+    pair = (features(7), features(4, seed=8))
+    adj_t = sampler(pair, return_adj_t=True)
+    assert adj_t.sizes() == [4, 7]
+    assert torch.equal(adj_t.to_dense(), to_matrix(sampler(pair), 7, 4))
+    x = features().requires_grad_()
+    sampler(x, return_adj_t=True).storage.value().square().sum().backward()
+    assert x.grad is not None
+    assert float(x.grad.abs().max()) > 0
+
+
+def test_adj_t_without_torch_sparse(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, 'torch_sparse', None)
+    with pytest.raises(ImportError, match=r"install the extra 'torch_geometric_gsl\["):
+        make()(features(), return_adj_t=True)
+
+
+def test_reset_parameters() -> None:
+    sampler = make()
+    before = [parameter.clone() for parameter in sampler.parameters()]
+    sampler.reset_parameters()
+    for old, new in zip(before, sampler.parameters(), strict=True):
+        assert not torch.equal(old, new)
+
+
+@pytest.mark.parametrize(
+    ('error', 'kwargs', 'match'),
+    [
+        (ValueError, {'k': 0}, r"'k' must be at least 1 \(got 0\)"),
+        (TypeError, {'k': 2.0}, r"'k' must be an integer \(got float\)"),
+        (TypeError, {'k': True}, r"'k' must be an integer \(got bool\)"),
+        (ValueError, {'tau': 0}, r"'tau' must be positive and finite \(got 0\)"),
+        (ValueError, {'tau': math.nan}, r"'tau' must be positive .* \(got nan\)"),
+        (TypeError, {'tau': '1'}, r"'tau' must be a positive number \(got str\)"),
+        (ValueError, {'scale': -1.0}, r"'scale' must be positive .* \(got -1.0\)"),
+        (ValueError, {'scale': math.inf}, r"'scale' must be positive .* \(got inf\)"),
+        (
+            ValueError,
+            {'method': 'fast'},
+            r"'method' must be one of \['auto', 'dense', 'stream'\] \(got 'fast'\)",
+        ),
+        (ValueError, {'num_arrivals': 0}, r"'num_arrivals' must be at least 1 \(got 0"),
+        (ValueError, {'memory_budget': 0}, r"'memory_budget' must be at least 1"),
+    ],
+)
+def test_bad_arguments(error: type[Exception], kwargs: Any, match: str) -> None:
+    with pytest.raises(error, match=match):
+        GumbelKNNSampler(NeuralGaussianSimilarity(6), **kwargs)
+
+
+@pytest.mark.parametrize('similarity', ['linear', torch.nn.Linear(2, 2), None])
+def test_bad_similarity(similarity: Any) -> None:
+    name = type(similarity).__name__
+    with pytest.raises(
+        TypeError, match=rf"'similarity' must be a Similarity \(got {name}\)"
+    ):
+        GumbelKNNSampler(similarity)

@@ -1,0 +1,314 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from torch_geometric_gsl.ops import candidates as module
+from torch_geometric_gsl.ops.candidates import (
+    batch_candidates,
+    candidate_graph,
+    expand_draws,
+    nearest_candidates,
+    rank_in_group,
+    sort_candidates,
+)
+from torch_geometric_gsl.ops.relaxed import relaxed_weights
+from torch_geometric_gsl.ops.scorer import Law, matrix_scorer
+from torch_geometric_gsl.ops.stream import nearest_graph, stream_graph
+from torch_geometric_gsl.typing import SampledGraph
+
+Oracle = Callable[..., Tensor]
+DOUBLE = {'dtype': torch.float64}
+# Of six targets 1 and 5 have no candidates, 3 has a single one.
+RAGGED = torch.tensor([[0, 2, 4, 1, 2, 3, 5, 0, 1, 4], [0, 0, 0, 2, 2, 2, 2, 3, 4, 4]])
+
+pairs = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=20)
+sizes = st.lists(st.integers(0, 4), max_size=6)
+
+
+def generator(seed: int = 5) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def as_edges(rows: list[tuple[int, int]]) -> Tensor:
+    return torch.tensor(rows, dtype=torch.long).view(-1, 2).t()
+
+
+def all_pairs(num_targets: int, num_sources: int) -> Tensor:
+    return as_edges([(j, i) for i in range(num_targets) for j in range(num_sources)])
+
+
+def sample(score: Tensor, law: Law, **kwargs: Any) -> SampledGraph:
+    return candidate_graph(score, RAGGED, 6, law, generator=generator(), **kwargs)
+
+
+@given(pairs, st.booleans())
+def test_sort_candidates(rows: list[tuple[int, int]], loop: bool) -> None:
+    expected = sorted({(i, j) for j, i in rows if loop or i != j})
+    out = sort_candidates(as_edges(rows), loop=loop)
+    assert out.dtype == torch.long
+    assert [(i, j) for j, i in out.t().tolist()] == expected
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=5))
+def test_batch_candidates(graphs: list[tuple[int, int]]) -> None:
+    source = [g for g, (num, _) in enumerate(graphs) for _ in range(num)]
+    target = [g for g, (_, num) in enumerate(graphs) for _ in range(num)]
+    expected = [
+        [j, i] for i, g in enumerate(target) for j, f in enumerate(source) if f == g
+    ]
+    out = batch_candidates(
+        torch.tensor(source, dtype=torch.long),
+        torch.tensor(target, dtype=torch.long),
+        len(graphs),
+    )
+    assert out.shape[0] == 2
+    assert out.t().tolist() == expected
+
+
+@given(sizes, st.integers(1, 4))
+def test_expand_draws(degrees: list[int], k: int) -> None:
+    target = [i for i, degree in enumerate(degrees) for _ in range(degree)]
+    expected = [
+        (edge, i * k + draw)
+        for i in range(len(degrees))
+        for draw in range(k)
+        for edge, t in enumerate(target)
+        if t == i
+    ]
+    edge, draw = expand_draws(torch.tensor(target, dtype=torch.long), len(degrees), k)
+    assert list(zip(edge.tolist(), draw.tolist(), strict=True)) == expected
+
+
+@given(sizes, st.data())
+def test_rank_in_group(degrees: list[int], data: st.DataObject) -> None:
+    group = [i for i, degree in enumerate(degrees) for _ in range(degree)]
+    value = data.draw(
+        st.lists(
+            st.floats(-1e6, 1e6, width=32),
+            min_size=len(group),
+            max_size=len(group),
+            unique=True,
+        )
+    )
+    expected = [
+        sum(other > own for other, h in zip(value, group, strict=True) if h == g)
+        for own, g in zip(value, group, strict=True)
+    ]
+    rank = rank_in_group(torch.tensor(value), torch.tensor(group, dtype=torch.long))
+    assert rank.tolist() == expected
+
+
+def test_equal_values_get_distinct_ranks() -> None:
+    value = torch.tensor([1.0, 1, 1, -torch.inf, -torch.inf, 2])
+    rank = rank_in_group(value, torch.tensor([0, 0, 0, 1, 1, 1]))
+    assert sorted(rank[:3].tolist()) == [0, 1, 2]
+    assert sorted(rank[3:].tolist()) == [0, 1, 2]
+    assert rank[5] == 0
+
+
+@pytest.mark.parametrize('k', [1, 3])
+@pytest.mark.parametrize('everything', [False, True])
+@pytest.mark.parametrize('hard', [False, True])
+def test_ragged_candidates_against_loops(
+    relaxed: Oracle,
+    truncated: Oracle,
+    to_matrix: Oracle,
+    replay: Oracle,
+    k: int,
+    everything: bool,
+    hard: bool,
+) -> None:
+    score, tau, kept = torch.randn(10, **DOUBLE), 0.5, 2
+    law = Law(k, tau, hard, num_arrivals=kept)
+    out = to_matrix(*sample(score, law, everything=everything), 6, 6)
+    noise, expected, start = replay(5, 10 * k), torch.zeros(6, 6, **DOUBLE), 0
+    for i in range(6):
+        own = (RAGGED[1] == i).nonzero().view(-1)
+        if not own.numel():
+            continue
+        block = noise[start : start + k * own.numel()].view(1, k, -1)
+        start += k * own.numel()
+        if hard:
+            row = relaxed(score[own].view(1, -1), block, tau, True)
+        else:
+            size = own.numel() if everything else kept
+            row = truncated(score[own].view(1, -1), block, tau, size)
+        expected[i, RAGGED[0, own]] = row
+    torch.testing.assert_close(out, expected)
+
+
+@pytest.mark.parametrize(
+    'law',
+    [
+        Law(3, 0.5, num_arrivals=4),
+        Law(3, 0.5, hard=True, num_arrivals=4),
+        Law(3, 0.5, replace=False),
+        Law(3, 0.5, hard=True, replace=False),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize('num_sources', [3, 7, 9])
+def test_all_candidates_give_the_streamed_graph(law: Law, num_sources: int) -> None:
+    score = torch.randn(7, num_sources, **DOUBLE)
+    edges = all_pairs(7, num_sources)
+    listed = candidate_graph(
+        score[edges[1], edges[0]], edges, 7, law, generator=generator()
+    )
+    streamed = stream_graph(matrix_scorer(score), law, generator=generator())
+    assert torch.equal(listed.edge_index, streamed.edge_index)
+    torch.testing.assert_close(listed.edge_weight, streamed.edge_weight)
+
+
+@pytest.mark.parametrize('hard', [False, True])
+def test_everything_gives_the_dense_weights(to_matrix: Oracle, hard: bool) -> None:
+    leaf = torch.randn(4, 6, **DOUBLE, requires_grad=True)
+    edges, grad = all_pairs(4, 6), torch.randn(4, 6, **DOUBLE)
+    graph = candidate_graph(
+        leaf[edges[1], edges[0]],
+        edges,
+        4,
+        Law(3, 0.5, hard),
+        everything=True,
+        generator=generator(),
+    )
+    listed = to_matrix(*graph, 4, 6)
+    dense = relaxed_weights(leaf, 3, 0.5, hard=hard, generator=generator())
+    torch.testing.assert_close(listed, dense)
+    torch.testing.assert_close(
+        torch.autograd.grad(listed, leaf, grad)[0],
+        torch.autograd.grad(dense, leaf, grad)[0],
+    )
+
+
+@pytest.mark.parametrize('everything', [False, True])
+@pytest.mark.parametrize('replace', [False, True])
+def test_gradient(everything: bool, replace: bool) -> None:
+    score = torch.randn(10, **DOUBLE, requires_grad=True)
+    law = Law(3, 0.5, replace=replace, num_arrivals=2)
+
+    def weights(score: Tensor) -> Tensor:
+        return sample(score, law, everything=everything).edge_weight
+
+    assert torch.autograd.gradcheck(weights, score)
+
+
+@pytest.mark.parametrize('replace', [True, False])
+def test_straight_through_gradient_is_the_soft_one(replace: bool) -> None:
+    score, grads = torch.randn(10, requires_grad=True), []
+    for hard in (False, True):
+        weight = sample(score, Law(3, 0.5, hard, replace)).edge_weight
+        factor = torch.linspace(-1, 1, weight.numel())
+        first, second = (
+            torch.autograd.grad(weight, score, factor, retain_graph=True)[0]
+            for _ in range(2)
+        )
+        assert torch.equal(first, second)
+        grads.append(first)
+    assert torch.equal(*grads)
+    assert float(grads[0].abs().max()) > 0.01
+
+
+def test_a_batch_gives_the_graphs_of_its_members() -> None:
+    score, law = torch.randn(10), Law(3, 0.5, num_arrivals=2)
+    whole, one_by_one = sample(score, law), generator()
+    parts = []
+    for i in range(6):
+        own = RAGGED[1] == i
+        edges = torch.stack([RAGGED[0, own], torch.zeros_like(RAGGED[0, own])])
+        parts.append(candidate_graph(score[own], edges, 1, law, generator=one_by_one))
+    source = torch.cat([part.edge_index[0] for part in parts])
+    assert torch.equal(source, whole.edge_index[0])
+    weight = torch.cat([part.edge_weight for part in parts])
+    torch.testing.assert_close(weight, whole.edge_weight)
+
+
+@pytest.mark.parametrize('everything', [False, True])
+@pytest.mark.parametrize('replace', [False, True])
+@pytest.mark.parametrize('hard', [False, True])
+def test_no_candidates_at_all(everything: bool, replace: bool, hard: bool) -> None:
+    graph = candidate_graph(
+        torch.empty(0),
+        RAGGED[:, :0],
+        3,
+        Law(2, 0.5, hard, replace),
+        everything=everything,
+    )
+    assert graph.edge_index.shape == (2, 0)
+    assert graph.edge_weight.shape == (0,)
+
+
+@pytest.mark.parametrize('hard', [False, True])
+def test_large_scores_stay_finite(hard: bool) -> None:
+    score = (1e3 * torch.randn(10)).requires_grad_()
+    weight = sample(score, Law(3, 0.05, hard)).edge_weight
+    weight.square().sum().backward()
+    assert score.grad is not None
+    assert bool(weight.isfinite().all())
+    assert bool(score.grad.isfinite().all())
+
+
+def test_small_temperatures_approach_hard_draws(to_matrix: Oracle) -> None:
+    score = torch.randn(10, **DOUBLE)
+    soft, hard = (
+        to_matrix(*sample(score, Law(3, 1e-5, hard)), 6, 6) for hard in (False, True)
+    )
+    torch.testing.assert_close(soft, hard)
+
+
+@given(st.permutations(range(5)), st.booleans(), st.booleans())
+def test_permuting_the_nodes_and_their_noise(
+    to_matrix: Oracle, order: list[int], hard: bool, replace: bool
+) -> None:
+    score = torch.randn(5, 5, **DOUBLE, generator=generator(1))
+    time = torch.rand(5, 2 if replace else 1, 5, **DOUBLE, generator=generator(2))
+    law, index = Law(2, 0.5, hard, replace, 3), torch.tensor(order)
+    edges = all_pairs(5, 5)
+
+    def weights(score: Tensor, time: Tensor) -> Tensor:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(
+                module, 'arrival_times', lambda *_, **__: time.flatten().clone()
+            )
+            return to_matrix(*candidate_graph(score.flatten(), edges, 5, law), 5, 5)
+
+    plain = weights(score, time)
+    moved = weights(score[index][:, index], time[index][:, :, index])
+    torch.testing.assert_close(moved, plain[index][:, index])
+
+
+@pytest.mark.parametrize('k', [1, 2, 9, None])
+def test_nearest_candidates(softmax: Callable[..., list[float]], k: int | None) -> None:
+    score, tau = torch.randn(10, **DOUBLE), 0.4
+    edges, weights = [], []
+    for i in range(6):
+        own = [e for e in range(10) if RAGGED[1, e] == i]
+        best = sorted(sorted(own, key=lambda e: -float(score[e]))[:k])
+        if best:
+            weights += softmax([float(score[e]) / tau for e in best])
+        edges += [[int(RAGGED[0, e]), i] for e in best]
+    graph = nearest_candidates(score, RAGGED, 6, k, tau)
+    assert graph.edge_index.t().tolist() == edges
+    torch.testing.assert_close(graph.edge_weight, torch.tensor(weights, **DOUBLE))
+
+
+@pytest.mark.parametrize('k', [2, None])
+def test_nearest_candidates_gradient(k: int | None) -> None:
+    score = torch.randn(10, **DOUBLE, requires_grad=True)
+    assert torch.autograd.gradcheck(
+        lambda score: nearest_candidates(score, RAGGED, 6, k, 0.5).edge_weight, score
+    )
+
+
+def test_nearest_candidates_equal_the_nearest_graph() -> None:
+    score, edges = torch.randn(5, 7), all_pairs(5, 7)
+    listed = nearest_candidates(score.flatten(), edges, 5, 3, 0.5)
+    found = nearest_graph(matrix_scorer(score), 3, 0.5)
+    assert torch.equal(listed.edge_index, found.edge_index)
+    torch.testing.assert_close(listed.edge_weight, found.edge_weight)

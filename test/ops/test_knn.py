@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.neighbors import NearestNeighbors
+from torch import Tensor
+
+from torch_geometric_gsl.ops.knn import top_k
+from torch_geometric_gsl.ops.scorer import Scorer, matrix_scorer
+
+
+@given(st.integers(1, 9), st.integers(1, 9), st.integers(0, 2**32), st.integers(1, 400))
+def test_against_sorting(
+    num_rows: int, num_columns: int, seed: int, budget: int
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    score = torch.randn(num_rows, num_columns, generator=generator)
+    for k in (1, num_columns):
+        found = top_k(matrix_scorer(score), k, memory_budget=budget)
+        assert found.tolist() == [
+            sorted(range(num_columns), key=lambda j: -row[j])[:k]
+            for row in score.tolist()
+        ]
+
+
+def test_against_scikit_learn() -> None:
+    x = torch.randn(50, 3, dtype=torch.float64)
+    expected = NearestNeighbors(n_neighbors=7).fit(x).kneighbors(x)[1]
+    found = top_k(matrix_scorer(-torch.cdist(x, x)), 7, memory_budget=3000)
+    assert found.tolist() == expected.tolist()
+
+
+def test_no_loops_even_if_all_others_are_taken() -> None:
+    score = torch.randn(6, 6).fill_diagonal_(100)
+    found = top_k(matrix_scorer(score, loop=False), 5)
+    for i, row in enumerate(found.tolist()):
+        assert sorted(row) == [j for j in range(6) if j != i]
+
+
+def test_reads_small_blocks_and_no_gradient() -> None:
+    score = torch.randn(10, 4, requires_grad=True)
+    seen = []
+
+    def rows(block: slice) -> Tensor:
+        seen.append((block.start, block.stop))
+        assert not torch.is_grad_enabled()
+        return score[block]
+
+    scorer = Scorer(rows, score.__getitem__, (10, 4), 4, score.dtype, score.device)
+    # 3 temporaries * 4 columns * 4 bytes a row: three rows fit.
+    found = top_k(scorer, 2, memory_budget=150)
+    assert seen == [(0, 3), (3, 6), (6, 9), (9, 10)]
+    assert not found.requires_grad
+    assert found.dtype == torch.long
+
+
+@pytest.mark.parametrize('size', [(0, 4), (1, 1)])
+def test_smallest_inputs(size: tuple[int, int]) -> None:
+    assert top_k(matrix_scorer(torch.zeros(size)), 1).tolist() == [[0]] * size[0]

@@ -1,0 +1,286 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from torch_geometric_gsl import _checks as checks
+
+NAN, INF = float('nan'), float('inf')
+X = torch.ones(3, 4)
+META = torch.ones(3, 4, device='meta')
+Failure = tuple[Callable[..., None], tuple[Any, ...], type[Exception], str]
+
+
+def edges(*rows: list[int]) -> Tensor:
+    return torch.tensor(rows, dtype=torch.long)
+
+
+def half(value: float) -> Tensor:
+    return torch.full((3, 4), value, dtype=torch.float16)
+
+
+NUMBERS: list[Failure] = [
+    (checks.check_option, ('c', ['a', 'b'], 'o'), ValueError,
+     "'o' must be one of ['a', 'b'] (got 'c')"),
+    (checks.check_option, (None, ('a',), 'o'), ValueError,
+     "'o' must be one of ['a'] (got None)"),
+    (checks.check_positive, ('1', 'n'), TypeError,
+     "'n' must be a positive number (got str)"),
+    (checks.check_positive, (True, 'n'), TypeError,
+     "'n' must be a positive number (got bool)"),
+    (checks.check_positive, (torch.ones(1), 'n'), TypeError,
+     "'n' must be a positive number (got Tensor)"),
+    (checks.check_positive, (0, 'n'), ValueError,
+     "'n' must be positive and finite (got 0)"),
+    (checks.check_positive, (-1.5, 'n'), ValueError,
+     "'n' must be positive and finite (got -1.5)"),
+    (checks.check_positive, (NAN, 'n'), ValueError,
+     "'n' must be positive and finite (got nan)"),
+    (checks.check_positive, (INF, 'n'), ValueError,
+     "'n' must be positive and finite (got inf)"),
+    (checks.check_number, (None, 'n'), TypeError,
+     "'n' must be a number (got NoneType)"),
+    (checks.check_number, (False, 'n'), TypeError, "'n' must be a number (got bool)"),
+    (checks.check_number, (1j, 'n'), TypeError, "'n' must be a number (got complex)"),
+    (checks.check_number, (NAN, 'n'), ValueError, "'n' must be finite (got nan)"),
+    (checks.check_number, (-INF, 'n'), ValueError, "'n' must be finite (got -inf)"),
+    (checks.check_count, (2.0, 'n'), TypeError, "'n' must be an integer (got float)"),
+    (checks.check_count, (True, 'n'), TypeError, "'n' must be an integer (got bool)"),
+    (checks.check_count, (0, 'n'), ValueError, "'n' must be at least 1 (got 0)"),
+    (checks.check_count, (1, 'n', 2), ValueError, "'n' must be at least 2 (got 1)"),
+    (checks.check_probability, (1.0, 'n'), ValueError,
+     "'n' must lie in [0, 1) (got 1.0)"),
+    (checks.check_probability, (-0.1, 'n'), ValueError,
+     "'n' must lie in [0, 1) (got -0.1)"),
+    (checks.check_probability, (True, 'n'), TypeError,
+     "'n' must be a number (got bool)"),
+    (checks.check_probability, (NAN, 'n'), ValueError, "'n' must be finite (got nan)"),
+]  # fmt: skip
+
+FEATURES: list[Failure] = [
+    (checks.check_features, ([[1.0]],), TypeError,
+     "'x' must be a torch.Tensor (got list)"),
+    (checks.check_features, (np.ones((2, 2)), 'h'), TypeError,
+     "'h' must be a torch.Tensor (got ndarray)"),
+    (checks.check_features, (X.to_sparse_coo(),), ValueError,
+     "'x' must be dense or sparse CSR (got torch.sparse_coo)"),
+    (checks.check_features, (X[0],), ValueError,
+     "'x' must have shape [num_nodes, channels] (got [4])"),
+    (checks.check_features, (X.unsqueeze(0),), ValueError,
+     "'x' must have shape [num_nodes, channels] (got [1, 3, 4])"),
+    (checks.check_features, (X.long(),), TypeError,
+     "'x' must be floating-point (got torch.int64)"),
+    (checks.check_features, (X.bool(),), TypeError,
+     "'x' must be floating-point (got torch.bool)"),
+    (checks.check_features, (X, 'x', 5), ValueError,
+     "'x' must have 5 channels (got 4)"),
+    (checks.check_features, (X * NAN,), ValueError,
+     "'x' contains NaN or infinite values"),
+    (checks.check_features, (X.to_sparse_csr() * NAN, 'h'), ValueError,
+     "'h' contains NaN or infinite values"),
+    (checks.check_features, (torch.tensor([[INF, -INF]]),), ValueError,
+     "'x' contains NaN or infinite values"),
+    (checks.check_features, (half(INF),), ValueError,
+     "'x' contains NaN or infinite values"),
+    (checks.check_pair, ((X,),), ValueError,
+     "'x' must be a tensor or a pair (x_src, x_dst) (got 1 tensors)"),
+    (checks.check_pair, ([X, X, X],), ValueError,
+     "'x' must be a tensor or a pair (x_src, x_dst) (got 3 tensors)"),
+    (checks.check_pair, ((X, None),), TypeError,
+     "'x_dst' must be a torch.Tensor (got NoneType)"),
+    (checks.check_pair, ((X[0], X),), ValueError,
+     "'x_src' must have shape [num_nodes, channels] (got [4])"),
+    (checks.check_pair, ((X, X.double()),), ValueError,
+     "'x_src' and 'x_dst' must share one dtype "
+     '(got torch.float32 and torch.float64)'),
+    (checks.check_pair, ((X, X[:, :2]),), ValueError,
+     "'x_src' and 'x_dst' must have equal widths (got 4 and 2)"),
+    (checks.check_pair, ((X, X[:, :2]), 4), ValueError,
+     "'x_dst' must have 4 channels (got 2)"),
+    (checks.check_parameter_match, (X, META), ValueError,
+     "'x' is on cpu but the parameters are on meta"),
+    (checks.check_parameter_match, (X, X.double(), 'h'), TypeError,
+     "'h' has torch.float32 but the parameters have torch.float64"),
+    (checks.check_messages, (None, 3), TypeError,
+     "'h' must be a torch.Tensor (got NoneType)"),
+    (checks.check_messages, (X, 4), ValueError,
+     "'h' must have shape [4, channels] (got [3, 4])"),
+    (checks.check_messages, (X[:, 0], 3), ValueError,
+     "'h' must have shape [3, channels] (got [3])"),
+    (checks.check_num_nodes, (X, 5), ValueError,
+     "'x' must have num_nodes=5 rows (got 3); the transition nodes belong to "
+     'the nodes of one data set'),
+]  # fmt: skip
+
+INDICES: list[Failure] = [
+    (checks.check_edge_index, ([[0], [0]], X, X), TypeError,
+     "'edge_index' must be a torch.Tensor (got list)"),
+    (checks.check_edge_index, (edges([0], [0]).int(), X, X), TypeError,
+     "'edge_index' must have dtype torch.int64 (got torch.int32)"),
+    (checks.check_edge_index, (edges([0], [0]).bool(), X, X), TypeError,
+     "'edge_index' must have dtype torch.int64 (got torch.bool)"),
+    (checks.check_edge_index, (edges([0], [0])[0], X, X), ValueError,
+     "'edge_index' must have shape [2, num_edges] (got [1])"),
+    (checks.check_edge_index, (edges([0], [0], [0]), X, X), ValueError,
+     "'edge_index' must have shape [2, num_edges] (got [3, 1])"),
+    (checks.check_edge_index, (edges([0], [0]).to('meta'), X, X), ValueError,
+     "'edge_index' is on meta but 'x' is on cpu"),
+    (checks.check_edge_index, (edges([2, 3], [0, 0]), X, X), ValueError,
+     "'edge_index' has sources outside 0..2"),
+    (checks.check_edge_index, (edges([2, -1], [0, 0]), X, X), ValueError,
+     "'edge_index' has sources outside 0..2"),
+    (checks.check_edge_index, (edges([2, 1], [0, 2]), X, X[:2]), ValueError,
+     "'edge_index' has targets outside 0..1"),
+    (checks.check_edge_index, (edges([2, 1], [-1, 0]), X, X[:2]), ValueError,
+     "'edge_index' has targets outside 0..1"),
+    (checks.check_batch, ([0, 0, 0], X), TypeError,
+     "'batch' must be a torch.Tensor (got list)"),
+    (checks.check_batch, (torch.zeros(3), X, 'b'), TypeError,
+     "'b' must have dtype torch.int64 (got torch.float32)"),
+    (checks.check_batch, (edges([0, 0, 0]), X), ValueError,
+     "'batch' must have shape [num_nodes] (got [1, 3])"),
+    (checks.check_batch, (edges([0, 0, 0])[0].to('meta'), X), ValueError,
+     "'batch' is on meta but 'x' is on cpu"),
+    (checks.check_batch, (edges([0, 0])[0], X), ValueError,
+     "'batch' must have one entry per node (got 2 for 3 nodes)"),
+    (checks.check_batch, (edges([-1, 0, 0])[0], X), ValueError,
+     "'batch' must not be negative"),
+    (checks.check_batch, (edges([0, 1, 0])[0], X, 'b'), ValueError,
+     "'b' must be sorted"),
+    (checks.check_candidate_count, (4, 3), ValueError,
+     "'k' must not exceed the number of candidates (got k=4 for 3 candidates)"),
+    (checks.check_candidate_count, (2, 1, ' of graph 7'), ValueError,
+     "'k' must not exceed the number of candidates of graph 7 "
+     '(got k=2 for 1 candidates)'),
+    (checks.check_generator, (3, X.device), TypeError,
+     "'generator' must be a torch.Generator (got int)"),
+    (checks.check_generator, (torch.Generator(), META.device), ValueError,
+     "'generator' is on cpu but the features are on meta"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ('check', 'args', 'error', 'text'), NUMBERS + FEATURES + INDICES
+)
+def test_error(
+    check: Callable[..., None], args: Any, error: type[Exception], text: str
+) -> None:
+    with pytest.raises(error, match=f'^{re.escape(text)}$'):
+        check(*args)
+
+
+@pytest.mark.parametrize(
+    ('check', 'args'),
+    [
+        (checks.check_option, ('a', {'a': 1, 'b': 2}, 'o')),
+        (checks.check_positive, (1e-300, 'n')),
+        (checks.check_positive, (np.float32(0.5), 'n')),
+        (checks.check_positive, (3, 'n')),
+        (checks.check_number, (-1.5, 'n')),
+        (checks.check_number, (0, 'n')),
+        (checks.check_count, (1, 'n')),
+        (checks.check_count, (np.int64(4), 'n')),
+        (checks.check_count, (0, 'n', 0)),
+        (checks.check_probability, (0, 'n')),
+        (checks.check_probability, (0.999, 'n')),
+        (checks.check_features, (X, 'x', 4)),
+        (checks.check_features, (X, 'x', -1)),
+        (checks.check_features, (X.to_sparse_csr(),)),
+        (checks.check_features, (torch.empty(0, 4),)),
+        (checks.check_features, (X.bfloat16(),)),
+        # Finite values whose sum is not: 65504 is the largest half.
+        (checks.check_features, (half(60000.0),)),
+        (checks.check_features, (torch.full((3, 4), 3e38),)),
+        (checks.check_features, (torch.full((3, 4), 3e38).to_sparse_csr(),)),
+        (checks.check_parameter_match, (X, None)),
+        (checks.check_parameter_match, (X, torch.ones(1))),
+        (checks.check_edge_index, (edges([2, 0], [1, 0]), X, X[:2])),
+        (checks.check_edge_index, (torch.empty(2, 0).long(), X[:0], X[:0])),
+        (checks.check_batch, (edges([0, 0, 5])[0], X)),
+        (checks.check_batch, (torch.empty(0).long(), X[:0])),
+        (checks.check_candidate_count, (3, 3)),
+        (checks.check_generator, (None, X.device)),
+        (checks.check_generator, (torch.Generator(), X.device)),
+        (checks.check_messages, (X, 3)),
+        (checks.check_messages, (X[:, :0], 3)),
+        (checks.check_num_nodes, (X, 3)),
+    ],
+)
+def test_no_error(check: Callable[..., None], args: Any) -> None:
+    check(*args)
+
+
+def test_pair() -> None:
+    assert all(x is X for x in checks.check_pair(X, 4))
+    other = torch.zeros(2, 4)
+    for pair in ((X, other), [X, other]):
+        x_src, x_dst = checks.check_pair(pair, 4)
+        assert x_src is X
+        assert x_dst is other
+
+
+def test_pair_on_two_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A tensor without data stands for one on another device.
+    monkeypatch.setattr(checks, 'check_finite', lambda *_: None)
+    text = r"'x_src' and 'x_dst' must share one device \(got cpu and meta\)"
+    with pytest.raises(ValueError, match=text):
+        checks.check_pair((X, META))
+
+
+def test_autocast_allows_other_parameters() -> None:
+    with torch.autocast('cpu', dtype=torch.bfloat16):
+        checks.check_parameter_match(X.bfloat16(), X)
+
+
+def test_features_are_left_out_of_the_graph() -> None:
+    x = torch.ones(2, 2, requires_grad=True)
+    with torch.autograd.graph.saved_tensors_hooks(
+        lambda _: pytest.fail('saved'), lambda tensor: tensor
+    ):
+        checks.check_features(x)
+
+
+def test_value_with_a_text_on_demand() -> None:
+    def text() -> str:
+        calls.append(1)
+        return 'costly'
+
+    calls: list[int] = []
+    checks.check_value(torch.tensor(True), text)
+    assert not calls
+    with pytest.raises(ValueError, match=r'^costly$'):
+        checks.check_value(torch.tensor(False), text)
+
+
+def test_nothing_is_read_while_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.compiler, 'is_compiling', lambda: True)
+    checks.check_value(torch.tensor(False), 'text')
+    checks.check_features(X * NAN)
+    checks.check_edge_index(edges([9], [9]), X, X)
+    # Shapes and types need no data.
+    with pytest.raises(TypeError, match="'x' must be floating-point"):
+        checks.check_features(X.long())
+
+
+class OnDevice:
+    """Stands for a scalar on a CUDA device, which must not be read."""
+
+    is_cuda = True
+
+    def __bool__(self) -> bool:
+        raise RuntimeError('synchronised')
+
+
+def test_nothing_is_read_from_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    monkeypatch.setattr(torch, '_assert_async', lambda *args: seen.append(args))
+    holds: Any = OnDevice()
+    checks.check_value(holds, 'text')
+    checks.check_value(holds, lambda: pytest.fail('read'))
+    assert seen == [(holds, 'text'), (holds, 'invalid value in input')]

@@ -1,0 +1,66 @@
+"""Whole models under `torch.compile`; graph breaks are allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from torch_geometric_gsl import GSLNet
+
+# The tracer looks at this attribute itself, and hides the warning from users.
+pytestmark = pytest.mark.filterwarnings(
+    'ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning'
+)
+
+N, IN, HIDDEN, OUT = 12, 5, 5, 5
+KINDS = pytest.mark.parametrize(
+    'kind',
+    [{}, {'num_transition_nodes': 7, 'num_nodes': N}],
+    ids=['full', 'transition'],
+)
+
+
+@pytest.fixture(autouse=True)
+def _fresh_compiler() -> Iterator[None]:
+    torch.compiler.reset()
+    yield
+    torch.compiler.reset()
+
+
+def make(kind: Any, num_layers: int = 2) -> GSLNet:
+    torch.manual_seed(5)
+    return GSLNet(IN, HIDDEN, num_layers, OUT, dropout=0.0, k=3, **kind)
+
+
+def features() -> Tensor:
+    return torch.randn(N, IN, generator=torch.Generator().manual_seed(3))
+
+
+def test_inductor() -> None:
+    model = make({}, num_layers=1).eval()
+    compiled = torch.compile(model)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(features()), model(features()))
+
+
+# The same tracing of forward and backward without the minute of compiling C++.
+@KINDS
+def test_evaluation_and_training_step(kind: Any) -> None:
+    found = []
+    for compiling in (False, True):
+        model = make(kind)
+        run = torch.compile(model, backend='aot_eager') if compiling else model
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        torch.manual_seed(1)
+        out = run(features())
+        out.square().sum().backward()
+        gradients = [parameter.grad.clone() for parameter in model.parameters()]
+        optimizer.step()
+        model.eval()
+        found.append([out.detach(), *gradients, run(features()).detach()])
+    torch.testing.assert_close(*found)
+    assert torch._dynamo.utils.counters['frames']['ok'] > 0  # It did compile.

@@ -1,0 +1,382 @@
+import math
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import minimize_scalar
+from scipy.stats import entropy
+from torch_geometric.utils import homophily
+
+from torch_geometric_gsl.diagnostics import (
+    UniformSamplingWarning,
+    describe_graph,
+    describe_model,
+)
+from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
+from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
+from torch_geometric_gsl.nn.models.gsl_net import GSLNet
+from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
+from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
+from torch_geometric_gsl.nn.similarity.neural_gaussian_similarity import (
+    NeuralGaussianSimilarity,
+)
+from torch_geometric_gsl.typing import SampledGraph
+
+
+@pytest.fixture
+def fresh():
+    UniformSamplingWarning.reset()
+    yield
+    UniformSamplingWarning.reset()
+
+
+@pytest.fixture
+def quiet():
+    with warnings.catch_warnings():
+        warnings.simplefilter('ignore', UniformSamplingWarning)
+        yield
+
+
+def small_graph():
+    edge_index = torch.tensor([[0, 1, 2, 3, 1, 0, 2], [0, 0, 0, 0, 1, 2, 2]])
+    edge_weight = torch.tensor([0.25, 0.25, 0.25, 0.25, 2.0, 1.0, 0.0])
+    return SampledGraph(edge_index, edge_weight)
+
+
+def test_describe_graph_by_hand():
+    summary = describe_graph(small_graph(), num_nodes=4)
+    assert summary.num_targets == 4
+    assert summary.num_edges == 7
+    assert summary.num_zero == 1
+    assert summary.num_isolated == 1
+    assert summary.entropy.tolist() == pytest.approx([math.log(4), 0, 0, 0])
+    assert summary.effective_neighbors.tolist() == pytest.approx([4, 1, 1, 0])
+    assert summary.homophily is None
+    assert str(summary).splitlines() == [
+        '7 edges (1 of weight zero) to 4 targets (1 without neighbours)',
+        '                              min      25 %    median      75 %'
+        '       max      mean',
+        '  entropy (nats)                0         0         0    0.3466'
+        '     1.386    0.3466',
+        '  effective neighbours          0      0.75         1      1.75'
+        '         4       1.5',
+    ]
+
+
+def test_describe_graph_with_labels_by_hand():
+    # Without loops: 1 -> 0, 2 -> 0, 3 -> 0 (a quarter each) and 0 -> 2 (one).
+    y = torch.tensor([0, 1, 0, 1])
+    summary = describe_graph(small_graph(), y)
+    assert summary.num_targets == 4
+    assert summary.homophily == 0.5
+    assert summary.weighted_homophily == pytest.approx(1.25 / 1.75)
+    assert summary.chance == pytest.approx(1 / 3)
+    assert describe_graph(small_graph(), y, threshold=0.5).homophily == 1
+    assert str(summary).splitlines()[-3:] == [
+        '  edge homophily              0.5',
+        '  weighted homophily       0.7143',
+        '  homophily by chance      0.3333',
+    ]
+
+
+def test_describe_graph_against_pyg_and_scipy():
+    x, y = torch.randn(30, 4), torch.randint(3, (30,))
+    sampler = GumbelKNNSampler(LinearSimilarity(4), loop=False, hard=True)
+    graph = sampler(x.requires_grad_())
+    summary = describe_graph(graph, y)
+    # Straight-through graphs hold edges of weight zero, which do not count.
+    assert summary.num_zero > 0
+    pruned = graph.prune()
+    assert summary.homophily == homophily(pruned.edge_index, y, method='edge')
+    weight = torch.zeros(30, 30).index_put(tuple(graph.edge_index), graph.edge_weight)
+    expected = entropy(weight.detach().double().numpy(), axis=0)
+    assert np.allclose(summary.entropy, expected)
+    assert not summary.entropy.requires_grad
+
+
+def test_describe_graph_leaves_out_loops():
+    edge_index = torch.tensor([[0, 1, 1, 0], [0, 1, 0, 1]])
+    summary = describe_graph((edge_index, torch.ones(4)), torch.tensor([0, 1]))
+    assert summary.homophily == 0
+    assert summary.weighted_homophily == 0
+    # A source and a target of one number are different nodes.
+    labels = (torch.tensor([0, 1]), torch.tensor([0, 1]))
+    summary = describe_graph((edge_index, torch.ones(4)), labels)
+    assert summary.homophily == 0.5
+    assert summary.weighted_homophily == 0.5
+    assert summary.chance == 0.5
+
+
+def test_describe_graph_without_edges():
+    nothing = torch.empty(2, 0, dtype=torch.long), torch.empty(0)
+    summary = describe_graph(nothing)
+    assert summary.num_targets == 0
+    assert 'nan' in str(summary)
+    summary = describe_graph(nothing, torch.tensor([0, 1]))
+    assert summary.num_isolated == 2
+    assert math.isnan(summary.homophily)
+    assert math.isnan(summary.weighted_homophily)
+
+
+INDEX, WEIGHT = torch.tensor([[0, 1], [1, 0]]), torch.ones(2)
+
+
+@pytest.mark.parametrize(
+    ('args', 'error', 'match'),
+    [
+        ((INDEX,), TypeError, r"'graph' must be a SampledGraph .* \(got Tensor\)"),
+        (((INDEX, None),), TypeError, r"'edge_weight' must be .* \(got NoneType\)"),
+        (((INDEX, INDEX[0]),), TypeError, r"'edge_weight' .* \(got torch.int64\)"),
+        (((INDEX.int(), WEIGHT),), TypeError, "'edge_index' must have dtype"),
+        (((torch.cat([INDEX, INDEX]), WEIGHT),), ValueError, r'\[2, num_edges\]'),
+        (((INDEX, WEIGHT[:1]),), ValueError, r'one entry per edge \(got \[1\] for 2'),
+        (((INDEX, -WEIGHT),), ValueError, "'edge_weight' must not be negative"),
+        (((INDEX, WEIGHT / 0),), ValueError, "'edge_weight' contains NaN"),
+        (((-INDEX, WEIGHT),), ValueError, "'edge_index' must not be negative"),
+        (((INDEX, WEIGHT), WEIGHT), TypeError, r"'y' .* \(got torch.float32\)"),
+        (((INDEX, WEIGHT), [0, 1]), TypeError, r"'y' must be .* \(got int\)"),
+        (((INDEX, WEIGHT), (INDEX[0],) * 3), ValueError, r"'y' must be .* \(got 3\)"),
+        (((INDEX, WEIGHT), INDEX), ValueError, r"'y' must have .* \(got \[2, 2\]\)"),
+        (
+            ((INDEX, WEIGHT), INDEX[0, :1]),
+            ValueError,
+            r"one label per node \(got 1, but 'graph' has source 1\)",
+        ),
+        (((INDEX, WEIGHT), None, 1), ValueError, r"'num_nodes' .* 2.* \(got 1\)"),
+        (((INDEX, WEIGHT), None, 2.0), TypeError, "'num_nodes' must be an integer"),
+    ],
+)
+def test_describe_graph_errors(args, error, match):
+    with pytest.raises(error, match=match):
+        describe_graph(*args)
+
+
+@pytest.mark.usefixtures('quiet')
+@pytest.mark.parametrize('loop', [True, False])
+def test_describe_model_against_the_definition(loop):
+    x = torch.randn(20, 6)
+    model = GSLNet(6, 8, num_layers=2, out_channels=3, scale=2.0, loop=loop)
+    summary = describe_model(model, x)
+    assert [layer.name for layer in summary.layers] == [
+        'convs.0.sampler',
+        'convs.1.sampler',
+    ]
+    model.eval()
+    inputs = [x, torch.nn.functional.elu(model.convs[0](x))]
+    for layer, conv, given in zip(summary.layers, model.convs, inputs, strict=True):
+        h = conv.lin(given).detach()
+        similarity = conv.sampler.similarity
+        weight = (2 * similarity(h)).exp().detach().double().numpy()
+        if not loop:
+            np.fill_diagonal(weight, 0)
+        expected = entropy(weight, axis=1)
+        assert np.allclose(layer.entropy, expected, atol=1e-5)
+        assert np.allclose(layer.effective_candidates, np.exp(expected), rtol=1e-5)
+        available = 20 if loop else 19
+        assert layer.candidates.tolist() == [available] * 20
+        share = np.exp(expected).mean() / available
+        assert layer.share == pytest.approx(share, rel=1e-5)
+        z = h / h.norm(dim=1, keepdim=True)
+        b = torch.sigmoid(z @ similarity.w_b.detach()[0])
+        c = 0.1 * torch.sigmoid(z @ similarity.w_c.detach()[0])
+        assert torch.allclose(layer.b, b, atol=1e-6)
+        assert torch.allclose(layer.c, c, atol=1e-6)
+        assert not layer.b.requires_grad
+
+
+@pytest.mark.usefixtures('quiet')
+def test_describe_model_counts_the_candidates_given():
+    x, batch = torch.randn(6, 4), torch.tensor([0, 0, 0, 0, 2, 2])
+    conv = LatentGraphConv(4, 4, similarity='linear', k=1, scale=3.0)
+    (layer,) = describe_model(conv, x, batch=batch).layers
+    assert layer.candidates.tolist() == [4, 4, 4, 4, 2, 2]
+    small = GumbelKNNSampler(conv.sampler.similarity, k=1, scale=3.0, memory_budget=1)
+    (blocks,) = describe_model(small, conv.lin(x), None, batch).layers
+    assert torch.equal(blocks.candidates, layer.candidates)
+    assert torch.allclose(blocks.entropy, layer.entropy, atol=1e-6)
+    score = 3 * conv.sampler.similarity(conv.lin(x)[4:]).detach().double()
+    assert np.allclose(layer.entropy[4:], entropy(score.exp().numpy(), axis=1))
+    # Targets with one candidate have no choice; others without any have none.
+    edge_index = torch.tensor([[0, 1, 2], [0, 0, 1]])
+    (layer,) = describe_model(conv, x, edge_index).layers
+    assert layer.candidates.tolist() == [2, 1, 0, 0, 0, 0]
+    assert layer.effective_candidates[1:].tolist() == [1, 0, 0, 0, 0]
+    assert layer.share == pytest.approx(float(layer.effective_candidates[0]) / 2)
+
+
+@pytest.mark.usefixtures('fresh')
+def test_describe_model_where_nobody_has_a_choice():
+    sampler = GumbelKNNSampler(LinearSimilarity(4), k=1)
+    (layer,) = describe_model(sampler, torch.randn(1, 4)).layers
+    assert math.isnan(layer.share)
+    assert layer.name == 'sampler'
+
+
+@pytest.mark.usefixtures('quiet')
+def test_describe_model_with_transition_nodes():
+    conv = TransitionGraphConv(4, 8, num_nodes=12, num_transition_nodes=5)
+    (layer,) = describe_model(conv, torch.randn(12, 4)).layers
+    assert layer.candidates.tolist() == [5] * 12
+    assert layer.b.shape == (12,)
+
+
+@pytest.mark.usefixtures('quiet')
+def test_describe_model_reports_each_call_of_a_shared_similarity():
+    model = GSLNet(4, 4, 3, 4, similarity=NeuralGaussianSimilarity(4), k=2)
+    names = [layer.name for layer in describe_model(model, torch.randn(9, 4)).layers]
+    assert names == ['convs.0.sampler', 'convs.1.sampler', 'convs.2.sampler']
+    twice = torch.nn.Sequential(model.convs[0], model.convs[0])
+    names = [layer.name for layer in describe_model(twice, torch.randn(9, 4)).layers]
+    assert names == ['0.sampler', '0.sampler']
+
+
+@pytest.mark.usefixtures('quiet')
+def test_describe_model_reports_gradients():
+    x = torch.randn(20, 4)
+    model = GSLNet(4, 8, num_layers=2, out_channels=3)
+    norms = [layer.grad_norms for layer in describe_model(model, x).layers]
+    assert norms == [{'w_b': None, 'w_c': None}] * 2
+    model(x).square().sum().backward()
+    model.convs[1].sampler.similarity.w_c.grad = None
+    model.convs[0].sampler.similarity.w_b.grad.fill_(0.5)
+    before = [None if p.grad is None else p.grad.clone() for p in model.parameters()]
+    first, second = describe_model(model, x).layers
+    assert first.grad_norms['w_b'] == pytest.approx(0.5 * 8**0.5)
+    assert second.grad_norms['w_c'] is None
+    assert 'w_c none' in str(second)
+    for parameter, grad in zip(model.parameters(), before, strict=True):
+        assert (parameter.grad is None) == (grad is None)
+        assert grad is None or torch.equal(parameter.grad, grad)
+
+
+@pytest.mark.usefixtures('quiet')
+def test_describe_model_leaves_the_model_as_it_was():
+    model = GSLNet(4, 8, 2, 3, dropout=0.9, sample_in_eval=True)
+    model.train()
+    model.convs[1].eval()
+    modes = [module.training for module in model.modules()]
+    own = [set(vars(module)) for module in model.modules()]
+    state = torch.get_rng_state()
+    describe_model(model, torch.randn(9, 4, generator=torch.Generator()))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert [module.training for module in model.modules()] == modes
+    assert [set(vars(module)) for module in model.modules()] == own
+    with pytest.raises(ValueError, match="'x' must have 4 channels"):
+        describe_model(model, torch.randn(9, 5))
+    assert [module.training for module in model.modules()] == modes
+    assert [set(vars(module)) for module in model.modules()] == own
+
+
+@pytest.mark.usefixtures('quiet')
+def test_describe_model_keeps_wrappers_of_the_user():
+    sampler = GumbelKNNSampler(LinearSimilarity(4), k=2)
+    calls = []
+    original = sampler.forward
+
+    def wrapper(*args, **kwargs):
+        calls.append(args)
+        return original(*args, **kwargs)
+
+    sampler.forward = wrapper
+    describe_model(sampler, torch.randn(5, 4))
+    assert len(calls) == 1
+    assert sampler.forward is wrapper
+
+
+@pytest.mark.usefixtures('quiet')
+def test_model_summary_prints_tables():
+    model = GSLNet(4, 8, num_layers=2, out_channels=3)
+    text = str(describe_model(model, torch.randn(9, 4)))
+    first, second = text.split('\n\n')
+    lines = first.splitlines()
+    assert lines[0] == f'convs.0.sampler: {model.convs[0].sampler}'
+    titles = ['b', 'c', 'entropy of pi (nats)', 'effective candidates', 'candidates']
+    assert [line[2:23].strip() for line in lines[2:7]] == titles
+    assert lines[6].split()[1:] == ['9'] * 6
+    assert lines[8] == '  gradient norms: w_b none, w_c none'
+    assert second.startswith('convs.1.sampler: ')
+    linear = GumbelKNNSampler(LinearSimilarity(4))
+    text = str(describe_model(linear, torch.randn(9, 4)))
+    assert '  b  ' not in text
+    assert text.endswith('  gradient norms: no parameters')
+
+
+@pytest.mark.parametrize(
+    ('model', 'error', 'match'),
+    [
+        ('net', TypeError, r"'model' must be a torch.nn.Module \(got str\)"),
+        (torch.nn.Linear(4, 4), ValueError, r'contain a GumbelKNN.* \(got Linear\)'),
+        (GSLNet(-1, 8, 2, 3), ValueError, 'run a forward pass first'),
+    ],
+)
+def test_describe_model_errors(model, error, match):
+    with pytest.raises(error, match=match):
+        describe_model(model, torch.randn(5, 4))
+
+
+def test_describe_model_that_calls_no_sampler():
+    class Idle(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.sampler = GumbelKNNSampler(LinearSimilarity(4))
+
+        def forward(self, x):
+            return x
+
+    with pytest.raises(ValueError, match=r"got Idle, which called none of \['sampler"):
+        describe_model(Idle(), torch.randn(5, 4))
+
+
+@pytest.mark.usefixtures('fresh')
+def test_uniform_sampling_warns_once():
+    x = torch.randn(30, 4)
+    flat = LatentGraphConv(4, 4)
+    sharp = GumbelKNNSampler(LinearSimilarity(4), scale=20.0)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter('always')
+        describe_model(sharp, x)
+        assert caught == []
+        (layer,) = describe_model(flat, x).layers
+        describe_model(flat, x)
+    assert len(caught) == 1
+    assert caught[0].category is UniformSamplingWarning
+    assert caught[0].filename == __file__
+    text = f'the effective candidates are sampler {100 * layer.share:.1f} % of'
+    assert text in str(caught[0].message)
+    assert "larger 'scale'" in str(caught[0].message)
+    UniformSamplingWarning.reset()
+    with pytest.warns(UniformSamplingWarning, match='almost uniformly'):
+        describe_model(flat, x)
+
+
+@pytest.mark.usefixtures('fresh')
+@pytest.mark.parametrize(('share', 'warns'), [(0.89, False), (0.91, True)])
+def test_uniform_sampling_warns_above_the_threshold(share, warns):
+    # Node 0 sees itself at `scale` and 29 orthogonal nodes at 0; so do all others.
+    def effective(scale):
+        weight = np.exp(scale * np.eye(30)[0])
+        return float(np.exp(entropy(weight))) / 30
+
+    scale = minimize_scalar(
+        lambda s: (effective(s) - share) ** 2, bounds=(0, 4), method='bounded'
+    ).x
+    assert effective(scale) == pytest.approx(share, abs=1e-3)
+    sampler = GumbelKNNSampler(LinearSimilarity(30), scale=scale)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter('always')
+        (layer,) = describe_model(sampler, torch.eye(30)).layers
+    assert layer.share == pytest.approx(share, abs=1e-3)
+    assert bool(caught) == warns
+
+
+def test_least_share_of_a_similarity_in_the_unit_interval():
+    # What the documentation of `describe_model` says about a scale of 1: the extreme
+    # is a part q of the candidates at 1 and the others at 0.
+    def share(q):
+        z = q * math.e + 1 - q
+        return z * math.exp(-q * math.e / z)
+
+    least = minimize_scalar(share, bounds=(0, 1), method='bounded').fun
+    assert f'{100 * least:.1f}' == '88.4'
+    assert '88.4 %' in (describe_model.__doc__ or '')

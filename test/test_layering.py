@@ -1,0 +1,251 @@
+"""The floors of the package: who may import whom."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import torch_geometric_gsl
+
+PACKAGE = 'torch_geometric_gsl'
+ROOT = Path(torch_geometric_gsl.__file__).parent
+
+FLOORS = {
+    'typing': 0,
+    '_checks': 0,
+    'ops': 1,
+    'datasets': 1,
+    'nn.similarity': 2,
+    'nn.sampler': 3,
+    'nn.conv': 4,
+    'nn.models': 5,
+    'transforms': 5,
+    'diagnostics': 5,
+    'visualization': 5,
+}
+
+
+def is_in(module: str, package: str) -> bool:
+    return module == package or module.startswith(f'{package}.')
+
+
+def floor_of(module: str) -> int | None:
+    """The floor of a module, given by its name inside the package."""
+    for unit, floor in FLOORS.items():
+        if is_in(module, unit):
+            return floor
+    # Other private files at the root are parts of the modules beside them.
+    return 5 if module.startswith('_') and '.' not in module else None
+
+
+def names(root: Path) -> dict[str, Path]:
+    """All modules by their names inside the package; the root is ''."""
+    found = {}
+    for path in sorted(root.rglob('*.py')):
+        parts = path.relative_to(root).with_suffix('').parts
+        found['.'.join(parts[:-1] if parts[-1] == '__init__' else parts)] = path
+    return found
+
+
+def imports(path: Path, modules: dict[str, Path]) -> Iterator[tuple[int, str]]:
+    """Lines and targets of the imports from the package, wherever they stand."""
+    for node in ast.walk(ast.parse(path.read_text(encoding='utf-8'))):
+        if isinstance(node, ast.Import):
+            targets = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            if node.level:
+                yield node.lineno, 'relative'
+                continue
+            # `from package import module` imports the module.
+            inner = (node.module or '').removeprefix(PACKAGE).removeprefix('.')
+            targets = []
+            for alias in node.names:
+                own = f'{inner}.{alias.name}'.removeprefix('.')
+                is_module = is_in(node.module or '', PACKAGE) and own in modules
+                targets.append(
+                    f'{node.module}.{alias.name}' if is_module else node.module or ''
+                )
+        else:
+            continue
+        for target in targets:
+            if is_in(target, PACKAGE):
+                yield node.lineno, target.removeprefix(PACKAGE).removeprefix('.')
+
+
+def complaint(module: str, target: str, modules: dict[str, Path]) -> str | None:
+    if target == 'relative':
+        return 'a relative import'
+    if target not in modules:
+        return f"'{target}' does not exist"
+    is_facade = modules[target].name == '__init__.py'
+    if modules[module].name == '__init__.py':
+        # It shows what lies below it and nothing else.
+        is_below = target != module and (module == '' or is_in(target, module))
+        return None if is_below else f"'{target}' does not lie below"
+    if target == '' or is_in(module, target):
+        return 'the __init__ of its own package'
+    own, other = floor_of(module), floor_of(target)
+    if own is None or other is None:
+        return f"'{module if own is None else target}' has no floor"
+    if other > own:
+        return f"floor {other} ('{target}') from floor {own}"
+    if other == own and is_facade:
+        return f"sibling '{target}' by its __init__"
+    return None
+
+
+def violations(root: Path) -> list[str]:
+    modules = names(root)
+    return [
+        f'{path.relative_to(root)}:{line}: {text}'
+        for module, path in modules.items()
+        for line, target in imports(path, modules)
+        if (text := complaint(module, target, modules)) is not None
+    ]
+
+
+def cycles(root: Path) -> list[str]:
+    """Modules that import themselves through others."""
+    modules = names(root)
+    below = {
+        module: {target for _, target in imports(path, modules)}
+        for module, path in modules.items()
+    }
+    found = []
+    for module in modules:
+        reached: set[str] = set()
+        pending = list(below[module])
+        while pending:
+            if (target := pending.pop()) not in reached:
+                reached.add(target)
+                pending.extend(below.get(target, ()))
+        if module in reached:
+            found.append(module)
+    return found
+
+
+def test_floors() -> None:
+    modules = names(ROOT)
+    assert {'', 'ops.stream', 'nn.sampler._task', 'nn.models'} <= set(modules)
+    total = sum(len(list(imports(path, modules))) for path in modules.values())
+    assert total > 50  # The walk sees the imports.
+    assert violations(ROOT) == []
+
+
+def test_no_cycles() -> None:
+    assert cycles(ROOT) == []
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Path:
+    """A small package that keeps the rules."""
+    files = {
+        '__init__.py': 'from torch_geometric_gsl.nn import conv\n',
+        'typing.py': 'import torch\n',
+        '_checks.py': 'from torch_geometric_gsl.typing import Features\n',
+        'ops/__init__.py': '',
+        'ops/scores.py': 'from torch_geometric_gsl._checks import check\n',
+        'ops/stream.py': 'from torch_geometric_gsl.ops import scores\n',
+        'nn/__init__.py': 'from torch_geometric_gsl.nn.conv import conv\n',
+        'nn/conv/__init__.py': 'from torch_geometric_gsl.nn.conv.conv import Conv\n',
+        'nn/conv/conv.py': 'import torch_geometric_gsl.ops.stream\n',
+        'diagnostics.py': 'from torch_geometric_gsl.nn.conv import conv\n',
+        'visualization.py': 'from torch_geometric_gsl.diagnostics import show\n',
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding='utf-8')
+    return tmp_path
+
+
+def test_checker_accepts_a_clean_house(house: Path) -> None:
+    assert violations(house) == []
+    assert cycles(house) == []
+
+
+@pytest.mark.parametrize(
+    ('file', 'line', 'found'),
+    [
+        (
+            'ops/scores.py',
+            'from torch_geometric_gsl.nn.conv.conv import Conv',
+            "floor 4 ('nn.conv.conv') from floor 1",
+        ),
+        (
+            'ops/scores.py',
+            'def f():\n    import torch_geometric_gsl.diagnostics as d',
+            "floor 5 ('diagnostics') from floor 1",
+        ),
+        (
+            'typing.py',
+            'if TYPE_CHECKING:\n    from torch_geometric_gsl.ops.scores import dot',
+            "floor 1 ('ops.scores') from floor 0",
+        ),
+        (
+            'nn/conv/conv.py',
+            'from torch_geometric_gsl import Conv',
+            'the __init__ of its own package',
+        ),
+        (
+            'nn/conv/conv.py',
+            'from torch_geometric_gsl.nn.conv import Conv',
+            'the __init__ of its own package',
+        ),
+        (
+            'nn/conv/conv.py',
+            'from torch_geometric_gsl.nn import Conv',
+            'the __init__ of its own package',
+        ),
+        ('nn/conv/conv.py', 'from . import other', 'a relative import'),
+        ('nn/conv/conv.py', 'from ...ops import scores', 'a relative import'),
+        (
+            'ops/__init__.py',
+            'from torch_geometric_gsl.nn.conv import conv',
+            "'nn.conv.conv' does not lie below",
+        ),
+        (
+            'ops/scores.py',
+            'import torch_geometric_gsl.elsewhere',
+            "'elsewhere' does not exist",
+        ),
+        (
+            'stray.py',
+            'from torch_geometric_gsl.typing import Features',
+            "'stray' has no floor",
+        ),
+        (
+            '_private.py',
+            'from torch_geometric_gsl.nn import Conv',
+            "'nn' has no floor",
+        ),
+    ],
+)
+def test_checker_finds_a_violation(
+    house: Path, file: str, line: str, found: str
+) -> None:
+    path = house / file
+    path.touch()
+    path.write_text(f'{path.read_text(encoding="utf-8")}{line}\n', encoding='utf-8')
+    (violation,) = violations(house)
+    assert violation.startswith(f'{file}:')
+    assert violation.endswith(f': {found}')
+
+
+def test_checker_finds_a_sibling_by_its_facade(house: Path) -> None:
+    (house / 'transforms').mkdir()
+    (house / 'transforms' / '__init__.py').touch()
+    path = house / 'diagnostics.py'
+    path.write_text('from torch_geometric_gsl.transforms import T\n', encoding='utf-8')
+    assert violations(house) == [
+        "diagnostics.py:1: sibling 'transforms' by its __init__"
+    ]
+
+
+def test_checker_finds_a_cycle(house: Path) -> None:
+    path = house / 'ops' / 'scores.py'
+    path.write_text('import torch_geometric_gsl.ops.stream\n', encoding='utf-8')
+    assert violations(house) == []
+    assert cycles(house) == ['ops.scores', 'ops.stream']

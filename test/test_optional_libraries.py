@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+SCRIPT = """
+import sys
+from typing import Any
+
+OPTIONAL = {'torch_sparse', 'torch_scatter', 'sklearn', 'matplotlib'}
+wanted = []
+
+class Blind:
+    def __init__(self, finder: Any) -> None:
+        self.finder = finder
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.finder, name)
+
+    def find_spec(self, name: str, *args: Any) -> Any:
+        if name.split('.')[0] in OPTIONAL:
+            wanted.append(name)
+            return None
+        return self.finder.find_spec(name, *args)
+
+sys.meta_path[:] = map(Blind, sys.meta_path)
+
+import torch_geometric
+import torch_geometric.datasets
+import torch_geometric.loader
+import torch_geometric.nn
+import torch_geometric.transforms
+
+wanted.clear()  # What PyTorch Geometric looks for is its own affair.
+
+import importlib
+import pkgutil
+import torch
+import torch_geometric_gsl
+
+for info in pkgutil.walk_packages(
+    torch_geometric_gsl.__path__, 'torch_geometric_gsl.'
+):
+    importlib.import_module(info.name)
+print('wanted', wanted)
+
+x, y = torch.randn(12, 6), torch.arange(12) % 2
+for kind in ({}, {'num_transition_nodes': 5, 'num_nodes': 12}):
+    model = torch_geometric_gsl.GSLNet(6, 8, 2, 2, **kind)
+    optimizer = torch.optim.Adam(model.parameters())
+    torch.nn.functional.cross_entropy(model(x), y).backward()
+    optimizer.step()
+    print('trained', bool(model.eval()(x).isfinite().all()))
+
+sampler = torch_geometric_gsl.GumbelKNNSampler(
+    torch_geometric_gsl.LinearSimilarity(6)
+)
+layer = torch_geometric.nn.GCNConv(6, 3, add_self_loops=False)
+print('layer', layer(x, *sampler(x)).shape)
+try:
+    sampler(x, return_adj_t=True)
+except ImportError as error:
+    print('refused', error)
+"""
+
+
+def test_works_without_optional_libraries() -> None:
+    done = subprocess.run(
+        [sys.executable, '-c', SCRIPT],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        'wanted []',
+        'trained True',
+        'trained True',
+        'layer torch.Size([12, 3])',
+        "refused 'adj_t' needs torch-sparse: install the extra "
+        "'torch_geometric_gsl[sparse]'",
+    ]

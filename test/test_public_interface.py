@@ -1,0 +1,261 @@
+"""What holds for every public module, whoever wrote it."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import math
+import pkgutil
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+
+import torch_geometric_gsl
+from torch_geometric_gsl import nn
+
+N, IN, OUT = 12, 6, 4
+TRANSITION = {'num_transition_nodes': 5, 'num_nodes': N}
+
+# How each public module is built; one that is missing here fails a test below.
+FACTORIES: dict[str, list[Callable[[], torch.nn.Module]]] = {
+    'LinearSimilarity': [lambda: nn.LinearSimilarity(IN, OUT)],
+    'DifferenceSimilarity': [lambda: nn.DifferenceSimilarity(IN, OUT)],
+    'GaussianSimilarity': [lambda: nn.GaussianSimilarity(IN, OUT)],
+    'NeuralGaussianSimilarity': [
+        lambda: nn.NeuralGaussianSimilarity(IN, OUT),
+        lambda: nn.NeuralGaussianSimilarity(IN),
+    ],
+    'HeatKernelSimilarity': [lambda: nn.HeatKernelSimilarity(IN, OUT)],
+    'CosineSimilarity': [
+        lambda: nn.CosineSimilarity(IN, OUT, heads=2),
+        lambda: nn.CosineSimilarity(IN),
+    ],
+    'GumbelKNNSampler': [
+        lambda: nn.GumbelKNNSampler(nn.NeuralGaussianSimilarity(IN, OUT)),
+        lambda: nn.GumbelKNNSampler(nn.CosineSimilarity(IN, OUT), method='dense'),
+    ],
+    'LatentGraphConv': [
+        lambda: nn.LatentGraphConv(IN, OUT),
+        lambda: nn.LatentGraphConv(IN, OUT, 'cosine', method='dense'),
+    ],
+    'TransitionGraphConv': [lambda: nn.TransitionGraphConv(IN, OUT, N, 5)],
+    'GSLNet': [
+        lambda: nn.GSLNet(IN, 8, 2, OUT),
+        lambda: nn.GSLNet(IN, 8, 2, OUT, **TRANSITION),
+    ],
+}
+CASES = [
+    pytest.param(factory, id=f'{name}-{number}')
+    for name, factories in FACTORIES.items()
+    for number, factory in enumerate(factories)
+]
+
+
+def public_modules() -> list[str]:
+    found = []
+    for name in nn.__all__:
+        value = getattr(nn, name)
+        is_module = inspect.isclass(value) and issubclass(value, torch.nn.Module)
+        if is_module and not inspect.isabstract(value):
+            found.append(name)
+    return found
+
+
+def all_modules() -> list[Any]:
+    """Every Python module of the package, imported."""
+    prefix = 'torch_geometric_gsl.'
+    walked = pkgutil.walk_packages(torch_geometric_gsl.__path__, prefix)
+    names = ['torch_geometric_gsl', *(info.name for info in walked)]
+    return [importlib.import_module(name) for name in names]
+
+
+def test_every_public_module_is_covered() -> None:
+    assert set(FACTORIES) == set(public_modules())
+
+
+def test_all_resolves() -> None:
+    assert set(nn.__all__) < set(torch_geometric_gsl.__all__)
+    for module in all_modules():
+        names = getattr(module, '__all__', [])
+        assert len(set(names)) == len(names), module.__name__
+        for name in names:
+            assert hasattr(module, name), f'{module.__name__}.{name}'
+    # A package shows all that the packages below it show.
+    for package in ('similarity', 'sampler', 'conv', 'models'):
+        below = importlib.import_module(f'torch_geometric_gsl.nn.{package}')
+        assert set(below.__all__) <= set(nn.__all__)
+
+
+@pytest.mark.parametrize('factory', CASES)
+def test_reset_reproduces_a_fresh_init(
+    factory: Callable[[], torch.nn.Module], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Construction draws more than once; the state before the last reset counts.
+    states: list[torch.Tensor] = []
+    depth = 0
+
+    def watched(reset: Callable[[Any], None]) -> Callable[[Any], None]:
+        def wrapper(self: Any) -> None:
+            nonlocal depth
+            if depth == 0:
+                states.append(torch.get_rng_state())
+            depth += 1
+            reset(self)
+            depth -= 1
+
+        return wrapper
+
+    for name in public_modules():
+        cls = getattr(nn, name)
+        if 'reset_parameters' in vars(cls):
+            monkeypatch.setattr(cls, 'reset_parameters', watched(cls.reset_parameters))
+    monkeypatch.setattr(
+        nn.Similarity, 'reset_parameters', watched(nn.Similarity.reset_parameters)
+    )
+    torch.manual_seed(1)
+    module = factory()
+    fresh = {name: value.clone() for name, value in module.state_dict().items()}
+    assert fresh
+    for value in module.state_dict().values():
+        value.fill_(7)
+    torch.set_rng_state(states[-1])
+    module.reset_parameters()  # type: ignore[operator]
+    torch.testing.assert_close(dict(module.state_dict()), fresh, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize('training', [True, False])
+@pytest.mark.parametrize('factory', CASES)
+def test_every_parameter_gets_a_gradient(
+    factory: Callable[[], torch.nn.Module], training: bool
+) -> None:
+    torch.manual_seed(1)
+    module = factory().train(training)
+    out = module(torch.randn(N, IN))
+    if isinstance(out, tuple):
+        value = torch.randn(N)[out.edge_index[0]]
+        out = (out.edge_weight * value).view(-1)
+    out.square().sum().backward()
+    for name, parameter in module.named_parameters():
+        assert parameter.grad is not None, name
+        assert bool(parameter.grad.isfinite().all()), name
+        assert float(parameter.grad.abs().max()) > 0, name
+
+
+# "name (type, optional): text", eight spaces or more below "Args:" hold its text.
+ENTRY = re.compile(r'^(\*{0,2}\w+) \((.+?)\):(.*)$')
+DEFAULT = re.compile(r'\(default:\s+:obj:`([^`]*)`\)')
+
+
+def documented(doc: str) -> dict[str, tuple[bool, str | None]]:
+    """Maps the names under "Args:" to whether optional, and to the default."""
+    entries: dict[str, list[str]] = {}
+    inside, current = False, ''
+    for line in inspect.cleandoc(doc).splitlines():
+        if line.strip() == 'Args:':
+            inside = True
+        elif inside and line and not line.startswith(' '):
+            break
+        elif inside and line.startswith(' ' * 4) and not line.startswith(' ' * 5):
+            match = ENTRY.match(line.strip())
+            assert match is not None, f'no "name (type): text" in {line!r}'
+            current = match[1]
+            entries[current] = [match[2], match[3]]
+        elif inside and line.strip():
+            entries[current].append(line.strip())
+    found = {}
+    for name, (kind, *text) in entries.items():
+        default = DEFAULT.search(' '.join(text))
+        found[name] = (kind.endswith('optional'), default[1] if default else None)
+    return found
+
+
+def callables() -> Iterator[tuple[str, Any, str]]:
+    """Public classes, functions and methods whose docstring has "Args:"."""
+    for module in all_modules():
+        for name, value in vars(module).items():
+            if name.startswith('_') or getattr(value, '__module__', '') != (
+                module.__name__
+            ):
+                continue
+            places = [(name, value)]
+            if inspect.isclass(value):
+                places += [
+                    (f'{name}.{method}', function)
+                    for method, function in vars(value).items()
+                    if inspect.isfunction(function) and not method.startswith('_')
+                ]
+            for path, place in places:
+                doc = place.__doc__ or ''
+                if callable(place) and re.search(r'^\s*Args:$', doc, re.MULTILINE):
+                    yield f'{module.__name__}.{path}', place, doc
+
+
+def differences(value: Any, doc: str) -> list[str]:
+    found = []
+    entries = documented(doc)
+    parameters = inspect.signature(value).parameters
+    signature = {
+        {'VAR_POSITIONAL': '*', 'VAR_KEYWORD': '**'}.get(parameter.kind.name, '')
+        + name: parameter
+        for name, parameter in parameters.items()
+        if name != 'self'
+    }
+    if list(entries) != list(signature):
+        found.append(f'{list(entries)} are documented, not {list(signature)}')
+    for name, parameter in signature.items():
+        optional, default = entries.get(name, (False, None))
+        if name.startswith('*'):
+            continue
+        has_default = parameter.default is not inspect.Parameter.empty
+        if optional != has_default or (default is not None) != has_default:
+            found.append(f"'{name}' is optional in one place only")
+        elif has_default and eval(default, {'math': math}) != parameter.default:
+            found.append(f"'{name}' is {parameter.default!r}, not {default}")
+    return found
+
+
+def test_documented_defaults_equal_the_signature() -> None:
+    seen = {}
+    for path, value, doc in callables():
+        seen[path] = differences(value, doc)
+    assert set(public_modules()) <= {path.split('.')[-1] for path in seen}
+    assert {path: text for path, text in seen.items() if text} == {}
+
+
+def test_wrong_documentation_is_found() -> None:
+    def function(a: int, b: float = 0.5, c: str | None = None) -> None: ...
+
+    good = """Text.
+
+    Args:
+        a (int): One.
+        b (float, optional): Two, on more
+            lines. (default: :obj:`0.5`)
+        c (str, optional): Three.
+            (default: :obj:`None`)
+
+    Returns:
+        None: Nothing.
+    """
+    assert differences(function, good) == []
+    wrong = {
+        good.replace('`0.5`', '`0.25`'): "'b' is 0.5, not 0.25",
+        good.replace('a (int)', 'd (int)'): "['d', 'b', 'c'] are documented, not",
+        good.replace('str, optional', 'str'): "'c' is optional in one place only",
+        good.replace('(default: :obj:`0.5`)', ''): "'b' is optional in one place",
+    }
+    for doc, text in wrong.items():
+        (found,) = differences(function, doc)
+        assert found.startswith(text)
+
+
+@pytest.mark.parametrize('name', public_modules())
+def test_docstring(name: str) -> None:
+    doc = inspect.getdoc(getattr(nn, name)) or ''
+    for part in ('Args:', 'Shapes:', 'Raises:', 'Example:\n    >>>', '.. math::'):
+        assert f'\n{part}' in doc, part
+    assert re.search(r'<https://arxiv\.org/abs/\d{4}\.\d{5}>`_ paper', doc)
+    assert '\nwhere ' in doc

@@ -1,0 +1,140 @@
+"""Layers of PyTorch Geometric on sampled graphs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch_geometric.nn import GATConv, GCNConv, GraphConv, MessagePassing, SAGEConv
+
+from torch_geometric_gsl import GumbelKNNSampler, NeuralGaussianSimilarity
+
+N, IN, OUT = 12, 6, 5
+OPTIONS = [{}, {'hard': True}, {'replace': False}, {'loop': False}]
+
+
+def features(num_nodes: int = N, seed: int = 3) -> Tensor:
+    return torch.randn(num_nodes, IN, generator=torch.Generator().manual_seed(seed))
+
+
+def make(**kwargs: Any) -> GumbelKNNSampler:
+    torch.manual_seed(5)
+    return GumbelKNNSampler(NeuralGaussianSimilarity(IN, 4), k=3, **kwargs)
+
+
+def assert_gradients(*modules: torch.nn.Module, reached: bool = True) -> None:
+    for module in modules:
+        for name, parameter in module.named_parameters():
+            if not reached:
+                assert parameter.grad is None, name
+                continue
+            assert parameter.grad is not None, name
+            assert bool(parameter.grad.isfinite().all()), name
+            assert float(parameter.grad.abs().max()) > 0, name
+
+
+def dense(edge_index: Tensor, weight: Tensor, num_src: int = N) -> Tensor:
+    matrix = torch.zeros(int(edge_index[1].max()) + 1, num_src)
+    matrix[edge_index[1], edge_index[0]] = weight.detach()
+    return matrix
+
+
+@pytest.mark.parametrize('training', [True, False])
+@pytest.mark.parametrize('options', OPTIONS)
+@pytest.mark.parametrize('layer', [GCNConv, GraphConv])
+def test_layers_with_weights(
+    layer: type[MessagePassing], options: Any, training: bool
+) -> None:
+    sampler = make(**options).train(training)
+    kwargs = {'add_self_loops': False} if layer is GCNConv else {}
+    conv = layer(IN, OUT, **kwargs)
+    edge_index, edge_weight = sampler(x := features())
+    out = conv(x, edge_index, edge_weight)
+    matrix = dense(edge_index, edge_weight)
+    if layer is GCNConv:  # The rows sum to 1, so its normalisation does nothing.
+        expected = matrix @ conv.lin(x) + conv.bias
+    else:
+        expected = conv.lin_rel(matrix @ x) + conv.lin_root(x)
+    torch.testing.assert_close(out, expected)
+    out.square().sum().backward()
+    assert_gradients(sampler, conv)
+
+
+def test_gcn_conv_with_its_own_loops() -> None:
+    sampler, conv = make(), GCNConv(IN, OUT)
+    conv(features(), *sampler(features())).square().sum().backward()
+    assert_gradients(sampler, conv)
+
+
+@pytest.mark.parametrize('training', [True, False])
+@pytest.mark.parametrize('add_self_loops', [True, False])
+def test_gat_conv(add_self_loops: bool, training: bool) -> None:
+    sampler = make().train(training)
+    conv = GATConv(IN, OUT, heads=2, edge_dim=1, add_self_loops=add_self_loops)
+    edge_index, edge_weight = sampler(features())
+    out = conv(features(), edge_index, edge_attr=edge_weight.view(-1, 1))
+    assert out.shape == (N, 2 * OUT)
+    out.square().sum().backward()
+    assert_gradients(sampler, conv)
+
+
+@pytest.mark.parametrize('training', [True, False])
+def test_sage_conv_ignores_weights(training: bool) -> None:
+    sampler = make(replace=False).train(training)
+    conv = SAGEConv(IN, OUT)
+    edge_index, edge_weight = sampler(x := features())
+    out = conv(x, edge_index)
+    mean = dense(edge_index, torch.full_like(edge_weight, 1 / 3)) @ x
+    torch.testing.assert_close(out, conv.lin_l(mean) + conv.lin_r(x))
+    out.square().sum().backward()
+    assert_gradients(conv)
+    assert_gradients(sampler, reached=False)
+
+
+def test_pruned_graph() -> None:
+    sampler, conv = make(hard=True), SAGEConv(IN, OUT)
+    graph = sampler(features())
+    pruned = graph.prune()
+    assert 0 < pruned.edge_weight.numel() < graph.edge_weight.numel()
+    torch.testing.assert_close(dense(*pruned), dense(*graph))
+    assert conv(features(), pruned.edge_index).shape == (N, OUT)
+
+
+@pytest.mark.parametrize('layer', [GraphConv, SAGEConv])
+def test_bipartite(layer: type[MessagePassing]) -> None:
+    sampler, conv = make(), layer((IN, IN), OUT)
+    pair = (features(), features(7, seed=4))
+    edge_index, edge_weight = sampler(pair)
+    args = () if layer is SAGEConv else (edge_weight,)
+    out = conv(pair, edge_index, *args)
+    assert out.shape == (7, OUT)
+    out.square().sum().backward()
+    assert_gradients(conv)
+    assert_gradients(sampler, reached=layer is GraphConv)
+
+
+def test_batch() -> None:
+    sampler, conv = make().eval(), GCNConv(IN, OUT, add_self_loops=False)
+    x, batch = features(), torch.tensor([0] * 5 + [1] * 7)
+    out = conv(x, *sampler(x, batch=batch))
+    parts = [conv(part, *sampler(part)) for part in (x[:5], x[5:])]
+    torch.testing.assert_close(out, torch.cat(parts))
+
+
+@pytest.mark.parametrize('training', [True, False])
+def test_adj_t(training: bool) -> None:
+    pytest.importorskip('torch_sparse')
+    found = []
+    for return_adj_t in (True, False):
+        sampler = make().train(training)
+        conv = GCNConv(IN, OUT, add_self_loops=False)
+        x = features().requires_grad_()
+        torch.manual_seed(1)
+        graph = sampler(x, return_adj_t=return_adj_t)
+        out = conv(x, graph) if return_adj_t else conv(x, *graph)
+        out.square().sum().backward()
+        assert_gradients(sampler, conv)
+        found.append([out.detach(), x.grad, *(p.grad for p in sampler.parameters())])
+    torch.testing.assert_close(*found)

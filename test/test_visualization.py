@@ -1,0 +1,360 @@
+import ast
+import builtins
+import math
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+import torch
+from matplotlib.collections import LineCollection, PathCollection
+from matplotlib.colors import to_rgba
+from matplotlib.image import imread
+
+from torch_geometric_gsl import _drawing, visualization
+from torch_geometric_gsl._summaries import LayerSummary, ModelSummary
+from torch_geometric_gsl.nn.similarity.difference_similarity import (
+    DifferenceSimilarity,
+)
+from torch_geometric_gsl.nn.similarity.gaussian_similarity import GaussianSimilarity
+from torch_geometric_gsl.nn.similarity.heat_kernel_similarity import (
+    HeatKernelSimilarity,
+)
+from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
+from torch_geometric_gsl.nn.similarity.neural_gaussian_similarity import (
+    NeuralGaussianSimilarity,
+)
+from torch_geometric_gsl.typing import SampledGraph
+from torch_geometric_gsl.visualization import (
+    plot_gaussian_parameters,
+    plot_graph,
+    plot_similarity_curves,
+)
+
+
+def layer(name='convs.0.sampler', b=None, c=None):
+    nothing = torch.empty(0)
+    return LayerSummary(name, 'Sampler()', *[nothing] * 3, 1.0, b, c, {})
+
+
+def bells(name='convs.0.sampler'):
+    b, c = torch.tensor([0.2, 0.3, 0.4]), torch.tensor([0.02, 0.04, 0.08])
+    return layer(name, b, c)
+
+
+def ring(num_nodes):
+    node = torch.arange(num_nodes)
+    edge_index = torch.stack([node, (node + 1) % num_nodes])
+    return SampledGraph(edge_index, torch.linspace(0.1, 1, num_nodes))
+
+
+def lines_of(ax):
+    return {
+        artist.get_gid(): artist
+        for artist in ax.collections
+        if isinstance(artist, LineCollection)
+    }
+
+
+def dots_of(ax):
+    return [a for a in ax.collections if isinstance(a, PathCollection)]
+
+
+def test_plot_graph_shows_weights_sorted_by_class():
+    # Classes 5 and 7; the order of the nodes is 1, 3, 0, 2.
+    y = torch.tensor([7, 5, 7, 5])
+    edge_index = torch.tensor([[1, 0, 2, 1], [3, 2, 1, 1]])
+    graph = SampledGraph(edge_index, torch.tensor([0.5, 0.25, 1.0, 0.75]))
+    left, right, bar = plot_graph(graph, y).axes
+    expected = np.zeros((4, 4))
+    expected[1, 0], expected[3, 2], expected[0, 3], expected[0, 0] = 0.5, 0.25, 1, 0.75
+    assert np.array_equal(left.images[0].get_array(), expected)
+    assert [text.get_text() for text in left.get_yticklabels()] == ['5', '7']
+    assert left.get_yticks().tolist() == [1, 3]
+    assert left.get_xlabel() == 'source node, by class'
+    assert bar.get_ylabel() == 'weight'
+    # Two classes of two nodes; the loop is not drawn.
+    assert [len(dots.get_offsets()) for dots in dots_of(right)] == [2, 2]
+    lines = lines_of(right)
+    assert len(lines['edges between'].get_segments()) == 1
+    colors = [dots.get_facecolors()[0].tolist() for dots in dots_of(right)]
+    tints = lines['edges inside'].get_colors()[:, :3].tolist()
+    assert tints == [colors[1][:3], colors[0][:3]]
+    texts = [text.get_text() for text in right.get_legend().get_texts()]
+    assert texts == ['class 5', 'class 7']
+
+
+def test_plot_graph_says_how_much_weight_joins_classes():
+    y = torch.tensor([0, 0, 1])
+    edge_index = torch.tensor([[0, 2, 2], [1, 1, 2]])
+    figure = plot_graph((edge_index, torch.tensor([3.0, 1.0, 9.0])), y)
+    assert figure.get_suptitle() == (
+        '3 nodes, 3 edges: 75 % of the weight between nodes joins one class '
+        '(33 % by chance)'
+    )
+    assert plot_graph(ring(3)).get_suptitle() == '3 nodes, 3 edges'
+
+
+def test_plot_graph_draws_edges_between_their_nodes():
+    pos = torch.tensor([[0.0, 0.0], [4.0, 1.0], [2.0, 3.0]])
+    _, right, _ = plot_graph(ring(3), pos=pos).axes
+    (dots,) = dots_of(right)
+    assert dots.get_offsets().tolist() == pos.tolist()
+    # Sorted by target.
+    ends = [pos[[(i - 1) % 3, i]].tolist() for i in range(3)]
+    lines = lines_of(right)['edges between']
+    assert [segment.tolist() for segment in lines.get_segments()] == ends
+    # Stronger edges are wider: the weights are 1, 0.1 and 0.55.
+    assert lines.get_linewidths() == pytest.approx([2, 0.65, 1.325])
+    assert right.get_xlabel() == 'position 1'
+    assert right.get_legend() is None
+
+
+def test_plot_graph_draws_the_strongest_edges():
+    # Node 0 hears six others; three are drawn, and no edge of weight zero.
+    edge_index = torch.tensor([[1, 2, 3, 4, 5, 6, 0], [0, 0, 0, 0, 0, 0, 1]])
+    weight = torch.tensor([0.1, 0.6, 0.2, 0.5, 0.3, 0.4, 0.0])
+    pos = torch.arange(14.0).view(7, 2)
+    _, right, _ = plot_graph((edge_index, weight), pos=pos).axes
+    segments = lines_of(right)['edges between'].get_segments()
+    assert sorted(segment[0, 0] / 2 for segment in segments) == [2, 4, 6]
+
+
+def test_plot_graph_of_features_shows_principal_components():
+    x = torch.randn(8, 5)
+    _, right, _ = plot_graph(ring(8), pos=x).axes
+    offsets = np.asarray(dots_of(right)[0].get_offsets())
+    singular = torch.linalg.svdvals(x.double() - x.double().mean(dim=0))
+    assert np.allclose(np.linalg.norm(offsets, axis=0), singular[:2])
+    assert right.get_ylabel() == 'principal component 2'
+
+
+def test_plot_graph_of_many_nodes():
+    y = torch.arange(40) // 20
+    graph = ring(40)
+    state = torch.get_rng_state()
+    figure = plot_graph(graph, y, max_nodes=8)
+    assert torch.equal(state, torch.get_rng_state())
+    left, right, bar = figure.axes
+    # Five nodes share a cell: four of five edges stay inside it.
+    matrix = left.images[0].get_array()
+    assert matrix.shape == (8, 8)
+    assert matrix.sum() == pytest.approx(float(graph.edge_weight.sum()) / 5)
+    assert np.count_nonzero(matrix) == 16
+    assert bar.get_ylabel() == 'mean weight of a target'
+    # Two nodes at random, each with the one source that it has.
+    places = [np.asarray(dots.get_offsets()) for dots in dots_of(right)]
+    assert 3 <= sum(map(len, places)) <= 4
+    again = dots_of(plot_graph(graph, y, max_nodes=8).axes[1])
+    for place, dots in zip(places, again, strict=True):
+        assert np.array_equal(place, dots.get_offsets())
+    other = dots_of(plot_graph(graph, y, max_nodes=8, seed=1).axes[1])
+    assert not np.array_equal(places[0], other[0].get_offsets())
+
+
+def test_plot_graph_of_more_classes_than_colors():
+    _, right, _ = plot_graph(ring(10), torch.arange(10)).axes
+    styles = {
+        (tuple(dots.get_facecolors()[0]), len(dots.get_paths()[0].vertices))
+        for dots in dots_of(right)
+    }
+    assert len(styles) == 10
+
+
+def test_plot_graph_without_edges():
+    graph = SampledGraph(torch.empty(2, 0, dtype=torch.long), torch.empty(0))
+    figure = plot_graph(graph, torch.tensor([0, 1]))
+    assert figure.get_suptitle() == '2 nodes, 0 edges'
+    figure.draw_without_rendering()
+
+
+def test_plot_graph_of_a_graph_with_gradient():
+    graph = ring(5)
+    graph = graph._replace(edge_weight=graph.edge_weight.requires_grad_())
+    assert len(plot_graph(graph, pos=torch.randn(5, 3).requires_grad_()).axes) == 3
+
+
+@pytest.mark.parametrize(
+    ('kwargs', 'error', 'match'),
+    [
+        ({'max_nodes': 3}, ValueError, r"'max_nodes' must be at least 4 \(got 3\)"),
+        ({'y': [0, 0, 0]}, TypeError, r"'y' must be a torch.Tensor \(got list\)"),
+        ({'y': torch.zeros(3)}, TypeError, r"'y' must be an integer"),
+        ({'y': torch.tensor([0])}, ValueError, 'one label per node'),
+        (
+            {'y': torch.tensor([0] * 4), 'pos': torch.zeros(3, 2)},
+            ValueError,
+            r"'pos' must have one row per node \(got 3 for 4 nodes\)",
+        ),
+        ({'pos': torch.zeros(3)}, ValueError, r"'pos' must have shape .* \(got \[3\]"),
+        ({'pos': torch.eye(3).to_sparse_csr()}, ValueError, "'pos' must be dense"),
+        ({'graph': None}, TypeError, r"'graph' must be .* \(got NoneType\)"),
+        (
+            {'graph': (torch.empty(2, 0, dtype=torch.long), torch.empty(0))},
+            ValueError,
+            "'graph' must have nodes",
+        ),
+    ],
+)
+def test_plot_graph_errors(kwargs, error, match):
+    with pytest.raises(error, match=match):
+        plot_graph(**{'graph': ring(3), **kwargs})
+
+
+def test_plot_similarity_curves_by_hand():
+    figure = plot_similarity_curves(
+        {
+            'LinSim': LinearSimilarity(4),
+            'DiffSim': DifferenceSimilarity(4),
+            'GauSim': GaussianSimilarity(4),
+            'heat': HeatKernelSimilarity(4, t=2.0),
+        },
+        scale=3.0,
+    )
+    left, right = figure.axes
+    t = np.linspace(-1, 1, 801)
+    expected = {
+        'LinSim': t,
+        'DiffSim': 1 - t,
+        'GauSim': np.exp(-((t - 0.5) ** 2) / (0.02 * math.e)),
+        'heat': np.exp(-(2 - 2 * t) / 2),
+    }
+    curves = {line.get_label(): line for line in left.lines}
+    weights = {line.get_label(): line for line in right.lines}
+    for name, value in expected.items():
+        assert np.allclose(curves[name].get_xdata(), t)
+        assert np.allclose(curves[name].get_ydata(), value)
+        weight = np.exp(3 * value)
+        assert np.allclose(weights[name].get_ydata(), weight / weight.mean())
+    looks = {(line.get_color(), line.get_linestyle()) for line in curves.values()}
+    assert len(looks) == 4
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == list(expected)
+    assert left.get_xlabel() == 'cosine $t$ of the two nodes'
+    assert r'$\lambda = 3$' in right.get_title()
+
+
+def test_plot_similarity_curves_shows_the_band_of_the_bells():
+    figure = plot_similarity_curves([bells(), LinearSimilarity(4)])
+    left, right = figure.axes
+    assert [line.get_label() for line in left.lines] == [
+        'convs.0.sampler',
+        'LinearSimilarity',
+    ]
+    t = left.lines[0].get_xdata()
+    middle = np.exp(-((t - 0.3) ** 2) / 0.04)
+    assert np.allclose(left.lines[0].get_ydata(), middle)
+    # Every bell with b and c between their quartiles, on a fine grid.
+    grid = [
+        np.exp(-((t - b) ** 2) / c)
+        for b in np.linspace(0.25, 0.35, 41)
+        for c in np.linspace(0.03, 0.06, 7)
+    ]
+    for ax, scale in ((left, lambda s: s), (right, lambda s: np.exp(s))):
+        uniform = 1 if ax is left else np.exp(middle).mean()
+        (band,) = ax.collections
+        # Up along the lower edge, back along the upper.
+        points = band.get_paths()[0].vertices
+        low, high = points[1:802, 1], points[803:1604, 1][::-1]
+        assert np.allclose(low, scale(np.min(grid, axis=0)) / uniform, atol=2e-3)
+        assert np.allclose(high, scale(np.max(grid, axis=0)) / uniform, atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    ('similarities', 'error', 'match'),
+    [
+        ([], ValueError, "'similarities' must not be empty"),
+        ([3], TypeError, r"'similarities' must hold .* \(got int\)"),
+        ([NeuralGaussianSimilarity(4)], ValueError, 'one bell per node: .* instead'),
+        ([layer()], ValueError, r'\(got the layer Sampler\(\)\)'),
+        (
+            [HeatKernelSimilarity(4, normalize=False)],
+            ValueError,
+            'HeatKernelSimilarity.* compares vectors of any length',
+        ),
+    ],
+)
+def test_plot_similarity_curves_errors(similarities, error, match):
+    with pytest.raises(error, match=match):
+        plot_similarity_curves(similarities)
+
+
+def test_plot_similarity_curves_checks_the_scale():
+    with pytest.raises(ValueError, match="'scale' must be positive"):
+        plot_similarity_curves([LinearSimilarity(4)], scale=0)
+
+
+def test_plot_gaussian_parameters():
+    layers = (bells(), layer('convs.1.sampler'), bells('convs.2.sampler'))
+    left, right = plot_gaussian_parameters(ModelSummary(layers)).axes
+    for ax, median, fixed in ((left, 0.3, 0.5), (right, 0.04, 0.02 * math.e)):
+        names = [text.get_text() for text in ax.get_xticklabels()]
+        assert names == ['convs.0', 'convs.2']
+        assert len(ax.patches) == 2
+        flat = [line.get_ydata() for line in ax.lines]
+        assert sum(np.allclose(y, median) for y in flat) == 2
+        assert sum(np.allclose(y, fixed) for y in flat) == 1
+    assert left.get_ylabel() == 'centre $b$ (cosine)'
+    assert right.get_ylabel() == 'width $c$ (squared cosine)'
+
+
+def test_plot_gaussian_parameters_errors():
+    with pytest.raises(TypeError, match=r'must be a ModelSummary \(got list\)'):
+        plot_gaussian_parameters([bells()])
+    with pytest.raises(ValueError, match=r"neural Gaussian .* \(got \['Sampler"):
+        plot_gaussian_parameters(ModelSummary((layer(),)))
+
+
+@pytest.mark.parametrize(
+    'plot',
+    [
+        lambda: plot_graph(ring(12), torch.arange(12) // 4),
+        lambda: plot_similarity_curves([bells(), GaussianSimilarity(4)]),
+        lambda: plot_gaussian_parameters(ModelSummary((bells(),))),
+    ],
+    ids=['graph', 'curves', 'parameters'],
+)
+def test_figures_are_saved(plot, tmp_path):
+    settings = dict(mpl.rcParams)
+    figure = plot()
+    figure.savefig(tmp_path / 'figure.png', dpi=50)
+    figure.savefig(tmp_path / 'figure.svg')
+    image = imread(tmp_path / 'figure.png')
+    width, height = figure.get_size_inches() * 50
+    assert image.shape[:2] == pytest.approx((height, width), abs=1)
+    # Something is drawn, and the margin is white.
+    assert image.min() < 0.5
+    assert np.allclose(image[0, 0], to_rgba('white'))
+    root = ET.parse(tmp_path / 'figure.svg').getroot()
+    assert root.tag == '{http://www.w3.org/2000/svg}svg'
+    assert dict(mpl.rcParams) == settings
+
+
+def test_plots_leave_pyplot_alone(monkeypatch, tmp_path):
+    monkeypatch.delitem(sys.modules, 'matplotlib.pyplot', raising=False)
+    plot_graph(ring(3)).savefig(tmp_path / 'figure.png', dpi=20)
+    assert 'matplotlib.pyplot' not in sys.modules
+
+
+@pytest.mark.parametrize('module', [visualization, _drawing])
+def test_matplotlib_is_imported_late(module):
+    tree = ast.parse(Path(module.__file__).read_text(encoding='utf-8'))
+    names = [getattr(node, 'module', None) for node in tree.body]
+    names += [a.name for n in tree.body if isinstance(n, ast.Import) for a in n.names]
+    assert 'torch' in names
+    assert not any((name or '').startswith('matplotlib') for name in names)
+
+
+def test_plots_need_matplotlib(monkeypatch):
+    real = builtins.__import__
+
+    def missing(name, *args, **kwargs):
+        if name.startswith('matplotlib'):
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, '__import__', missing)
+    with pytest.raises(ImportError, match=r"extra 'torch_geometric_gsl\[plot\]'"):
+        plot_graph(ring(3))

@@ -1,0 +1,279 @@
+from __future__ import annotations
+
+import copy
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+import torch
+import torch_geometric.transforms as T
+from torch_geometric.data import Batch, Data, HeteroData, InMemoryDataset, TemporalData
+from torch_geometric.datasets import FakeDataset
+from torch_geometric.loader import DataLoader
+
+from torch_geometric_gsl.transforms import (
+    DropObservedGraph,
+    SampledLatentGraph,
+    SimilarityKNNGraph,
+)
+from torch_geometric_gsl.transforms._graph_data import graph_keys, take_rows
+
+OBSERVED = {'observed_edge_index', 'observed_edge_attr', 'observed_edge_weight'}
+
+
+def assert_same(one: Data, other: Data) -> None:
+    assert set(one.keys()) == set(other.keys())
+    for key, value in one.to_dict().items():
+        if isinstance(value, torch.Tensor):
+            # Matrix products of a batch may be rounded in another way.
+            torch.testing.assert_close(value, other[key], msg=key)
+        else:
+            assert value == other[key], key
+
+
+def assert_is_graph(data: Data) -> None:
+    assert data.validate()
+    assert data.edge_index.dtype == torch.long
+    assert data.edge_weight.shape == (data.edge_index.size(1),)
+    assert not data.edge_weight.requires_grad
+    code = data.edge_index[1] * data.num_nodes + data.edge_index[0]
+    assert bool((code.diff() > 0).all())  # By target, then source, no duplicates.
+
+
+def test_keeps_all_other_attributes(transform, examples):
+    data = examples[0]
+    data.name = 'a name'
+    data.edge_label_index = torch.zeros(2, 10, dtype=torch.long)
+    data.edge_label = torch.zeros(10)
+    data.vector = torch.randn(1, 3)
+    before = copy.copy(data)
+    out = transform(data)
+    assert_is_graph(out)
+    assert set(out.keys()) == (set(before.keys()) - {'edge_attr'}) | OBSERVED
+    for key in ('x', 'y', 'mask', 'name', 'edge_label_index', 'edge_label', 'vector'):
+        assert out[key] is before[key]
+    for key in ('edge_index', 'edge_attr', 'edge_weight'):
+        assert out[f'observed_{key}'] is before[key]
+    assert 'edge_attr' not in out
+    assert_same(data, before)  # The input is not changed in place.
+
+
+def test_data_without_graph(transform, examples):
+    out = transform(Data(x=examples[0].x))
+    assert_is_graph(out)
+    assert set(out.keys()) == {'x', 'edge_index', 'edge_weight'}
+
+
+def test_batch_equals_single_graphs(transform, examples):
+    batch = transform(Batch.from_data_list(examples))
+    assert_is_graph(batch)
+    source, target = batch.edge_index
+    assert torch.equal(batch.batch[source], batch.batch[target])
+    singles = [transform(data) for data in examples]
+    for one, other in zip(singles, batch.to_data_list(), strict=True):
+        assert_same(one, other)
+    assert_same(singles[2], batch[2])
+    assert_same(Batch.from_data_list(singles), batch)
+
+
+def test_batch_of_input_is_left_alone(transform, examples):
+    batch = Batch.from_data_list(examples)
+    transform(batch)
+    for one, other in zip(examples, batch.to_data_list(), strict=True):
+        assert_same(one, other)
+
+
+def test_batch_vector_alone(transform, examples):
+    x = torch.cat([data.x for data in examples])
+    sizes = torch.tensor([data.num_nodes for data in examples])
+    batch = torch.arange(len(examples)).repeat_interleave(sizes)
+    out = transform(Data(x=x, batch=batch))
+    together = transform(Batch.from_data_list(examples))
+    assert torch.equal(out.edge_index, together.edge_index)
+    assert torch.equal(out.edge_weight, together.edge_weight)
+
+
+def test_features_set_on_a_batch():
+    examples = [
+        Data(edge_index=torch.empty(2, 0, dtype=torch.long), num_nodes=n)
+        for n in (4, 5)
+    ]
+    batch = Batch.from_data_list(examples)
+    batch.x = torch.randn(9, 3)
+    out = SimilarityKNNGraph(k=2)(batch)
+    alone = SimilarityKNNGraph(k=2)(Data(x=batch.x[4:]))
+    assert torch.equal(out[1].edge_index, alone.edge_index)
+
+
+def test_second_graph_keeps_the_observed_one(examples):
+    data = SimilarityKNNGraph(k=2)(examples[0])
+    data.edge_attr = torch.randn(data.num_edges, 1)
+    out = SampledLatentGraph(k=3)(data)
+    assert 'edge_attr' not in out
+    assert torch.equal(out.observed_edge_index, examples[0].edge_index)
+    assert torch.equal(out.observed_edge_attr, examples[0].edge_attr)
+
+
+def test_compose(examples):
+    compose = T.Compose(
+        [DropObservedGraph(), SimilarityKNNGraph(k=2), T.ToUndirected()]
+    )
+    out = compose(examples[0])
+    assert out.is_undirected()
+    assert not OBSERVED & set(out.keys())
+
+
+def test_adj_t_round_trip(transform, examples):
+    data = T.ToSparseTensor()(examples[0])
+    assert 'adj_t' in data
+    out = transform(data)
+    assert 'adj_t' not in out
+    assert out.observed_adj_t.nnz() == 10
+    batch = transform(Batch.from_data_list([data, data]))
+    assert batch.observed_adj_t.sizes() == [12, 12]
+    assert batch[1].observed_adj_t.sizes() == [6, 6]
+
+
+def test_observed_index_is_incremented_in_a_new_batch(transform, examples):
+    batch = Batch.from_data_list([transform(data) for data in examples[:2]])
+    expected = Batch.from_data_list(examples[:2]).edge_index
+    assert torch.equal(batch.observed_edge_index, expected)
+
+
+def test_follow_batch_moves_along(transform, examples):
+    batch = Batch.from_data_list(examples, follow_batch=['edge_attr'])
+    out = transform(batch)
+    assert torch.equal(out.observed_edge_attr_batch, batch.edge_attr_batch)
+    assert torch.equal(out.observed_edge_attr_ptr, batch.edge_attr_ptr)
+    assert 'edge_attr_batch' not in out
+
+
+def test_data_loader_and_fake_dataset(transform):
+    dataset = FakeDataset(
+        num_graphs=4, avg_num_nodes=10, num_channels=4, edge_dim=2, transform=transform
+    )
+    out = next(iter(DataLoader(dataset, batch_size=4)))
+    assert_is_graph(out)
+    assert out.observed_edge_attr.size(0) == out.observed_edge_index.size(1)
+    assert torch.equal(out.y, torch.cat([data.y for data in dataset]))
+
+
+class Tiny(InMemoryDataset):
+    def __init__(self, root, examples, **kwargs):
+        self.examples = examples
+        super().__init__(root, **kwargs)
+        self.load(self.processed_paths[0])
+
+    @property
+    def processed_file_names(self):
+        return 'data.pt'
+
+    def process(self):
+        made = self.examples
+        if self.pre_transform is not None:
+            made = [self.pre_transform(data) for data in made]
+        self.save(made, self.processed_paths[0])
+
+
+def test_in_memory_dataset(transform, examples, tmp_path):
+    early = Tiny(tmp_path / 'early', examples, pre_transform=transform)
+    late = Tiny(tmp_path / 'late', examples, transform=transform)
+    for number, data in enumerate(examples):
+        assert_same(early[number], transform(data))
+        assert_same(late[number], transform(data))
+
+
+def test_pickle(transform, examples):
+    again = pickle.loads(pickle.dumps(transform))
+    assert_same(again(examples[0]), transform(examples[0]))
+
+
+def test_missing_features(transform):
+    with pytest.raises(ValueError, match=r"'data\.x' must hold node features \(got N"):
+        transform(Data(edge_index=torch.zeros(2, 1, dtype=torch.long), num_nodes=4))
+
+
+def test_integer_features(transform):
+    with pytest.raises(TypeError, match=r"'data\.x' must be floating-point \(got tor"):
+        transform(Data(x=torch.ones(8, 4, dtype=torch.long)))
+
+
+def test_nan_features(transform):
+    x = torch.randn(8, 4)
+    x[2, 1] = float('nan')
+    with pytest.raises(ValueError, match=r"'data\.x' contains NaN or infinite"):
+        transform(Data(x=x))
+
+
+@pytest.mark.parametrize('kind', [HeteroData, TemporalData])
+def test_other_kinds_of_data(transform, kind):
+    text = rf"'data' must be a homogeneous .*Data \(got {kind.__name__}\)"
+    with pytest.raises(TypeError, match=text):
+        transform(kind())
+
+
+def test_unsorted_batch_vector():
+    data = Data(x=torch.randn(4, 2), batch=torch.tensor([0, 1, 0, 1]))
+    with pytest.raises(ValueError, match=r"'data\.batch' must be sorted"):
+        SimilarityKNNGraph(k=1)(data)
+
+
+def test_too_small_graph_of_a_batch(examples):
+    with pytest.raises(ValueError, match=r'of graph 3 \(got k=5 for 4 candidates\)'):
+        SimilarityKNNGraph(k=5)(Batch.from_data_list(examples))
+
+
+def test_no_nodes_in_a_batch_vector():
+    data = Data(x=torch.empty(0, 3), batch=torch.empty(0, dtype=torch.long))
+    out = SimilarityKNNGraph()(data)
+    assert out.edge_index.shape == (2, 0)
+    assert out.edge_weight.shape == (0,)
+
+
+def make(num_nodes: int, num_edges: int, **kwargs) -> Data:
+    edge_index = torch.zeros(2, num_edges, dtype=torch.long)
+    return Data(x=torch.randn(num_nodes, 2), edge_index=edge_index, **kwargs)
+
+
+@pytest.mark.parametrize(
+    ('data', 'expected'),
+    [
+        # As many entries as edges: belongs to them, whatever the name and type.
+        (make(3, 5, y=torch.zeros(5)), {'y'}),
+        (make(3, 5, y=torch.zeros(1, 5)), set()),
+        (make(3, 5, norm=np.zeros(5)), {'norm'}),
+        (make(3, 5, words=['a'] * 5), {'words'}),
+        (make(3, 5, negative_index=torch.zeros(2, 5)), {'negative_index'}),
+        (make(3, 5, edge_norm=torch.zeros(4)), set()),
+        (make(3, 5, scalar=torch.tensor(5)), set()),
+        # As many edges as nodes: the name decides.
+        (make(5, 5, y=torch.zeros(5), edge_norm=torch.zeros(5)), {'edge_norm'}),
+        # A single edge: a label of the graph is none of the edge.
+        (make(3, 1, y=torch.zeros(1), edge_norm=torch.zeros(1)), {'edge_norm'}),
+        # Weights are replaced, and therefore kept, even if they do not fit.
+        (make(3, 5, edge_weight=torch.zeros(2)), {'edge_weight'}),
+        (make(3, 5, pos=torch.zeros(5, 2)), set()),
+    ],
+)
+def test_what_belongs_to_the_edges(data, expected):
+    assert set(graph_keys(data)) == expected | {'edge_index'}
+
+
+def test_what_belongs_to_the_edges_of_a_batch():
+    # Two labels of two graphs, and two edges: 1 + 1 is not 0 + 2.
+    first, second = make(3, 0, y=torch.zeros(1)), make(3, 2, y=torch.zeros(1))
+    assert graph_keys(Batch.from_data_list([first, second])) == ['edge_index']
+    first.kind, second.kind = torch.zeros(0), torch.zeros(2)
+    keys = graph_keys(Batch.from_data_list([first, second]))
+    assert keys == ['edge_index', 'kind']
+
+
+def test_rows_of_sparse_features():
+    x = torch.randn(7, 3).relu()
+    with warnings.catch_warnings():
+        warnings.simplefilter('ignore')
+        sparse = x.to_sparse_csr()
+    for start, stop in ((0, 7), (2, 5), (6, 7), (3, 3)):
+        assert torch.equal(take_rows(sparse, start, stop).to_dense(), x[start:stop])
+        assert torch.equal(take_rows(x, start, stop), x[start:stop])

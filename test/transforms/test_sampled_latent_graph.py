@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch_geometric.data import Data
+from torch_geometric.data.datapipes import DatasetAdapter
+from torch_geometric.utils import degree
+
+from torch_geometric_gsl.nn.sampler import GumbelKNNSampler
+from torch_geometric_gsl.nn.similarity import LinearSimilarity, NeuralGaussianSimilarity
+from torch_geometric_gsl.transforms import SampledLatentGraph
+
+
+@pytest.fixture
+def data() -> Data:
+    return Data(x=torch.randn(20, 4))
+
+
+def sums(data: Data) -> torch.Tensor:
+    zeros = torch.zeros(data.num_nodes)
+    return zeros.index_add(0, data.edge_index[1], data.edge_weight)
+
+
+def test_is_what_the_sampler_draws(data):
+    generator = torch.Generator().manual_seed(7)
+    sampler = GumbelKNNSampler(LinearSimilarity(4), k=3, tau=0.5, scale=2.0)
+    edge_index, edge_weight = sampler(data.x, generator=generator)
+    out = SampledLatentGraph(k=3, tau=0.5, scale=2.0, seed=7)(data)
+    assert torch.equal(out.edge_index, edge_index)
+    torch.testing.assert_close(out.edge_weight, edge_weight)
+    torch.testing.assert_close(sums(out), torch.ones(20))
+
+
+@pytest.mark.parametrize('method', ['dense', 'stream'])
+def test_hard_draws_leave_no_empty_edges(data, method):
+    out = SampledLatentGraph(k=3, hard=True, method=method)(data)
+    assert bool((out.edge_weight > 0.3).all())
+    assert out.num_edges <= 60
+    torch.testing.assert_close(sums(out), torch.ones(20))
+
+
+def test_without_replacement(data):
+    out = SampledLatentGraph(k=3, replace=False, loop=False)(data)
+    assert degree(out.edge_index[1], 20).tolist() == [3.0] * 20
+    assert not out.has_self_loops()
+
+
+def test_seed(data):
+    transform = SampledLatentGraph(k=3, seed=3)
+    state = torch.get_rng_state()
+    first, second = transform(data), transform(data)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.equal(first.edge_weight, second.edge_weight)
+    other = SampledLatentGraph(k=3, seed=4)(data)
+    assert not torch.equal(first.edge_index, other.edge_index)
+
+
+def test_global_generator(data):
+    transform = SampledLatentGraph(k=3)
+    torch.manual_seed(1)
+    first, second = transform(data), transform(data)
+    torch.manual_seed(1)
+    again = transform(data)
+    assert torch.equal(first.edge_weight, again.edge_weight)
+    assert not torch.equal(first.edge_index, second.edge_index)
+
+
+def test_trained_module(data):
+    similarity = NeuralGaussianSimilarity(4)
+    similarity.eval()
+    out = SampledLatentGraph(similarity, k=3)(data)
+    assert not similarity.training
+    assert not out.edge_weight.requires_grad
+    assert not out.edge_index.requires_grad
+
+
+def test_too_few_nodes():
+    with pytest.raises(ValueError, match=r'\(got k=5 for 4 candidates\)'):
+        SampledLatentGraph(loop=False)(Data(x=torch.randn(5, 2)))
+
+
+@pytest.mark.parametrize(
+    ('kwargs', 'error', 'text'),
+    [
+        ({'k': 0}, ValueError, r"'k' must be at least 1 \(got 0\)"),
+        ({'tau': 0.0}, ValueError, r"'tau' must be positive and finite \(got 0.0\)"),
+        ({'scale': -1.0}, ValueError, r"'scale' must be positive"),
+        ({'method': 'magic'}, ValueError, r"'method' must be one of .*'magic'"),
+        ({'seed': -1}, ValueError, r"'seed' must be at least 0 \(got -1\)"),
+        ({'seed': 'a'}, TypeError, r"'seed' must be an integer \(got str\)"),
+        ({'similarity': 'neural_gaussian'}, ValueError, r'untrained: pass a'),
+        ({'sharp': True}, TypeError, r"unexpected keyword argument 'sharp'"),
+    ],
+)
+def test_arguments(kwargs, error, text):
+    with pytest.raises(error, match=text):
+        SampledLatentGraph(**kwargs)
+
+
+def test_functional_name(data):
+    (out,) = DatasetAdapter([data]).sampled_latent_graph(k=3, seed=2)
+    expected = SampledLatentGraph(k=3, seed=2)(data)
+    assert torch.equal(out.edge_weight, expected.edge_weight)
+
+
+def test_repr():
+    assert str(SampledLatentGraph(k=3, seed=1, hard=True)) == (
+        'SampledLatentGraph(similarity=linear, k=3, tau=0.25, scale=1.0, seed=1, '
+        'hard=True)'
+    )

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import torch
+from torch_geometric.data import Batch, Data, HeteroData, InMemoryDataset
+from torch_geometric.data.datapipes import DatasetAdapter
+from torch_geometric.loader import DataLoader
+
+from torch_geometric_gsl.nn.models import GSLNet
+from torch_geometric_gsl.transforms import ToSparseFeatures
+
+
+@pytest.fixture
+def data() -> Data:
+    x = torch.randn(6, 5).relu()
+    return Data(x=x, edge_index=torch.tensor([[0, 1], [1, 0]]), y=torch.arange(6))
+
+
+def test_same_values(data):
+    out = ToSparseFeatures()(data)
+    assert out.x.layout == torch.sparse_csr
+    assert out.x.values().numel() == int((data.x > 0).sum())
+    assert torch.equal(out.x.to_dense(), data.x)
+    assert data.x.layout == torch.strided
+    assert out.edge_index is data.edge_index
+    assert (out.num_nodes, out.num_features) == (6, 5)
+    assert torch.equal(ToSparseFeatures()(out).x.to_dense(), data.x)
+
+
+def test_model_takes_it(data):
+    model = GSLNet(5, 4, num_layers=2, out_channels=3, k=2).eval()
+    sparse = model(ToSparseFeatures()(data).x)
+    torch.testing.assert_close(sparse, model(data.x))
+
+
+def test_batch_before_and_after(data):
+    other = Data(x=torch.eye(5)[:3], edge_index=data.edge_index, y=torch.arange(3))
+    dense = Batch.from_data_list([data, other])
+    after = ToSparseFeatures()(dense)
+    sparse = [ToSparseFeatures()(one) for one in (data, other)]
+    before = next(iter(DataLoader(sparse, batch_size=2)))
+    for batch in (after, before):
+        assert batch.x.layout == torch.sparse_csr
+        assert torch.equal(batch.x.to_dense(), dense.x)
+        assert torch.equal(batch.edge_index, dense.edge_index)
+        assert torch.equal(batch.batch, dense.batch)
+
+
+def test_pre_transform(data, tmp_path):
+    class Tiny(InMemoryDataset):
+        def __init__(self, root, **kwargs):
+            super().__init__(root, **kwargs)
+            self.load(self.processed_paths[0])
+
+        @property
+        def processed_file_names(self):
+            return 'data.pt'
+
+        def process(self):
+            self.save([self.pre_transform(data)] * 2, self.processed_paths[0])
+
+    dataset = Tiny(tmp_path, pre_transform=ToSparseFeatures())
+    assert dataset[1].x.layout == torch.sparse_csr
+    assert torch.equal(dataset[1].x.to_dense(), data.x)
+
+
+def test_no_warning(data):
+    torch.set_warn_always(True)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter('error')
+            ToSparseFeatures()(data)
+            with pytest.raises(UserWarning, match='beta state'):
+                data.x.to_sparse_csr()
+    finally:
+        torch.set_warn_always(False)
+
+
+def test_errors(data):
+    with pytest.raises(TypeError, match=r"'data' must be .* \(got HeteroData\)"):
+        ToSparseFeatures()(HeteroData())
+    with pytest.raises(ValueError, match=r"'data\.x' must hold node features"):
+        ToSparseFeatures()(Data(edge_index=data.edge_index))
+    with pytest.raises(TypeError, match=r"'data\.x' must be floating-point"):
+        ToSparseFeatures()(Data(x=data.x.long()))
+    with pytest.raises(ValueError, match=r"'data\.x' must be dense or sparse CSR"):
+        ToSparseFeatures()(Data(x=data.x.to_sparse()))
+
+
+def test_functional_name(data):
+    (out,) = DatasetAdapter([data]).to_sparse_features()
+    assert out.x.layout == torch.sparse_csr
+
+
+def test_repr():
+    assert str(ToSparseFeatures()) == 'ToSparseFeatures()'

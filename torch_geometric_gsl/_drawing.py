@@ -1,0 +1,239 @@
+"""The parts of the pictures: figures without pyplot, a matrix, nodes, curves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from torch_geometric_gsl._checks import check_features
+from torch_geometric_gsl.ops.candidates import rank_in_group
+from torch_geometric_gsl.ops.graph_stats import principal_components, spring_layout
+from torch_geometric_gsl.typing import SampledGraph
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+#: The palette of Okabe and Ito, which colour-blind people can tell apart.
+COLORS = (
+    '#0072B2',
+    '#D55E00',
+    '#009E73',
+    '#CC79A7',
+    '#E69F00',
+    '#56B4E9',
+    '#000000',
+    '#F0E442',
+)
+GREY = '#777777'
+_MARKERS = 'os^Dv'
+#: How many edges of each node are drawn.
+_STRONGEST = 3
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """Returns an empty figure that pyplot does not know; raises without matplotlib."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError(
+            "plots need matplotlib: install the extra 'torch_geometric_gsl[plot]'"
+        ) from error
+    return Figure(figsize=(width, height), layout='constrained')
+
+
+def count_nodes(edge_index: Tensor, y: Tensor | None, pos: Tensor | None) -> int:
+    """The number of nodes; raises unless labels and positions agree with it."""
+    needed = int(edge_index.max()) + 1 if edge_index.numel() else 0
+    if pos is not None:
+        check_features(pos, 'pos')
+        if pos.layout != torch.strided:
+            raise ValueError(f"'pos' must be dense (got {pos.layout})")
+    sizes = {'y': y, 'pos': pos}
+    given = {name: value.size(0) for name, value in sizes.items() if value is not None}
+    num_nodes = max([needed, *given.values()])
+    for name, size in given.items():
+        if size != num_nodes:
+            raise ValueError(
+                f"'{name}' must have one row per node "
+                f'(got {size} for {num_nodes} nodes)'
+            )
+    if num_nodes == 0:
+        raise ValueError("'graph' must have nodes (got none)")
+    return num_nodes
+
+
+def class_style(number: int) -> dict[str, Any]:
+    """A colour, and another marker where the colours begin again."""
+    marker = _MARKERS[number // len(COLORS) % len(_MARKERS)]
+    return {'color': COLORS[number % len(COLORS)], 'marker': marker}
+
+
+def draw_adjacency(
+    ax: Axes, graph: SampledGraph, label: Tensor, classes: list[str], max_cells: int
+) -> None:
+    """Draws the matrix of weights, nodes sorted by class, at most that many cells."""
+    from matplotlib.colors import PowerNorm
+
+    num_nodes = label.numel()
+    matrix = cell_matrix(graph, label, min(num_nodes, max_cells))
+    # Loops and a few strong edges must not leave the others white.
+    apart = matrix[(matrix > 0) & ~torch.eye(len(matrix), dtype=torch.bool)]
+    positive = (apart if len(apart) else matrix[matrix > 0]).sort().values
+    top = float(positive[int(0.99 * (len(positive) - 1))]) if len(positive) else 1
+    image = ax.imshow(
+        matrix.numpy(),
+        cmap='Blues',
+        norm=PowerNorm(0.5, vmin=0, vmax=top, clip=True),
+        extent=(0, num_nodes, num_nodes, 0),
+        interpolation='nearest',
+    )
+    what = 'weight' if len(matrix) == num_nodes else 'mean weight of a target'
+    # Evenly spaced under the square root of the norm.
+    ticks = [top * (step / 4) ** 2 for step in range(5)]
+    bar = ax.figure.colorbar(image, ax=ax, shrink=0.8, extend='max', ticks=ticks)
+    bar.ax.set_yticklabels([f'{tick:.2g}' for tick in ticks])
+    bar.set_label(what)
+    ax.set(title='Adjacency matrix', xlabel='source node', ylabel='target node')
+    if len(classes) == 1:
+        return
+    ends = torch.bincount(label, minlength=len(classes)).cumsum(0).tolist()
+    for end in ends[:-1]:
+        ax.axhline(end, color=GREY, linewidth=0.8)
+        ax.axvline(end, color=GREY, linewidth=0.8)
+    middles = [(low + high) / 2 for low, high in pairwise([0, *ends])]
+    size = 10 if len(classes) <= 12 else 6
+    ax.set_xticks(middles, classes, fontsize=size)
+    ax.set_yticks(middles, classes, fontsize=size)
+    ax.set(xlabel='source node, by class', ylabel='target node, by class')
+
+
+def cell_matrix(graph: SampledGraph, label: Tensor, cells: int) -> Tensor:
+    """The weight that a target of each cell's rows gives to its columns, on average."""
+    place = torch.empty_like(label)
+    place[label.argsort(stable=True)] = torch.arange(label.numel())
+    cell = place * cells // label.numel()
+    row, column = cell[graph.edge_index[1]], cell[graph.edge_index[0]]
+    matrix = torch.zeros(cells * cells, dtype=torch.double)
+    matrix.index_add_(0, row * cells + column, graph.edge_weight.double())
+    return matrix.view(cells, cells) / torch.bincount(cell).unsqueeze(1)
+
+
+def lay_out(
+    graph: SampledGraph, nodes: Tensor, pos: Tensor | None, seed: int
+) -> tuple[Tensor, dict[str, Any]]:
+    """The places of the nodes shown, and what the axes say about them."""
+    edge_index, weight = graph
+    if pos is None:
+        # Weights span decades: alike, so that weak edges still gather their nodes.
+        pulls = torch.ones_like(weight)
+        place = spring_layout(edge_index, pulls, nodes.numel(), seed=seed)
+        text = 'force-directed layout (no units)'
+        return place, {'xticks': [], 'yticks': [], 'xlabel': text}
+    place = pos.detach().cpu()[nodes].double()
+    axis = 'position'
+    if place.size(1) != 2:
+        place, axis = principal_components(place), 'principal component'
+    return place, {'xlabel': f'{axis} 1', 'ylabel': f'{axis} 2'}
+
+
+def draw_nodes(
+    ax: Axes, graph: SampledGraph, label: Tensor, classes: list[str], place: Tensor
+) -> None:
+    """Draws nodes and edges, those inside a class in its colour."""
+    from matplotlib.collections import LineCollection
+
+    (source, target), weight = graph
+    same = (label[source] == label[target]) & (len(classes) > 1)
+    width = 0.5 + 1.5 * weight / weight.max() if weight.numel() else weight
+    for inside in (False, True):
+        edges = graph.edge_index[:, same == inside]
+        tints = [COLORS[i % len(COLORS)] for i in label[edges[0]].tolist()]
+        lines = LineCollection(
+            list(place[edges.t()].numpy()),
+            colors=tints if inside else '#999999',
+            linewidths=width[same == inside].tolist(),
+            alpha=0.55 if inside else 0.4,
+            zorder=1,
+        )
+        lines.set_gid('edges inside' if inside else 'edges between')
+        ax.add_collection(lines)
+    for number, name in enumerate(classes):
+        x, y = place[label == number].t().numpy()
+        ax.scatter(
+            x,
+            y,
+            s=42,
+            linewidths=0.6,
+            edgecolors='#333333',
+            label=f'class {name}',
+            zorder=2,
+            **class_style(number),
+        )
+    ax.set_title(f'{label.numel()} nodes and their strongest edges')
+    ax.margins(0.06)
+    if 1 < len(classes) <= 24:
+        ax.legend(loc='center left', bbox_to_anchor=(1, 0.5), frameon=False)
+
+
+def draw_boxes(
+    ax: Axes, values: list[Tensor | None], names: list[str], color: str
+) -> None:
+    """Draws quartiles and the 5th and 95th percentiles of some vectors."""
+    ax.boxplot(
+        [value.cpu().double().numpy() for value in values if value is not None],
+        whis=(5, 95),
+        showfliers=False,
+        widths=0.5,
+        patch_artist=True,
+        boxprops={'facecolor': color, 'alpha': 0.35},
+        medianprops={'color': 'black', 'linewidth': 2},
+    )
+    ax.set_xticks(range(1, len(names) + 1), names)
+    ax.set_xlabel('layer')
+    ax.grid(axis='y', alpha=0.3)
+
+
+def draw_curve(
+    ax: Axes, t: Tensor, lines: Sequence[Tensor], name: str, number: int
+) -> None:
+    """Draws a curve, and a band between two more if they are given."""
+    color = COLORS[number % len(COLORS)]
+    dashes = ('-', '--', '-.', ':')[number % 4]
+    line, *band = (value.numpy() for value in lines)
+    ax.plot(t.numpy(), line, dashes, linewidth=2.2, color=color, label=name)
+    if band:
+        low, high = band
+        label = f'{name}: quartiles of $b$, $c$'
+        ax.fill_between(
+            t.numpy(), low, high, color=color, alpha=0.18, lw=0, label=label
+        )
+
+
+def select_nodes(
+    graph: SampledGraph, num_nodes: int, max_nodes: int, seed: int
+) -> tuple[Tensor, SampledGraph]:
+    """Some nodes, and the strongest edges among them by their places in the list."""
+    order = graph.edge_index[1].argsort(stable=True)
+    edge_index, weight = graph.edge_index[:, order], graph.edge_weight[order]
+    strong = (weight > 0) & (edge_index[0] != edge_index[1])
+    edge_index, weight = edge_index[:, strong], weight[strong]
+    keep = rank_in_group(weight, edge_index[1]) < _STRONGEST
+    edge_index, weight = edge_index[:, keep], weight[keep]
+    chosen = torch.ones(num_nodes, dtype=torch.bool)
+    if num_nodes > max_nodes:
+        generator = torch.Generator().manual_seed(seed)
+        first = torch.randperm(num_nodes, generator=generator)
+        first = first[: max_nodes // (1 + _STRONGEST)]
+        chosen.fill_(False)[first] = True
+        # The sources of a copy, so that neighbours do not bring their own.
+        chosen[edge_index[0, chosen.clone()[edge_index[1]]]] = True
+    inside = chosen[edge_index].all(dim=0)
+    place = chosen.cumsum(0) - 1
+    return chosen.nonzero().view(-1), SampledGraph(
+        place[edge_index[:, inside]], weight[inside]
+    )

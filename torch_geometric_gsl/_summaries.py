@@ -1,0 +1,132 @@
+"""What the diagnostics found, in a form that prints as a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from torch_geometric_gsl.ops.graph_stats import distribution
+
+_HEADER = ('min', '25 %', 'median', '75 %', 'max', 'mean')
+
+
+@dataclass(frozen=True, eq=False)
+class GraphSummary:
+    r"""What :func:`describe_graph` found; :obj:`print` shows it as a table.
+
+    Args:
+        num_targets (int): The number of targets.
+        num_edges (int): The number of edges.
+        num_zero (int): How many of them have a weight of zero.
+        num_isolated (int): The number of targets without positive weights.
+        entropy (torch.Tensor): The entropy of each target's weights in nats.
+        effective_neighbors (torch.Tensor): The exponential of the entropy; 0 for
+            targets without positive weights.
+        homophily (float, optional): The share of edges that join equal labels.
+        weighted_homophily (float, optional): The share of the weight that does.
+        chance (float, optional): The share of all pairs that have equal labels.
+    """
+
+    num_targets: int
+    num_edges: int
+    num_zero: int
+    num_isolated: int
+    entropy: Tensor
+    effective_neighbors: Tensor
+    homophily: float | None = None
+    weighted_homophily: float | None = None
+    chance: float | None = None
+
+    def __str__(self) -> str:
+        lines = [
+            f'{self.num_edges} edges ({self.num_zero} of weight zero) to '
+            f'{self.num_targets} targets ({self.num_isolated} without neighbours)',
+            *_table(
+                ('entropy (nats)', self.entropy),
+                ('effective neighbours', self.effective_neighbors),
+            ),
+        ]
+        for name, value in (
+            ('edge homophily', self.homophily),
+            ('weighted homophily', self.weighted_homophily),
+            ('homophily by chance', self.chance),
+        ):
+            if value is not None:
+                lines.append(f'  {name:<21}{value:>10.4g}')
+        return '\n'.join(lines)
+
+
+@dataclass(frozen=True, eq=False)
+class LayerSummary:
+    r"""What :func:`describe_model` found about one call of a sampler.
+
+    Args:
+        name (str): The name of the sampler in the model.
+        sampler (str): Its :obj:`repr`.
+        candidates (torch.Tensor): The number of candidates of each target.
+        entropy (torch.Tensor): The entropy of each :math:`\pi_i` in nats.
+        effective_candidates (torch.Tensor): The exponential of the entropy.
+        share (float): The mean of effective candidates over candidates of the
+            targets that have at least two; :obj:`nan` if there are none.
+        b (torch.Tensor, optional): The centres of the bells, one per target, of a
+            :class:`~torch_geometric_gsl.nn.similarity.NeuralGaussianSimilarity`.
+        c (torch.Tensor, optional): Their widths.
+        grad_norms (dict): The 2-norm of the gradient of each parameter of the
+            similarity, :obj:`None` where none arrived.
+    """
+
+    name: str
+    sampler: str
+    candidates: Tensor
+    entropy: Tensor
+    effective_candidates: Tensor
+    share: float
+    b: Tensor | None
+    c: Tensor | None
+    grad_norms: dict[str, float | None]
+
+    def __str__(self) -> str:
+        bells = [('b', self.b), ('c', self.c)]
+        rows = [(name, value) for name, value in bells if value is not None]
+        norms = ', '.join(
+            f'{name} none' if norm is None else f'{name} {norm:.4g}'
+            for name, norm in self.grad_norms.items()
+        )
+        return '\n'.join(
+            [
+                f'{self.name}: {self.sampler}',
+                *_table(
+                    *rows,
+                    ('entropy of pi (nats)', self.entropy),
+                    ('effective candidates', self.effective_candidates),
+                    ('candidates', self.candidates),
+                ),
+                f'  {"share":<21}{self.share:>10.4g}',
+                f'  gradient norms: {norms or "no parameters"}',
+            ]
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class ModelSummary:
+    r"""What :func:`describe_model` found; :obj:`print` shows it as tables.
+
+    Args:
+        layers (tuple[LayerSummary, ...]): One entry per call of a sampler, in the
+            order of the calls.
+    """
+
+    layers: tuple[LayerSummary, ...]
+
+    def __str__(self) -> str:
+        return '\n\n'.join(map(str, self.layers))
+
+
+def _table(*rows: tuple[str, Tensor]) -> list[str]:
+    """One line per vector: its quartiles and mean, below a line of headings."""
+    lines = [f'  {"":<21}' + ''.join(f'{title:>10}' for title in _HEADER)]
+    for name, values in rows:
+        cells = ''.join(f'{value:>10.4g}' for value in distribution(values))
+        lines.append(f'  {name:<21}{cells}')
+    return lines

@@ -1,0 +1,13 @@
+"""Node features that come without a graph, and the paper's split."""
+
+from torch_geometric_gsl.datasets.mini_imagenet_features import MiniImageNetFeatures
+from torch_geometric_gsl.datasets.sklearn_table import SklearnTable
+from torch_geometric_gsl.datasets.split import paper_split
+from torch_geometric_gsl.datasets.twenty_newsgroups import TwentyNewsgroups
+
+__all__ = [
+    'MiniImageNetFeatures',
+    'SklearnTable',
+    'TwentyNewsgroups',
+    'paper_split',
+]

@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+
+def import_sklearn(module: str, user: str) -> Any:
+    """Imports a module of scikit-learn, which is an optional dependency.
+
+    Args:
+        module (str): The module's name, as in :obj:`"sklearn.datasets"`.
+        user (str): What needs it, for the error's text.
+
+    Raises:
+        ImportError: If scikit-learn is not installed.
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ImportError(
+            f"'{user}' needs scikit-learn: install the extra "
+            "'torch_geometric_gsl[datasets]'"
+        ) from error

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from torch_geometric_gsl.datasets._feature_table import FeatureTable
+from torch_geometric_gsl.datasets._safe_pickle import load_arrays
+
+_PARTS = ('train', 'val', 'test')
+_SOURCE = 'https://github.com/qitianwu/NodeFormer'
+
+
+class MiniImageNetFeatures(FeatureTable):
+    r"""Features of Mini-ImageNet images, as used in the `"NodeFormer: A
+    Scalable Graph Structure Learning Transformer for Node Classification"
+    <https://arxiv.org/abs/2306.08385>`_ paper: nodes are images of 30 classes
+    (600 images each), features come from a convolutional network. There are
+    no edges.
+
+    The file :obj:`mini_imagenet.pkl` is not downloaded: bring it from the data
+    folder that `NodeFormer's repository
+    <https://github.com/qitianwu/NodeFormer>`_ links, and put it into
+    :obj:`root/raw`. It is a pickle, and is read in a way that runs none of
+    its code. The published parts (training, validation, test) are joined in
+    this order, and classes are numbered by their sorted labels.
+
+    Args:
+        root (str): The folder in which the dataset is saved.
+        transform (callable, optional): Applied to the data object before every
+            access. (default: :obj:`None`)
+        pre_transform (callable, optional): Applied to the data object before
+            it is saved to disk. (default: :obj:`None`)
+        force_reload (bool, optional): Whether to process the raw data again.
+            (default: :obj:`False`)
+
+    **STATS:**
+
+    .. list-table::
+        :widths: 10 10 10
+        :header-rows: 1
+
+        * - #nodes
+          - #features
+          - #classes
+        * - 18,000
+          - 128
+          - 30
+
+    Raises:
+        OSError: If the file is missing, damaged, or asks for anything but
+            arrays and tensors.
+        ValueError: If the file's content is not what was published.
+
+    Example:
+        >>> dataset = MiniImageNetFeatures('data/mini')  # doctest: +SKIP
+        >>> dataset[0]  # doctest: +SKIP
+        Data(x=[18000, 128], y=[18000])
+    """
+
+    _expected: ClassVar[tuple[int, int, int] | None] = (18000, 128, 30)
+
+    @property
+    def raw_file_names(self) -> str:
+        return 'mini_imagenet.pkl'
+
+    def download(self) -> None:
+        raise FileNotFoundError(
+            f"'{self.raw_paths[0]}' is missing and cannot be downloaded: take "
+            f"'{self.raw_file_names}' from the data folder that {_SOURCE} links, "
+            'and put it there'
+        )
+
+    def process(self) -> None:
+        path = self.raw_paths[0]
+        names = [f'{kind}_{part}' for kind in 'xy' for part in _PARTS]
+        arrays = load_arrays(path, names)
+        for part in _PARTS:
+            _check_part(arrays[f'x_{part}'], arrays[f'y_{part}'], part, path)
+        widths = [arrays[f'x_{part}'].shape[1] for part in _PARTS]
+        if len(set(widths)) > 1:
+            raise ValueError(f"'{path}' must have features of one width (got {widths})")
+        x = _to_float32(np.concatenate([arrays[f'x_{part}'] for part in _PARTS]), path)
+        labels = np.concatenate([arrays[f'y_{part}'] for part in _PARTS])
+        _, y = np.unique(labels, return_inverse=True)
+        self._save_table(x, y, f"'{path}'")
+
+
+def _check_part(x: NDArray[Any], y: NDArray[Any], part: str, path: str) -> None:
+    """Raises unless a part holds a float matrix and one label for each row."""
+    if x.ndim != 2 or x.dtype.kind != 'f':
+        raise ValueError(
+            f"'x_{part}' in '{path}' must be a floating-point matrix "
+            f'(got {x.dtype} of shape {x.shape})'
+        )
+    if y.ndim != 1 or y.dtype.kind not in 'iu':
+        raise ValueError(
+            f"'y_{part}' in '{path}' must be a vector of integers "
+            f'(got {y.dtype} of shape {y.shape})'
+        )
+    if len(x) != len(y):
+        raise ValueError(
+            f"'x_{part}' and 'y_{part}' in '{path}' must have equal lengths "
+            f'(got {len(x)} and {len(y)})'
+        )
+
+
+def _to_float32(x: NDArray[Any], path: str) -> NDArray[np.float32]:
+    # A value too large for float32 becomes infinite, and is reported as such.
+    with np.errstate(over='ignore'):
+        x = x.astype(np.float32)
+    if bad := int(x.size - np.isfinite(x).sum()):
+        raise ValueError(
+            f"'{path}' must have finite features (got {bad} NaN or infinite)"
+        )
+    return x

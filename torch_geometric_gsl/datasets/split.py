@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from torch_geometric_gsl._checks import check_count, check_number
+
+
+def paper_split(
+    data: Data, seed: int = 0, train: float = 0.5, val: float = 0.25
+) -> Data:
+    r"""Splits the nodes at random into 50 % training, 25 % validation and 25 %
+    test nodes, as in the `"Neural Gaussian Similarity Modeling for
+    Differential Graph Structure Learning" <https://arxiv.org/abs/2312.09498>`_
+    paper.
+
+    Of :math:`N` nodes, :math:`\lfloor \textrm{train} \cdot N \rfloor` are for
+    training and :math:`\lfloor \textrm{val} \cdot N \rfloor` for validation;
+    all others are test nodes. The global random state is neither read nor
+    changed, and a seed gives the same split on every device.
+
+    Args:
+        data (torch_geometric.data.Data): The graph, or the bare nodes.
+        seed (int, optional): The seed of the split. (default: :obj:`0`)
+        train (float, optional): The share of training nodes.
+            (default: :obj:`0.5`)
+        val (float, optional): The share of validation nodes.
+            (default: :obj:`0.25`)
+
+    Returns:
+        A shallow copy of :obj:`data` with new :obj:`train_mask`,
+        :obj:`val_mask` and :obj:`test_mask`; :obj:`data` itself is untouched.
+
+    Raises:
+        TypeError: If :obj:`data` is not a :class:`~torch_geometric.data.Data`
+            object, :obj:`seed` not an integer or a share not a number.
+        ValueError: If :obj:`seed` is out of range, a share is not positive,
+            nothing is left for testing, or one of the three sets is empty.
+
+    Example:
+        >>> import torch
+        >>> from torch_geometric.data import Data
+        >>> data = paper_split(Data(x=torch.randn(10, 3)), seed=1)
+        >>> [int(mask.sum()) for mask in (data.train_mask, data.val_mask,
+        ...                               data.test_mask)]
+        [5, 2, 3]
+    """
+    if not isinstance(data, Data):
+        raise TypeError(f"'data' must be a Data object (got {type(data).__name__})")
+    if data.num_nodes is None:
+        raise ValueError("'data' must have nodes (got neither 'x' nor 'num_nodes')")
+    check_count(seed, 'seed', minimum=0)
+    if seed >= 2**64:
+        raise ValueError(f"'seed' must be less than 2**64 (got {seed})")
+    num_nodes = int(data.num_nodes)
+    num_train, num_val = _sizes(num_nodes, train, val)
+    generator = torch.Generator().manual_seed(int(seed))
+    order = torch.randperm(num_nodes, generator=generator)
+
+    values = data.to_dict().values()
+    device = next((v.device for v in values if isinstance(v, Tensor)), None)
+    out = copy.copy(data)
+    chunks = order.tensor_split((num_train, num_train + num_val))
+    for name, nodes in zip(('train', 'val', 'test'), chunks, strict=True):
+        mask = torch.zeros(num_nodes, dtype=torch.bool)
+        mask[nodes] = True
+        out[f'{name}_mask'] = mask.to(device)
+    return out
+
+
+def _sizes(num_nodes: int, train: float, val: float) -> tuple[int, int]:
+    """The numbers of training and validation nodes."""
+    for share, name in ((train, 'train'), (val, 'val')):
+        check_number(share, name)
+        if not 0 < share < 1:
+            raise ValueError(f"'{name}' must lie in (0, 1) (got {share})")
+    if train + val >= 1:
+        raise ValueError(f"'train' + 'val' must be less than 1 (got {train + val})")
+    # Rounding first keeps 0.29 * 100 = 28.999... from losing a node.
+    num_train = int(round(train * num_nodes, 6))
+    num_val = int(round(val * num_nodes, 6))
+    sizes = [num_train, num_val, num_nodes - num_train - num_val]
+    if min(sizes) < 1:
+        raise ValueError(
+            f"'data' has too few nodes for three sets (got {num_nodes}, "
+            f'which gives {sizes})'
+        )
+    return num_train, num_val

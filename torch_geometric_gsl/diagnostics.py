@@ -1,0 +1,224 @@
+r"""Diagnostics: what a graph looks like, and whether a model samples at all."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch_geometric.utils import homophily
+
+from torch_geometric_gsl._checks import check_count, check_number
+from torch_geometric_gsl._graph_input import check_graph, check_labels, num_targets
+from torch_geometric_gsl._sampler_probe import find_samplers, fork_rng, observed
+from torch_geometric_gsl._summaries import GraphSummary, LayerSummary, ModelSummary
+from torch_geometric_gsl.ops.graph_stats import (
+    chance_share,
+    same_label_share,
+    weight_spread,
+)
+from torch_geometric_gsl.typing import SampledGraph
+
+__all__ = [
+    'GraphSummary',
+    'LayerSummary',
+    'ModelSummary',
+    'UniformSamplingWarning',
+    'describe_graph',
+    'describe_model',
+]
+
+#: Sampling counts as nearly uniform if a layer's effective candidates exceed this
+#: share of its candidates.
+UNIFORM_SHARE = 0.9
+
+
+class UniformSamplingWarning(UserWarning):
+    r"""Says that a layer draws its neighbours almost uniformly at random.
+
+    :func:`describe_model` issues it once per process, if in some layer the effective
+    number of candidates, the exponential of the entropy of :math:`\pi_i`, exceeds
+    90 % of the candidates (the mean over the targets that have at least two).
+    """
+
+    _issued: ClassVar[bool] = False
+
+    @classmethod
+    def reset(cls) -> None:
+        r"""Lets the warning be issued once more in this process."""
+        UniformSamplingWarning._issued = False
+
+
+def describe_graph(
+    graph: SampledGraph | tuple[Tensor, Tensor],
+    y: Tensor | tuple[Tensor, Tensor] | None = None,
+    num_nodes: int | None = None,
+    *,
+    threshold: float = 0.0,
+) -> GraphSummary:
+    r"""Describes a weighted graph.
+
+    The entropy :math:`H_i` of a target's weights, normalised to sum to 1, tells how
+    far they are spread: :math:`e^{H_i}` neighbours of equal weight have the same
+    entropy. Edges of weight zero add nothing to it.
+
+    With labels, two measures of homophily compare with what chance gives:
+
+    * :obj:`homophily` counts edges
+      (:func:`torch_geometric.utils.homophily` with :obj:`method="edge"`). Relaxed
+      graphs hold many edges of almost no weight, so only edges whose weight exceeds
+      :obj:`threshold` count.
+    * :obj:`weighted_homophily` is the share of the weight on neighbours of the same
+      label, :math:`\sum w_{ij} [y_j = y_i] / \sum w_{ij}`. It needs no threshold.
+
+    Both leave out self-loops, which join equal labels whatever the graph. They are
+    :obj:`nan` if no edge is left.
+
+    Args:
+        graph (SampledGraph or tuple[torch.Tensor, torch.Tensor]): The graph.
+        y (torch.Tensor or tuple[torch.Tensor, torch.Tensor], optional): The labels
+            of the nodes, or of sources and targets. (default: :obj:`None`)
+        num_nodes (int, optional): The number of targets. If :obj:`None`, it is that
+            of the labels, or else ends with the last target that has an edge.
+            (default: :obj:`None`)
+        threshold (float, optional): Edges at or below this weight do not count in
+            :obj:`homophily`. (default: :obj:`0.0`)
+
+    Raises:
+        TypeError: If an input has the wrong type or dtype.
+        ValueError: If an input has the wrong shape, weights are negative or not
+            finite, or there are fewer labels than nodes.
+
+    Example:
+        >>> edge_index = torch.tensor([[0, 1, 2, 1], [0, 0, 1, 2]])
+        >>> edge_weight = torch.tensor([0.5, 0.5, 1.0, 1.0])
+        >>> y = torch.tensor([0, 0, 1])
+        >>> summary = describe_graph((edge_index, edge_weight), y)
+        >>> summary.effective_neighbors.tolist()
+        [2.0, 1.0, 1.0]
+        >>> round(summary.weighted_homophily, 3)
+        0.2
+    """
+    graph = check_graph(graph)
+    check_number(threshold, 'threshold')
+    labels = None if y is None else check_labels(y, graph)
+    if num_nodes is None:
+        num_nodes = num_targets(graph) if labels is None else labels[1].numel()
+    check_count(num_nodes, 'num_nodes', minimum=0)
+    if (needed := num_targets(graph)) > num_nodes:
+        raise ValueError(
+            f"'num_nodes' must be at least {needed}, the number of targets of 'graph' "
+            f'(got {num_nodes})'
+        )
+    spread = weight_spread(graph.edge_index[1], graph.edge_weight, num_nodes)
+    return GraphSummary(
+        num_nodes,
+        graph.edge_index.size(1),
+        int((graph.edge_weight == 0).sum()),
+        int((spread.effective == 0).sum()),
+        *spread,
+        *((None,) * 3 if labels is None else _homophily(graph, *labels, threshold)),
+    )
+
+
+@torch.no_grad()
+def describe_model(model: torch.nn.Module, *args: Any, **kwargs: Any) -> ModelSummary:
+    r"""Describes what the samplers of a model choose among, and how decidedly.
+
+    For each call of a :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler` in
+    one forward pass in evaluation mode it reports
+
+    * the entropy of :math:`\pi_i = \mathrm{softmax}_j(\lambda \phi_{ij})`, the
+      distribution of the neighbours that training draws, and the effective number
+      :math:`e^{H(\pi_i)}` of candidates. Exact, for all targets, by blocks of rows
+      within the sampler's :obj:`memory_budget`; the time is :math:`O(n N)`.
+    * the centres :math:`b_i` and widths :math:`c_i` of a
+      :class:`~torch_geometric_gsl.nn.similarity.NeuralGaussianSimilarity`,
+    * the norms of the gradients that the similarity's parameters hold, so call it
+      after :meth:`backward` and before the gradients are cleared.
+
+    Modes are restored, no gradient is recorded, and the global generators are left
+    as they were.
+
+    .. note::
+        If the effective candidates of a layer exceed 90 % of its candidates, the layer
+        draws neighbours almost uniformly at random, and a
+        :class:`UniformSamplingWarning` says so once per process. With the paper's
+        :obj:`scale=1.0` this is the rule: candidates differ by a factor :math:`e` in
+        probability at the most, so a similarity in :math:`[0, 1]` never gets below
+        88.4 %, whatever it learns. It does not mean that training fails: a nearly
+        uniform graph adds the mean of some random nodes, and the layer's root term
+        does the rest. A larger :obj:`scale` sharpens :math:`\pi`.
+
+    Args:
+        model (torch.nn.Module): A model or layer that contains samplers, or a
+            sampler.
+        *args (optional): The arguments of its forward pass, first the features.
+        **kwargs (optional): Its keyword arguments.
+
+    Raises:
+        TypeError: If :obj:`model` is not a module.
+        ValueError: If :obj:`model` has no sampler, has parameters that wait for a
+            first forward pass, or calls no sampler.
+
+    Example:
+        >>> from torch_geometric_gsl.nn.models import GSLNet
+        >>> model = GSLNet(16, 32, num_layers=2, out_channels=7, scale=50.0)
+        >>> summary = describe_model(model, torch.randn(100, 16))
+        >>> [layer.name for layer in summary.layers]
+        ['convs.0.sampler', 'convs.1.sampler']
+        >>> print(summary)
+        convs.0.sampler: GumbelKNNSampler(NeuralGaussianSimilarity(32, ...
+    """
+    samplers = find_samplers(model)
+    layers: list[LayerSummary] = []
+    modes = [(module, module.training) for module in model.modules()]
+    try:
+        with fork_rng(model, (*args, *kwargs.values())), observed(samplers, layers):
+            model.eval()(*args, **kwargs)
+    finally:
+        for module, training in modes:
+            module.training = training
+    if not layers:
+        raise ValueError(
+            f"'model' must call its samplers in a forward pass (got "
+            f'{type(model).__name__}, which called none of {list(samplers)})'
+        )
+    _warn_if_uniform(layers)
+    return ModelSummary(tuple(layers))
+
+
+def _warn_if_uniform(layers: Iterable[LayerSummary]) -> None:
+    flat = [layer for layer in layers if layer.share > UNIFORM_SHARE]
+    if not flat or UniformSamplingWarning._issued:
+        return
+    UniformSamplingWarning._issued = True
+    shares = ', '.join(f'{layer.name} {100 * layer.share:.1f} %' for layer in flat)
+    warnings.warn(
+        f'neighbours are drawn almost uniformly at random: the effective candidates '
+        f"are {shares} of the candidates. A larger 'scale' sharpens the choice.",
+        UniformSamplingWarning,
+        # The caller of `describe_model`, which `no_grad` wraps once more.
+        stacklevel=4,
+    )
+
+
+def _homophily(
+    graph: SampledGraph, y_src: Tensor, y_dst: Tensor, threshold: float
+) -> tuple[float, float, float]:
+    """Edge homophily, weighted homophily, and what chance gives."""
+    (source, target), weight = graph
+    one_set = y_dst is y_src
+    if one_set:
+        apart = source != target
+        source, target, weight = source[apart], target[apart], weight[apart]
+    edges = torch.stack([source, target])
+    # Sources and targets side by side, as PyG has one vector of labels.
+    strong = torch.stack([source, target + y_src.numel()])[:, weight > threshold]
+    return (
+        float(homophily(strong, torch.cat([y_src, y_dst]), method='edge')),
+        same_label_share(edges, weight, y_src, y_dst),
+        chance_share(y_src, None if one_set else y_dst),
+    )

@@ -1,0 +1,259 @@
+r"""Numbers that describe a weighted graph, and 2-D layouts to draw it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric.utils import softmax
+
+from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET, row_blocks
+from torch_geometric_gsl.ops.scorer import Scorer
+
+
+class Distribution(NamedTuple):
+    r"""Quartiles and mean of some values, all :obj:`nan` if there are none.
+
+    Args:
+        min (float): The smallest value.
+        lower (float): The first quartile.
+        median (float): The median.
+        upper (float): The third quartile.
+        max (float): The largest value.
+        mean (float): The mean.
+    """
+
+    min: float
+    lower: float
+    median: float
+    upper: float
+    max: float
+    mean: float
+
+
+class Spread(NamedTuple):
+    r"""How far the weights of each target are spread.
+
+    Args:
+        entropy (torch.Tensor): The entropy of each target's weights in nats,
+            :math:`[n]`.
+        effective (torch.Tensor): The effective number of neighbours,
+            :math:`e^H`, :math:`[n]`.
+    """
+
+    entropy: Tensor
+    effective: Tensor
+
+
+def distribution(values: Tensor) -> Distribution:
+    r"""Summarises a vector, with linear interpolation between its values.
+
+    Example:
+        >>> distribution(torch.tensor([0.0, 1.0, 2.0, 3.0, 9.0]))
+        Distribution(min=0.0, lower=1.0, median=2.0, upper=3.0, max=9.0, mean=3.0)
+    """
+    if values.numel() == 0:
+        return Distribution(*[float('nan')] * 6)
+    # Not torch.quantile, which refuses more than 2^24 values.
+    array = values.detach().cpu().double().numpy()
+    quartiles = np.quantile(array, [0, 0.25, 0.5, 0.75, 1])
+    return Distribution(*[float(value) for value in (*quartiles, array.mean())])
+
+
+def weight_spread(target: Tensor, weight: Tensor, num_targets: int) -> Spread:
+    r"""Entropy and effective number of neighbours of each target.
+
+    .. math::
+        H_i = - \sum_j p_{ij} \log p_{ij}, \qquad
+        p_{ij} = \frac{w_{ij}}{\sum_l w_{il}}
+
+    where :math:`e^{H_i}` is :math:`k` for :math:`k` equal weights and tends to 1 if
+    one weight dominates. Weights of zero contribute nothing. Targets without positive
+    weights have the entropy 0 and 0 neighbours.
+
+    Args:
+        target (torch.Tensor): The target of each edge :math:`[|E|]`.
+        weight (torch.Tensor): The weights :math:`[|E|]`, not negative.
+        num_targets (int): The number of targets.
+
+    Example:
+        >>> target, weight = torch.tensor([0, 0, 1]), torch.tensor([0.5, 0.5, 2.0])
+        >>> weight_spread(target, weight, num_targets=3).effective.tolist()
+        [2.0, 1.0, 0.0]
+    """
+    weight = weight.double()
+    total = weight.new_zeros(num_targets).index_add(0, target, weight)
+    share = weight / total.masked_fill(total == 0, 1)[target]
+    surprise = torch.special.entr(share)
+    entropy = torch.zeros_like(total).index_add(0, target, surprise)
+    return Spread(entropy, entropy.exp().masked_fill(total == 0, 0))
+
+
+@torch.no_grad()
+def scorer_spread(scorer: Scorer, *, memory_budget: int = MEMORY_BUDGET) -> Spread:
+    r"""The spread of :math:`\pi_i = \mathrm{softmax}_j(s_{ij})`, by blocks of rows.
+
+    Args:
+        scorer (Scorer): The scores.
+        memory_budget (int, optional): Bytes for one block of rows.
+            (default: :obj:`2**25`)
+
+    Example:
+        >>> from torch_geometric_gsl.ops.scorer import matrix_scorer
+        >>> scorer_spread(matrix_scorer(torch.zeros(2, 4))).effective.round().tolist()
+        [4.0, 4.0]
+    """
+    num_targets, num_sources = scorer.size
+    bytes_per_row = 4 * num_sources * scorer.dtype.itemsize
+    blocks = [
+        torch.special.entr(scorer.rows(rows).softmax(dim=-1)).sum(dim=-1).double()
+        for rows in row_blocks(num_targets, bytes_per_row, memory_budget)
+    ]
+    nothing = torch.empty(0, dtype=torch.double, device=scorer.device)
+    entropy = torch.cat([nothing, *blocks])
+    return Spread(entropy, entropy.exp())
+
+
+def candidate_spread(score: Tensor, target: Tensor, num_targets: int) -> Spread:
+    r"""The spread of :math:`\pi_i` among listed candidates.
+
+    Args:
+        score (torch.Tensor): One score per candidate :math:`[|E|]`.
+        target (torch.Tensor): The target of each candidate :math:`[|E|]`.
+        num_targets (int): The number of targets.
+
+    Example:
+        >>> candidate_spread(torch.zeros(3), torch.tensor([0, 0, 1]), 2).effective
+        tensor([2., 1.], dtype=torch.float64)
+    """
+    share = softmax(score.double(), target, num_nodes=num_targets)
+    return weight_spread(target, share, num_targets)
+
+
+def same_label_share(
+    edge_index: Tensor, weight: Tensor, y_src: Tensor, y_dst: Tensor
+) -> float:
+    r"""The share of the weight that joins nodes of one label.
+
+    .. math::
+        \frac{\sum_{(j, i) \in E} w_{ij} \, [y_j = y_i]}{\sum_{(j, i) \in E} w_{ij}}
+
+    Args:
+        edge_index (torch.Tensor): The edges :math:`[2, |E|]`.
+        weight (torch.Tensor): The weights :math:`[|E|]`.
+        y_src (torch.Tensor): The labels of the sources.
+        y_dst (torch.Tensor): The labels of the targets.
+
+    Returns:
+        float: The share, :obj:`nan` without positive weights.
+
+    Example:
+        >>> y = torch.tensor([0, 0, 1])
+        >>> edge_index = torch.tensor([[1, 2], [0, 0]])
+        >>> same_label_share(edge_index, torch.tensor([3.0, 1.0]), y, y)
+        0.75
+    """
+    same = y_src[edge_index[0]] == y_dst[edge_index[1]]
+    weight = weight.double()
+    return float(weight[same].sum() / weight.sum())
+
+
+def chance_share(y_src: Tensor, y_dst: Tensor | None = None) -> float:
+    r"""The share of pairs of nodes that have one label.
+
+    Args:
+        y_src (torch.Tensor): The labels of the sources.
+        y_dst (torch.Tensor, optional): The labels of the targets. If :obj:`None`,
+            these are the sources, and a node makes no pair with itself.
+            (default: :obj:`None`)
+
+    Returns:
+        float: The share, :obj:`nan` without pairs.
+
+    Example:
+        >>> chance_share(torch.tensor([0, 0, 1, 1]))
+        0.3333333333333333
+    """
+    loops = y_src.numel() if y_dst is None else 0
+    y_dst = y_src if y_dst is None else y_dst
+    label = torch.cat([y_src, y_dst]).unique(return_inverse=True)[1]
+    counts = torch.bincount(label[: y_src.numel()], minlength=label.numel()).double()
+    others = torch.bincount(label[y_src.numel() :], minlength=label.numel()).double()
+    num_pairs = y_src.numel() * y_dst.numel() - loops
+    same = float(counts @ others) - loops
+    return same / num_pairs if num_pairs else float('nan')
+
+
+def principal_components(x: Tensor) -> Tensor:
+    r"""Projects rows on their two principal axes; a missing axis is zero.
+
+    The sign of an axis is such that its largest entry is positive.
+
+    Args:
+        x (torch.Tensor): Rows :math:`[n, d]`.
+
+    Example:
+        >>> principal_components(torch.tensor([[0.0, 3.0], [0.0, -3.0]])).abs()
+        tensor([[3., 0.],
+                [3., 0.]])
+    """
+    x = x - x.mean(dim=0)
+    if x.numel() == 0:
+        return x.new_zeros(x.size(0), 2)
+    axes = torch.linalg.svd(x, full_matrices=False).Vh[:2]
+    largest = axes.gather(1, axes.abs().argmax(dim=1, keepdim=True))
+    position = x @ (axes * largest.sign()).t()
+    padding = x.new_zeros(x.size(0), 2 - position.size(1))
+    return torch.cat([position, padding], dim=1)
+
+
+def spring_layout(
+    edge_index: Tensor,
+    weight: Tensor,
+    num_nodes: int,
+    *,
+    seed: int = 0,
+    num_steps: int = 200,
+) -> Tensor:
+    r"""A force-directed layout: edges attract, nodes repel each other.
+
+    All pairs of nodes meet in each step, so use it for some hundreds of nodes. The
+    forces are those of Fruchterman and Reingold, with a pull to the centre that holds
+    parts without edges together.
+
+    Args:
+        edge_index (torch.Tensor): The edges :math:`[2, |E|]`.
+        weight (torch.Tensor): The weights :math:`[|E|]`.
+        num_nodes (int): The number of nodes.
+        seed (int, optional): The seed of the first positions.
+            (default: :obj:`0`)
+        num_steps (int, optional): The number of steps. (default: :obj:`200`)
+
+    Returns:
+        torch.Tensor: Positions :math:`[n, 2]` on the CPU.
+
+    Example:
+        >>> edge_index = torch.tensor([[0, 1], [1, 2]])
+        >>> spring_layout(edge_index, torch.ones(2), num_nodes=4).shape
+        torch.Size([4, 2])
+    """
+    generator = torch.Generator().manual_seed(seed)
+    position = torch.rand(num_nodes, 2, generator=generator, dtype=torch.double) - 0.5
+    pull = torch.zeros(num_nodes, num_nodes, dtype=torch.double)
+    source, target = edge_index.detach().cpu()
+    pull.index_put_((target, source), weight.detach().cpu().double(), accumulate=True)
+    pull = (pull + pull.t()).fill_diagonal_(0)
+    pull = pull / pull.max().clamp_min(1e-12) if pull.numel() else pull
+    length = 1 / max(num_nodes, 1) ** 0.5
+    for step in range(num_steps):
+        delta = position.unsqueeze(1) - position
+        distance = delta.norm(dim=-1).clamp_min(0.01 * length)
+        force = (length / distance).square() - pull * distance / length
+        move = (force.unsqueeze(-1) * delta).sum(dim=1) - position
+        size = move.norm(dim=-1, keepdim=True).clamp_min(1e-12)
+        # Steps shrink, so that the layout settles.
+        largest = 0.1 * (1 - step / num_steps)
+        position = position + move / size * size.clamp(max=largest)
+    return position

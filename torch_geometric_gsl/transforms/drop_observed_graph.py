@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import torch
+from torch_geometric.data import Data
+from torch_geometric.data.datapipes import functional_transform
+from torch_geometric.transforms import BaseTransform
+
+from torch_geometric_gsl.transforms._graph_data import (
+    OBSERVED,
+    check_data,
+    graph_keys,
+    move_graph,
+)
+
+
+@functional_transform('drop_observed_graph')
+class DropObservedGraph(BaseTransform):
+    r"""Removes the graph of :obj:`data` and leaves its nodes (functional name:
+    :obj:`drop_observed_graph`).
+
+    What goes is :obj:`edge_index`, :obj:`adj`, :obj:`adj_t`, every attribute with
+    one entry per edge, such as :obj:`edge_attr`, and the graph that another
+    transform has kept with the prefix :obj:`observed_`. Labels of links
+    (:obj:`edge_label`, :obj:`edge_label_index`) stay. If nothing but the graph told
+    the number of nodes, it is stored as :obj:`data.num_nodes`.
+
+    Use it before the transforms that give :obj:`data` another graph, not after.
+
+    Raises:
+        TypeError: If :obj:`data` is heterogeneous.
+
+    Example:
+        >>> from torch_geometric.data import Data
+        >>> edge_index = torch.tensor([[0, 1], [1, 0]])
+        >>> data = Data(x=torch.randn(3, 4), edge_index=edge_index)
+        >>> DropObservedGraph()(data)
+        Data(x=[3, 4])
+    """
+
+    def forward(self, data: Data) -> Data:
+        check_data(data)
+        if graph_keys(data) and not {'x', 'pos', 'num_nodes'} & set(data.keys()):
+            self._store_num_nodes(data)
+        move_graph(data, None)
+        for key in data.keys():  # noqa: SIM118 (iterating over data yields pairs)
+            if key.startswith(OBSERVED):
+                del data[key]
+        return data
+
+    @staticmethod
+    def _store_num_nodes(data: Data) -> None:
+        if hasattr(data, '_slice_dict') and data.batch is not None:
+            sizes = torch.bincount(data.batch, minlength=data.num_graphs)
+            data._num_nodes = sizes.tolist()  # One for each example of the batch.
+        data.num_nodes = data.num_nodes

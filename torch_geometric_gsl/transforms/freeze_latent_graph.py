@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch_geometric.data import Data
+from torch_geometric.data.datapipes import functional_transform
+from torch_geometric.transforms import BaseTransform
+from torch_geometric.utils import sort_edge_index
+
+from torch_geometric_gsl._checks import check_count, check_edge_index, check_number
+from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
+from torch_geometric_gsl.ops.candidates import rank_in_group
+from torch_geometric_gsl.transforms._graph_data import node_features, set_graph
+from torch_geometric_gsl.transforms._similarity import evaluation
+from torch_geometric_gsl.typing import SampledGraph
+
+
+@functional_transform('freeze_latent_graph')
+class FreezeLatentGraph(BaseTransform):
+    r"""Stores the graph that a trained model learned, so that any model takes it
+    (functional name: :obj:`freeze_latent_graph`).
+
+    The model is asked for its graph of :obj:`data.x` in evaluation mode, without
+    gradient, and is left in its former mode. The edges run from neighbours to nodes,
+    sorted by node, with weights in :obj:`data.edge_weight`. They are the :obj:`k`
+    nearest nodes of the layer and their weights sum to 1 for each node, unless its
+    sampler is :obj:`"dense"`: then they are all pairs of nodes. The weights are
+    not normalised again after :obj:`k` or :obj:`threshold` have removed edges.
+
+    .. note::
+        A graph that :obj:`data` already has is kept: :obj:`edge_index`,
+        :obj:`adj_t` and the attributes of its edges get the prefix
+        :obj:`observed_`, such as :obj:`observed_edge_index` and
+        :obj:`observed_edge_attr`. If there is an observed graph of that name
+        already, the graph between is dropped. Use
+        :class:`~torch_geometric_gsl.transforms.DropObservedGraph` before if you do
+        not need it.
+
+    Args:
+        model (torch.nn.Module): A model with a method :obj:`graphs`, such as
+            :class:`~torch_geometric_gsl.nn.models.GSLNet`, or with a method
+            :obj:`graph`, such as
+            :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`. Graphs with
+            transition nodes do not join nodes and cannot be stored.
+        layer (int, optional): The layer whose graph is stored; negative numbers
+            count from the last. The graph of the first layer depends on the features
+            alone, those of later layers on all messages before.
+            (default: :obj:`0`)
+        k (int, optional): If given, only the :obj:`k` edges of largest weight of
+            each node are kept. (default: :obj:`None`)
+        threshold (float, optional): Edges at or below this weight are dropped.
+            (default: :obj:`0.0`)
+        use_edge_index (bool, optional): If :obj:`True`, :obj:`data.edge_index` is
+            given to the model as its candidates: use it where training did.
+            (default: :obj:`False`)
+
+    Raises:
+        TypeError: If an argument has the wrong type, :obj:`data` is heterogeneous,
+            or :obj:`data.x` is not a floating-point tensor.
+        ValueError: If an argument is out of range, the model has transition nodes
+            or no such layer, or :obj:`data` lacks what the model needs.
+
+    Example:
+        >>> from torch_geometric.data import Data
+        >>> from torch_geometric_gsl.nn.models import GSLNet
+        >>> model = GSLNet(16, 32, num_layers=2, out_channels=7, k=5)
+        >>> FreezeLatentGraph(model)(Data(x=torch.randn(100, 16)))
+        Data(x=[100, 16], edge_index=[2, 500], edge_weight=[500])
+    """
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        layer: int = 0,
+        *,
+        k: int | None = None,
+        threshold: float = 0.0,
+        use_edge_index: bool = False,
+    ) -> None:
+        _check_model(model)
+        if isinstance(layer, bool) or not isinstance(layer, int):
+            raise TypeError(f"'layer' must be an integer (got {type(layer).__name__})")
+        if k is not None:
+            check_count(k, 'k')
+        check_number(threshold, 'threshold')
+        self.model: Any = model
+        self.layer = layer
+        self.k = k
+        self.threshold = threshold
+        self.use_edge_index = use_edge_index
+
+    def forward(self, data: Data) -> Data:
+        x = node_features(data)
+        with evaluation(self.model):
+            edge_index, edge_weight = self._graph(data)
+        check_edge_index(edge_index, x, x)
+        edge_index, edge_weight = sort_edge_index(
+            edge_index, edge_weight, num_nodes=x.size(0), sort_by_row=False
+        )
+        if self.k is not None:
+            keep = rank_in_group(edge_weight, edge_index[1]) < self.k
+            edge_index, edge_weight = edge_index[:, keep], edge_weight[keep]
+        set_graph(data, SampledGraph(edge_index, edge_weight).prune(self.threshold))
+        return data
+
+    def _graph(self, data: Data) -> SampledGraph:
+        args: dict[str, Any] = {}
+        if self.use_edge_index:
+            if 'edge_index' not in data:
+                raise ValueError(
+                    "'data.edge_index' must hold the candidates where "
+                    "'use_edge_index' is True (got None)"
+                )
+            args['edge_index'] = data.edge_index
+        if data.batch is not None:
+            args['batch'] = data.batch
+        if hasattr(self.model, 'graphs'):
+            graphs = self.model.graphs(data.x, **args)
+        else:
+            graphs = [self.model.graph(data.x, **args)]
+        if not -len(graphs) <= self.layer < len(graphs):
+            raise ValueError(
+                f"'layer' must be one of the model's {len(graphs)} layers "
+                f'(got {self.layer})'
+            )
+        graph: SampledGraph = graphs[self.layer]
+        return graph
+
+    def __repr__(self) -> str:
+        return (
+            f'{self.__class__.__name__}({self.model}, layer={self.layer}, k={self.k}, '
+            f'threshold={self.threshold})'
+        )
+
+
+def _check_model(model: object) -> None:
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(
+            f"'model' must be a torch.nn.Module (got {type(model).__name__})"
+        )
+    if not any(callable(getattr(model, name, None)) for name in ('graphs', 'graph')):
+        raise TypeError(
+            f"'model' must have a method 'graphs' or 'graph' "
+            f'(got {type(model).__name__})'
+        )
+    if any(isinstance(part, TransitionGraphConv) for part in model.modules()):
+        raise ValueError(
+            f"'model' must learn a graph of the nodes, but its edges run from "
+            f'transition nodes to nodes; freeze a model without '
+            f"'num_transition_nodes' (got {type(model).__name__})"
+        )

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.data.datapipes import functional_transform
+from torch_geometric.transforms import BaseTransform
+from torch_geometric.utils import to_undirected
+
+from torch_geometric_gsl._checks import check_count
+from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
+from torch_geometric_gsl.nn.similarity.base import Similarity
+from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
+from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET
+from torch_geometric_gsl.transforms._graph_data import (
+    graph_by_graph,
+    node_features,
+    set_graph,
+)
+from torch_geometric_gsl.transforms._similarity import (
+    ChunkedSimilarity,
+    check_similarity,
+    evaluation,
+)
+from torch_geometric_gsl.typing import SampledGraph
+
+
+@functional_transform('similarity_knn_graph')
+class SimilarityKNNGraph(BaseTransform):
+    r"""Joins each node with the :obj:`k` nodes whose features :obj:`data.x` are most
+    similar to its own, under any similarity (functional name:
+    :obj:`similarity_knn_graph`).
+
+    .. math::
+        \mathcal{N}(i) = \mathrm{top}_k \{ \phi_{ij} : j \in \mathcal{V} \},
+        \qquad w_{ij} = \phi_{ij}
+
+    where :math:`\phi_{ij}` is the similarity of candidate :math:`j` for node
+    :math:`i`. The search is exact, by blocks of rows. The edges run from neighbours
+    to nodes, sorted by node, and :obj:`data.edge_weight` holds the similarities
+    themselves, which may be negative. In a batch no edge joins two examples.
+
+    .. note::
+        A graph that :obj:`data` already has is kept: :obj:`edge_index`,
+        :obj:`adj_t` and the attributes of its edges get the prefix
+        :obj:`observed_`, such as :obj:`observed_edge_index` and
+        :obj:`observed_edge_attr`. If there is an observed graph of that name
+        already, the graph between is dropped. Use
+        :class:`~torch_geometric_gsl.transforms.DropObservedGraph` before if you do
+        not need it.
+
+    Args:
+        k (int, optional): The number of neighbours. (default: :obj:`5`)
+        similarity (str or Similarity, optional): The name of a similarity without
+            parameters (:obj:`"linear"`, the cosine of the features,
+            :obj:`"difference"`, :obj:`"gaussian"` or :obj:`"heat_kernel"`), or a
+            module, used in evaluation mode and without gradient.
+            (default: :obj:`"linear"`)
+        loop (bool, optional): If :obj:`True`, a node may be its own neighbour.
+            (default: :obj:`False`)
+        force_undirected (bool, optional): If :obj:`True`, every edge gets its
+            reverse; where both directions were found, both get the mean weight.
+            (default: :obj:`False`)
+        memory_budget (int, optional): Bytes of temporary memory of one block of
+            rows. (default: :obj:`2**25`)
+
+    Raises:
+        TypeError: If an argument has the wrong type, :obj:`data` is heterogeneous,
+            or :obj:`data.x` is not a floating-point tensor.
+        ValueError: If an argument is out of range, the named similarity has
+            parameters, :obj:`data.x` is missing, or a graph has too few nodes.
+
+    Example:
+        >>> from torch_geometric.data import Data
+        >>> x = torch.tensor([[1.0, 0.0], [4.0, 3.0], [0.0, 1.0]])
+        >>> data = SimilarityKNNGraph(k=1)(Data(x=x))
+        >>> data.edge_index
+        tensor([[1, 0, 1],
+                [0, 1, 2]])
+        >>> data.edge_weight
+        tensor([0.8000, 0.8000, 0.6000])
+    """
+
+    def __init__(
+        self,
+        k: int = 5,
+        similarity: str | Similarity = 'linear',
+        *,
+        loop: bool = False,
+        force_undirected: bool = False,
+        memory_budget: int = MEMORY_BUDGET,
+    ) -> None:
+        check_count(k, 'k')
+        check_similarity(similarity)
+        check_count(memory_budget, 'memory_budget')
+        self.k = k
+        self.similarity = similarity
+        self.loop = loop
+        self.force_undirected = force_undirected
+        self.memory_budget = memory_budget
+
+    def forward(self, data: Data) -> Data:
+        x = node_features(data)
+        similarity = ChunkedSimilarity(
+            resolve_similarity(self.similarity, x.size(1)), self.memory_budget
+        )
+        sampler = GumbelKNNSampler(
+            similarity,
+            self.k,
+            loop=self.loop,
+            method='stream',
+            memory_budget=self.memory_budget,
+        )
+
+        def nearest(part: Tensor) -> SampledGraph:
+            edge_index, _ = sampler(part)
+            return SampledGraph(edge_index, similarity(part, edge_index))
+
+        with evaluation(sampler):
+            graph = graph_by_graph(x, data.batch, nearest, k=self.k, loop=self.loop)
+        if self.force_undirected:
+            graph = SampledGraph(
+                *to_undirected(*graph, num_nodes=x.size(0), reduce='mean')
+            )
+        set_graph(data, graph)
+        return data
+
+    def __repr__(self) -> str:
+        return (
+            f'{self.__class__.__name__}(k={self.k}, similarity={self.similarity}, '
+            f'loop={self.loop}, force_undirected={self.force_undirected})'
+        )
