@@ -17,7 +17,9 @@ seed_everything(0)
 data = paper_split(SklearnTable('data', 'digits')[0], seed=0)
 
 
-def train(model: torch.nn.Module, data: Data, epochs: int, **graph: torch.Tensor) -> float:
+def train(
+    model: torch.nn.Module, data: Data, epochs: int, **graph: torch.Tensor
+) -> float:
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     for _ in range(epochs):
         model.train()

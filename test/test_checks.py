@@ -12,6 +12,7 @@ from torch import Tensor
 from torch_geometric_gsl import _checks as checks
 
 NAN, INF = float('nan'), float('inf')
+CPU = torch.device('cpu')
 X = torch.ones(3, 4)
 META = torch.ones(3, 4, device='meta')
 Failure = tuple[Callable[..., None], tuple[Any, ...], type[Exception], str]
@@ -99,6 +100,8 @@ FEATURES: list[Failure] = [
     (checks.check_pair, ((X, X.double()),), ValueError,
      "'x_src' and 'x_dst' must share one dtype "
      '(got torch.float32 and torch.float64)'),
+    (checks.check_pair, ((X, META),), ValueError,
+     "'x_src' and 'x_dst' must share one device (got cpu and meta)"),
     (checks.check_pair, ((X, X[:, :2]),), ValueError,
      "'x_src' and 'x_dst' must have equal widths (got 4 and 2)"),
     (checks.check_pair, ((X, X[:, :2]), 4), ValueError,
@@ -107,12 +110,16 @@ FEATURES: list[Failure] = [
      "'x' is on cpu but the parameters are on meta"),
     (checks.check_parameter_match, (X, X.double(), 'h'), TypeError,
      "'h' has torch.float32 but the parameters have torch.float64"),
-    (checks.check_messages, (None, 3), TypeError,
+    (checks.check_messages, (None, 3, CPU), TypeError,
      "'h' must be a torch.Tensor (got NoneType)"),
-    (checks.check_messages, (X, 4), ValueError,
+    (checks.check_messages, (X, 4, CPU), ValueError,
      "'h' must have shape [4, channels] (got [3, 4])"),
-    (checks.check_messages, (X[:, 0], 3), ValueError,
+    (checks.check_messages, (X[:, 0], 3, CPU), ValueError,
      "'h' must have shape [3, channels] (got [3])"),
+    (checks.check_messages, (X.bool(), 3, CPU), TypeError,
+     "'h' must be floating-point (got torch.bool)"),
+    (checks.check_messages, (META, 3, CPU), ValueError,
+     "'h' is on meta but 'x' is on cpu"),
     (checks.check_num_nodes, (X, 5), ValueError,
      "'x' must have num_nodes=5 rows (got 3); the transition nodes belong to "
      'the nodes of one data set'),
@@ -207,8 +214,11 @@ def test_error(
         (checks.check_candidate_count, (3, 3)),
         (checks.check_generator, (None, X.device)),
         (checks.check_generator, (torch.Generator(), X.device)),
-        (checks.check_messages, (X, 3)),
-        (checks.check_messages, (X[:, :0], 3)),
+        (checks.check_messages, (X, 3, CPU)),
+        (checks.check_messages, (X[:, :0], 3, CPU)),
+        # Tensors without data have no values to check.
+        (checks.check_features, (META,)),
+        (checks.check_value, (META.sum() > 0, 'text')),
         (checks.check_num_nodes, (X, 3)),
     ],
 )
@@ -272,6 +282,7 @@ class OnDevice:
     """Stands for a scalar on a CUDA device, which must not be read."""
 
     is_cuda = True
+    is_meta = False
 
     def __bool__(self) -> bool:
         raise RuntimeError('synchronised')

@@ -16,6 +16,7 @@ ROOT = Path(torch_geometric_gsl.__file__).parent
 FLOORS = {
     'typing': 0,
     '_checks': 0,
+    '_graph_checks': 0,
     'ops': 1,
     'datasets': 1,
     'nn.similarity': 2,
@@ -37,8 +38,7 @@ def floor_of(module: str) -> int | None:
     for unit, floor in FLOORS.items():
         if is_in(module, unit):
             return floor
-    # Other private files at the root are parts of the modules beside them.
-    return 5 if module.startswith('_') and '.' not in module else None
+    return None
 
 
 def names(root: Path) -> dict[str, Path]:

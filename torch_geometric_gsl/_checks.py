@@ -58,7 +58,7 @@ def check_probability(value: object, name: str) -> None:
 
 def check_value(holds: Tensor, message: Callable[[], str] | str) -> None:
     """Raises a :class:`ValueError` unless the scalar tensor :obj:`holds`."""
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or holds.is_meta:
         return
     if holds.is_cuda:
         text = message if isinstance(message, str) else 'invalid value in input'
@@ -69,7 +69,7 @@ def check_value(holds: Tensor, message: Callable[[], str] | str) -> None:
 
 def check_finite(x: Tensor, name: str) -> None:
     """Raises if :obj:`x` holds NaN or infinite values."""
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or x.is_meta:
         return
     values = (x.values() if x.layout != torch.strided else x).detach()
     # NaN and infinities survive a sum; only where it is not finite look again.
@@ -203,7 +203,7 @@ def check_generator(generator: object, device: torch.device) -> None:
         )
 
 
-def check_messages(h: object, num_sources: int) -> None:
+def check_messages(h: object, num_sources: int, device: torch.device) -> None:
     """Raises unless there is one row of messages per source."""
     if not isinstance(h, Tensor):
         raise TypeError(f"'h' must be a torch.Tensor (got {type(h).__name__})")
@@ -211,6 +211,10 @@ def check_messages(h: object, num_sources: int) -> None:
         raise ValueError(
             f"'h' must have shape [{num_sources}, channels] (got {list(h.shape)})"
         )
+    if not h.is_floating_point():
+        raise TypeError(f"'h' must be floating-point (got {h.dtype})")
+    if h.device != device:
+        raise ValueError(f"'h' is on {h.device} but 'x' is on {device}")
 
 
 def check_num_nodes(x: Tensor, num_nodes: int) -> None:

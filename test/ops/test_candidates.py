@@ -166,6 +166,16 @@ def test_all_candidates_give_the_streamed_graph(law: Law, num_sources: int) -> N
     torch.testing.assert_close(listed.edge_weight, streamed.edge_weight)
 
 
+def test_distinct_draws_are_k_even_if_everything_is_asked_for() -> None:
+    law = Law(2, 0.5, replace=False)
+    for first, second in zip(
+        sample(score := torch.randn(10), law, everything=True),
+        sample(score, law),
+        strict=True,
+    ):
+        assert torch.equal(first, second)
+
+
 @pytest.mark.parametrize('hard', [False, True])
 def test_everything_gives_the_dense_weights(to_matrix: Oracle, hard: bool) -> None:
     leaf = torch.randn(4, 6, **DOUBLE, requires_grad=True)
@@ -242,6 +252,26 @@ def test_no_candidates_at_all(everything: bool, replace: bool, hard: bool) -> No
     )
     assert graph.edge_index.shape == (2, 0)
     assert graph.edge_weight.shape == (0,)
+
+
+@pytest.mark.parametrize('everything', [False, True])
+@pytest.mark.parametrize('hard', [False, True])
+def test_excluded_candidates(to_matrix: Oracle, everything: bool, hard: bool) -> None:
+    # Of the targets 0, 2 and 3 one, two and all candidates are excluded.
+    score = torch.randn(10)
+    score[[1, 3, 6, 7]] = -torch.inf
+    score.requires_grad_()
+    law = Law(3, 0.5, hard, num_arrivals=4)
+    for graph in (
+        sample(score, law, everything=everything),
+        nearest_candidates(score, RAGGED, 6, None if everything else 9, 0.5),
+    ):
+        assert torch.equal(graph.edge_index, RAGGED[:, [0, 2, 4, 5, 8, 9]])
+        total = to_matrix(*graph, 6, 6).sum(dim=1)
+        torch.testing.assert_close(total, torch.tensor([1.0, 0, 1, 0, 1, 0]))
+        (grad,) = torch.autograd.grad(graph.edge_weight.square().sum(), score)
+        assert bool(grad.isfinite().all())
+        assert not grad[[1, 3, 6, 7]].any()
 
 
 @pytest.mark.parametrize('hard', [False, True])

@@ -44,13 +44,14 @@ def test_number_of_nodes_without_features():
 
 def test_number_of_nodes_in_a_batch_without_features():
     def make(num_nodes):
-        ids = torch.zeros(num_nodes, dtype=torch.long)
-        return Data(node_type=ids, edge_index=torch.tensor([[0], [1]]))
+        edge_index = torch.tensor([[0], [1]])
+        data = T.ToSparseTensor()(Data(edge_index=edge_index, num_nodes=num_nodes))
+        return Data(adj_t=data.adj_t)
 
     batch = DropObservedGraph()(Batch.from_data_list([make(3), make(4)]))
     assert batch.num_nodes == 7
     assert [data.num_nodes for data in batch.to_data_list()] == [3, 4]
-    assert 'edge_index' not in batch[0]
+    assert 'adj_t' not in batch[0]
 
 
 def test_batch(examples):

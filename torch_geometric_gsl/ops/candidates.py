@@ -72,7 +72,8 @@ def candidate_graph(
     gives the graphs that sampling them one by one gives.
 
     Args:
-        score (torch.Tensor): One score per candidate edge :math:`[|E|]`.
+        score (torch.Tensor): One score per candidate edge :math:`[|E|]`;
+            :math:`-\infty` excludes.
         edge_index (torch.Tensor): Candidate edges, sorted by target.
         num_targets (int): The number of targets.
         law (Law): How neighbours are drawn.
@@ -88,9 +89,10 @@ def candidate_graph(
     )
     value = score[edge] - time.log_()
     rank = rank_in_group(value.detach(), draw)
+    keep = value != -torch.inf
     if not law.replace or not everything:
-        keep = rank < (law.num_arrivals if law.replace else law.k)
-        edge, draw, value, rank = edge[keep], draw[keep], value[keep], rank[keep]
+        keep &= rank < (law.num_arrivals if law.replace else law.k)
+    edge, draw, value, rank = edge[keep], draw[keep], value[keep], rank[keep]
     weight = softmax(value / law.tau, draw, num_nodes=num_targets * draws)
     if law.hard:
         sure = (
@@ -114,16 +116,18 @@ def nearest_candidates(
     r"""The largest scores among listed candidates, with noise-free weights.
 
     Args:
-        score (torch.Tensor): One score per candidate edge :math:`[|E|]`.
+        score (torch.Tensor): One score per candidate edge :math:`[|E|]`;
+            :math:`-\infty` excludes.
         edge_index (torch.Tensor): Candidate edges, sorted by target.
         num_targets (int): The number of targets.
-        k (int, optional): The number of neighbours, or :obj:`None` for all.
+        k (int or None): The number of neighbours, or :obj:`None` for all.
         tau (float): The temperature: weights are
             :math:`\mathrm{softmax}_j(s_{ij} / \tau)` among the neighbours.
     """
+    keep = score != -torch.inf
     if k is not None:
-        keep = rank_in_group(score.detach(), edge_index[1]) < k
-        score, edge_index = score[keep], edge_index[:, keep]
+        keep &= rank_in_group(score.detach(), edge_index[1]) < k
+    score, edge_index = score[keep], edge_index[:, keep]
     weight = softmax(score / tau, edge_index[1], num_nodes=num_targets)
     return SampledGraph(edge_index, weight)
 

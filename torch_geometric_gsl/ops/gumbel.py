@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-# Half the spacing of torch.rand in float32: keeps arrival times finite.
-_MIN_UNIFORM = 2.0**-25
+# torch.rand draws zeros, and their arrival time would be infinite.
+_MIN_UNIFORM = 2.0**-54
 
 
 def arrival_times(
@@ -31,7 +31,8 @@ def arrival_times(
             generator if :obj:`None`. (default: :obj:`None`)
     """
     uniform = torch.rand(tuple(size), dtype=dtype, device=device, generator=generator)
-    return uniform.clamp_(min=_MIN_UNIFORM).log_().neg_()
+    smallest = max(_MIN_UNIFORM, torch.finfo(dtype).tiny)
+    return uniform.clamp_(min=smallest).log_().neg_()
 
 
 def clone_generator(

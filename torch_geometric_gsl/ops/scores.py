@@ -51,21 +51,18 @@ def dot_matrix(u: Tensor, v: Tensor) -> Tensor:
 
 def squared_distance(u: Tensor, v: Tensor) -> Tensor:
     r"""Distances :math:`\lVert u - v \rVert^2` over the last dimension."""
-    return (u - v).square().sum(dim=-1)
+    return (u - v).square().sum(dim=-1).clamp(max=1e36)
 
 
 def squared_distance_matrix(u: Tensor, v: Tensor) -> Tensor:
     r"""Distances :math:`\lVert u_i - v_j \rVert^2` of all pairs of rows.
 
-    The rows are centred before the square is expanded, which keeps the
-    cancellation small, and the result is clamped at zero.
+    The differences are squared, not the rows: expanding the square would lose the
+    distances of near nodes where others are far.
     """
-    if u.size(0) == 0 or v.size(0) == 0:
-        return u @ v.t()
-    centre = v.detach().mean(dim=0)
-    u, v = u - centre, v - centre
-    squares = u.square().sum(dim=-1, keepdim=True) + v.square().sum(dim=-1)
-    return (squares - 2 * (u @ v.t())).clamp_min(0)
+    # Beyond this distance the square overflows in float32, and so do gradients.
+    distance = torch.cdist(u, v, compute_mode='donot_use_mm_for_euclid_dist')
+    return distance.clamp(max=1e18).square()
 
 
 def gaussian(t: Tensor, b: Tensor | float, c: Tensor | float) -> Tensor:

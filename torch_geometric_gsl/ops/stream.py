@@ -16,9 +16,6 @@ from torch_geometric_gsl.ops.relaxed import expected_weights
 from torch_geometric_gsl.ops.scorer import Law, Scorer
 from torch_geometric_gsl.typing import SampledGraph
 
-# exp(80) times the largest arrival time is still finite in float32.
-_MAX_EXPONENT = 80.0
-
 
 class Arrivals(NamedTuple):
     r"""The first :math:`M` arrivals of each of :math:`K` races per target.
@@ -69,21 +66,17 @@ def first_arrivals(
     source = torch.empty_like(noise, dtype=torch.long)
     bytes_per_row = 2 * (k + 1) * num_columns * noise.element_size()
     for rows in row_blocks(num_rows, bytes_per_row, memory_budget):
-        score = scorer.rows(rows)
-        lag = score.amax(dim=-1, keepdim=True) - score
-        slowness = lag.clamp(max=_MAX_EXPONENT).exp_()
-        slowness.masked_fill_(score == -torch.inf, torch.inf)
+        score = scorer.rows(rows).unsqueeze(1)
         time = arrival_times(
             (score.size(0), k, num_columns),
             dtype=scorer.dtype,
             device=scorer.device,
             generator=generator,
         )
-        time.mul_(slowness.unsqueeze(1))
-        early, found = time.topk(num_arrivals, dim=-1, largest=False)
-        # T = E * slowness, hence g = -log E = log(slowness) - log T.
-        gain = slowness.log_().unsqueeze(1).expand(-1, k, -1).gather(-1, found)
-        source[rows], noise[rows] = found, gain - early.log_()
+        # In logarithms, so that no scale overflows: the earliest has the largest.
+        gumbel = time.log_().neg_()
+        found = (gumbel + score).topk(num_arrivals, dim=-1).indices
+        source[rows], noise[rows] = found, gumbel.gather(-1, found)
     return Arrivals(source, noise)
 
 

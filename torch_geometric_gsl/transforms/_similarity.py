@@ -1,4 +1,4 @@
-"""Similarities in transforms: fixed, without gradient, within a memory budget."""
+"""Similarities in transforms: fixed and without gradient."""
 
 from __future__ import annotations
 
@@ -6,13 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-from torch import Tensor
 
 from torch_geometric_gsl._checks import check_option
-from torch_geometric_gsl.nn.similarity.base import EncodedPair, Similarity
+from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES
-from torch_geometric_gsl.ops.chunking import row_blocks
-from torch_geometric_gsl.typing import Features
 
 #: Names of similarities with parameters, which nothing in a transform trains.
 UNTRAINED = ('neural_gaussian', 'cosine')
@@ -47,32 +44,3 @@ def evaluation(module: torch.nn.Module) -> Iterator[None]:
     finally:
         for part, mode in modes:
             part.training = mode
-
-
-class ChunkedSimilarity(Similarity):
-    """Scores listed pairs by blocks: raw features are wide, and pairs many."""
-
-    def __init__(self, similarity: Similarity, memory_budget: int) -> None:
-        super().__init__(similarity.in_channels)
-        self.similarity = similarity
-        self.memory_budget = memory_budget
-
-    def encode_pair(self, x: Features) -> EncodedPair:
-        return self.similarity.encode_pair(x)
-
-    def response(self, value: Tensor, *params: Tensor) -> Tensor:
-        return self.similarity.response(value, *params)
-
-    def score_rows(self, pair: EncodedPair, rows: slice = slice(None)) -> Tensor:
-        return self.similarity.score_rows(pair, rows)
-
-    def score_pairs(self, pair: EncodedPair, source: Tensor, target: Tensor) -> Tensor:
-        source, target = torch.broadcast_tensors(source, target)
-        shape = source.shape
-        source, target = source.reshape(-1), target.reshape(-1)
-        # Two gathered rows and their product or difference live at a time.
-        bytes_per_pair = 4 * pair.src.size(1) * pair.src.element_size()
-        score = pair.src.new_empty(source.numel())
-        for part in row_blocks(source.numel(), bytes_per_pair, self.memory_budget):
-            score[part] = self.similarity.score_pairs(pair, source[part], target[part])
-        return score.view(shape)

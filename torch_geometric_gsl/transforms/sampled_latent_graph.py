@@ -13,14 +13,12 @@ from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
-from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET
 from torch_geometric_gsl.transforms._graph_data import (
     graph_by_graph,
     node_features,
     set_graph,
 )
 from torch_geometric_gsl.transforms._similarity import (
-    ChunkedSimilarity,
     check_similarity,
     evaluation,
 )
@@ -120,8 +118,7 @@ class SampledLatentGraph(BaseTransform):
     def forward(self, data: Data) -> Data:
         x = node_features(data)
         similarity = resolve_similarity(self.similarity, x.size(1))
-        budget = self.kwargs.get('memory_budget', MEMORY_BUDGET)
-        sampler = self._sampler(ChunkedSimilarity(similarity, budget))
+        sampler = self._sampler(similarity)
 
         def sample(part: Tensor) -> SampledGraph:
             generator = None

@@ -17,7 +17,6 @@ from torch_geometric_gsl.transforms._graph_data import (
     set_graph,
 )
 from torch_geometric_gsl.transforms._similarity import (
-    ChunkedSimilarity,
     check_similarity,
     evaluation,
 )
@@ -100,9 +99,7 @@ class SimilarityKNNGraph(BaseTransform):
 
     def forward(self, data: Data) -> Data:
         x = node_features(data)
-        similarity = ChunkedSimilarity(
-            resolve_similarity(self.similarity, x.size(1)), self.memory_budget
-        )
+        similarity = resolve_similarity(self.similarity, x.size(1))
         sampler = GumbelKNNSampler(
             similarity,
             self.k,

@@ -121,6 +121,18 @@ def test_parameters_are_scaled_projections() -> None:
         assert 0.8 * bound < float(weight.detach().abs().max()) <= bound
 
 
+def test_transition_nodes_are_unit_rows() -> None:
+    conv, x = make(), features()
+    received: list[tuple[Tensor, Tensor]] = []
+    conv.sampler.register_forward_pre_hook(lambda _, args: received.append(args[0]))
+    conv.graph(x)
+    h = product(x.tolist(), conv.lin.weight.t().tolist())
+    z = [unit(row) for row in h]
+    r = [unit(row) for row in product(conv.w_t.tolist(), z)]
+    expected = tuple(torch.tensor(rows, dtype=torch.double) for rows in (r, h))
+    torch.testing.assert_close(tuple(part.detach() for part in received[0]), expected)
+
+
 class Shapes(TorchDispatchMode):
     """Records the shapes of all tensors that any operation returns."""
 

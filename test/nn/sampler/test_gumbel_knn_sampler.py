@@ -91,6 +91,18 @@ def test_graph(training: bool, method: str, options: Any, loop: bool) -> None:
         assert degree.tolist() == [3] * N
 
 
+@pytest.mark.parametrize('replace', [True, False])
+@pytest.mark.parametrize('method', ['dense', 'stream'])
+def test_no_loops_at_a_large_scale(method: str, replace: bool) -> None:
+    # Some scores lie hundreds below the best, where only exclusion tells them apart.
+    options: Any = {'scale': 500.0, 'loop': False, 'replace': replace}
+    sampler = make('linear', k=N - 1, method=method, **options)
+    for seed in range(5):
+        graph = sampler(features(), generator=seeded(seed))
+        assert_graph(graph)
+        assert bool((graph.edge_index[0] != graph.edge_index[1]).all())
+
+
 @pytest.mark.parametrize('method', ['dense', 'stream'])
 def test_bipartite(method: str) -> None:
     pair = (features(7), features(4, seed=8))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import pytest
@@ -8,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from torch_geometric_gsl.nn.similarity import base
 from torch_geometric_gsl.nn.similarity.base import EncodedPair, Similarity
+from torch_geometric_gsl.ops import chunking
 
 DOUBLE = {'dtype': torch.float64}
 # Scores are exact up to rounding, which a narrow bell magnifies about tenfold.
@@ -72,6 +75,16 @@ def test_huge_and_tiny_rows(case: Any, factor: float) -> None:
     x[0] *= factor
     x[3] = x[0]
     check(case, case.build(), x, x)
+
+
+@pytest.mark.parametrize('factor', [1e30, 1e-30])
+def test_gradient_of_huge_and_tiny_rows_is_finite(case: Any, factor: float) -> None:
+    x = torch.randn(4, 5)
+    x[0] *= factor
+    x.requires_grad_()
+    for edge_index in (None, all_pairs(4, 4)):
+        (grad,) = torch.autograd.grad(case.build()(x, edge_index).sum(), x)
+        assert bool(grad.isfinite().all())
 
 
 def test_distant_rows_do_not_blur_the_others(case: Any) -> None:
@@ -183,6 +196,31 @@ def test_indices_of_pairs_broadcast(case: Any) -> None:
     pair = module.encode_pair((x_src, x_dst))
     out = module.score_pairs(pair, torch.arange(4), torch.arange(7).unsqueeze(1))
     torch.testing.assert_close(out, module((x_src, x_dst)))
+
+
+@pytest.mark.parametrize('budget', [1, 500, 2**25])
+def test_pairs_without_gradient_are_scored_by_blocks(
+    case: Any, monkeypatch: pytest.MonkeyPatch, budget: int
+) -> None:
+    sizes = []
+
+    def row_blocks(num_rows: int, bytes_per_row: int) -> Iterator[slice]:
+        for block in chunking.row_blocks(num_rows, bytes_per_row, budget):
+            sizes.append(block.stop - block.start)
+            yield block
+
+    monkeypatch.setattr(base, 'row_blocks', row_blocks)
+    module = case.build().double()
+    pair = module.encode_pair(torch.randn(4, 5, **DOUBLE))
+    source, target = torch.arange(4), torch.arange(4).unsqueeze(1)
+    expected = module.score_pairs(pair, source, target)
+    with torch.no_grad():
+        out = module.score_pairs(pair, source, target)
+        nothing = module.score_pairs(pair, source[:0], target)
+    assert sum(sizes) == 16
+    assert max(sizes) == {1: 1, 2**25: 16}.get(budget, max(sizes))
+    assert nothing.shape == (4, 0)
+    torch.testing.assert_close(out, expected.detach())
 
 
 def test_nodes_are_embedded_once(case: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -154,7 +154,7 @@ class LatentGraphConv(torch.nn.Module):
         return graph
 
     def _project(self, x: Tensor) -> Tensor:
-        check_features(x, width=self.in_channels)
+        check_features(x, width=self.lin.in_channels)
         lazy = isinstance(self.lin.weight, torch.nn.UninitializedParameter)
         check_parameter_match(x, None if lazy else self.lin.weight)
         h: Tensor = self.lin(x)

@@ -59,19 +59,19 @@ def make_task(
     candidates = None
     if edge_index is not None:
         candidates = _given_candidates(edge_index, pair, ids, has_loops)
+        _check_degrees(candidates, pair.dst.size(0), law)
     else:
         sizes = _sizes(ids, pair)
         _check_sizes(sizes, law, has_loops)
         if ids is not None and sum(a * b for a, b in sizes) <= max_pairs:
             candidates = batch_candidates(*ids, num_graphs=len(sizes))
-            if not has_loops:
-                candidates = candidates[:, candidates[0] != candidates[1]]
         else:
             blocks = _blocks(similarity, pair, sizes, scale, has_loops)
     score = None
     if candidates is not None:
         score = scale * similarity.score_pairs(pair, candidates[0], candidates[1])
-        _check_degrees(candidates, pair.dst.size(0), law)
+        if not has_loops:  # They keep their share of the noise, as in a block.
+            score = score.masked_fill(candidates[0] == candidates[1], -torch.inf)
     return Task(
         blocks,
         candidates,

@@ -221,7 +221,7 @@ class GumbelKNNSampler(torch.nn.Module):
                 (default: :obj:`None`)
         """
         task = self._task(x, edge_index, batch, generator)
-        check_messages(h, task.num_sources)
+        check_messages(h, task.num_sources, task.device)
         if task.candidates is None and (self._is_dense or not self.is_noisy):
             sums = h.new_zeros(task.num_targets, h.size(1))
             for block in task.blocks:
@@ -230,7 +230,9 @@ class GumbelKNNSampler(torch.nn.Module):
                 rows = torch.arange(size[0], device=h.device) + block.first_target
                 sums = sums.index_copy(0, rows, self._sum(block.scorer, own, generator))
             return sums
-        graph = self._graph(task, generator, everything=not self.is_noisy)
+        graph = self._graph(
+            task, generator, everything=self._is_dense or not self.is_noisy
+        )
         return weighted_sum(h, *graph, num_targets=task.num_targets)
 
     @property

@@ -15,6 +15,7 @@ from torch_geometric_gsl._checks import (
     check_parameter_match,
 )
 from torch_geometric_gsl.ops import scores
+from torch_geometric_gsl.ops.chunking import row_blocks
 from torch_geometric_gsl.typing import Features
 
 
@@ -133,7 +134,7 @@ class Similarity(torch.nn.Module, ABC):
 
         Args:
             pair (EncodedPair): The embedded nodes.
-            rows (slice, optional): The targets. (default: all)
+            rows (slice, optional): The targets. (default: :obj:`slice(None)`)
         """
         with torch.autocast(pair.src.device.type, enabled=False):
             compare = (
@@ -152,6 +153,18 @@ class Similarity(torch.nn.Module, ABC):
             source (torch.Tensor): Indices of sources.
             target (torch.Tensor): Indices of targets.
         """
+        if torch.is_grad_enabled():
+            return self._score_pairs(pair, source, target)
+        # Raw features are wide and pairs many: gather them by blocks.
+        source, target = torch.broadcast_tensors(source, target)
+        flat = source.flatten(), target.flatten()
+        score = pair.src.new_empty(flat[0].numel())
+        bytes_per_pair = 4 * pair.src.size(1) * pair.src.element_size()
+        for block in row_blocks(score.numel(), bytes_per_pair):
+            score[block] = self._score_pairs(pair, flat[0][block], flat[1][block])
+        return score.view(source.shape)
+
+    def _score_pairs(self, pair: EncodedPair, source: Tensor, target: Tensor) -> Tensor:
         with torch.autocast(pair.src.device.type, enabled=False):
             compare = (
                 scores.dot if self.comparison == 'dot' else scores.squared_distance

@@ -230,8 +230,7 @@ def select_nodes(
         first = torch.randperm(num_nodes, generator=generator)
         first = first[: max_nodes // (1 + _STRONGEST)]
         chosen.fill_(False)[first] = True
-        # The sources of a copy, so that neighbours do not bring their own.
-        chosen[edge_index[0, chosen.clone()[edge_index[1]]]] = True
+        chosen[edge_index[0, chosen[edge_index[1]]]] = True
     inside = chosen[edge_index].all(dim=0)
     place = chosen.cumsum(0) - 1
     return chosen.nonzero().view(-1), SampledGraph(

@@ -11,24 +11,23 @@ from torch import Tensor
 from torch_geometric.utils import homophily
 
 from torch_geometric_gsl._checks import check_count, check_number
-from torch_geometric_gsl._graph_input import check_graph, check_labels, num_targets
-from torch_geometric_gsl._sampler_probe import find_samplers, fork_rng, observed
-from torch_geometric_gsl._summaries import GraphSummary, LayerSummary, ModelSummary
+from torch_geometric_gsl._graph_checks import check_graph, check_labels, num_targets
+from torch_geometric_gsl.diagnostics._sampler_probe import (
+    find_samplers,
+    fork_rng,
+    observed,
+)
+from torch_geometric_gsl.diagnostics.summaries import (
+    GraphSummary,
+    LayerSummary,
+    ModelSummary,
+)
 from torch_geometric_gsl.ops.graph_stats import (
     chance_share,
     same_label_share,
     weight_spread,
 )
 from torch_geometric_gsl.typing import SampledGraph
-
-__all__ = [
-    'GraphSummary',
-    'LayerSummary',
-    'ModelSummary',
-    'UniformSamplingWarning',
-    'describe_graph',
-    'describe_model',
-]
 
 #: Sampling counts as nearly uniform if a layer's effective candidates exceed this
 #: share of its candidates.

@@ -24,8 +24,11 @@ class GraphSummary:
         effective_neighbors (torch.Tensor): The exponential of the entropy; 0 for
             targets without positive weights.
         homophily (float, optional): The share of edges that join equal labels.
+            (default: :obj:`None`)
         weighted_homophily (float, optional): The share of the weight that does.
+            (default: :obj:`None`)
         chance (float, optional): The share of all pairs that have equal labels.
+            (default: :obj:`None`)
     """
 
     num_targets: int
@@ -69,9 +72,9 @@ class LayerSummary:
         effective_candidates (torch.Tensor): The exponential of the entropy.
         share (float): The mean of effective candidates over candidates of the
             targets that have at least two; :obj:`nan` if there are none.
-        b (torch.Tensor, optional): The centres of the bells, one per target, of a
+        b (torch.Tensor or None): The centres of the bells, one per target, of a
             :class:`~torch_geometric_gsl.nn.similarity.NeuralGaussianSimilarity`.
-        c (torch.Tensor, optional): Their widths.
+        c (torch.Tensor or None): Their widths.
         grad_norms (dict): The 2-norm of the gradient of each parameter of the
             similarity, :obj:`None` where none arrived.
     """

@@ -1,10 +1,3 @@
-r"""Pictures of learned graphs and of similarities, as matplotlib figures.
-
-Nothing touches the global state of :obj:`matplotlib.pyplot`: a figure needs no
-display and is written with ``figure.savefig('graph.png')`` or
-``figure.savefig('graph.svg')``.
-"""
-
 from __future__ import annotations
 
 import math
@@ -15,20 +8,8 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl._checks import check_count, check_positive
-from torch_geometric_gsl._drawing import (
-    COLORS,
-    GREY,
-    count_nodes,
-    draw_adjacency,
-    draw_boxes,
-    draw_curve,
-    draw_nodes,
-    lay_out,
-    new_figure,
-    select_nodes,
-)
-from torch_geometric_gsl._graph_input import check_graph, check_labels
-from torch_geometric_gsl._summaries import LayerSummary, ModelSummary
+from torch_geometric_gsl._graph_checks import check_graph, check_labels
+from torch_geometric_gsl.diagnostics.summaries import LayerSummary, ModelSummary
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.neural_gaussian_similarity import (
     NeuralGaussianSimilarity,
@@ -40,11 +21,21 @@ from torch_geometric_gsl.ops.graph_stats import (
 )
 from torch_geometric_gsl.ops.scores import gaussian
 from torch_geometric_gsl.typing import SampledGraph
+from torch_geometric_gsl.visualization._drawing import (
+    COLORS,
+    GREY,
+    count_nodes,
+    draw_adjacency,
+    draw_boxes,
+    draw_curve,
+    draw_nodes,
+    lay_out,
+    new_figure,
+    select_nodes,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-__all__ = ['plot_gaussian_parameters', 'plot_graph', 'plot_similarity_curves']
 
 
 def plot_graph(

@@ -13,8 +13,7 @@ from matplotlib.collections import LineCollection, PathCollection
 from matplotlib.colors import to_rgba
 from matplotlib.image import imread
 
-from torch_geometric_gsl import _drawing, visualization
-from torch_geometric_gsl._summaries import LayerSummary, ModelSummary
+from torch_geometric_gsl.diagnostics.summaries import LayerSummary, ModelSummary
 from torch_geometric_gsl.nn.similarity.difference_similarity import (
     DifferenceSimilarity,
 )
@@ -28,9 +27,11 @@ from torch_geometric_gsl.nn.similarity.neural_gaussian_similarity import (
 )
 from torch_geometric_gsl.typing import SampledGraph
 from torch_geometric_gsl.visualization import (
+    _drawing,
     plot_gaussian_parameters,
     plot_graph,
     plot_similarity_curves,
+    plots,
 )
 
 
@@ -338,7 +339,7 @@ def test_plots_leave_pyplot_alone(monkeypatch, tmp_path):
     assert 'matplotlib.pyplot' not in sys.modules
 
 
-@pytest.mark.parametrize('module', [visualization, _drawing])
+@pytest.mark.parametrize('module', [plots, _drawing])
 def test_matplotlib_is_imported_late(module):
     tree = ast.parse(Path(module.__file__).read_text(encoding='utf-8'))
     names = [getattr(node, 'module', None) for node in tree.body]

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl._summaries import LayerSummary
+from torch_geometric_gsl.diagnostics.summaries import LayerSummary
 from torch_geometric_gsl.nn.sampler._task import make_task
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.neural_gaussian_similarity import (

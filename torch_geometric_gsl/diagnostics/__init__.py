@@ -1,0 +1,21 @@
+r"""What a graph or a model has learned, in numbers."""
+
+from torch_geometric_gsl.diagnostics.describe import (
+    UniformSamplingWarning,
+    describe_graph,
+    describe_model,
+)
+from torch_geometric_gsl.diagnostics.summaries import (
+    GraphSummary,
+    LayerSummary,
+    ModelSummary,
+)
+
+__all__ = [
+    'describe_graph',
+    'describe_model',
+    'GraphSummary',
+    'LayerSummary',
+    'ModelSummary',
+    'UniformSamplingWarning',
+]
