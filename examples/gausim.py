@@ -191,7 +191,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument('--no-root-weight', action='store_true')
     parser.add_argument('--hidden', type=int, default=32)
     parser.add_argument('--lr', type=float, default=0.01)
-    parser.add_argument('--weight-decay', type=float, default=0.0)
+    parser.add_argument('--weight-decay', type=float, default=5e-4)
     parser.add_argument('--epochs', type=int, default=100)
     parser.add_argument('--seeds', type=int, default=3, help='number of seeds')
     parser.add_argument('--out', type=Path, default=Path('runs/gausim'))

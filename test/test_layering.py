@@ -219,7 +219,7 @@ def test_checker_accepts_a_clean_house(house: Path) -> None:
         (
             '_private.py',
             'from torch_geometric_gsl.nn import Conv',
-            "'nn' has no floor",
+            "'_private' has no floor",
         ),
     ],
 )

@@ -24,6 +24,7 @@ def test_tables(
     dataset = SklearnTable(str(tmp_path), name)
     assert str(dataset) == f"SklearnTable('{name}', standardize=True)"
     assert len(dataset) == 1
+    assert dataset.raw_paths == []
     assert dataset.num_features == num_features
     assert dataset.num_classes == num_classes
 

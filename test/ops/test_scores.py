@@ -92,6 +92,16 @@ def test_squared_distance_survives_an_offset() -> None:
     ]
 
 
+def test_squared_distance_of_huge_rows_stays_finite() -> None:
+    x = torch.tensor([[1e30, 0.0], [1.0, 0.0], [2.0, 0.0]])
+    pairs = (x.unsqueeze(1), x.unsqueeze(0))
+    for out in (scores.squared_distance_matrix(x, x), scores.squared_distance(*pairs)):
+        assert out.diagonal().tolist() == [0, 0, 0]
+        assert out[1, 2] == 1
+        assert bool((out[0, 1:] > 1e35).all())
+        assert bool(out.isfinite().all())
+
+
 def test_squared_distance_is_never_negative() -> None:
     x = torch.randn(100, 7)
     distance = scores.squared_distance_matrix(x, x.clone())

@@ -55,9 +55,9 @@ class GumbelKNNSampler(torch.nn.Module):
     * :obj:`"stream"` looks at all pairs by blocks of rows and keeps the
       :obj:`num_arrivals` largest perturbed scores of each draw, exactly those that
       :obj:`"dense"` would rank first; in evaluation mode the :obj:`k` nearest. The
-      weights are relaxed among them. What is left out has a share of about
-      :math:`\sum_{r > M} r^{-1/\tau} / \sum_r r^{-1/\tau}`: :math:`10^{-4}` for the
-      defaults, 4 % for :math:`\tau = 0.5`.
+      weights are relaxed among them. The :math:`r`-th arrival weighs about
+      :math:`r^{-1/\tau}`, so that more is left out at a higher temperature: keep
+      more arrivals there.
 
     Args:
         similarity (Similarity): The similarity of two nodes.

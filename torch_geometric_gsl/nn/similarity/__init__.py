@@ -1,6 +1,6 @@
 r"""Similarities between nodes."""
 
-from torch_geometric_gsl.nn.similarity.base import Similarity
+from torch_geometric_gsl.nn.similarity.base import EncodedPair, Similarity
 from torch_geometric_gsl.nn.similarity.cosine_similarity import CosineSimilarity
 from torch_geometric_gsl.nn.similarity.difference_similarity import (
     DifferenceSimilarity,
@@ -17,6 +17,7 @@ from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 
 __all__ = [
     'Similarity',
+    'EncodedPair',
     'LinearSimilarity',
     'DifferenceSimilarity',
     'GaussianSimilarity',

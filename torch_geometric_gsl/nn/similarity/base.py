@@ -60,7 +60,7 @@ class Similarity(torch.nn.Module, ABC):
 
     #: The smallest and the largest value of the similarity, up to rounding.
     bounds: ClassVar[tuple[float, float]] = (-math.inf, math.inf)
-    #: What is compared: inner products or squared distances.
+    #: What is compared, ``'dot'`` or ``'squared_distance'``.
     comparison: ClassVar[str] = 'dot'
 
     def __init__(self, in_channels: int, out_channels: int | None = None) -> None:

@@ -1,0 +1,177 @@
+"""Prints the measurements that the page "Decisions" quotes.
+
+Run ``python docs/_figures/measure.py [name ...]``. It takes a few minutes on one core.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+from collections.abc import Callable
+
+import torch
+from sklearn.datasets import load_digits
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+from torch_geometric.data import Data
+
+from torch_geometric_gsl import (
+    GaussianSimilarity,
+    GSLNet,
+    GumbelKNNSampler,
+    NeuralGaussianSimilarity,
+)
+from torch_geometric_gsl.datasets import paper_split
+from torch_geometric_gsl.ops.scores import gaussian, unit_rows
+
+
+def digits(num_nodes: int = 1797) -> Data:
+    """The first handwritten digits of scikit-learn, standardised; no graph."""
+    features, labels = load_digits(return_X_y=True)
+    x = torch.from_numpy(features[:num_nodes]).float()
+    x = (x - x.mean(dim=0)) / x.std(dim=0).clamp_min(1e-6)
+    return Data(x=x, y=torch.from_numpy(labels[:num_nodes]).long())
+
+
+def flat() -> None:
+    """How many candidates pi and the noise-free weights spread over."""
+    score = GaussianSimilarity(64)(digits().x)
+    for scale in (1.0, 5.0, 20.0):
+        pi = effective(torch.softmax(scale * score, dim=1))
+        relaxed = effective(torch.softmax(scale * score / 0.25, dim=1))
+        print(f'scale {scale:>4}: pi {pi:.0f}, weights at tau 0.25 {relaxed:.0f}')
+
+
+def effective(weight: Tensor) -> float:
+    """The mean over rows of the exponential of the entropy."""
+    return float(torch.special.entr(weight).sum(dim=1).exp().mean())
+
+
+def norm() -> None:
+    """The range of phi with rows scaled, and with one norm for the matrix."""
+    x = digits().x
+    for name, z in (('rows', unit_rows(x)), ('matrix', x / torch.linalg.norm(x))):
+        phi = gaussian(z @ z.t(), GaussianSimilarity(64).b, GaussianSimilarity(64).c)
+        print(f'norm of {name}: phi from {phi.min():.6f} to {phi.max():.6f}')
+
+
+def root() -> None:
+    """Test accuracy with and without the root weight."""
+    for root_weight in (True, False):
+        shares = [100 * accuracy(seed, root_weight) for seed in range(3)]
+        text = ', '.join(f'{share:.1f}' for share in shares)
+        print(f'root_weight={root_weight}: {text} %')
+
+
+def accuracy(seed: int, root_weight: bool) -> float:
+    torch.manual_seed(seed)
+    data = paper_split(digits(600), seed)
+    model = GSLNet(64, 32, 2, 10, root_weight=root_weight)
+    train(model, data, 60, [{'params': list(model.parameters())}])
+    hit = model.eval()(data.x).argmax(dim=1) == data.y
+    return float(hit[data.test_mask].float().mean())
+
+
+def train(
+    model: torch.nn.Module, data: Data, epochs: int, groups: list[dict]
+) -> list[float]:
+    optimizer = torch.optim.Adam(groups, lr=0.01)
+    losses = []
+    for _ in range(epochs):
+        optimizer.zero_grad()
+        out = model(data.x)
+        loss = cross_entropy(out[data.train_mask], data.y[data.train_mask])
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def theta() -> None:
+    """Training loss if the parameters hold n W, and if they hold W."""
+    data = paper_split(digits())
+    n = data.num_nodes
+    for name, factor in (('n W', 1), ('W', n)):
+        torch.manual_seed(0)
+        model = GSLNet(64, 32, 2, 10, num_transition_nodes=100, num_nodes=n)
+        # Adam with the rate n * lr moves n W as Adam with the rate lr moves W.
+        named = list(model.named_parameters())
+        own = [p for key, p in named if 'theta' in key]
+        rest = [p for key, p in named if 'theta' not in key]
+        groups = [{'params': own, 'lr': 0.01 * factor}, {'params': rest}]
+        losses = train(model, data, 60, groups)
+        text = ', '.join(f'{losses[step]:.3g}' for step in (0, 1, 5, 20, 59))
+        print(f'parameters hold {name}: loss after 0, 1, 5, 20 and 59 steps {text}')
+
+
+def half() -> None:
+    """The largest error of phi in bfloat16 and in float32."""
+    torch.manual_seed(0)
+    z = unit_rows(digits().x)
+    module = NeuralGaussianSimilarity(64)
+    b, c = (p.detach().unsqueeze(1) for p in module.target_params(z))
+    exact = gaussian(z.double() @ z.double().t(), b.double(), c.double())
+    for dtype in (torch.bfloat16, torch.float32):
+        low = z.to(dtype)
+        phi = gaussian(low @ low.t(), b.to(dtype), c.to(dtype))
+        error = (phi.double() - exact).abs().max()
+        print(f'{dtype}: largest error {error:.2g}')
+
+
+def neighbours() -> None:
+    """The share of the noise-free weight that the k nearest candidates hold."""
+    x = digits().x
+    for scale in (1.0, 5.0, 20.0):
+        similarity = GaussianSimilarity(64)
+        sampler = GumbelKNNSampler(similarity, k=5, scale=scale).eval()
+        edge_index, _ = sampler(x)
+        weight = torch.softmax(scale * similarity(x) / sampler.tau, dim=1)
+        held = weight[edge_index[1], edge_index[0]].sum() / x.size(0)
+        print(f'scale {scale:>4}: the 5 nearest of {x.size(0)} hold {100 * held:.2f} %')
+
+
+def sparse() -> None:
+    """Time of X W for features as sparse as those of CiteSeer."""
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    warnings.filterwarnings('ignore', message='Sparse')  # CSR is in beta state.
+    x = (torch.rand(3327, 3703) < 0.0085).float()
+    weight = torch.randn(3703, 64)
+    times = [best_time(lambda x=x: x @ weight) for x in (x, x.to_sparse_csr())]
+    print(f'dense {times[0]:.2f} ms, CSR {times[1]:.2f} ms: {times[0] / times[1]:.0f}x')
+
+
+def best_time(run: Callable[[], object]) -> float:
+    """The shortest of 30 runs, in milliseconds."""
+    seconds = []
+    for _ in range(30):
+        start = time.perf_counter()
+        run()
+        seconds.append(time.perf_counter() - start)
+    return 1000 * min(seconds)
+
+
+def truncation(n: int = 3327) -> None:
+    """The share of a draw's weight that later arrivals than the M-th hold."""
+    torch.manual_seed(0)
+    rank = torch.arange(1, n + 1, dtype=torch.double)
+    arrival = -torch.rand(2000, n, dtype=torch.double).log()
+    arrival = arrival.sort(dim=1).values
+    for tau in (0.25, 0.5, 0.75, 1.0):
+        for name, log_time in (('formula', rank.log()[None]), ('mean', arrival.log())):
+            weight = torch.softmax(-log_time / tau, dim=1)
+            shares = [float(weight[:, m:].sum(dim=1).mean()) for m in (16, 64, 256)]
+            text = ', '.join(f'{100 * share:.3g} %' for share in shares)
+            print(f'tau {tau}, {name}: {text} for M = 16, 64, 256')
+
+
+MEASUREMENTS = {
+    run.__name__: run
+    for run in (flat, norm, root, theta, half, neighbours, sparse, truncation)
+}
+
+if __name__ == '__main__':
+    for name in sys.argv[1:] or MEASUREMENTS:
+        print(f'-- {name}')
+        MEASUREMENTS[name]()

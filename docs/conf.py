@@ -1,0 +1,82 @@
+"""Configuration of Sphinx."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+DOCS = Path(__file__).resolve().parent
+ROOT = DOCS.parent
+sys.path[:0] = [str(DOCS / '_ext'), str(ROOT)]
+
+import torch_geometric_gsl  # noqa: E402
+
+project = 'torch_geometric_gsl'
+author = 'torch_geometric_gsl contributors'
+copyright = f'2026, {author}'
+version = release = torch_geometric_gsl.__version__
+
+extensions = [
+    'sphinx.ext.autodoc',
+    'sphinx.ext.mathjax',
+    'sphinx.ext.napoleon',
+    'sphinx.ext.viewcode',
+    'api_pages',
+    'changelog',
+]
+exclude_patterns = ['_build', '_ext', '_figures']
+
+html_theme = 'furo'
+html_title = f'torch_geometric_gsl {release}'
+html_static_path = ['_static']
+html_css_files = ['custom.css']
+pygments_style = 'friendly'
+pygments_dark_style = 'github-dark'
+
+add_module_names = False
+toc_object_entries_show_parents = 'hide'
+autodoc_member_order = 'bysource'
+# An override without a docstring of its own says nothing that its base does not.
+autodoc_inherit_docstrings = False
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+napoleon_custom_sections = ['Shapes']
+
+nitpicky = True
+# Without a network the names of other projects cannot be resolved.
+nitpick_ignore_regex = [('py:.*', r'(?!torch_geometric_gsl\b).*')]
+
+FIGURES = DOCS / '_build' / 'figures'
+
+
+def draw_figures(app: object) -> None:
+    """Runs the scripts whose outputs are missing or older than what they depend on."""
+    sources = [*(ROOT / 'torch_geometric_gsl').rglob('*.py')]
+    for name in ('make_figures', 'digits'):
+        script = DOCS / '_figures' / f'{name}.py'
+        stamp = FIGURES / f'{name}.txt'
+        newest = max(path.stat().st_mtime for path in [*sources, script])
+        if stamp.exists() and stamp.stat().st_mtime >= newest:
+            continue
+        FIGURES.mkdir(parents=True, exist_ok=True)
+        paths = os.pathsep.join(filter(None, [str(ROOT), os.getenv('PYTHONPATH')]))
+        output = subprocess.run(
+            [sys.executable, str(script), str(FIGURES)],
+            env={**os.environ, 'PYTHONPATH': paths, 'MPLBACKEND': 'Agg'},
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        stamp.write_text(output.stdout, encoding='utf-8')
+
+
+def skip_field(
+    app: object, what: str, name: str, obj: object, skip: bool, options: object
+) -> bool | None:
+    """Leaves out the fields of named tuples, which `Args` describes."""
+    return True if type(obj).__name__ == '_tuplegetter' else None
+
+
+def setup(app: object) -> None:
+    app.connect('builder-inited', draw_figures)
+    app.connect('autodoc-skip-member', skip_field)
