@@ -15,8 +15,9 @@ def read_version() -> str:
     return match.group(1)
 
 
-# NumPy and tqdm come with PyTorch Geometric.
-install_requires = ['torch>=2.13', 'torch-geometric>=2.8']
+# The oldest versions that the tests were run with, under Python 3.10. NumPy and tqdm
+# come with PyTorch Geometric.
+install_requires = ['torch>=2.6', 'torch-geometric>=2.6']
 
 # Source distributions only: they need torch first and no build isolation.
 sparse_requires = ['torch-scatter', 'torch-sparse']

@@ -3,6 +3,7 @@ r"""Graph structure learning for PyTorch Geometric."""
 from torch_geometric_gsl.nn import (
     CosineSimilarity,
     DifferenceSimilarity,
+    EncodedPair,
     GaussianSimilarity,
     GSLNet,
     GumbelKNNSampler,
@@ -20,6 +21,7 @@ __version__ = '0.1.0'
 
 __all__ = [
     'Similarity',
+    'EncodedPair',
     'LinearSimilarity',
     'DifferenceSimilarity',
     'GaussianSimilarity',

@@ -151,7 +151,7 @@ def test_a_payload_inside_a_tensor_is_refused(tmp_path: Path) -> None:
     marker = tmp_path / 'executed'
     for kind in ('system', 'mkdir', 'exec'):
         payload = nested({'x': harms(marker)[kind][0]})
-        name = kind if kind == 'exec' else f'{os.name}.{kind}'
+        name = r'(builtins\.)?exec' if kind == 'exec' else f'{os.name}.{kind}'
         refused(tmp_path, Call(LOAD, payload), f"the global '{name}' in a tensor")
         twice = nested({'x': Call(LOAD, payload)})
         text = r"the global 'torch.storage._load_from_bytes' in a tensor"

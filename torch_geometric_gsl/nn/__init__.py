@@ -6,6 +6,7 @@ from torch_geometric_gsl.nn.sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity import (
     CosineSimilarity,
     DifferenceSimilarity,
+    EncodedPair,
     GaussianSimilarity,
     HeatKernelSimilarity,
     LinearSimilarity,
@@ -16,6 +17,7 @@ from torch_geometric_gsl.nn.similarity import (
 
 __all__ = [
     'Similarity',
+    'EncodedPair',
     'LinearSimilarity',
     'DifferenceSimilarity',
     'GaussianSimilarity',
