@@ -82,13 +82,13 @@ FEATURES: list[Failure] = [
     (checks.check_features, (X, 'x', 5), ValueError,
      "'x' must have 5 channels (got 4)"),
     (checks.check_features, (X * NAN,), ValueError,
-     "'x' contains NaN or infinite values"),
+     "'x' contains NaN or infinite values (got 12 of 12)"),
     (checks.check_features, (X.to_sparse_csr() * NAN, 'h'), ValueError,
-     "'h' contains NaN or infinite values"),
+     "'h' contains NaN or infinite values (got 12 of 12)"),
     (checks.check_features, (torch.tensor([[INF, -INF]]),), ValueError,
-     "'x' contains NaN or infinite values"),
+     "'x' contains NaN or infinite values (got 2 of 2)"),
     (checks.check_features, (half(INF),), ValueError,
-     "'x' contains NaN or infinite values"),
+     "'x' contains NaN or infinite values (got 12 of 12)"),
     (checks.check_pair, ((X,),), ValueError,
      "'x' must be a tensor or a pair (x_src, x_dst) (got 1 tensors)"),
     (checks.check_pair, ([X, X, X],), ValueError,
@@ -139,13 +139,13 @@ INDICES: list[Failure] = [
     (checks.check_edge_index, (edges([0], [0]).to('meta'), X, X), ValueError,
      "'edge_index' is on meta but 'x' is on cpu"),
     (checks.check_edge_index, (edges([2, 3], [0, 0]), X, X), ValueError,
-     "'edge_index' has sources outside 0..2"),
+     "'edge_index' has sources outside 0..2 (got 2..3)"),
     (checks.check_edge_index, (edges([2, -1], [0, 0]), X, X), ValueError,
-     "'edge_index' has sources outside 0..2"),
+     "'edge_index' has sources outside 0..2 (got -1..2)"),
     (checks.check_edge_index, (edges([2, 1], [0, 2]), X, X[:2]), ValueError,
-     "'edge_index' has targets outside 0..1"),
+     "'edge_index' has targets outside 0..1 (got 0..2)"),
     (checks.check_edge_index, (edges([2, 1], [-1, 0]), X, X[:2]), ValueError,
-     "'edge_index' has targets outside 0..1"),
+     "'edge_index' has targets outside 0..1 (got -1..0)"),
     (checks.check_batch, ([0, 0, 0], X), TypeError,
      "'batch' must be a torch.Tensor (got list)"),
     (checks.check_batch, (torch.zeros(3), X, 'b'), TypeError,
@@ -157,9 +157,9 @@ INDICES: list[Failure] = [
     (checks.check_batch, (edges([0, 0])[0], X), ValueError,
      "'batch' must have one entry per node (got 2 for 3 nodes)"),
     (checks.check_batch, (edges([-1, 0, 0])[0], X), ValueError,
-     "'batch' must not be negative"),
+     "'batch' must not be negative (got -1)"),
     (checks.check_batch, (edges([0, 1, 0])[0], X, 'b'), ValueError,
-     "'b' must be sorted"),
+     "'b' must be sorted (got 0 after 1)"),
     (checks.check_candidate_count, (4, 3), ValueError,
      "'k' must not exceed the number of candidates (got k=4 for 3 candidates)"),
     (checks.check_candidate_count, (2, 1, ' of graph 7'), ValueError,
@@ -256,16 +256,16 @@ def test_features_are_left_out_of_the_graph() -> None:
         checks.check_features(x)
 
 
-def test_value_with_a_text_on_demand() -> None:
-    def text() -> str:
+def test_what_arrived_is_read_on_demand() -> None:
+    def got() -> int:
         calls.append(1)
-        return 'costly'
+        return 7
 
     calls: list[int] = []
-    checks.check_value(torch.tensor(True), text)
+    checks.check_value(torch.tensor(True), 'text', got)
     assert not calls
-    with pytest.raises(ValueError, match=r'^costly$'):
-        checks.check_value(torch.tensor(False), text)
+    with pytest.raises(ValueError, match=r'^text \(got 7\)$'):
+        checks.check_value(torch.tensor(False), 'text', got)
 
 
 def test_nothing_is_read_while_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -293,5 +293,5 @@ def test_nothing_is_read_from_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, '_assert_async', lambda *args: seen.append(args))
     holds: Any = OnDevice()
     checks.check_value(holds, 'text')
-    checks.check_value(holds, lambda: pytest.fail('read'))
-    assert seen == [(holds, 'text'), (holds, 'invalid value in input')]
+    checks.check_value(holds, 'text', got=lambda: pytest.fail('read'))
+    assert seen == [(holds, 'text'), (holds, 'text')]

@@ -8,6 +8,7 @@ asynchronous on CUDA, where reading a value back would stall the device; under
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from numbers import Integral, Real
 from typing import Any
 
@@ -56,15 +57,19 @@ def check_probability(value: object, name: str) -> None:
         raise ValueError(f"'{name}' must lie in [0, 1) (got {value})")
 
 
-def check_value(holds: Tensor, message: Callable[[], str] | str) -> None:
-    """Raises a :class:`ValueError` unless the scalar tensor :obj:`holds`."""
+def check_value(
+    holds: Tensor, message: str, got: Callable[[], object] | None = None
+) -> None:
+    """Raises a :class:`ValueError` unless the scalar tensor :obj:`holds`.
+
+    What arrived, :obj:`got`, is read and told where that costs nothing: on a CPU.
+    """
     if torch.compiler.is_compiling() or holds.is_meta:
         return
     if holds.is_cuda:
-        text = message if isinstance(message, str) else 'invalid value in input'
-        torch._assert_async(holds, text)
+        torch._assert_async(holds, message)
     elif not bool(holds):
-        raise ValueError(message if isinstance(message, str) else message())
+        raise ValueError(message if got is None else f'{message} (got {got()})')
 
 
 def check_finite(x: Tensor, name: str) -> None:
@@ -74,8 +79,11 @@ def check_finite(x: Tensor, name: str) -> None:
     values = (x.values() if x.layout != torch.strided else x).detach()
     # NaN and infinities survive a sum; only where it is not finite look again.
     if x.is_cuda or not bool(values.sum().isfinite()):
+        finite = values.isfinite()
         check_value(
-            values.isfinite().all(), f"'{name}' contains NaN or infinite values"
+            finite.all(),
+            f"'{name}' contains NaN or infinite values",
+            got=lambda: f'{int((~finite).sum())} of {finite.numel()}',
         )
 
 
@@ -163,6 +171,7 @@ def check_edge_index(edge_index: Any, x_src: Tensor, x_dst: Tensor) -> None:
         check_value(
             (low >= 0) & (high < size),
             f"'edge_index' has {what}s outside 0..{size - 1}",
+            got=partial('{}..{}'.format, low, high),
         )
 
 
@@ -176,8 +185,13 @@ def check_batch(batch: Any, x: Tensor, name: str = 'batch') -> None:
         )
     if batch.numel() == 0:
         return
-    check_value(batch.min() >= 0, f"'{name}' must not be negative")
-    check_value((batch[1:] >= batch[:-1]).all(), f"'{name}' must be sorted")
+    check_value(batch.min() >= 0, f"'{name}' must not be negative", got=batch.min)
+    falls = batch[1:] < batch[:-1]
+    check_value(
+        ~falls.any(),
+        f"'{name}' must be sorted",
+        got=lambda: f'{int(batch[1:][falls][0])} after {int(batch[:-1][falls][0])}',
+    )
 
 
 def check_candidate_count(k: int, available: int, where: str = '') -> None:

@@ -35,8 +35,8 @@ def check_graph(graph: Any) -> SampledGraph:
             f'(got {list(weight.shape)} for {edge_index.size(1)} edges)'
         )
     check_finite(weight, 'edge_weight')
-    check_value((weight >= 0).all(), "'edge_weight' must not be negative")
-    check_value((edge_index >= 0).all(), "'edge_index' must not be negative")
+    for value, name in ((weight, 'edge_weight'), (edge_index, 'edge_index')):
+        check_value((value >= 0).all(), f"'{name}' must not be negative", got=value.min)
     return SampledGraph(edge_index, weight.detach())
 
 

@@ -92,7 +92,11 @@ def _given_candidates(
     check_edge_index(edge_index, pair.src, pair.dst)
     if ids is not None:
         crosses = ids[0][edge_index[0]] != ids[1][edge_index[1]]
-        check_value(~crosses.any(), "'edge_index' joins two graphs of 'batch'")
+        check_value(
+            ~crosses.any(),
+            "'edge_index' joins two graphs of 'batch'",
+            got=lambda: f'edge {edge_index[:, crosses][:, 0].tolist()}',
+        )
     return sort_candidates(edge_index, loop=has_loops)
 
 
@@ -140,10 +144,9 @@ def _check_degrees(candidates: Tensor, num_targets: int, law: Law) -> None:
     degree = torch.bincount(candidates[1], minlength=num_targets)
     check_value(
         degree.min() >= law.k,
-        lambda: (
-            f"'k' must not exceed the candidates of any target where 'replace' is "
-            f'False (got k={law.k}, but target {int(degree.argmin())} has '
-            f'{int(degree.min())})'
+        "'k' must not exceed the candidates of any target where 'replace' is False",
+        got=lambda: (
+            f'k={law.k}, but target {int(degree.argmin())} has {int(degree.min())}'
         ),
     )
 

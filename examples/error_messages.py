@@ -1,0 +1,70 @@
+"""Bad inputs and what the package says of them.
+
+Each error names the argument and what arrived, before anything is computed or written.
+"""
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from torch_geometric_gsl import (
+    GaussianSimilarity,
+    GSLNet,
+    GumbelKNNSampler,
+    LatentGraphConv,
+    NeuralGaussianSimilarity,
+    TransitionGraphConv,
+)
+from torch_geometric_gsl.datasets import MiniImageNetFeatures
+
+x = torch.randn(6, 4)
+sampler = GumbelKNNSampler(NeuralGaussianSimilarity(4), k=3)
+
+
+def truncated_pickle() -> None:
+    with tempfile.TemporaryDirectory() as root:
+        raw = Path(root) / 'raw'
+        raw.mkdir()
+        (raw / 'mini_imagenet.pkl').write_bytes(b'\x80\x04\x95')
+        MiniImageNetFeatures(root)
+
+
+def hostile_pickle() -> None:
+    with tempfile.TemporaryDirectory() as root:
+        raw = Path(root) / 'raw'
+        raw.mkdir()
+        (raw / 'mini_imagenet.pkl').write_bytes(b"cos\nsystem\n(S'echo'\ntR.")
+        MiniImageNetFeatures(root)
+
+
+CASES: dict[str, Callable[[], object]] = {
+    'NaN in the features': lambda: sampler(x.log()),
+    'more neighbours than nodes': lambda: sampler(x[:2]),
+    'a vector for a matrix': lambda: sampler(x[0]),
+    'integer features': lambda: sampler(x.long()),
+    'another width': lambda: sampler(torch.randn(6, 5)),
+    'another dtype': lambda: LatentGraphConv(4, 2)(x.double()),
+    'a temperature of zero': lambda: GumbelKNNSampler(sampler.similarity, tau=0.0),
+    'a negative width of the bell': lambda: GaussianSimilarity(4, c=-1.0),
+    'an unknown similarity': lambda: GSLNet(4, 8, 2, 3, similarity='euclidean'),
+    'an unsorted batch': lambda: sampler(x, batch=torch.tensor([0, 1, 0, 1, 1, 1])),
+    'edges to nowhere': lambda: sampler(x, torch.tensor([[0], [6]])),
+    'another number of nodes': lambda: TransitionGraphConv(4, 2, num_nodes=9)(x),
+    'a truncated file': truncated_pickle,
+    'a file that runs a command': hostile_pickle,
+}
+
+
+def message_of(call: Callable[[], object]) -> str:
+    try:
+        call()
+    except (OSError, TypeError, ValueError) as error:
+        return f'{type(error).__name__}: {error}'
+    raise SystemExit('no error')
+
+
+if __name__ == '__main__':
+    for title, call in CASES.items():
+        print(f'{title}\n    {message_of(call)}')
