@@ -56,7 +56,8 @@ class KNNGCN(torch.nn.Module):
         super().__init__()
         dense = data.x.to_dense() if data.x.layout != torch.strided else data.x
         graph = SimilarityKNNGraph(k)(Data(x=dense))
-        self.graph = (graph.edge_index, graph.edge_weight)
+        # Normalisation takes the root of a degree, which must not be negative.
+        self.graph = (graph.edge_index, graph.edge_weight.clamp(min=0))
         sizes = [(data.num_features, hidden), (hidden, num_classes)]
         self.convs = torch.nn.ModuleList(GCNConv(*s, cached=True) for s in sizes)
         self.roots = torch.nn.ModuleList(
@@ -128,25 +129,30 @@ def train(
 
 
 def mean_std(values: list[float]) -> str:
-    spread = statistics.stdev(values) if len(values) > 1 else float('nan')
-    return f'{100 * statistics.mean(values):5.1f} ± {100 * spread:3.1f}'
+    text = f'{100 * statistics.mean(values):5.1f}'
+    return (
+        f'{text} ± {100 * statistics.stdev(values):3.1f}' if len(values) > 1 else text
+    )
 
 
-def show_graph(model: gsl.GSLNet, data: Data, folder: Path) -> None:
-    """Describes and draws what the full-graph model learned."""
-    model.eval()
-    with torch.no_grad():
-        graph = model.graphs(data.x)[0]
+def show_model(model: gsl.GSLNet, data: Data, folder: Path) -> None:
+    """Describes and draws what a model learned."""
+    model.train()
+    model.zero_grad()
+    out = model(data.x)[data.train_mask]
+    F.cross_entropy(out, data.y[data.train_mask]).backward()  # For gradient norms.
     summary = describe_model(model, data.x)
-    print(f'\nThe graph of the first layer\n{describe_graph(graph, y=data.y)}')
     print(f'\nThe model\n{summary}\n')
     curves = {f'layer {i}': layer for i, layer in enumerate(summary.layers, start=1)}
-    pictures = {
-        'graph.png': plot_graph(graph, y=data.y),
-        'similarity.png': plot_similarity_curves(curves),
-    }
+    pictures = {'similarity.png': plot_similarity_curves(curves)}
     if all(layer.b is not None for layer in summary.layers):
         pictures['parameters.png'] = plot_gaussian_parameters(summary)
+    if model.num_nodes is None:
+        model.eval()
+        with torch.no_grad():
+            graph = model.graphs(data.x)[0]
+        print(f'The graph of the first layer\n{describe_graph(graph, y=data.y)}\n')
+        pictures['graph.png'] = plot_graph(graph, y=data.y)
     for name, figure in pictures.items():
         figure.savefig(folder / name, dpi=150)
         print('wrote', folder / name)
@@ -171,6 +177,13 @@ def save_results(results: dict, args: argparse.Namespace, folder: Path) -> Path:
     return path
 
 
+def positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f'must be at least 1 (got {number})')
+    return number
+
+
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -184,22 +197,23 @@ def parse_args() -> argparse.Namespace:
         choices=['full', 'transition', 'mlp', 'knn'],
         help='the full graph costs O(n^2) time: leave it out for large data',
     )
-    parser.add_argument('--transition-nodes', type=int, default=500)
-    parser.add_argument('--k', type=int, default=5)
+    parser.add_argument('--transition-nodes', type=positive, default=500)
+    parser.add_argument('--k', type=positive, default=5)
     parser.add_argument('--tau', type=float, default=0.25)
     parser.add_argument('--scale', type=float, default=1.0)
     parser.add_argument('--no-root-weight', action='store_true')
-    parser.add_argument('--hidden', type=int, default=32)
+    parser.add_argument('--hidden', type=positive, default=32)
     parser.add_argument('--lr', type=float, default=0.01)
-    parser.add_argument('--weight-decay', type=float, default=5e-4)
-    parser.add_argument('--epochs', type=int, default=100)
-    parser.add_argument('--seeds', type=int, default=3, help='number of seeds')
+    parser.add_argument('--weight-decay', type=float, default=0.0)
+    parser.add_argument('--epochs', type=positive, default=100)
+    parser.add_argument('--seeds', type=positive, default=3, help='number of seeds')
     parser.add_argument('--out', type=Path, default=Path('runs/gausim'))
     return parser.parse_args()
 
 
 def main() -> None:
     args = parse_args()
+    args.models = list(dict.fromkeys(args.models))
     name = NAMES[args.similarity]
     titles = {'full': name, 'transition': f'{name}-T', 'mlp': 'MLP', 'knn': 'kNN-GCN'}
     data = load(args.dataset)
@@ -209,6 +223,7 @@ def main() -> None:
 
     results: dict[str, list[dict[str, float]]] = {titles[m]: [] for m in args.models}
     learned = None
+    learned_name = 'full' if 'full' in args.models else 'transition'
     for seed in range(args.seeds):
         data = paper_split(data, seed=seed)
         for model_name in args.models:
@@ -216,7 +231,7 @@ def main() -> None:
             model = build(model_name, data, args)
             title = titles[model_name]
             results[title].append(train(f'{title} ({seed})', model, data, args))
-            if model_name == 'full':
+            if model_name == learned_name:
                 learned = model
 
     print(f'\n{"accuracy, %":<18}{"validation":>14}{"test":>14}{"s a run":>10}')
@@ -224,10 +239,10 @@ def main() -> None:
         val, test = (mean_std([run[key] for run in runs]) for key in ('val', 'test'))
         seconds = statistics.mean(run['seconds'] for run in runs)
         print(f'{title:<18}{val:>14}{test:>14}{seconds:>10.1f}')
-    print(f'mean ± sample standard deviation over {args.seeds} seeds\n')
+    print(f'mean ± sample standard deviation over {args.seeds} seed(s)\n')
     print('wrote', save_results(results, args, folder))
     if learned is not None:
-        show_graph(learned, data, folder)
+        show_model(learned, data, folder)
 
 
 if __name__ == '__main__':

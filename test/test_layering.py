@@ -19,6 +19,7 @@ FLOORS = {
     '_graph_checks': 0,
     'ops': 1,
     'datasets': 1,
+    'nn.linear': 1,
     'nn.similarity': 2,
     'nn.sampler': 3,
     'nn.conv': 4,

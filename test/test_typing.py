@@ -106,3 +106,11 @@ def test_to_adj_t_without_torch_sparse(
     text = r"'adj_t' needs torch-sparse: .* 'torch_geometric_gsl\[sparse\]'"
     with pytest.raises(ImportError, match=text):
         graph.to_adj_t((3, 2))
+
+
+def test_adj_t_of_a_wrong_size() -> None:
+    graph = SampledGraph(torch.tensor([[3, 0], [0, 1]]), torch.ones(2))
+    with pytest.raises(ValueError, match=r"'size' must count at least 4 sources \(got"):
+        graph.to_adj_t((3, 2))
+    with pytest.raises(ValueError, match=r"'size' must count at least 2 targets \(got"):
+        graph.to_adj_t((4, 1))

@@ -50,6 +50,12 @@ def check_count(value: object, name: str, minimum: int = 1) -> None:
         raise ValueError(f"'{name}' must be at least {minimum} (got {value})")
 
 
+def check_flag(value: object, name: str) -> None:
+    """Raises unless :obj:`value` is a boolean: the text 'no' would count as true."""
+    if not isinstance(value, bool):
+        raise TypeError(f"'{name}' must be a bool (got {value!r})")
+
+
 def check_probability(value: object, name: str) -> None:
     """Raises unless :obj:`value` lies in [0, 1)."""
     check_number(value, name)

@@ -58,7 +58,16 @@ class SampledGraph(NamedTuple):
 
         Raises:
             ImportError: If :obj:`torch-sparse` is not installed.
+            ValueError: If :obj:`size` leaves out a node that has an edge.
         """
+        for row, name in ((0, 'sources'), (1, 'targets')):
+            needed = (
+                int(self.edge_index[row].max()) + 1 if self.edge_index.numel() else 0
+            )
+            if size[row] < needed:
+                raise ValueError(
+                    f"'size' must count at least {needed} {name} (got {size})"
+                )
         try:
             from torch_sparse import SparseTensor
         except ImportError as error:

@@ -5,16 +5,17 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from torch_geometric_gsl.ops.candidates import candidate_graph
 from torch_geometric_gsl.ops.propagate import expected_sum, weighted_sum
+from torch_geometric_gsl.ops.relaxed import dense_graph, relaxed_weights
 from torch_geometric_gsl.ops.scorer import Law, Scorer, matrix_scorer
 from torch_geometric_gsl.ops.scores import unit_rows
 from torch_geometric_gsl.ops.stream import stream_graph
-
-finite = st.floats(-10, 10, allow_nan=False)
+from torch_geometric_gsl.typing import SampledGraph
 
 
 def naive_sum(h: Tensor, edges: Tensor, weight: Tensor, num_targets: int) -> Tensor:
@@ -121,23 +122,26 @@ def test_expected_sum_reads_small_blocks() -> None:
     assert seen == [2, 2, 2, 1]
 
 
-@given(
-    st.integers(1, 5).flatmap(
-        lambda m: st.lists(
-            st.lists(finite, min_size=m, max_size=m), min_size=2, max_size=7
-        )
+def streamed(score: Tensor, law: Law, generator: torch.Generator) -> SampledGraph:
+    return stream_graph(matrix_scorer(score), law, generator=generator)
+
+
+def dense(score: Tensor, law: Law, generator: torch.Generator) -> SampledGraph:
+    weight = relaxed_weights(score, law.k, law.tau, hard=law.hard, generator=generator)
+    return dense_graph(weight)
+
+
+def listed(score: Tensor, law: Law, generator: torch.Generator) -> SampledGraph:
+    # Each target has itself and about half of the others as candidates.
+    keep = torch.rand(score.shape, generator=generator) < 0.5
+    target, source = keep.fill_diagonal_(True).nonzero(as_tuple=True)
+    edges = torch.stack([source, target])
+    return candidate_graph(
+        score[target, source], edges, score.size(0), law, generator=generator
     )
-)
-def test_theorem_1(rows: list[list[float]]) -> None:
-    # Unit rows: if |h_i - h_j| <= eps for all j then |mean_j h_j - h_i| <= eps.
-    assume(all(math.hypot(*row) > 1e-3 for row in rows))
-    unit = [[value / math.hypot(*row) for value in row] for row in rows]
-    own, neighbours = unit[0], unit[1:]
-    eps = max(math.dist(own, row) for row in neighbours)
-    mean = [sum(column) / len(neighbours) for column in zip(*neighbours, strict=True)]
-    assert math.dist(mean, own) <= eps + 1e-12
 
 
+@pytest.mark.parametrize('sample', [streamed, dense, listed])
 @given(
     st.integers(1, 8),
     st.integers(1, 4),
@@ -145,16 +149,21 @@ def test_theorem_1(rows: list[list[float]]) -> None:
     st.booleans(),
     st.integers(0, 2**32),
 )
-def test_theorem_1_on_a_sampled_graph(
-    num_nodes: int, k: int, spread: float, hard: bool, seed: int
+def test_theorem_1(
+    sample: Callable[[Tensor, Law, torch.Generator], SampledGraph],
+    num_nodes: int,
+    k: int,
+    spread: float,
+    hard: bool,
+    seed: int,
 ) -> None:
+    # Unit rows: if |h_i - h_j| <= eps for all j then |sum_j a_ij h_j - h_i| <= eps.
     generator = torch.Generator().manual_seed(seed)
     centre = torch.randn(1, 3, dtype=torch.float64, generator=generator)
     noise = torch.randn(num_nodes, 3, dtype=torch.float64, generator=generator)
     h = unit_rows(centre + spread * noise)
-    scorer = matrix_scorer(3 * h @ h.t())
     law = Law(k, tau=0.5, hard=hard, num_arrivals=4)
-    graph = stream_graph(scorer, law, generator=generator).prune()
+    graph = sample(3 * h @ h.t(), law, generator).prune()
     out = weighted_sum(h, *graph, num_targets=num_nodes)
     for i in range(num_nodes):
         sampled = graph.edge_index[0, graph.edge_index[1] == i].tolist()

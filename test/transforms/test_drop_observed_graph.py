@@ -63,6 +63,73 @@ def test_batch(examples):
     assert torch.equal(batch[0].edge_index, examples[0].edge_index)
 
 
+RING = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]])
+
+
+def ring(size, **kwargs):
+    edge_index = torch.stack([torch.arange(size), torch.arange(size).roll(-1)])
+    mask = torch.arange(size) < 2
+    return Data(y=torch.arange(size), mask=mask, edge_index=edge_index, **kwargs)
+
+
+NODES = {
+    'x': lambda size: {'x': torch.randn(size, 2)},
+    'pos': lambda size: {'pos': torch.randn(size, 2)},
+    'num_nodes': lambda size: {'num_nodes': size},
+    'node_type': lambda size: {'node_type': torch.zeros(size)},
+    'batch': lambda size: {'batch': torch.zeros(size, dtype=torch.long)},
+}
+
+
+@pytest.mark.parametrize('key', NODES)
+def test_labels_of_the_nodes_of_a_ring(key):
+    # As many edges as nodes: neither labels nor masks belong to the edges.
+    data = ring(4, **NODES[key](4), edge_norm=torch.rand(4))
+    out = DropObservedGraph()(data)
+    assert {'y', 'mask', key} <= set(out.keys())
+    assert not {'edge_index', 'edge_norm'} & set(out.keys())
+    assert out.num_nodes == 4
+
+
+@pytest.mark.parametrize('key', ['x', 'pos', 'num_nodes', 'node_type'])
+def test_labels_of_the_nodes_of_rings_in_a_batch(key):
+    rings = [ring(n, **NODES[key](n), edge_norm=torch.rand(n)) for n in (4, 3)]
+    out = DropObservedGraph()(Batch.from_data_list(rings))
+    for data, single in zip(out.to_data_list(), rings, strict=True):
+        assert {'y', 'mask', key} <= set(data.keys()) <= {'y', 'mask', 'num_nodes', key}
+        assert torch.equal(data.y, single.y)
+        assert torch.equal(data.mask, single.mask)
+
+
+@pytest.mark.parametrize('key', ['x', 'pos', 'num_nodes', 'batch'])
+def test_attributes_of_the_edges_without_features(key):
+    data = Data(edge_index=RING, kind=torch.arange(4), **NODES[key](5))
+    assert 'kind' not in DropObservedGraph()(data)
+
+
+def test_labels_given_to_a_batch_itself():
+    rings = [Data(edge_index=ring(n).edge_index, num_nodes=n) for n in (4, 3)]
+    batch = Batch.from_data_list(rings)
+    batch.x, batch.y = torch.randn(7, 2), torch.arange(7)
+    assert {'x', 'y'} <= set(DropObservedGraph()(batch).keys())
+    batch = T.ToSparseTensor()(Batch.from_data_list(rings))
+    batch.y = torch.arange(7)
+    assert 'y' in DropObservedGraph()(batch)
+
+
+@pytest.mark.parametrize('in_batch', [False, True])
+@pytest.mark.filterwarnings("ignore:Unable to accurately infer 'num_nodes'")
+def test_unknown_number_of_nodes(in_batch):
+    # Three nodes have edges, the fourth one has a label only.
+    edge_index = torch.tensor([[0, 1, 2, 0], [1, 2, 0, 2]])
+    data = Data(edge_index=edge_index, y=torch.arange(4), edge_norm=torch.rand(4))
+    if in_batch:
+        data = Batch.from_data_list([data, data])
+    out = DropObservedGraph()(data)
+    assert 'y' in out
+    assert not {'edge_index', 'edge_norm'} & set(out.keys())
+
+
 def test_no_graph():
     assert DropObservedGraph()(Data()).to_dict() == {}
 

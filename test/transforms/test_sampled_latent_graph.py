@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Data
@@ -55,6 +56,13 @@ def test_seed(data):
     assert not torch.equal(first.edge_index, other.edge_index)
 
 
+def test_largest_seed_and_integers_of_numpy(data):
+    assert SampledLatentGraph(k=3, seed=2**64 - 1)(data).num_edges > 0
+    out = SampledLatentGraph(k=3, seed=np.int64(3))(data)
+    expected = SampledLatentGraph(k=3, seed=3)(data)
+    assert torch.equal(out.edge_weight, expected.edge_weight)
+
+
 def test_global_generator(data):
     transform = SampledLatentGraph(k=3)
     torch.manual_seed(1)
@@ -87,6 +95,9 @@ def test_too_few_nodes():
         ({'scale': -1.0}, ValueError, r"'scale' must be positive"),
         ({'method': 'magic'}, ValueError, r"'method' must be one of .*'magic'"),
         ({'seed': -1}, ValueError, r"'seed' must be at least 0 \(got -1\)"),
+        ({'seed': 2**70}, ValueError, r"'seed' must be less than 2\*\*64 \(got 118"),
+        ({'sample_in_eval': True}, TypeError, r"'sample_in_eval' must .*\(got True\)"),
+        ({'sample_in_eval': False}, TypeError, r"'sample_in_eval' must not be given"),
         ({'seed': 'a'}, TypeError, r"'seed' must be an integer \(got str\)"),
         ({'similarity': 'neural_gaussian'}, ValueError, r'untrained: pass a'),
         ({'sharp': True}, TypeError, r"unexpected keyword argument 'sharp'"),

@@ -5,6 +5,7 @@ import torch
 from sklearn.neighbors import NearestNeighbors
 from torch_geometric.data import Batch, Data
 from torch_geometric.data.datapipes import DatasetAdapter
+from torch_geometric.nn import GCNConv
 from torch_geometric.utils import to_dense_adj
 
 from torch_geometric_gsl.nn.similarity import (
@@ -87,6 +88,21 @@ def test_duplicates():
 def test_rows_of_zeros():
     data = SimilarityKNNGraph(k=2)(Data(x=torch.zeros(4, 3)))
     assert data.edge_weight.tolist() == [0.0] * 8
+
+
+def test_negative_weights_and_their_remedies():
+    # Three directions, 120 degrees apart: every cosine is -1/2.
+    angle = torch.tensor([0.0, 1.0, 2.0]) * 2 * torch.pi / 3
+    data = Data(x=torch.stack([angle.cos(), angle.sin()], dim=1).repeat(1, 2))
+    conv = GCNConv(4, 2, add_self_loops=False)
+    plain = SimilarityKNNGraph(k=2)(data)
+    torch.testing.assert_close(plain.edge_weight, torch.full((6,), -0.5))
+    assert bool(conv(data.x, plain.edge_index, plain.edge_weight).isnan().all())
+    clamped = plain.edge_weight.clamp(min=0)
+    assert bool(conv(data.x, plain.edge_index, clamped).isfinite().all())
+    heat = SimilarityKNNGraph(k=2, similarity='heat_kernel')(data)
+    assert 0 <= float(heat.edge_weight.min()) <= float(heat.edge_weight.max()) <= 1
+    assert bool(conv(data.x, heat.edge_index, heat.edge_weight).isfinite().all())
 
 
 def test_force_undirected():

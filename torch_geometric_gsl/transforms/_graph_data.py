@@ -25,8 +25,10 @@ OBSERVED = 'observed_'
 # Always parts of a graph, whatever their size. The first three hold the edges.
 _EDGES = ('edge_index', 'adj_t', 'adj')
 _GRAPH = (*_EDGES, 'edge_weight', 'edge_attr', 'edge_type', 'e_id', 'num_edges')
+# Attributes with one entry per node, which tell the number of nodes.
+_NODE_VECTORS = ('x', 'pos', 'node_type', 'n_id', 'batch')
 # Never parts of a graph, even if as many as the edges.
-_NODES = {'x', 'pos', 'batch', 'ptr', 'node_type', 'n_id', 'num_nodes'}
+_NODES = {*_NODE_VECTORS, 'ptr', 'num_nodes'}
 
 
 def check_data(data: object) -> None:
@@ -135,11 +137,11 @@ def graph_keys(data: Data) -> list[str]:
     r"""Names of the edges and of all attributes with one entry per edge.
 
     An attribute belongs to the edges if it is as long as their list. Where it is
-    also as long as the list of nodes, or the graph has a single edge, only a name
-    with "edge" in it does; labels of links never do.
+    also as long as the list of nodes, their number is unknown, or the graph has a
+    single edge, only a name with "edge" in it does; labels of links never do.
     """
     edges = _edge_counts(data)
-    nodes = _counts(data, 'x')
+    nodes = _node_counts(data)
     found = []
     for key in data.keys():  # noqa: SIM118 (iterating over data yields pairs)
         if key.startswith(OBSERVED) or key in _NODES or 'edge_label' in key:
@@ -147,7 +149,8 @@ def graph_keys(data: Data) -> list[str]:
         counts = _counts(data, key)
         belongs = edges is not None and counts is not None and _agree(counts, edges)
         if belongs and 'edge' not in key:
-            belongs = counts != nodes and max(edges or [0]) > 1
+            belongs = nodes is not None and max(edges or [0]) > 1
+            belongs = belongs and counts not in (nodes, [sum(nodes or [])])
         if belongs or key in _GRAPH:
             found.append(key)
     # `follow_batch` adds vectors that speak about the edges, too.
@@ -170,6 +173,25 @@ def _edge_counts(data: Data) -> list[int] | None:
         if is_sparse(value):
             return [value._nnz() if isinstance(value, Tensor) else value.nnz()]
         return _counts(data, key) if key == 'edge_index' else None
+    return None
+
+
+def _node_counts(data: Data) -> list[int] | None:
+    """The number of nodes of each example, if an attribute of the nodes tells it."""
+    is_batch = hasattr(data, '_slice_dict')
+    if 'num_nodes' in data:
+        sizes = getattr(data, '_num_nodes', None) if is_batch else [data.num_nodes]
+        if sizes is not None:
+            return list(sizes)
+    for key in _NODE_VECTORS:
+        # A batch has a vector `batch` even where it guessed the number of nodes.
+        if key not in data or (is_batch and key == 'batch'):
+            continue
+        if not is_batch or key in data._slice_dict:
+            return _counts(data, key)
+        # Given to the batch itself, without slices.
+        counts: list[int] = data.ptr.diff().tolist()
+        return counts
     return None
 
 

@@ -21,7 +21,9 @@ class DropObservedGraph(BaseTransform):
     What goes is :obj:`edge_index`, :obj:`adj`, :obj:`adj_t`, every attribute with
     one entry per edge, such as :obj:`edge_attr`, and the graph that another
     transform has kept with the prefix :obj:`observed_`. Labels of links
-    (:obj:`edge_label`, :obj:`edge_label_index`) stay. If nothing but the graph told
+    (:obj:`edge_label`, :obj:`edge_label_index`) stay. Where the graph has as many
+    edges as nodes, or nothing but its edges tells the number of nodes, attributes go
+    only if their name contains :obj:`edge`. If nothing but the graph told
     the number of nodes, it is stored as :obj:`data.num_nodes`.
 
     Use it before the transforms that give :obj:`data` another graph, not after.
@@ -39,17 +41,24 @@ class DropObservedGraph(BaseTransform):
 
     def forward(self, data: Data) -> Data:
         check_data(data)
+        sizes = None
         if graph_keys(data) and not {'x', 'pos', 'num_nodes'} & set(data.keys()):
-            self._store_num_nodes(data)
+            sizes = self._sizes(data)
         move_graph(data, None)
+        if sizes is not None:
+            if hasattr(data, '_slice_dict'):
+                data._num_nodes = sizes  # One for each example of the batch.
+            data.num_nodes = sum(sizes)
         for key in data.keys():  # noqa: SIM118 (iterating over data yields pairs)
             if key.startswith(OBSERVED):
                 del data[key]
         return data
 
     @staticmethod
-    def _store_num_nodes(data: Data) -> None:
+    def _sizes(data: Data) -> list[int] | None:
+        """The number of nodes of each example, guessed from the edges if need be."""
         if hasattr(data, '_slice_dict') and data.batch is not None:
-            sizes = torch.bincount(data.batch, minlength=data.num_graphs)
-            data._num_nodes = sizes.tolist()  # One for each example of the batch.
-        data.num_nodes = data.num_nodes
+            counts = torch.bincount(data.batch, minlength=data.num_graphs)
+            sizes: list[int] = counts.tolist()
+            return sizes
+        return None if data.num_nodes is None else [data.num_nodes]

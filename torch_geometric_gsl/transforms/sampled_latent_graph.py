@@ -64,16 +64,19 @@ class SampledLatentGraph(BaseTransform):
             (default: :obj:`1.0`)
         seed (int, optional): Seed of a generator that is made anew for every graph:
             the same features give the same graph, alone, in a data set or in a
-            batch, and all graphs share their noise. If :obj:`None`, noise comes from
-            the global generator. (default: :obj:`None`)
+            batch, and all graphs share their noise. It lies in
+            :math:`[0, 2^{64})`. If :obj:`None`, noise comes from the global
+            generator. (default: :obj:`None`)
         **kwargs (optional): Additional arguments of
             :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`: :obj:`hard`,
             :obj:`replace`, :obj:`loop`, :obj:`method`, :obj:`num_arrivals` or
-            :obj:`memory_budget`.
+            :obj:`memory_budget`, but not :obj:`sample_in_eval`: a transform always
+            samples.
 
     Raises:
-        TypeError: If an argument has the wrong type, :obj:`data` is heterogeneous,
-            or :obj:`data.x` is not a floating-point tensor.
+        TypeError: If an argument has the wrong type or is unknown,
+            :obj:`sample_in_eval` is given, :obj:`data` is heterogeneous, or
+            :obj:`data.x` is not a floating-point tensor.
         ValueError: If an argument is out of range, the named similarity has
             parameters, :obj:`data.x` is missing, or a graph has too few nodes.
 
@@ -97,6 +100,14 @@ class SampledLatentGraph(BaseTransform):
         check_similarity(similarity)
         if seed is not None:
             check_count(seed, 'seed', minimum=0)
+            if seed >= 2**64:
+                raise ValueError(f"'seed' must be less than 2**64 (got {seed})")
+            seed = int(seed)  # Generators take no integers of NumPy.
+        if 'sample_in_eval' in kwargs:
+            raise TypeError(
+                f"'sample_in_eval' must not be given, because the transform always "
+                f'samples (got {kwargs["sample_in_eval"]!r})'
+            )
         self.similarity = similarity
         self.k = k
         self.tau = tau

@@ -36,7 +36,14 @@ class SimilarityKNNGraph(BaseTransform):
     where :math:`\phi_{ij}` is the similarity of candidate :math:`j` for node
     :math:`i`. The search is exact, by blocks of rows. The edges run from neighbours
     to nodes, sorted by node, and :obj:`data.edge_weight` holds the similarities
-    themselves, which may be negative. In a batch no edge joins two examples.
+    themselves. In a batch no edge joins two examples.
+
+    .. warning::
+        Weights may be negative, under the default similarity, too. Layers that
+        normalise by the degree, such as :class:`~torch_geometric.nn.conv.GCNConv`,
+        then take the root of a negative degree and return NaN. Use
+        :obj:`similarity="heat_kernel"`, whose weights lie in :math:`[0, 1]`, or
+        clamp: :obj:`data.edge_weight = data.edge_weight.clamp(min=0)`.
 
     .. note::
         A graph that :obj:`data` already has is kept: :obj:`edge_index`,

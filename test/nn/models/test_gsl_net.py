@@ -277,3 +277,23 @@ def test_transition_nodes_take_no_candidates(name: str, method: str) -> None:
     match = rf"'{name}' has no meaning with transition nodes \(got a Tensor\)"
     with pytest.raises(ValueError, match=match):
         call(problem()[0], **{name: torch.zeros(N, dtype=torch.long)})
+
+
+def test_options_of_the_similarity() -> None:
+    model = GSLNet(8, 16, 2, 4, similarity_kwargs={'c_scale': 0.2})
+    assert [conv.sampler.similarity.c_scale for conv in model.convs] == [0.2, 0.2]
+    with pytest.raises(ValueError, match=r"'similarity_kwargs' .*\['b'\] with a Lin"):
+        GSLNet(8, 4, 2, 4, LinearSimilarity(4), similarity_kwargs={'b': 0.5})
+
+
+def test_no_activation() -> None:
+    model = GSLNet(3, 4, 2, 2, act=None).eval()
+    x = torch.randn(6, 3)
+    torch.testing.assert_close(model(x), model.convs[1](model.convs[0](x)))
+
+
+def test_diverged_parameters_are_told_from_bad_features() -> None:
+    model = GSLNet(3, 4, 2, 2, k=2)
+    torch.nn.init.constant_(model.convs[0].lin.weight, torch.nan)
+    with pytest.raises(ValueError, match="'x @ weight' contains NaN"):
+        model(torch.randn(6, 3))

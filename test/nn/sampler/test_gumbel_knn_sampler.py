@@ -83,7 +83,7 @@ def test_graph(training: bool, method: str, options: Any, loop: bool) -> None:
     assert_graph(graph)
     assert loop or bool((graph.edge_index[0] != graph.edge_index[1]).all())
     degree = torch.bincount(graph.edge_index[1], minlength=N)
-    if training and 'replace' in options:
+    if 'replace' in options:
         assert degree.tolist() == [3] * N
     elif method == 'dense':
         assert degree.tolist() == [N - int(not loop)] * N
@@ -348,3 +348,31 @@ def test_bad_similarity(similarity: Any) -> None:
         TypeError, match=rf"'similarity' must be a Similarity \(got {name}\)"
     ):
         GumbelKNNSampler(similarity)
+
+
+def test_batch_of_one_graph_is_a_batch() -> None:
+    # The last batch of a loader must not fail where the others did not.
+    sampler = make(k=5)
+    x = features(8)
+    both = sampler(x, batch=torch.tensor([0, 0, 0, 0, 1, 1, 1, 1]))
+    last = sampler(x[:4], batch=torch.zeros(4, dtype=torch.long))
+    assert_graph(both, 8, 8)
+    assert_graph(last, 4, 4)
+    with pytest.raises(ValueError, match=r"'k' must not exceed .*k=5 for 4"):
+        sampler(x[:4])
+
+
+def test_graph_ids_are_names_not_counts() -> None:
+    sampler = make().eval()
+    x = features(8)
+    ids = torch.tensor([0, 0, 0, 0, 10**12, 10**12, 10**12, 10**12])
+    expected = sampler(x, batch=ids.clamp(max=1))
+    torch.testing.assert_close(sampler(x, batch=ids), expected)
+    pair = sampler((x, x), batch=(ids, ids))
+    torch.testing.assert_close(pair, expected)
+
+
+@pytest.mark.parametrize('name', ['hard', 'replace', 'loop', 'sample_in_eval'])
+def test_flags_are_booleans(name: str) -> None:
+    with pytest.raises(TypeError, match=f"'{name}' must be a bool \\(got 'no'\\)"):
+        make(**{name: 'no'})

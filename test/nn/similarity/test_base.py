@@ -199,7 +199,7 @@ def test_indices_of_pairs_broadcast(case: Any) -> None:
 
 
 @pytest.mark.parametrize('budget', [1, 500, 2**25])
-def test_pairs_without_gradient_are_scored_by_blocks(
+def test_many_pairs_are_scored_by_blocks(
     case: Any, monkeypatch: pytest.MonkeyPatch, budget: int
 ) -> None:
     sizes = []
@@ -209,18 +209,25 @@ def test_pairs_without_gradient_are_scored_by_blocks(
             sizes.append(block.stop - block.start)
             yield block
 
-    monkeypatch.setattr(base, 'row_blocks', row_blocks)
+    def scores_and_gradients() -> tuple[Tensor, ...]:
+        score = module.score_pairs(module.encode_pair(x), source, target)
+        leaves = [x, *module.parameters()]
+        return score, *torch.autograd.grad(score.square().sum(), leaves)
+
     module = case.build().double()
-    pair = module.encode_pair(torch.randn(4, 5, **DOUBLE))
+    x = torch.randn(4, 5, **DOUBLE, requires_grad=True)
     source, target = torch.arange(4), torch.arange(4).unsqueeze(1)
-    expected = module.score_pairs(pair, source, target)
-    with torch.no_grad():
-        out = module.score_pairs(pair, source, target)
-        nothing = module.score_pairs(pair, source[:0], target)
+    expected = scores_and_gradients()
+    monkeypatch.setattr(base, 'row_blocks', row_blocks)
+    monkeypatch.setattr(base, '_GATHER_LIMIT', 0)
+    torch.testing.assert_close(scores_and_gradients(), expected)
     assert sum(sizes) == 16
     assert max(sizes) == {1: 1, 2**25: 16}.get(budget, max(sizes))
+    with torch.no_grad():
+        out = module.score_pairs(module.encode_pair(x), source, target)
+        nothing = module.score_pairs(module.encode_pair(x), source[:0], target)
+    torch.testing.assert_close(out, expected[0].detach())
     assert nothing.shape == (4, 0)
-    torch.testing.assert_close(out, expected.detach())
 
 
 def test_nodes_are_embedded_once(case: Any, monkeypatch: pytest.MonkeyPatch) -> None:

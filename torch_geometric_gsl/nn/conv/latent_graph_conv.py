@@ -10,8 +10,11 @@ from torch_geometric.nn.inits import zeros
 from torch_geometric_gsl._checks import (
     check_count,
     check_features,
+    check_finite,
+    check_flag,
     check_parameter_match,
 )
+from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
@@ -44,6 +47,8 @@ class LatentGraphConv(torch.nn.Module):
         k (int, optional): The number of draws :math:`K`. (default: :obj:`5`)
         tau (float, optional): The temperature :math:`\tau`.
             (default: :obj:`0.25`)
+        similarity_kwargs (dict, optional): Arguments of a similarity that is given by
+            name, such as :obj:`{"c_scale": 0.2}`. (default: :obj:`None`)
         root_weight (bool, optional): If :obj:`False`, the layer does not add
             :math:`\mathbf{X} \mathbf{W}_{\textrm{root}}`. The graph is nearly
             uniform, so that without it all nodes get nearly the same output.
@@ -78,11 +83,14 @@ class LatentGraphConv(torch.nn.Module):
         k: int = 5,
         tau: float = 0.25,
         *,
+        similarity_kwargs: dict[str, Any] | None = None,
         root_weight: bool = True,
         bias: bool = True,
         **kwargs: Any,
     ) -> None:
         super().__init__()
+        check_flag(root_weight, 'root_weight')
+        check_flag(bias, 'bias')
         if in_channels != -1:
             check_count(in_channels, 'in_channels')
         check_count(out_channels, 'out_channels')
@@ -101,7 +109,10 @@ class LatentGraphConv(torch.nn.Module):
         if bias:
             self.bias = torch.nn.Parameter(torch.empty(out_channels))
         self.sampler = GumbelKNNSampler(
-            resolve_similarity(similarity, out_channels), k, tau, **kwargs
+            resolve_similarity(similarity, out_channels, **(similarity_kwargs or {})),
+            k,
+            tau,
+            **kwargs,
         )
         self.reset_parameters()
 
@@ -157,12 +168,13 @@ class LatentGraphConv(torch.nn.Module):
         check_features(x, width=self.lin.in_channels)
         lazy = isinstance(self.lin.weight, torch.nn.UninitializedParameter)
         check_parameter_match(x, None if lazy else self.lin.weight)
-        h: Tensor = self.lin(x)
+        h = apply_linear(self.lin, x)
+        check_finite(h, 'x @ weight')
         return h
 
     def _finish(self, x: Tensor, out: Tensor) -> Tensor:
         if self.lin_root is not None:
-            out = out + self.lin_root(x)
+            out = out + apply_linear(self.lin_root, x)
         return out if self.bias is None else out + self.bias
 
     def __repr__(self) -> str:

@@ -55,6 +55,8 @@ class TransitionGraphConv(LatentGraphConv):
         k (int, optional): The number of draws :math:`K`. (default: :obj:`5`)
         tau (float, optional): The temperature :math:`\tau`.
             (default: :obj:`0.25`)
+        similarity_kwargs (dict, optional): Arguments of a similarity that is given by
+            name, such as :obj:`{"c_scale": 0.2}`. (default: :obj:`None`)
         root_weight (bool, optional): If :obj:`False`, the layer does not add
             :math:`\mathbf{X} \mathbf{W}_{\textrm{root}}`. The graph is nearly
             uniform, so that without it all nodes get nearly the same output.
@@ -89,6 +91,7 @@ class TransitionGraphConv(LatentGraphConv):
         k: int = 5,
         tau: float = 0.25,
         *,
+        similarity_kwargs: dict[str, Any] | None = None,
         root_weight: bool = True,
         bias: bool = True,
         **kwargs: Any,
@@ -101,6 +104,7 @@ class TransitionGraphConv(LatentGraphConv):
             similarity,
             k,
             tau,
+            similarity_kwargs=similarity_kwargs,
             root_weight=root_weight,
             bias=bias,
             **kwargs,

@@ -46,9 +46,11 @@ class GSLNet(torch.nn.Module):
             :obj:`num_transition_nodes`. (default: :obj:`None`)
         dropout (float, optional): Dropout probability of the hidden samples.
             (default: :obj:`0.5`)
-        act (str or Callable, optional): The activation. (default: :obj:`"elu"`)
+        act (str, Callable or None, optional): The activation, or :obj:`None` for none.
+            (default: :obj:`"elu"`)
         **kwargs (optional): Additional arguments of the layers, such as :obj:`k`,
-            :obj:`tau`, :obj:`scale` or :obj:`root_weight`.
+            :obj:`tau`, :obj:`scale`, :obj:`similarity_kwargs` or
+            :obj:`root_weight`.
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
@@ -97,7 +99,9 @@ class GSLNet(torch.nn.Module):
         self.num_transition_nodes = num_transition_nodes
         self.num_nodes = num_nodes
         self.dropout = dropout
-        self.act: Callable[[Tensor], Tensor] = activation_resolver(act)
+        self.act: Callable[[Tensor], Tensor] = (
+            torch.nn.Identity() if act is None else activation_resolver(act)
+        )
         widths = [in_channels, *[hidden_channels] * (num_layers - 1), out_channels]
         if num_nodes is not None:
             kwargs.update(

@@ -62,7 +62,7 @@ def make_task(
         _check_degrees(candidates, pair.dst.size(0), law)
     else:
         sizes = _sizes(ids, pair)
-        _check_sizes(sizes, law, has_loops)
+        _check_sizes(sizes, law, has_loops, is_batch=ids is not None)
         if ids is not None and sum(a * b for a, b in sizes) <= max_pairs:
             candidates = batch_candidates(*ids, num_graphs=len(sizes))
         else:
@@ -105,7 +105,9 @@ def _check_batches(
 ) -> tuple[Tensor, Tensor]:
     if not is_pair:
         check_batch(batch, pair.src)
-        return batch, batch  # type: ignore[return-value]
+        # Numbers without a gap: ids are names of graphs, not how many there are.
+        _, number = torch.unique_consecutive(batch, return_inverse=True)
+        return number, number
     if not isinstance(batch, tuple | list) or len(batch) != 2:
         raise TypeError(
             "'batch' must be a pair (batch_src, batch_dst) where 'x' is a pair "
@@ -113,7 +115,9 @@ def _check_batches(
         )
     check_batch(batch[0], pair.src, 'batch_src')
     check_batch(batch[1], pair.dst, 'batch_dst')
-    return batch[0], batch[1]
+    _, number = torch.cat([batch[0], batch[1]]).unique(return_inverse=True)
+    src, dst = number.split([batch[0].numel(), batch[1].numel()])
+    return src, dst
 
 
 def _sizes(
@@ -127,14 +131,16 @@ def _sizes(
     return list(zip(*counts, strict=True))
 
 
-def _check_sizes(sizes: list[tuple[int, int]], law: Law, has_loops: bool) -> None:
+def _check_sizes(
+    sizes: list[tuple[int, int]], law: Law, has_loops: bool, is_batch: bool
+) -> None:
     for graph, (num_src, num_dst) in enumerate(sizes):
         if num_dst == 0:
             continue
         available = num_src - int(not has_loops)
         # With replacement a small graph of a batch repeats its neighbours.
-        if len(sizes) == 1 or not law.replace:
-            where = '' if len(sizes) == 1 else f' of graph {graph}'
+        if not is_batch or not law.replace:
+            where = f' of graph {graph}' if is_batch else ''
             check_candidate_count(law.k, available, where)
 
 

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from torch_geometric_gsl._checks import (
     check_count,
+    check_flag,
     check_generator,
     check_messages,
     check_option,
@@ -135,6 +136,9 @@ class GumbelKNNSampler(torch.nn.Module):
         check_option(method, METHODS, 'method')
         check_count(num_arrivals, 'num_arrivals')
         check_count(memory_budget, 'memory_budget')
+        flags = {'hard': hard, 'replace': replace, 'loop': loop}
+        for name, flag in (flags | {'sample_in_eval': sample_in_eval}).items():
+            check_flag(flag, name)
         self.similarity = similarity
         self.k = k
         self.tau = float(tau)
@@ -242,8 +246,8 @@ class GumbelKNNSampler(torch.nn.Module):
 
     @property
     def _is_dense(self) -> bool:
-        # Distinct draws keep k edges per target: one path serves both methods.
-        return self.method == 'dense' and (self.replace or not self.is_noisy)
+        # Distinct neighbours are k edges per target: one path serves both methods.
+        return self.method == 'dense' and self.replace
 
     @property
     def _law(self) -> Law:

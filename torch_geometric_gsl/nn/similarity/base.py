@@ -6,6 +6,7 @@ from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 from torch_geometric.nn import Linear
 
 from torch_geometric_gsl._checks import (
@@ -14,9 +15,13 @@ from torch_geometric_gsl._checks import (
     check_pair,
     check_parameter_match,
 )
+from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.ops import scores
-from torch_geometric_gsl.ops.chunking import row_blocks
+from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET, row_blocks
 from torch_geometric_gsl.typing import Features
+
+# Bytes of gathered embeddings from which pairs are scored by blocks (256 MiB).
+_GATHER_LIMIT = 8 * MEMORY_BUDGET
 
 
 class EncodedPair(NamedTuple):
@@ -107,7 +112,7 @@ class Similarity(torch.nn.Module, ABC):
     def project(self, x: Tensor) -> Tensor:
         r"""Applies the projection, if there is one, and leaves half precision."""
         if self.lin is not None:
-            x = self.lin(x)
+            x = apply_linear(self.lin, x)
         elif x.layout != torch.strided:
             raise ValueError(
                 f"'x' is sparse ({x.layout}), which needs a projection: "
@@ -153,16 +158,26 @@ class Similarity(torch.nn.Module, ABC):
             source (torch.Tensor): Indices of sources.
             target (torch.Tensor): Indices of targets.
         """
-        if torch.is_grad_enabled():
-            return self._score_pairs(pair, source, target)
-        # Raw features are wide and pairs many: gather them by blocks.
         source, target = torch.broadcast_tensors(source, target)
-        flat = source.flatten(), target.flatten()
-        score = pair.src.new_empty(flat[0].numel())
         bytes_per_pair = 4 * pair.src.size(1) * pair.src.element_size()
-        for block in row_blocks(score.numel(), bytes_per_pair):
-            score[block] = self._score_pairs(pair, flat[0][block], flat[1][block])
-        return score.view(source.shape)
+        few = source.numel() * bytes_per_pair <= _GATHER_LIMIT
+        if few or torch.compiler.is_compiling():
+            return self._score_pairs(pair, source, target)
+        # Raw features are wide and pairs many: gather them by blocks, in the
+        # backward pass once more.
+        flat = source.flatten(), target.flatten()
+        parts = [
+            checkpoint(
+                self._score_pairs,
+                pair,
+                flat[0][block],
+                flat[1][block],
+                use_reentrant=False,
+                preserve_rng_state=False,
+            )
+            for block in row_blocks(source.numel(), bytes_per_pair)
+        ]
+        return torch.cat(parts).view(source.shape)
 
     def _score_pairs(self, pair: EncodedPair, source: Tensor, target: Tensor) -> Tensor:
         with torch.autocast(pair.src.device.type, enabled=False):

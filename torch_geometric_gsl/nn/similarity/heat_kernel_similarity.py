@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from torch_geometric_gsl._checks import check_positive
+from torch_geometric_gsl._checks import check_flag, check_positive
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops import scores
 
@@ -62,6 +62,7 @@ class HeatKernelSimilarity(Similarity):
         normalize: bool = True,
     ) -> None:
         check_positive(t, 't')
+        check_flag(normalize, 'normalize')
         super().__init__(in_channels, out_channels)
         self.t = float(t)
         self.normalize = normalize

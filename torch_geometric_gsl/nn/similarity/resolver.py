@@ -56,6 +56,11 @@ def resolve_similarity(
             f"'similarity' must be a name or a Similarity "
             f'(got {type(similarity).__name__})'
         )
+    if kwargs:
+        raise ValueError(
+            f"'similarity_kwargs' go with a named similarity (got {sorted(kwargs)} "
+            f'with a {type(similarity).__name__})'
+        )
     if similarity.in_channels != in_channels:
         raise ValueError(
             f"'similarity' expects {similarity.in_channels} channels "
