@@ -1,6 +1,6 @@
 """A learned graph, frozen into the data and reused by GAT and GraphSAGE.
 
-Data: handwritten digits, no graph. Expected output: about 96 % test accuracy each.
+Data: handwritten digits, no graph. Expected output: about 97 % test accuracy each.
 """
 
 import torch
@@ -33,7 +33,7 @@ def train(
     return 100 * float(hit[data.test_mask].float().mean())
 
 
-learner = GSLNet(data.num_features, 32, 2, 10, scale=10.0)
+learner = GSLNet(data.num_features, 32, 2, 10, 'linear', scale=10.0, loop=False)
 print(f'GSLNet     {train(learner, data, epochs=60):.1f} %')
 
 data = FreezeLatentGraph(learner)(data)

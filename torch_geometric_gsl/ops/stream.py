@@ -111,7 +111,7 @@ def stream_graph(
     generator: torch.Generator | None = None,
     memory_budget: int = MEMORY_BUDGET,
 ) -> SampledGraph:
-    r"""Samples a graph of the first arrivals: two phases, O(n K M) memory.
+    r"""Samples a graph of the first arrivals: two phases.
 
     The arrivals are found without gradient; then the scores of these pairs alone
     are computed again, with gradient.
