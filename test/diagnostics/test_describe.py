@@ -380,3 +380,16 @@ def test_least_share_of_a_similarity_in_the_unit_interval():
     least = minimize_scalar(share, bounds=(0, 1), method='bounded').fun
     assert f'{100 * least:.1f}' == '88.4'
     assert '88.4 %' in (describe_model.__doc__ or '')
+
+
+@pytest.mark.filterwarnings(
+    'ignore::torch_geometric_gsl.diagnostics.UniformSamplingWarning'
+)
+@pytest.mark.parametrize('budget', [1, 2**25])
+def test_excluded_loops_are_no_candidates(budget):
+    # The small budget takes the path by blocks, the other that of listed pairs.
+    conv = LatentGraphConv(4, 3, k=2, loop=False, memory_budget=budget)
+    batch = torch.tensor([0] * 4 + [1] * 6)
+    (layer,) = describe_model(conv, torch.randn(10, 4), batch=batch).layers
+    assert layer.candidates.tolist() == [3] * 4 + [5] * 6
+    assert bool(layer.entropy.isfinite().all())

@@ -130,8 +130,9 @@ def _pi_spread(
     )
     n = task.num_targets
     if task.candidates is not None and task.score is not None:
-        target = task.candidates[1]
-        spread = candidate_spread(task.score, target, n)
+        listed = task.score > -torch.inf  # The others are excluded loops.
+        target = task.candidates[1][listed]
+        spread = candidate_spread(task.score[listed], target, n)
         return spread, torch.bincount(target, minlength=n)
     spread = Spread(*torch.zeros(2, n, dtype=torch.double, device=task.device))
     candidates = torch.zeros(n, dtype=torch.long, device=task.device)
