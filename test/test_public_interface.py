@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import inspect
+import io
 import math
+import pickle
 import pkgutil
 import re
 from collections.abc import Callable, Iterator
@@ -142,6 +145,37 @@ def test_every_parameter_gets_a_gradient(
         assert parameter.grad is not None, name
         assert bool(parameter.grad.isfinite().all()), name
         assert float(parameter.grad.abs().max()) > 0, name
+
+
+def through_a_file(module: torch.nn.Module, fresh: torch.nn.Module) -> torch.nn.Module:
+    stream = io.BytesIO()
+    torch.save(module.state_dict(), stream)
+    stream.seek(0)
+    fresh.load_state_dict(torch.load(stream, weights_only=True))
+    return fresh
+
+
+@pytest.mark.parametrize('how', ['deepcopy', 'pickle', 'state_dict'])
+@pytest.mark.parametrize('factory', CASES)
+def test_copies_are_equal_and_independent(
+    factory: Callable[[], torch.nn.Module], how: str
+) -> None:
+    module, x = factory(), torch.randn(N, IN)
+    # A copy of a module that has run: what a forward pass leaves must copy, too.
+    out = module(x)
+    (out.edge_weight if isinstance(out, tuple) else out).sum().backward()
+    if how == 'deepcopy':
+        twin = copy.deepcopy(module)
+    elif how == 'pickle':
+        twin = pickle.loads(pickle.dumps(module))
+    else:
+        twin = through_a_file(module, factory())
+    expected = module.eval()(x)
+    torch.testing.assert_close(twin.eval()(x), expected, rtol=0, atol=0)
+    with torch.no_grad():
+        for parameter in twin.parameters():
+            parameter.fill_(0.3)
+    torch.testing.assert_close(module(x), expected, rtol=0, atol=0)
 
 
 # "name (type, optional): text", eight spaces or more below "Args:" hold its text.
