@@ -42,6 +42,14 @@ def check_number(value: object, name: str) -> None:
         raise ValueError(f"'{name}' must be finite (got {value})")
 
 
+def check_absent(value: object, name: str, where: str) -> None:
+    """Raises if an argument is given where it has no meaning."""
+    if value is not None:
+        raise ValueError(
+            f"'{name}' has no meaning {where} (got a {type(value).__name__})"
+        )
+
+
 def check_count(value: object, name: str, minimum: int = 1) -> None:
     """Raises unless :obj:`value` is an integer of at least :obj:`minimum`."""
     if isinstance(value, bool) or not isinstance(value, Integral):

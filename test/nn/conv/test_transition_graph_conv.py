@@ -265,3 +265,14 @@ def test_too_few_transition_nodes() -> None:
     conv = TransitionGraphConv(IN, OUT, N, num_transition_nodes=2, k=3).double()
     with pytest.raises(ValueError, match=r'\(got k=3 for 2 candidates\)'):
         conv(features())
+
+
+@pytest.mark.parametrize('name', ['edge_index', 'batch'])
+def test_arguments_without_meaning(name: str) -> None:
+    conv = TransitionGraphConv(3, 2, num_nodes=6, num_transition_nodes=5)
+    value = torch.zeros(2, 6, dtype=torch.long)
+    for call in (conv, conv.graph):
+        with pytest.raises(
+            ValueError, match=rf"'{name}' has no meaning with transition"
+        ):
+            call(torch.randn(6, 3), **{name: value})

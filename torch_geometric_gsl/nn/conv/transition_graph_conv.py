@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch_geometric.nn.inits import glorot
 
-from torch_geometric_gsl._checks import check_count, check_num_nodes
+from torch_geometric_gsl._checks import check_absent, check_count, check_num_nodes
 from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.scores import unit_rows
@@ -134,33 +134,51 @@ class TransitionGraphConv(LatentGraphConv):
         r"""The projection :math:`\mathbf{W}_e` that gathers their messages."""
         return self.theta_e / self.num_nodes
 
-    def forward(  # type: ignore[override]
-        self, x: Tensor, *, generator: torch.Generator | None = None
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor | None = None,
+        batch: Tensor | None = None,
+        *,
+        generator: torch.Generator | None = None,
     ) -> Tensor:
         r"""Runs the forward pass.
 
         Args:
             x (torch.Tensor): The node features, dense or sparse CSR.
+            edge_index (None, optional): Has no meaning with transition nodes.
+                (default: :obj:`None`)
+            batch (None, optional): Has no meaning with transition nodes.
+                (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness.
                 (default: :obj:`None`)
         """
-        h, transition = self._transition(x)
+        h, transition = self._transition(x, edge_index, batch)
         messages = self.theta_e @ (h / self.num_nodes)
         out = self.sampler.propagate((transition, h), messages, generator=generator)
         return self._finish(x, out)
 
-    def graph(  # type: ignore[override]
-        self, x: Tensor, *, generator: torch.Generator | None = None
+    def graph(
+        self,
+        x: Tensor,
+        edge_index: Tensor | None = None,
+        batch: Tensor | None = None,
+        *,
+        generator: torch.Generator | None = None,
     ) -> SampledGraph:
         r"""Returns the bipartite graph from transition nodes to nodes.
 
         The arguments are those of :meth:`forward`.
         """
-        h, transition = self._transition(x)
+        h, transition = self._transition(x, edge_index, batch)
         graph: SampledGraph = self.sampler((transition, h), generator=generator)
         return graph
 
-    def _transition(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def _transition(
+        self, x: Tensor, edge_index: Tensor | None, batch: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        check_absent(edge_index, 'edge_index', 'with transition nodes')
+        check_absent(batch, 'batch', 'with transition nodes')
         h = self._project(x)
         check_num_nodes(x, self.num_nodes)
         return h, unit_rows(self.theta_t @ (unit_rows(h) / self.num_nodes))

@@ -137,7 +137,7 @@ class GSLNet(torch.nn.Module):
             generator (torch.Generator, optional): Source of randomness of the
                 graphs; dropout uses the global one. (default: :obj:`None`)
         """
-        args = self._conv_args(edge_index, batch, generator)
+        args = {'edge_index': edge_index, 'batch': batch, 'generator': generator}
         for conv in self.convs[:-1]:
             x = self._hidden(conv(x, **args))
         out: Tensor = self.convs[-1](x, **args)
@@ -154,29 +154,13 @@ class GSLNet(torch.nn.Module):
         r"""Returns the graph of each layer; the arguments are those of
         :meth:`forward`.
         """
-        args = self._conv_args(edge_index, batch, generator)
+        args = {'edge_index': edge_index, 'batch': batch, 'generator': generator}
         graphs = []
         for number, conv in enumerate(self.convs):
             graphs.append(conv.graph(x, **args))  # type: ignore[operator]
             if number + 1 < self.num_layers:
                 x = self._hidden(conv(x, **args))
         return graphs
-
-    def _conv_args(
-        self,
-        edge_index: Tensor | None,
-        batch: Tensor | None,
-        generator: torch.Generator | None,
-    ) -> dict[str, Any]:
-        if self.num_nodes is None:
-            return {'edge_index': edge_index, 'batch': batch, 'generator': generator}
-        for name, value in (('edge_index', edge_index), ('batch', batch)):
-            if value is not None:
-                raise ValueError(
-                    f"'{name}' has no meaning with transition nodes (got a "
-                    f'{type(value).__name__})'
-                )
-        return {'generator': generator}
 
     def _hidden(self, x: Tensor) -> Tensor:
         return F.dropout(self.act(x), self.dropout, self.training)
