@@ -13,18 +13,13 @@ from torch_geometric_gsl._checks import (
     check_option,
     check_positive,
 )
+from torch_geometric_gsl.nn.sampler._block_sampler import BlockSampler
 from torch_geometric_gsl.nn.sampler._task import Task, make_task
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.candidates import candidate_graph, nearest_candidates
 from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET
-from torch_geometric_gsl.ops.propagate import expected_sum, weighted_sum
-from torch_geometric_gsl.ops.relaxed import (
-    dense_graph,
-    expected_weights,
-    relaxed_weights,
-)
-from torch_geometric_gsl.ops.scorer import Law, Scorer
-from torch_geometric_gsl.ops.stream import nearest_graph, stream_graph
+from torch_geometric_gsl.ops.propagate import weighted_sum
+from torch_geometric_gsl.ops.scorer import Law
 from torch_geometric_gsl.typing import Batch, Features, SampledGraph
 
 if TYPE_CHECKING:
@@ -227,13 +222,7 @@ class GumbelKNNSampler(torch.nn.Module):
         task = self._task(x, edge_index, batch, generator)
         check_messages(h, task.num_sources, task.device)
         if task.candidates is None and (self._is_dense or not self.is_noisy):
-            sums = h.new_zeros(task.num_targets, h.size(1))
-            for block in task.blocks:
-                size = block.scorer.size
-                own = h[block.first_source : block.first_source + size[1]]
-                rows = torch.arange(size[0], device=h.device) + block.first_target
-                sums = sums.index_copy(0, rows, self._sum(block.scorer, own, generator))
-            return sums
+            return self._sum_blocks(task, h, generator)
         graph = self._graph(
             task, generator, everything=self._is_dense or not self.is_noisy
         )
@@ -284,53 +273,33 @@ class GumbelKNNSampler(torch.nn.Module):
                     *args, self._law, everything=everything, generator=generator
                 )
             return nearest_candidates(*args, None if everything else self.k, self.tau)
-        graphs = []
+        sampler = self._block_sampler(generator)
+        edges = [torch.empty(2, 0, dtype=torch.long, device=task.device)]
+        weights = [torch.empty(0, device=task.device)]
         for block in task.blocks:
-            edges, weight = self._sample(block.scorer, generator)
-            edges[0] += block.first_source
-            edges[1] += block.first_target
-            graphs.append((edges, weight))
-        if not graphs:
-            nothing = torch.empty(0, device=task.device)
-            return SampledGraph(nothing.new_empty(2, 0, dtype=torch.long), nothing)
-        all_edges, weights = zip(*graphs, strict=True)
-        return SampledGraph(torch.cat(all_edges, dim=1), torch.cat(weights))
+            edge_index, weight = sampler.graph(block.scorer)
+            first = [[block.first_source], [block.first_target]]
+            edges.append(edge_index + edge_index.new_tensor(first))
+            weights.append(weight)
+        return SampledGraph(torch.cat(edges, dim=1), torch.cat(weights))
 
-    def _sample(
-        self, scorer: Scorer, generator: torch.Generator | None
-    ) -> SampledGraph:
-        if self._is_dense:
-            return dense_graph(
-                self._dense_weights(scorer, generator),
-                loop=scorer.available == scorer.size[1],
-            )
-        if self.is_noisy:
-            return stream_graph(
-                scorer, self._law, generator=generator, memory_budget=self.memory_budget
-            )
-        return nearest_graph(scorer, self.k, self.tau, memory_budget=self.memory_budget)
-
-    def _dense_weights(
-        self, scorer: Scorer, generator: torch.Generator | None
+    def _sum_blocks(
+        self, task: Task, h: Tensor, generator: torch.Generator | None
     ) -> Tensor:
-        score = scorer.rows(slice(0, scorer.size[0]))
-        if not self.is_noisy:
-            return expected_weights(score, self.tau)
-        return relaxed_weights(
-            score,
-            self.k,
-            self.tau,
-            hard=self.hard,
-            generator=generator,
-            memory_budget=self.memory_budget,
+        sampler = self._block_sampler(generator)
+        sums, rows = [h.new_empty(0, h.size(1))], [slice(0, 0)]
+        for scorer, source, target in task.blocks:
+            sums.append(sampler.sum(scorer, h[source : source + scorer.size[1]]))
+            rows.append(slice(target, target + scorer.size[0]))
+        every = torch.arange(task.num_targets, device=h.device)
+        index = torch.cat([every[part] for part in rows])
+        out = h.new_zeros(task.num_targets, h.size(1))  # Some have no candidates.
+        return out.index_copy(0, index, torch.cat(sums))
+
+    def _block_sampler(self, generator: torch.Generator | None) -> BlockSampler:
+        return BlockSampler(
+            self._law, self._is_dense, self.is_noisy, self.memory_budget, generator
         )
-
-    def _sum(
-        self, scorer: Scorer, h: Tensor, generator: torch.Generator | None
-    ) -> Tensor:
-        if self.is_noisy:
-            return self._dense_weights(scorer, generator).to(h.dtype) @ h
-        return expected_sum(h, scorer, self.tau, memory_budget=self.memory_budget)
 
     def __repr__(self) -> str:
         return (
