@@ -37,6 +37,8 @@ extras_require = {
         'pytest-xdist',
         'scikit-learn',
         'scipy',
+        # Its interpreter runs the kernels on a CPU.
+        "triton; sys_platform == 'linux'",
     ],
     'docs': ['furo', 'matplotlib', 'sphinx'],
     # A minor version of either tool can reject code that the last one accepted.

@@ -23,6 +23,8 @@ from torch_geometric_gsl import (
     NeuralGaussianSimilarity,
 )
 from torch_geometric_gsl.datasets import paper_split
+from torch_geometric_gsl.ops.arrivals import Arrivals, relax, spread_sources, tail_size
+from torch_geometric_gsl.ops.scorer import Law
 from torch_geometric_gsl.ops.scores import gaussian, unit_rows
 
 
@@ -152,23 +154,48 @@ def best_time(run: Callable[[], object]) -> float:
     return 1000 * min(seconds)
 
 
-def truncation(n: int = 3327) -> None:
-    """The share of a draw's weight that later arrivals than the M-th hold."""
+def tail(n: int = 1000, runs: int = 4000) -> None:
+    """What keeping the first M arrivals changes, paired with the whole draw."""
     torch.manual_seed(0)
-    rank = torch.arange(1, n + 1, dtype=torch.double)
-    arrival = -torch.rand(2000, n, dtype=torch.double).log()
-    arrival = arrival.sort(dim=1).values
+    cosine = (0.3 * torch.randn(n, dtype=torch.double)).clamp(-1, 1)
+    score = gaussian(cosine, 0.5, 0.05)
+    h = torch.randn(n, 4, dtype=torch.double) + score.unsqueeze(1)
+    log_time = torch.rand(runs, n, dtype=torch.double).log().neg().log() - score
     for tau in (0.25, 0.5, 0.75, 1.0):
-        for name, log_time in (('formula', rank.log()[None]), ('mean', arrival.log())):
-            weight = torch.softmax(-log_time / tau, dim=1)
-            shares = [float(weight[:, m:].sum(dim=1).mean()) for m in (16, 64, 256)]
-            text = ', '.join(f'{100 * share:.3g} %' for share in shares)
-            print(f'tau {tau}, {name}: {text} for M = 16, 64, 256')
+        weight = torch.softmax(-log_time / tau, dim=1)
+        whole = summary(weight, weight @ h)
+        for kept in (2, 4, 8, 16, 32):
+            law = Law(1, tau, num_arrivals=kept)
+            source = log_time.topk(kept, largest=False).indices
+            time = log_time.gather(1, source)
+            own = score[source].unsqueeze(1)
+            noise = -time.unsqueeze(1) - own
+            arrivals = Arrivals(source.unsqueeze(1), noise, time[:, -1:])
+            changes = []
+            for size in (0, tail_size(law, n), n):
+                place = torch.zeros(runs, 0, dtype=torch.long)
+                share = torch.tensor(0.0)
+                if size:  # Another tail in each run, as in each call.
+                    place = spread_sources(n, size, score.device, None, runs)
+                    place, share = place.view(runs, size), torch.tensor(n / size).log()
+                late = score[place].unsqueeze(1)
+                first, later = relax(own, arrivals, law, late, share)
+                out = torch.einsum('ij,ijm->im', first[:, 0], h[source])
+                out += torch.einsum('ij,ijm->im', later[:, 0], h[place])
+                pairs = zip(summary(first[:, 0], out), whole, strict=True)
+                change = ' / '.join(f'{100 * (a / b - 1):+.2g} %' for a, b in pairs)
+                changes.append(f'S = {size}: {change}')
+            print(f'tau {tau}, M = {kept}: ' + ', '.join(changes))
+
+
+def summary(weight: Tensor, out: Tensor) -> tuple[float, float]:
+    """The mean largest weight and the variance of the weighted sums."""
+    return float(weight.amax(dim=1).mean()), float(out.var(dim=0).mean())
 
 
 MEASUREMENTS = {
     run.__name__: run
-    for run in (flat, norm, root, theta, half, neighbours, sparse, truncation)
+    for run in (flat, norm, root, theta, half, neighbours, sparse, tail)
 }
 
 if __name__ == '__main__':

@@ -113,7 +113,8 @@ class _Meter(TorchDispatchMode):
     ) -> Any:
         out = func(*args, **(kwargs or {}))
         for result in out if isinstance(out, tuple | list) else [out]:
-            if isinstance(result, Tensor):
+            # The size of a sparse matrix counts places that hold nothing.
+            if isinstance(result, Tensor) and result.layout == torch.strided:
                 self.largest = max(self.largest, result.numel())
         return out
 

@@ -1,16 +1,19 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
 from torch_geometric_gsl.ops.candidates import (
-    batch_candidates,
     expand_draws,
+    list_candidates,
     rank_in_group,
     sort_candidates,
 )
+from torch_geometric_gsl.ops.scorer import Candidates
 
 pairs = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=20)
 sizes = st.lists(st.integers(0, 4), max_size=6)
@@ -28,20 +31,44 @@ def test_sort_candidates(rows: list[tuple[int, int]], loop: bool) -> None:
     assert [(i, j) for j, i in out.t().tolist()] == expected
 
 
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=5))
-def test_batch_candidates(graphs: list[tuple[int, int]]) -> None:
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=5),
+    st.integers(1, 40),
+)
+def test_list_candidates_of_a_batch(
+    graphs: list[tuple[int, int]], max_pairs: int
+) -> None:
     source = [g for g, (num, _) in enumerate(graphs) for _ in range(num)]
     target = [g for g, (_, num) in enumerate(graphs) for _ in range(num)]
     expected = [
         [j, i] for i, g in enumerate(target) for j, f in enumerate(source) if f == g
     ]
-    out = batch_candidates(
-        torch.tensor(source, dtype=torch.long),
-        torch.tensor(target, dtype=torch.long),
-        len(graphs),
+    first = [sum(f < g for f in source) for g in target]
+    size = [source.count(g) for g in target]
+    sets = Candidates(
+        torch.tensor(first, dtype=torch.long), torch.tensor(size, dtype=torch.long)
     )
-    assert out.shape[0] == 2
-    assert out.t().tolist() == expected
+    blocks = [block.t().tolist() for block in list_candidates(sets, max_pairs)]
+    assert [edge for block in blocks for edge in block] == expected
+    blocks = [block for block in blocks if block]
+    for block in blocks:
+        # A block is cut between targets, and as late as its limit allows.
+        targets = {i for _, i in block}
+        assert len(block) <= max_pairs or len(targets) == 1
+        assert len(block) == sum(size[i] for i in targets)
+    for block, after in pairwise(blocks):
+        assert len(block) + size[after[0][1]] > max_pairs
+
+
+@given(st.lists(st.lists(st.integers(0, 9), max_size=4), max_size=6))
+def test_list_candidates_of_given_rows(rows: list[list[int]]) -> None:
+    size = torch.tensor([len(row) for row in rows], dtype=torch.long)
+    listed = torch.tensor([j for row in rows for j in row], dtype=torch.long)
+    sets = Candidates(size.cumsum(0) - size, size, listed)
+    for max_pairs in (1, 5, 100):
+        blocks = list(list_candidates(sets, max_pairs))
+        found = [edge for block in blocks for edge in block.t().tolist()]
+        assert found == [[j, i] for i, row in enumerate(rows) for j in row]
 
 
 @given(sizes, st.integers(1, 4))

@@ -39,20 +39,18 @@ def sample(score: Tensor, law: Law, **kwargs: Any) -> SampledGraph:
 
 
 @pytest.mark.parametrize('k', [1, 3])
-@pytest.mark.parametrize('everything', [False, True])
 @pytest.mark.parametrize('hard', [False, True])
 def test_ragged_candidates_against_loops(
     relaxed: Oracle,
-    truncated: Oracle,
     to_matrix: Oracle,
     replay: Oracle,
     k: int,
-    everything: bool,
     hard: bool,
 ) -> None:
-    score, tau, kept = torch.randn(10, **DOUBLE), 0.5, 2
-    law = Law(k, tau, hard, num_arrivals=kept)
-    out = to_matrix(*sample(score, law, everything=everything), 6, 6)
+    # Listed candidates are few: all are drawn, whatever the law keeps elsewhere.
+    score, tau = torch.randn(10, **DOUBLE), 0.5
+    law = Law(k, tau, hard, num_arrivals=2)
+    out = to_matrix(*sample(score, law), 6, 6)
     noise, expected, start = replay(5, 10 * k), torch.zeros(6, 6, **DOUBLE), 0
     for i in range(6):
         own = (RAGGED[1] == i).nonzero().view(-1)
@@ -60,11 +58,7 @@ def test_ragged_candidates_against_loops(
             continue
         block = noise[start : start + k * own.numel()].view(1, k, -1)
         start += k * own.numel()
-        if hard:
-            row = relaxed(score[own].view(1, -1), block, tau, True)
-        else:
-            size = own.numel() if everything else kept
-            row = truncated(score[own].view(1, -1), block, tau, size)
+        row = relaxed(score[own].view(1, -1), block, tau, hard)
         expected[i, RAGGED[0, own]] = row
     torch.testing.assert_close(out, expected)
 
@@ -72,8 +66,8 @@ def test_ragged_candidates_against_loops(
 @pytest.mark.parametrize(
     'law',
     [
-        Law(3, 0.5, num_arrivals=4),
-        Law(3, 0.5, hard=True, num_arrivals=4),
+        Law(3, 0.5, num_arrivals=9),
+        Law(3, 0.5, hard=True, num_arrivals=9),
         Law(3, 0.5, replace=False),
         Law(3, 0.5, hard=True, replace=False),
     ],
@@ -91,18 +85,21 @@ def test_all_candidates_give_the_streamed_graph(law: Law, num_sources: int) -> N
     torch.testing.assert_close(listed.edge_weight, streamed.edge_weight)
 
 
-def test_distinct_draws_are_k_even_if_everything_is_asked_for() -> None:
-    law = Law(2, 0.5, replace=False)
-    for first, second in zip(
-        sample(score := torch.randn(10), law, everything=True),
-        sample(score, law),
-        strict=True,
-    ):
-        assert torch.equal(first, second)
+@pytest.mark.parametrize('hard', [False, True])
+def test_distinct_draws_against_loops(
+    truncated: Oracle, to_matrix: Oracle, replay: Oracle, hard: bool
+) -> None:
+    score, edges = torch.randn(4, 7, **DOUBLE), all_pairs(4, 7)
+    law = Law(3, 0.5, hard, replace=False, num_arrivals=1)
+    graph = candidate_graph(score.flatten(), edges, 4, law, generator=generator())
+    expected = truncated(score, replay(5, 4, 1, 7), 0.5, 3)
+    if hard:
+        expected = (expected > 0).double() / 3
+    torch.testing.assert_close(to_matrix(*graph, 4, 7), expected)
 
 
 @pytest.mark.parametrize('hard', [False, True])
-def test_everything_gives_the_dense_weights(to_matrix: Oracle, hard: bool) -> None:
+def test_all_pairs_give_the_dense_weights(to_matrix: Oracle, hard: bool) -> None:
     leaf = torch.randn(4, 6, **DOUBLE, requires_grad=True)
     edges, grad = all_pairs(4, 6), torch.randn(4, 6, **DOUBLE)
     graph = candidate_graph(
@@ -110,7 +107,6 @@ def test_everything_gives_the_dense_weights(to_matrix: Oracle, hard: bool) -> No
         edges,
         4,
         Law(3, 0.5, hard),
-        everything=True,
         generator=generator(),
     )
     listed = to_matrix(*graph, 4, 6)
@@ -122,14 +118,13 @@ def test_everything_gives_the_dense_weights(to_matrix: Oracle, hard: bool) -> No
     )
 
 
-@pytest.mark.parametrize('everything', [False, True])
 @pytest.mark.parametrize('replace', [False, True])
-def test_gradient(everything: bool, replace: bool) -> None:
+def test_gradient(replace: bool) -> None:
     score = torch.randn(10, **DOUBLE, requires_grad=True)
     law = Law(3, 0.5, replace=replace, num_arrivals=2)
 
     def weights(score: Tensor) -> Tensor:
-        return sample(score, law, everything=everything).edge_weight
+        return sample(score, law).edge_weight
 
     assert torch.autograd.gradcheck(weights, score)
 
@@ -164,32 +159,25 @@ def test_a_batch_gives_the_graphs_of_its_members() -> None:
     torch.testing.assert_close(weight, whole.edge_weight)
 
 
-@pytest.mark.parametrize('everything', [False, True])
 @pytest.mark.parametrize('replace', [False, True])
 @pytest.mark.parametrize('hard', [False, True])
-def test_no_candidates_at_all(everything: bool, replace: bool, hard: bool) -> None:
-    graph = candidate_graph(
-        torch.empty(0),
-        RAGGED[:, :0],
-        3,
-        Law(2, 0.5, hard, replace),
-        everything=everything,
-    )
+def test_no_candidates_at_all(replace: bool, hard: bool) -> None:
+    law = Law(2, 0.5, hard, replace)
+    graph = candidate_graph(torch.empty(0), RAGGED[:, :0], 3, law)
     assert graph.edge_index.shape == (2, 0)
     assert graph.edge_weight.shape == (0,)
 
 
-@pytest.mark.parametrize('everything', [False, True])
 @pytest.mark.parametrize('hard', [False, True])
-def test_excluded_candidates(to_matrix: Oracle, everything: bool, hard: bool) -> None:
+def test_excluded_candidates(to_matrix: Oracle, hard: bool) -> None:
     # Of the targets 0, 2 and 3 one, two and all candidates are excluded.
     score = torch.randn(10)
     score[[1, 3, 6, 7]] = -torch.inf
     score.requires_grad_()
     law = Law(3, 0.5, hard, num_arrivals=4)
     for graph in (
-        sample(score, law, everything=everything),
-        nearest_candidates(score, RAGGED, 6, None if everything else 9, 0.5),
+        sample(score, law),
+        nearest_candidates(score, RAGGED, 6, 9, 0.5),
     ):
         assert torch.equal(graph.edge_index, RAGGED[:, [0, 2, 4, 5, 8, 9]])
         total = to_matrix(*graph, 6, 6).sum(dim=1)

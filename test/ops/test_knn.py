@@ -8,7 +8,7 @@ from sklearn.neighbors import NearestNeighbors
 from torch import Tensor
 
 from torch_geometric_gsl.ops.knn import top_k
-from torch_geometric_gsl.ops.scorer import Scorer, matrix_scorer
+from torch_geometric_gsl.ops.scorer import matrix_scorer
 
 
 @given(st.integers(1, 9), st.integers(1, 9), st.integers(0, 2**32), st.integers(1, 400))
@@ -48,7 +48,7 @@ def test_reads_small_blocks_and_no_gradient() -> None:
         assert not torch.is_grad_enabled()
         return score[block]
 
-    scorer = Scorer(rows, score.__getitem__, (10, 4), 4, score.dtype, score.device)
+    scorer = matrix_scorer(score)._replace(rows=rows)
     # 3 temporaries * 4 columns * 4 bytes a row: three rows fit.
     found = top_k(scorer, 2, memory_budget=150)
     assert seen == [(0, 3), (3, 6), (6, 9), (9, 10)]

@@ -1,21 +1,22 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.integrate import quad
 from torch import Tensor
 
 from torch_geometric_gsl.ops import stream as module
 from torch_geometric_gsl.ops.relaxed import relaxed_weights
-from torch_geometric_gsl.ops.scorer import Law, Scorer, matrix_scorer
+from torch_geometric_gsl.ops.scorer import Law, matrix_scorer
 from torch_geometric_gsl.ops.stream import (
-    arrival_weights,
     first_arrivals,
-    nearest_graph,
     stream_graph,
 )
 from torch_geometric_gsl.typing import SampledGraph
@@ -48,12 +49,16 @@ def test_arrivals_are_the_largest_perturbed_scores(
             order = sorted(range(40), key=lambda j: -value[j])[:kept]
             assert found.source[i, k].tolist() == order
             torch.testing.assert_close(found.noise[i, k], noise[i, k, order])
+            # All arrivals until the time of the last one are listed.
+            horizon = -value[order[-1]]
+            assert float(found.horizon[i, k]) == pytest.approx(horizon)
 
 
 def test_arrivals_carry_no_gradient() -> None:
     score = torch.randn(3, 4, requires_grad=True)
     found = first_arrivals(matrix_scorer(score), 2, 2)
     assert not found.noise.requires_grad
+    assert not found.horizon.requires_grad
     assert found.source.dtype == torch.long
 
 
@@ -69,12 +74,38 @@ def test_against_loops(
     tau: float,
 ) -> None:
     score = torch.randn(4, 20, **DOUBLE)
-    graph = sample(score, Law(k, tau, num_arrivals=kept))
+    graph = sample(score, Law(k, tau, num_arrivals=kept, num_tail=0))
     expected = truncated(score, replay(5, 4, k, 20), tau, kept)
     torch.testing.assert_close(to_matrix(*graph, 4, 20), expected)
     # Sorted by target and then by source, each edge once.
     pairs = [(i, j) for j, i in graph.edge_index.t().tolist()]
     assert pairs == [tuple(pair) for pair in expected.nonzero().tolist()]
+
+
+@pytest.mark.parametrize('loop', [False, True])
+def test_a_tail_of_all_sources_against_quadrature(
+    replay: Oracle, to_matrix: Oracle, loop: bool
+) -> None:
+    score, tau, noise = torch.randn(4, 4, **DOUBLE), 0.5, replay(5, 4, 2, 4)
+    law = Law(2, tau, num_arrivals=2, num_tail=4)
+    found = to_matrix(*sample(score, law, loop), 4, 4)
+    expected = torch.zeros(4, 4, **DOUBLE)
+    for i, k in product(range(4), range(2)):
+        rate = {j: math.exp(score[i, j]) for j in range(4) if loop or i != j}
+        time = {j: math.exp(-score[i, j] - noise[i, k, j]) for j in rate}
+        first = sorted(rate, key=lambda j: time[j])[:2]
+        horizon, weight = time[first[1]], dict.fromkeys(rate, 0.0)
+        for j in first:
+            weight[j] += time[j] ** (-1 / tau)
+        for j, r in rate.items():
+
+            def density(t: float, r: float = r) -> float:
+                return t ** (-1 / tau) * r * math.exp(-r * t)
+
+            weight[j] += quad(density, horizon, math.inf)[0]
+        for j, w in weight.items():
+            expected[i, j] += w / sum(weight.values()) / 2
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize('hard', [False, True])
@@ -97,7 +128,7 @@ def test_all_arrivals_give_the_dense_graph(
 
 @pytest.mark.parametrize(
     'law',
-    [Law(3, 0.5), Law(2, 0.7, num_arrivals=3), Law(3, 0.5, replace=False)],
+    [Law(3, 0.5), Law(2, 0.7, num_arrivals=3, num_tail=0), Law(3, 0.5, replace=False)],
     ids=str,
 )
 def test_gradient(law: Law) -> None:
@@ -231,7 +262,8 @@ def test_permuting_the_nodes_and_their_noise(
 ) -> None:
     score = torch.randn(6, 6, **DOUBLE, generator=generator(1))
     time = torch.rand(6, 3 if replace else 1, 6, **DOUBLE, generator=generator(2))
-    law, index = Law(3, 0.5, hard, replace, num_arrivals=4), torch.tensor(order)
+    # A tail of all sources is the same set in any order.
+    law, index = Law(3, 0.5, hard, replace, 4, num_tail=6), torch.tensor(order)
 
     def weights(score: Tensor, time: Tensor) -> Tensor:
         with pytest.MonkeyPatch.context() as patch:
@@ -251,10 +283,8 @@ def test_small_budgets_give_small_blocks(meter: Any) -> None:
         seen.append(block.stop - block.start)
         return score[block]
 
-    scorer = Scorer(
-        rows, lambda j, i: score[i, j], (n, n), n, score.dtype, score.device
-    )
-    law, sizes = Law(k, 0.5, num_arrivals=kept), []
+    scorer = matrix_scorer(score)._replace(rows=rows)
+    law, sizes = Law(k, 0.5, num_arrivals=kept, num_tail=0), []
     # Two temporaries of k draws and of the scores, for two rows in float32.
     for budget in (2 * 2 * (k + 1) * n * 4, 2**25):
         with meter() as found:
@@ -263,50 +293,3 @@ def test_small_budgets_give_small_blocks(meter: Any) -> None:
     assert seen == [2] * 32 + [64]
     # The edges in two rows are the largest thing left: nothing has n * n entries.
     assert sizes == [2 * n * k * kept, n * k * n]
-
-
-def test_arrival_weights(softmax: Callable[..., list[float]]) -> None:
-    score, noise = torch.randn(2, 3, 4, **DOUBLE), torch.randn(2, 3, 4, **DOUBLE)
-    value = (score + noise).view(6, 4).tolist()
-    expected = [softmax([v / 0.3 for v in row]) for row in value]
-    soft = arrival_weights(score, noise, 0.3)
-    torch.testing.assert_close(soft.view(6, 4), torch.tensor(expected, **DOUBLE))
-    hard = arrival_weights(score, noise, 0.3, hard=True)
-    assert hard.view(6, 4).tolist() == [[1.0, 0.0, 0.0, 0.0]] * 6
-
-
-@pytest.mark.parametrize('budget', [1, 2**25])
-@pytest.mark.parametrize('k', [1, 3, 20])
-def test_nearest_graph(
-    softmax: Callable[..., list[float]], to_matrix: Oracle, k: int, budget: int
-) -> None:
-    score, tau = torch.randn(4, 7, **DOUBLE), 0.4
-    expected = torch.zeros(4, 7, **DOUBLE)
-    for i, row in enumerate(score.tolist()):
-        best = sorted(range(7), key=lambda j: -row[j])[:k]
-        weight = softmax([row[j] / tau for j in best])
-        expected[i, best] = torch.tensor(weight, **DOUBLE)
-    graph = nearest_graph(matrix_scorer(score), k, tau, memory_budget=budget)
-    torch.testing.assert_close(to_matrix(*graph, 4, 7), expected)
-    assert graph.edge_weight.numel() == 4 * min(k, 7)
-
-
-def test_nearest_graph_gradient() -> None:
-    score = torch.randn(4, 7, **DOUBLE, requires_grad=True)
-    assert torch.autograd.gradcheck(
-        lambda score: nearest_graph(matrix_scorer(score), 3, 0.5).edge_weight, score
-    )
-
-
-@given(st.permutations(range(6)), st.booleans())
-def test_nearest_graph_of_permuted_nodes(
-    to_matrix: Oracle, order: list[int], loop: bool
-) -> None:
-    score, index = torch.randn(6, 6, generator=generator(1)), torch.tensor(order)
-
-    def weights(score: Tensor) -> Tensor:
-        scorer = matrix_scorer(score, loop=loop)
-        return to_matrix(*nearest_graph(scorer, 3, 0.5), 6, 6)
-
-    moved = weights(score[index][:, index])
-    torch.testing.assert_close(moved, weights(score)[index][:, index])

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl.diagnostics.summaries import LayerSummary
-from torch_geometric_gsl.nn.sampler._task import make_task
+from torch_geometric_gsl.nn.sampler._task import Request, make_task
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.neural_gaussian_similarity import (
     NeuralGaussianSimilarity,
@@ -118,25 +118,25 @@ def _pi_spread(
     batch: Batch | None,
 ) -> tuple[Spread, Tensor]:
     """The spread of pi and the number of candidates, per target."""
-    task = make_task(
+    request = Request(
         sampler.similarity,
-        x,
-        edge_index,
-        batch,
-        law=Law(k=1, tau=sampler.tau),
-        scale=sampler.scale,
-        loop=sampler.loop,
-        max_pairs=sampler.memory_budget // 64,
+        Law(k=1, tau=sampler.tau),
+        sampler.scale,
+        sampler.loop,
+        'dense',
+        sampler.memory_budget // 64,
     )
+    task = make_task(request, x, edge_index, batch)
     n = task.num_targets
-    if task.candidates is not None and task.score is not None:
-        listed = task.score > -torch.inf  # The others are excluded loops.
-        target = task.candidates[1][listed]
-        spread = candidate_spread(task.score[listed], target, n)
-        return spread, torch.bincount(target, minlength=n)
     spread = Spread(*torch.zeros(2, n, dtype=torch.double, device=task.device))
     candidates = torch.zeros(n, dtype=torch.long, device=task.device)
-    for scorer, _, start in task.blocks:
+    for edges, score in task.listed:
+        choice = score > -torch.inf  # The others are excluded loops.
+        target = edges[1][choice]
+        own = candidate_spread(score[choice], target, n)
+        spread.entropy.add_(own.entropy), spread.effective.add_(own.effective)
+        candidates += torch.bincount(target, minlength=n)
+    for scorer, _, start, _ in task.blocks:
         rows = slice(start, start + scorer.size[0])
         own = scorer_spread(scorer, memory_budget=sampler.memory_budget)
         spread.entropy[rows], spread.effective[rows] = own

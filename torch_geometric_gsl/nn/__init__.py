@@ -2,7 +2,11 @@ r"""Modules: similarities, samplers, convolutions and models."""
 
 from torch_geometric_gsl.nn.conv import LatentGraphConv, TransitionGraphConv
 from torch_geometric_gsl.nn.models import GSLNet
-from torch_geometric_gsl.nn.sampler import GumbelKNNSampler
+from torch_geometric_gsl.nn.sampler import (
+    GumbelKNNSampler,
+    SampledEvaluationWarning,
+    SamplingPlan,
+)
 from torch_geometric_gsl.nn.similarity import (
     CosineSimilarity,
     DifferenceSimilarity,
@@ -26,6 +30,8 @@ __all__ = [
     'CosineSimilarity',
     'resolve_similarity',
     'GumbelKNNSampler',
+    'SamplingPlan',
+    'SampledEvaluationWarning',
     'LatentGraphConv',
     'TransitionGraphConv',
     'GSLNet',

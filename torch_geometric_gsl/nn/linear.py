@@ -2,29 +2,45 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
+from torch.utils.weak import WeakTensorKeyDictionary
 from torch_geometric.nn import Linear
+
+from torch_geometric_gsl.ops.pairs import Neighbours, neighbour_sum
+
+# Features stay the same for all epochs: what orders them by column is kept with them.
+_ORDERED: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 
 
 def apply_linear(lin: Linear, x: Tensor) -> Tensor:
     r"""Projects dense or sparse CSR features, :math:`X W`.
 
-    Torch multiplies CSR matrices in full precision only, so that half precision and
-    autocast are left for this product.
+    A sparse product sums rows of :math:`W`, also in the backward pass, without a dense
+    copy of :math:`X`; in half precision and under autocast it is computed in
+    :obj:`torch.float32`.
 
     Args:
         lin (torch_geometric.nn.Linear): The projection.
         x (torch.Tensor): Node features :math:`(|\mathcal{V}|, F_{in})`.
     """
-    device = x.device.type
-    if x.layout == torch.strided or not (
-        torch.is_autocast_enabled(device) or x.dtype in (torch.float16, torch.bfloat16)
-    ):
+    is_lazy = isinstance(lin.weight, torch.nn.UninitializedParameter)
+    if x.layout == torch.strided or x.requires_grad or is_lazy:
         dense: Tensor = lin(x)
         return dense
-    dtype = torch.get_autocast_dtype(device) if x.dtype == torch.float32 else x.dtype
+    device = x.device.type
+    dtype = x.dtype
+    if dtype == torch.float32 and torch.is_autocast_enabled(device):
+        dtype = torch.get_autocast_dtype(device)
     with torch.autocast(device, enabled=False):
-        full = torch.sparse_csr_tensor(
-            x.crow_indices(), x.col_indices(), x.values().float(), x.shape
-        )
-        return F.linear(full, lin.weight.float()).to(dtype)
+        is_half = x.dtype in (torch.float16, torch.bfloat16)
+        full = torch.float32 if is_half else x.dtype
+        weight = lin.weight.to(full).t().contiguous()
+        out = neighbour_sum(weight, x.values().to(full), _columns(x)).to(dtype)
+        return out if lin.bias is None else out + lin.bias.to(dtype)
+
+
+def _columns(x: Tensor) -> Neighbours:
+    found: Neighbours | None = _ORDERED.get(x)
+    if found is None:
+        found = Neighbours(x.col_indices(), x.size(1), x.crow_indices())
+        _ORDERED[x] = found
+    return found

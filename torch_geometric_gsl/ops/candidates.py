@@ -2,13 +2,15 @@ r"""Sampling among listed candidates: ragged rows, a flat list of edges."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 from torch_geometric.utils import coalesce, cumsum, lexsort, softmax
 
 from torch_geometric_gsl.ops.eager import eager
 from torch_geometric_gsl.ops.gumbel import arrival_times, straight_through
-from torch_geometric_gsl.ops.scorer import Law
+from torch_geometric_gsl.ops.scorer import Candidates, Law
 from torch_geometric_gsl.typing import SampledGraph
 
 
@@ -31,28 +33,35 @@ def sort_candidates(edge_index: Tensor, *, loop: bool = True) -> Tensor:
     return sorted_edges
 
 
-def batch_candidates(batch_src: Tensor, batch_dst: Tensor, num_graphs: int) -> Tensor:
-    r"""All pairs of a source and a target that lie in the same graph.
+def list_candidates(sets: Candidates, max_pairs: int) -> Iterator[Tensor]:
+    r"""Lists the candidates of each target as edges, by blocks of targets.
 
     Args:
-        batch_src (torch.Tensor): Sorted graph ids of the sources.
-        batch_dst (torch.Tensor): Sorted graph ids of the targets.
-        num_graphs (int): The number of graphs.
+        sets (Candidates): The candidates.
+        max_pairs (int): The number of edges that a block may have, unless it is a
+            single target.
 
     Example:
-        >>> batch = torch.tensor([0, 0, 1])
-        >>> batch_candidates(batch, batch, num_graphs=2)
+        >>> sets = Candidates(torch.tensor([0, 0, 2]), torch.tensor([2, 2, 1]))
+        >>> next(list_candidates(sets, max_pairs=100))
         tensor([[0, 1, 0, 1, 2],
                 [0, 0, 1, 1, 2]])
     """
-    sizes = torch.bincount(batch_src, minlength=num_graphs)
-    starts = cumsum(sizes)[:-1]
-    degree = sizes[batch_dst]
-    target = torch.arange(batch_dst.numel(), device=batch_dst.device)
-    target = target.repeat_interleave(degree)
-    position = torch.arange(target.numel(), device=target.device)
-    position = position - cumsum(degree)[target]
-    return torch.stack([starts[batch_dst[target]] + position, target])
+    total = sets.size.cumsum(0)
+    first, listed, num_edges = 0, 0, int(total[-1]) if total.numel() else 0
+    while listed < num_edges:
+        limit = torch.tensor(listed + max_pairs, device=total.device)
+        stop = int(torch.searchsorted(total, limit, right=True))
+        stop = min(max(stop, first + 1), total.numel())
+        target = torch.arange(first, stop, device=total.device)
+        degree = sets.size[first:stop]
+        target = target.repeat_interleave(degree)
+        place = torch.arange(target.numel(), device=total.device)
+        place += listed + (sets.start - total + sets.size)[target]
+        yield torch.stack(
+            [place if sets.listed is None else sets.listed[place], target]
+        )
+        first, listed = stop, int(total[stop - 1])
 
 
 @eager
@@ -62,7 +71,6 @@ def candidate_graph(
     num_targets: int,
     law: Law,
     *,
-    everything: bool = False,
     generator: torch.Generator | None = None,
 ) -> SampledGraph:
     r"""Samples a graph among listed candidates.
@@ -77,12 +85,10 @@ def candidate_graph(
         edge_index (torch.Tensor): Candidate edges, sorted by target.
         num_targets (int): The number of targets.
         law (Law): How neighbours are drawn.
-        everything (bool, optional): If :obj:`True`, all candidates carry weight, not
-            only the first arrivals of each draw. (default: :obj:`False`)
         generator (torch.Generator, optional): Source of randomness.
             (default: :obj:`None`)
     """
-    draws = law.k if law.replace else 1
+    draws = law.draws
     edge, draw = expand_draws(edge_index[1], num_targets, draws)
     time = arrival_times(
         edge.shape, dtype=score.dtype, device=score.device, generator=generator
@@ -90,8 +96,8 @@ def candidate_graph(
     value = score[edge] - time.log_()
     rank = rank_in_group(value.detach(), draw)
     keep = value != -torch.inf
-    if not law.replace or not everything:
-        keep &= rank < (law.num_arrivals if law.replace else law.k)
+    if not law.replace:
+        keep &= rank < law.k
     edge, draw, value, rank = edge[keep], draw[keep], value[keep], rank[keep]
     weight = softmax(value / law.tau, draw, num_nodes=num_targets * draws)
     if law.hard:

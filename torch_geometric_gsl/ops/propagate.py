@@ -1,13 +1,20 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import torch
 from torch import Tensor
-from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 from torch_geometric.utils import cumsum
 
+from torch_geometric_gsl.ops.arrivals import spread_sources
 from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET, row_blocks
+from torch_geometric_gsl.ops.pairs import Neighbours, neighbour_sum
 from torch_geometric_gsl.ops.relaxed import expected_weights
 from torch_geometric_gsl.ops.scorer import Scorer
+
+Result = TypeVar('Result')
 
 
 def weighted_sum(
@@ -30,15 +37,10 @@ def weighted_sum(
         tensor([[1.5000],
                 [2.0000]])
     """
-    degree = torch.bincount(edge_index[1], minlength=num_targets)
-    return F.embedding_bag(
-        edge_index[0],
-        h,
-        offsets=cumsum(degree),
-        per_sample_weights=edge_weight.to(h.dtype),
-        mode='sum',
-        include_last_offset=True,
-    )
+    offsets = cumsum(torch.bincount(edge_index[1], minlength=num_targets))
+    neighbours = Neighbours(edge_index[0], h.size(0), offsets)
+    full = h.float() if h.dtype in (torch.float16, torch.bfloat16) else h
+    return neighbour_sum(full, edge_weight.to(full.dtype), neighbours).to(h.dtype)
 
 
 def expected_sum(
@@ -61,9 +63,76 @@ def expected_sum(
             (default: :obj:`2**25`)
     """
     num_targets, num_sources = scorer.size
+
+    def block(rows: slice, h: Tensor) -> Tensor:
+        return expected_weights(scorer.rows(rows), tau).to(h.dtype) @ h
+
     bytes_per_row = 4 * num_sources * scorer.dtype.itemsize
-    blocks = [
-        expected_weights(scorer.rows(rows), tau).to(h.dtype) @ h
-        for rows in row_blocks(num_targets, bytes_per_row, memory_budget)
-    ]
+    rows = list(row_blocks(num_targets, bytes_per_row, memory_budget))
+    blocks = [_run_block(block, part, h, len(rows) > 1) for part in rows]
     return torch.cat(blocks) if blocks else h.new_empty(0, h.size(1))
+
+
+def _run_block(
+    block: Callable[[slice, Tensor], Result], rows: slice, h: Tensor, is_one_of: bool
+) -> Result:
+    """Runs one of many blocks so that its weights are not kept for the gradient."""
+    if not is_one_of or not torch.is_grad_enabled():
+        return block(rows, h)
+    again: Result = checkpoint(
+        block, rows, h, use_reentrant=False, preserve_rng_state=False
+    )
+    return again
+
+
+def sampled_expected_sum(
+    h: Tensor,
+    scorer: Scorer,
+    tau: float,
+    num_samples: int,
+    *,
+    memory_budget: int = MEMORY_BUDGET,
+) -> tuple[Tensor, Tensor]:
+    r"""Estimates :func:`expected_sum` from some of the sources.
+
+    One source is drawn from each of :math:`S` equal parts of all sources, the same for
+    all targets and in each call. The standard error is that of a ratio of two means.
+
+    .. math::
+        o_i = \sum_{j \in S} w_{ij} h_j, \qquad
+        w_{ij} = \mathrm{softmax}_{j \in S} (s_{ij} / \tau), \qquad
+        e_i^2 = \left( 1 - \tfrac{S}{N} \right) \sum_{j \in S} w_{ij}^2 (h_j - o_i)^2
+
+    Args:
+        h (torch.Tensor): Messages of the sources :math:`[N, m]`.
+        scorer (Scorer): The scores.
+        tau (float): The temperature.
+        num_samples (int): The number of samples :math:`S`.
+        memory_budget (int, optional): Bytes for one block of rows.
+            (default: :obj:`2**25`)
+
+    Returns:
+        tuple[torch.Tensor, torch.Tensor]: The sums :math:`[n, m]`, and the root mean
+        square of their standard errors.
+    """
+    generator = torch.Generator(scorer.device).manual_seed(0)
+    source = spread_sources(scorer.size[1], num_samples, scorer.device, generator)
+
+    def block(rows: slice, some: Tensor) -> tuple[Tensor, Tensor]:
+        weight = expected_weights(scorer.columns(rows, source), tau)
+        total = weight @ some
+        with torch.no_grad():
+            square = weight.square()
+            # The square of the difference, multiplied out.
+            error = square @ some.square() - 2 * total * (square @ some)
+            error += total.square() * square.sum(dim=1, keepdim=True)
+        return total, error.clamp_(min=0).sum()
+
+    bytes_per_row = 4 * num_samples * scorer.dtype.itemsize
+    rows = list(row_blocks(scorer.size[0], bytes_per_row, memory_budget))
+    some = h[source].to(scorer.dtype)
+    parts = [_run_block(block, part, some, len(rows) > 1) for part in rows]
+    sums, squares = zip(*parts, strict=True)
+    out = torch.cat(sums).to(h.dtype)
+    rest = 1 - num_samples / scorer.size[1]
+    return out, (torch.stack(squares).sum() * rest / out.numel()).sqrt()

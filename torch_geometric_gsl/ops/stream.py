@@ -2,31 +2,18 @@ r"""Exact Gumbel top-k by blocks of rows: any score, O(n k) memory."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
-from torch import Tensor
-from torch_geometric.utils import coalesce
 
+from torch_geometric_gsl.ops.arrivals import Arrivals
 from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET, row_blocks
+from torch_geometric_gsl.ops.draws import draw_tail, drawn_graph, neighbour_graph
 from torch_geometric_gsl.ops.eager import eager
-from torch_geometric_gsl.ops.gumbel import arrival_times, straight_through
+from torch_geometric_gsl.ops.gumbel import arrival_times
 from torch_geometric_gsl.ops.knn import top_k
+from torch_geometric_gsl.ops.pairs import Neighbours
 from torch_geometric_gsl.ops.relaxed import expected_weights
 from torch_geometric_gsl.ops.scorer import Law, Scorer
 from torch_geometric_gsl.typing import SampledGraph
-
-
-class Arrivals(NamedTuple):
-    r"""The first :math:`M` arrivals of each of :math:`K` races per target.
-
-    Args:
-        source (torch.Tensor): Sources :math:`[n, K, M]` in the order of arrival.
-        noise (torch.Tensor): Their Gumbel noise :math:`[n, K, M]`.
-    """
-
-    source: Tensor
-    noise: Tensor
 
 
 @eager
@@ -58,12 +45,13 @@ def first_arrivals(
             (default: :obj:`2**25`)
 
     Returns:
-        Arrivals: Sources and noise, without gradient.
+        Arrivals: The first arrivals, without gradient.
     """
     num_rows, num_columns = scorer.size
     shape = (num_rows, k, num_arrivals)
     noise = torch.empty(shape, dtype=scorer.dtype, device=scorer.device)
     source = torch.empty_like(noise, dtype=torch.long)
+    horizon = noise.new_empty(shape[:2])
     bytes_per_row = 2 * (k + 1) * num_columns * noise.element_size()
     for rows in row_blocks(num_rows, bytes_per_row, memory_budget):
         score = scorer.rows(rows).unsqueeze(1)
@@ -75,33 +63,10 @@ def first_arrivals(
         )
         # In logarithms, so that no scale overflows: the earliest has the largest.
         gumbel = time.log_().neg_()
-        found = (gumbel + score).topk(num_arrivals, dim=-1).indices
+        value, found = (gumbel + score).topk(num_arrivals, dim=-1)
         source[rows], noise[rows] = found, gumbel.gather(-1, found)
-    return Arrivals(source, noise)
-
-
-def arrival_weights(
-    score: Tensor, noise: Tensor, tau: float, *, hard: bool = False
-) -> Tensor:
-    r"""Relaxed weights among the arrivals of each race.
-
-    .. math::
-        w_{r} = \mathrm{softmax}_r \left( \frac{s_r + g_r}{\tau} \right)
-
-    Args:
-        score (torch.Tensor): Scores of the arrivals :math:`[*, M]`, with gradient.
-        noise (torch.Tensor): Their Gumbel noise :math:`[*, M]`.
-        tau (float): The temperature.
-        hard (bool, optional): If :obj:`True`, the first arrival gets the whole
-            weight in the forward pass, and the gradient is the relaxed one
-            (straight-through). (default: :obj:`False`)
-    """
-    soft = torch.softmax((score + noise) / tau, dim=-1)
-    if not hard:
-        return soft
-    one_hot = torch.zeros_like(soft)
-    one_hot[..., 0] = 1
-    return straight_through(one_hot, soft)
+        horizon[rows] = -value[..., -1]
+    return Arrivals(source, noise, horizon)
 
 
 def stream_graph(
@@ -130,18 +95,12 @@ def stream_graph(
         >>> float(graph.edge_weight.sum())
         3.0
     """
-    draws = law.k if law.replace else 1
-    kept = min(law.num_arrivals if law.replace else law.k, scorer.available)
-    source, noise = first_arrivals(
-        scorer, draws, kept, generator=generator, memory_budget=memory_budget
+    kept = min(law.kept, scorer.available)
+    arrivals = first_arrivals(
+        scorer, law.draws, kept, generator=generator, memory_budget=memory_budget
     )
-    target = torch.arange(scorer.size[0], device=source.device)
-    target = target.view(-1, 1, 1).expand_as(source)
-    score = scorer.pairs(source, target)
-    weight = arrival_weights(score, noise, law.tau, hard=law.hard and law.replace)
-    if law.hard and not law.replace:
-        weight = straight_through(torch.full_like(weight, 1 / kept), weight)
-    return _merge(source, target, weight / draws)
+    tail = draw_tail(scorer, law, generator=generator)
+    return drawn_graph(scorer, arrivals, tail, law)
 
 
 def nearest_graph(
@@ -158,11 +117,5 @@ def nearest_graph(
             (default: :obj:`2**25`)
     """
     source = top_k(scorer, min(k, scorer.available), memory_budget=memory_budget)
-    target = torch.arange(scorer.size[0], device=source.device)
-    target = target.unsqueeze(1).expand_as(source)
-    return _merge(source, target, expected_weights(scorer.pairs(source, target), tau))
-
-
-def _merge(source: Tensor, target: Tensor, weight: Tensor) -> SampledGraph:
-    edges = torch.stack([source.flatten(), target.flatten()])
-    return SampledGraph(*coalesce(edges, weight.flatten(), sort_by_row=False))
+    score = scorer.pairs(slice(None), Neighbours(source, scorer.size[1]))
+    return neighbour_graph(source, expected_weights(score, tau))

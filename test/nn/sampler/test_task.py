@@ -71,7 +71,8 @@ def test_batch_equals_graphs_one_by_one(
 ) -> None:
     # Graph ids without nodes are graphs without nodes: [4, 0, 6] has a gap.
     batch = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
-    sampler = make(method=method, memory_budget=budget, num_arrivals=4, **options)
+    # Everything is kept: a list of pairs draws all of them, blocks the first arrivals.
+    sampler = make(method=method, memory_budget=budget, num_arrivals=16, **options)
     sampler.train(training)
     x = features(sum(sizes))
     graph = sampler(x, batch=batch, generator=seeded(1))
@@ -142,7 +143,7 @@ def test_given_candidates(method: str, loop: bool, hard: bool, training: bool) -
 @pytest.mark.parametrize('method', ['dense', 'stream'])
 def test_all_pairs_as_candidates(method: str, options: Any, training: bool) -> None:
     loop = options.get('loop', True)
-    sampler = make(method=method, num_arrivals=4, **options).train(training)
+    sampler = make(method=method, num_arrivals=6, **options).train(training)
     x = features(6)
     everything = torch.cartesian_prod(torch.arange(6), torch.arange(6)).t()
     if loop or not training:

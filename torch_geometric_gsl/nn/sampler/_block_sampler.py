@@ -2,58 +2,110 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl.ops.propagate import expected_sum
+from torch_geometric_gsl.nn.sampler._plan import (
+    LEAST_SAMPLES,
+    SampledEvaluationWarning,
+    proposals,
+)
+from torch_geometric_gsl.nn.sampler._task import Request
+from torch_geometric_gsl.ops.arrivals import Arrivals
+from torch_geometric_gsl.ops.draws import draw_tail, drawn_graph, drawn_sum
+from torch_geometric_gsl.ops.propagate import expected_sum, sampled_expected_sum
+from torch_geometric_gsl.ops.race import race_arrivals
 from torch_geometric_gsl.ops.relaxed import (
     dense_graph,
     expected_weights,
     relaxed_weights,
 )
-from torch_geometric_gsl.ops.scorer import Law, Scorer
-from torch_geometric_gsl.ops.stream import nearest_graph, stream_graph
+from torch_geometric_gsl.ops.scorer import Scorer
+from torch_geometric_gsl.ops.stream import first_arrivals, nearest_graph
 from torch_geometric_gsl.typing import SampledGraph
 
 
 class BlockSampler(NamedTuple):
-    """The method, the mode and the randomness of one call."""
+    """The options, the mode and the randomness of one call."""
 
-    law: Law
-    is_dense: bool
-    is_noisy: bool
+    request: Request
     memory_budget: int
     generator: torch.Generator | None
 
-    def graph(self, scorer: Scorer) -> SampledGraph:
+    def graph(self, scorer: Scorer, method: str) -> SampledGraph:
         """The graph of the block, its nodes counted from zero."""
-        budget = self.memory_budget
-        if self.is_dense:
-            has_loops = scorer.available == scorer.size[1]
-            return dense_graph(self._matrix(scorer), loop=has_loops)
-        if self.is_noisy:
-            return stream_graph(
-                scorer, self.law, generator=self.generator, memory_budget=budget
-            )
-        return nearest_graph(scorer, self.law.k, self.law.tau, memory_budget=budget)
+        law = self.request.law
+        # Distinct neighbours are k edges per target: no method lists all pairs.
+        is_whole = self.request.is_noisy or self.request.method == 'dense'
+        if method == 'dense' and law.replace and is_whole:
+            return dense_graph(self._matrix(scorer), loop=scorer.excluded is None)
+        if self.request.is_noisy:
+            tail = draw_tail(scorer, law, generator=self.generator)
+            return drawn_graph(scorer, self._arrivals(scorer, method), tail, law)
+        return nearest_graph(scorer, law.k, law.tau, memory_budget=self.memory_budget)
 
-    def sum(self, scorer: Scorer, h: Tensor) -> Tensor:
-        """The weighted sum over all pairs: of a dense draw, or without noise."""
-        if self.is_noisy:
+    def sum(self, scorer: Scorer, method: str, h: Tensor) -> Tensor:
+        """The weighted sum over the drawn graph, or over all pairs without noise."""
+        law = self.request.law
+        if not self.request.is_noisy:
+            return self._expected_sum(scorer, h)
+        if method == 'dense' and law.replace:
             return self._matrix(scorer).to(h.dtype) @ h
-        return expected_sum(h, scorer, self.law.tau, memory_budget=self.memory_budget)
+        tail = draw_tail(scorer, law, generator=self.generator)
+        arrivals = self._arrivals(scorer, method)
+        return drawn_sum(h, scorer, arrivals, tail, law, self.memory_budget)
+
+    def _expected_sum(self, scorer: Scorer, h: Tensor) -> Tensor:
+        tau, (num_targets, num_sources) = self.request.law.tau, scorer.size
+        budget = {'memory_budget': self.memory_budget}
+        if num_targets * num_sources <= self.request.max_eval_pairs:
+            return expected_sum(h, scorer, tau, **budget)
+        count = int(self.request.max_eval_pairs // num_targets)
+        count = min(max(count, LEAST_SAMPLES), num_sources)
+        out, error = sampled_expected_sum(h, scorer, tau, count, **budget)
+        size = out.detach().square().mean().sqrt()
+        warnings.warn(
+            f'the sums over {num_targets} x {num_sources} pairs are estimated from '
+            f'{count} sources with a standard error of {float(error):.2g} (root mean '
+            f'square; that of the sums is {float(size):.2g}): a larger '
+            f"'max_eval_pairs' makes them exact",
+            SampledEvaluationWarning,
+            stacklevel=2,
+        )
+        return out
+
+    def _arrivals(self, scorer: Scorer, method: str) -> Arrivals:
+        similarity, law, scale, *_ = self.request
+        if method == 'race':
+            count = int(proposals(similarity, law, scale))
+            return race_arrivals(
+                scorer,
+                law,
+                count,
+                generator=self.generator,
+                memory_budget=self.memory_budget,
+            )
+        return first_arrivals(
+            scorer,
+            law.draws,
+            min(law.kept, scorer.available),
+            generator=self.generator,
+            memory_budget=self.memory_budget,
+        )
 
     def _matrix(self, scorer: Scorer) -> Tensor:
         score = scorer.rows(slice(0, scorer.size[0]))
-        if not self.is_noisy:
-            return expected_weights(score, self.law.tau)
+        law = self.request.law
+        if not self.request.is_noisy:
+            return expected_weights(score, law.tau)
         return relaxed_weights(
             score,
-            self.law.k,
-            self.law.tau,
-            hard=self.law.hard,
+            law.k,
+            law.tau,
+            hard=law.hard,
             generator=self.generator,
             memory_budget=self.memory_budget,
         )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -13,26 +16,55 @@ from torch_geometric_gsl._checks import (
     check_edge_index,
     check_value,
 )
+from torch_geometric_gsl.nn.sampler._plan import SHARE, choose, proposals, race_obstacle
 from torch_geometric_gsl.nn.similarity.base import EncodedPair, Similarity
-from torch_geometric_gsl.ops.candidates import batch_candidates, sort_candidates
-from torch_geometric_gsl.ops.scorer import Law, Scorer, exclude_loops
+from torch_geometric_gsl.ops.candidates import list_candidates, sort_candidates
+from torch_geometric_gsl.ops.scorer import Candidates, Law, Scorer, exclude
 from torch_geometric_gsl.typing import Batch, Features
 
 
+class Request(NamedTuple):
+    """The options of the sampler that decide how a call is served."""
+
+    similarity: Similarity
+    law: Law
+    scale: float
+    loop: bool
+    method: str
+    max_pairs: int
+    is_noisy: bool = True
+    max_eval_pairs: float = math.inf
+
+
 class Block(NamedTuple):
-    """All pairs of one graph: its scores and where its nodes begin."""
+    """All pairs of one graph: its scores, where its nodes begin, and the method."""
 
     scorer: Scorer
     first_source: int
     first_target: int
+    method: str
+
+
+class Listed(NamedTuple):
+    """Candidate edges, sorted by target, with their scores."""
+
+    edge_index: Tensor
+    score: Tensor
+
+
+class Ragged(NamedTuple):
+    """Targets that race among many candidates of their own."""
+
+    scorer: Scorer
+    target: Tensor
 
 
 class Task(NamedTuple):
-    """Candidates, either as blocks of pairs or as listed edges with scores."""
+    """Candidates in the three forms; each target stands in one of them."""
 
     blocks: list[Block]
-    candidates: Tensor | None
-    score: Tensor | None
+    listed: list[Listed]
+    ragged: Ragged | None
     num_sources: int
     num_targets: int
     dtype: torch.dtype
@@ -40,42 +72,45 @@ class Task(NamedTuple):
 
 
 def make_task(
-    similarity: Similarity,
-    x: Features,
-    edge_index: Tensor | None,
-    batch: Batch | None,
-    *,
-    law: Law,
-    scale: float,
-    loop: bool,
-    max_pairs: int,
+    request: Request, x: Features, edge_index: Tensor | None, batch: Batch | None
 ) -> Task:
-    """Checks the input; small graphs of a batch become one list of pairs."""
-    pair = similarity.encode_pair(x)
+    """Checks the input and decides which targets are served in which form."""
+    pair = request.similarity.encode_pair(x)
     is_pair = isinstance(x, tuple | list)
-    has_loops = loop or is_pair
+    has_loops = request.loop or is_pair
     ids = None if batch is None else _check_batches(batch, pair, is_pair)
     blocks: list[Block] = []
-    candidates = None
+    listed: list[Listed] = []
+    ragged = None
     if edge_index is not None:
         candidates = _given_candidates(edge_index, pair, ids, has_loops)
-        _check_degrees(candidates, pair.dst.size(0), law)
+        _check_degrees(candidates, pair.dst.size(0), request.law)
+        sets = _rows_of(candidates, pair.dst.size(0))
+        is_raced = sets.size > _largest_list(request)
     else:
         sizes = _sizes(ids, pair)
-        _check_sizes(sizes, law, has_loops, is_batch=ids is not None)
-        if ids is not None and sum(a * b for a, b in sizes) <= max_pairs:
-            candidates = batch_candidates(*ids, num_graphs=len(sizes))
+        _check_sizes(sizes, request.law, has_loops, is_batch=ids is not None)
+        methods = _methods(request, sizes, is_batch=ids is not None)
+        blocks = _blocks(request, pair, sizes, methods, has_loops)
+        if ids is None:
+            sets = None
         else:
-            blocks = _blocks(similarity, pair, sizes, scale, has_loops)
-    score = None
-    if candidates is not None:
-        score = scale * similarity.score_pairs(pair, candidates[0], candidates[1])
-        if not has_loops:  # They keep their share of the noise, as in a block.
-            score = score.masked_fill(candidates[0] == candidates[1], -torch.inf)
+            sets = _graphs_of(ids, sizes)
+            is_raced = _per_target(ids, [method == 'ragged' for method in methods])
+            in_list = _per_target(ids, [method == 'list' for method in methods])
+            sets = sets._replace(size=sets.size * (is_raced | in_list))
+    if sets is not None:
+        # Given edges hold no loops any more; those of a graph are excluded.
+        own = None if has_loops or edge_index is not None else _every(pair.dst)
+        if bool(is_raced.any()):
+            target = is_raced.nonzero().squeeze(1)
+            ragged = Ragged(_ragged_scorer(request, pair, sets, target, own), target)
+        short = sets._replace(size=sets.size * ~is_raced)
+        listed = list(_listed(request, pair, short, own))
     return Task(
         blocks,
-        candidates,
-        score,
+        listed,
+        ragged,
         pair.src.size(0),
         pair.dst.size(0),
         (x[0] if isinstance(x, tuple | list) else x).dtype,
@@ -157,43 +192,139 @@ def _check_degrees(candidates: Tensor, num_targets: int, law: Law) -> None:
     )
 
 
+def _largest_list(request: Request) -> float:
+    """The number of candidates up to which a target lists them all."""
+    similarity, law, scale = request.similarity, request.law, request.scale
+    if request.method in ('dense', 'stream') or not request.is_noisy:
+        return math.inf
+    if not all(map(math.isfinite, similarity.bounds)):
+        if request.method == 'race':
+            obstacle = race_obstacle(similarity, law, scale, 0)
+            raise ValueError(f"'method' cannot be 'race': {obstacle}")
+        return math.inf
+    return SHARE * proposals(similarity, law, scale)
+
+
+def _methods(
+    request: Request, sizes: list[tuple[int, int]], is_batch: bool
+) -> list[str]:
+    """How each graph is served; 'list' and 'ragged' serve many of them at once."""
+    args = request.method, request.similarity, request.law, request.scale
+    methods = [choose(*args, (num_dst, num_src))[0] for num_src, num_dst in sizes]
+    if not is_batch:
+        return methods
+    if request.method in ('dense', 'stream'):
+        few = sum(a * b for a, b in sizes) <= request.max_pairs
+        return ['list'] * len(sizes) if few else methods
+    served = {'dense': 'list', 'race': 'ragged' if request.is_noisy else 'race'}
+    return [served.get(method, method) for method in methods]
+
+
+def _per_target(ids: tuple[Tensor, Tensor], of_graph: list[bool]) -> Tensor:
+    return torch.tensor(of_graph, dtype=torch.bool, device=ids[1].device)[ids[1]]
+
+
+def _every(x: Tensor) -> Tensor:
+    return torch.arange(x.size(0), device=x.device)
+
+
+def _rows_of(candidates: Tensor, num_targets: int) -> Candidates:
+    size = torch.bincount(candidates[1], minlength=num_targets)
+    return Candidates(size.cumsum(0) - size, size, candidates[0])
+
+
+def _graphs_of(ids: tuple[Tensor, Tensor], sizes: list[tuple[int, int]]) -> Candidates:
+    counts = [num_src for num_src, _ in sizes]
+    size = torch.tensor(counts, dtype=torch.long, device=ids[1].device)
+    start = size.cumsum(0) - size
+    return Candidates(start[ids[1]], size[ids[1]])
+
+
+def _listed(
+    request: Request, pair: EncodedPair, sets: Candidates, own: Tensor | None
+) -> Iterator[Listed]:
+    for edges in list_candidates(sets, request.max_pairs):
+        score = request.scale * request.similarity.score_pairs(pair, *edges)
+        if own is not None:  # They keep their share of the noise, as in a block.
+            score = score.masked_fill(edges[0] == edges[1], -torch.inf)
+        yield Listed(edges, score)
+
+
+def _ragged_scorer(
+    request: Request,
+    pair: EncodedPair,
+    sets: Candidates,
+    target: Tensor,
+    own: Tensor | None,
+) -> Scorer:
+    params = tuple(param[target] for param in pair.params)
+    some = EncodedPair(pair.src, pair.dst[target], params)
+    candidates = Candidates(sets.start[target], sets.size[target], sets.listed)
+    return _scorer(request, some, None if own is None else target, candidates)
+
+
 def _blocks(
-    similarity: Similarity,
+    request: Request,
     pair: EncodedPair,
     sizes: list[tuple[int, int]],
-    scale: float,
+    methods: list[str],
     has_loops: bool,
 ) -> list[Block]:
     blocks, src, dst = [], 0, 0
-    for num_src, num_dst in sizes:
-        own = EncodedPair(
-            pair.src[src : src + num_src],
-            pair.dst[dst : dst + num_dst],
-            tuple(param[dst : dst + num_dst] for param in pair.params),
-        )
-        if num_src - int(not has_loops) > 0 and num_dst > 0:
-            scorer = _scorer(similarity, own, scale, has_loops)
-            blocks.append(Block(scorer, src, dst))
+    for (num_src, num_dst), method in zip(sizes, methods, strict=True):
+        is_block = method not in ('list', 'ragged')
+        if is_block and num_src - int(not has_loops) > 0 and num_dst > 0:
+            own = EncodedPair(
+                pair.src[src : src + num_src],
+                pair.dst[dst : dst + num_dst],
+                tuple(param[dst : dst + num_dst] for param in pair.params),
+            )
+            excluded = None if has_loops else _every(own.dst)
+            blocks.append(Block(_scorer(request, own, excluded), src, dst, method))
         src, dst = src + num_src, dst + num_dst
     return blocks
 
 
 def _scorer(
-    similarity: Similarity, pair: EncodedPair, scale: float, has_loops: bool
+    request: Request,
+    pair: EncodedPair,
+    excluded: Tensor | None,
+    candidates: Candidates | None = None,
 ) -> Scorer:
+    similarity, scale = request.similarity, request.scale
+
     def rows(block: slice) -> Tensor:
-        score = scale * similarity.score_rows(pair, block)
-        return score if has_loops else exclude_loops(score, block)
+        own = None if excluded is None else excluded[block]
+        return exclude(scale * similarity.score_rows(pair, block), own)
 
-    def pairs(source: Tensor, target: Tensor) -> Tensor:
-        return scale * similarity.score_pairs(pair, source, target)
+    def columns(block: slice, source: Tensor) -> Tensor:
+        own = None if excluded is None else excluded[block]
+        score = scale * similarity.score_columns(pair, block, source)
+        return exclude(score, own, source)
 
-    num_src, num_dst = pair.src.size(0), pair.dst.size(0)
+    def split(sizes: list[int]) -> list[Scorer]:
+        pieces = zip(
+            *(part.split(sizes) for part in (pair.dst, *pair.params)), strict=True
+        )
+        own = [None] * len(sizes) if excluded is None else excluded.split(sizes)
+        return [
+            _scorer(request, EncodedPair(pair.src, dst, tuple(params)), part)
+            for (dst, *params), part in zip(pieces, own, strict=True)
+        ]
+
     return Scorer(
         rows=rows,
-        pairs=pairs,
-        size=(num_dst, num_src),
-        available=num_src - int(not has_loops),
+        columns=columns,
+        compare=partial(similarity.compare_neighbours, pair),
+        respond=lambda block, value: (
+            scale * similarity.respond_rows(pair, block, value)
+        ),
+        split=split,
+        size=(pair.dst.size(0), pair.src.size(0)),
         dtype=pair.src.dtype,
         device=pair.src.device,
+        upper=scale * similarity.bounds[1],
+        excluded=excluded,
+        candidates=candidates,
+        fused=similarity.fused_score(pair, scale),
     )

@@ -18,6 +18,8 @@ from torch_geometric_gsl._checks import (
 from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.ops import scores
 from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET, row_blocks
+from torch_geometric_gsl.ops.fused import FusedScore
+from torch_geometric_gsl.ops.pairs import Neighbours, pair_dots
 from torch_geometric_gsl.typing import Features
 
 # Bytes of gathered embeddings from which pairs are scored by blocks (256 MiB).
@@ -67,6 +69,14 @@ class Similarity(torch.nn.Module, ABC):
     bounds: ClassVar[tuple[float, float]] = (-math.inf, math.inf)
     #: What is compared, ``'dot'`` or ``'squared_distance'``.
     comparison: ClassVar[str] = 'dot'
+    #: The name of :meth:`response` as a formula that a kernel knows,
+    #: if it is one; a subclass with a response of its own has none.
+    formula: ClassVar[str | None] = None
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if 'response' in cls.__dict__ and 'formula' not in cls.__dict__:
+            cls.formula = None
 
     def __init__(self, in_channels: int, out_channels: int | None = None) -> None:
         super().__init__()
@@ -159,17 +169,29 @@ class Similarity(torch.nn.Module, ABC):
             target (torch.Tensor): Indices of targets.
         """
         source, target = torch.broadcast_tensors(source, target)
+        with torch.autocast(pair.src.device.type, enabled=False):
+            value = self._compare_pairs(pair, source, target)
+            return self.response(value, *(param[target] for param in pair.params))
+
+    def _compare_pairs(
+        self, pair: EncodedPair, source: Tensor, target: Tensor
+    ) -> Tensor:
+        compare = scores.dot if self.comparison == 'dot' else scores.squared_distance
+
+        def gathered(source: Tensor, target: Tensor) -> Tensor:
+            return compare(pair.dst[target], pair.src[source])
+
+        source, target = torch.broadcast_tensors(source, target)
         bytes_per_pair = 4 * pair.src.size(1) * pair.src.element_size()
         few = source.numel() * bytes_per_pair <= _GATHER_LIMIT
         if few or torch.compiler.is_compiling():
-            return self._score_pairs(pair, source, target)
+            return gathered(source, target)
         # Raw features are wide and pairs many: gather them by blocks, in the
         # backward pass once more.
         flat = source.flatten(), target.flatten()
         parts = [
             checkpoint(
-                self._score_pairs,
-                pair,
+                gathered,
                 flat[0][block],
                 flat[1][block],
                 use_reentrant=False,
@@ -179,13 +201,61 @@ class Similarity(torch.nn.Module, ABC):
         ]
         return torch.cat(parts).view(source.shape)
 
-    def _score_pairs(self, pair: EncodedPair, source: Tensor, target: Tensor) -> Tensor:
+    def score_columns(self, pair: EncodedPair, rows: slice, source: Tensor) -> Tensor:
+        r"""Scores the same sources for each target of a block.
+
+        Args:
+            pair (EncodedPair): The embedded nodes.
+            rows (slice): The targets.
+            source (torch.Tensor): Indices of sources :math:`[S]`.
+        """
+        return self.score_rows(pair._replace(src=pair.src[source]), rows)
+
+    def compare_neighbours(
+        self, pair: EncodedPair, rows: slice, neighbours: Neighbours
+    ) -> Tensor:
+        r"""Compares each target of a block with the sources that it lists.
+
+        Args:
+            pair (EncodedPair): The embedded nodes.
+            rows (slice): The targets.
+            neighbours (Neighbours): Their sources :math:`[|\mathrm{rows}|, q]`.
+
+        Returns:
+            torch.Tensor: Inner products or squared distances of that shape.
+        """
         with torch.autocast(pair.src.device.type, enabled=False):
-            compare = (
-                scores.dot if self.comparison == 'dot' else scores.squared_distance
-            )
-            params = (param[target] for param in pair.params)
-            return self.response(compare(pair.dst[target], pair.src[source]), *params)
+            if self.comparison == 'dot':
+                return pair_dots(pair.dst[rows], pair.src, neighbours)
+            target = torch.arange(pair.dst.size(0), device=pair.dst.device)[rows]
+            return self._compare_pairs(pair, neighbours.source, target.unsqueeze(1))
+
+    def respond_rows(self, pair: EncodedPair, rows: slice, value: Tensor) -> Tensor:
+        r"""Maps the compared values of a block of targets to scores.
+
+        Args:
+            pair (EncodedPair): The embedded nodes.
+            rows (slice): The targets.
+            value (torch.Tensor): Compared values :math:`[|\mathrm{rows}|, q]`.
+        """
+        with torch.autocast(pair.src.device.type, enabled=False):
+            return self.response(value, *(p[rows].unsqueeze(-1) for p in pair.params))
+
+    def fused_score(self, pair: EncodedPair, scale: float) -> FusedScore | None:
+        r"""The scaled scores as a formula that a kernel computes.
+
+        Args:
+            pair (EncodedPair): The embedded nodes.
+            scale (float): The factor of the similarity.
+        """
+        if self.formula is None:
+            return None
+        b, c = self.formula_params(pair)
+        return FusedScore(pair.dst, pair.src, self.formula, b, c, scale)
+
+    def formula_params(self, pair: EncodedPair) -> tuple[Tensor | None, Tensor | None]:
+        r"""The parameters :math:`b` and :math:`c` of the formula, of each target."""
+        return None, None
 
     def forward(self, x: Features, edge_index: Tensor | None = None) -> Tensor:
         r"""Runs the forward pass.

@@ -48,6 +48,7 @@ class CosineSimilarity(Similarity):
     """
 
     bounds: ClassVar[tuple[float, float]] = (-1.0, 1.0)
+    formula: ClassVar[str | None] = 'identity'
 
     def __init__(
         self, in_channels: int, out_channels: int | None = None, *, heads: int = 4

@@ -5,7 +5,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from torch_geometric_gsl._checks import check_flag, check_positive
-from torch_geometric_gsl.nn.similarity.base import Similarity
+from torch_geometric_gsl.nn.similarity.base import EncodedPair, Similarity
 from torch_geometric_gsl.ops import scores
 
 
@@ -52,6 +52,7 @@ class HeatKernelSimilarity(Similarity):
 
     bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
     comparison: ClassVar[str] = 'squared_distance'
+    formula: ClassVar[str | None] = 'heat_kernel'
 
     def __init__(
         self,
@@ -76,3 +77,6 @@ class HeatKernelSimilarity(Similarity):
 
     def extra_repr(self) -> str:
         return f't={self.t:.4g}, normalize={self.normalize}'
+
+    def formula_params(self, pair: EncodedPair) -> tuple[None, Tensor]:
+        return None, pair.dst.new_full((), self.t).expand(pair.dst.size(0))

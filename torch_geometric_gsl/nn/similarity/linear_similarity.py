@@ -43,6 +43,7 @@ class LinearSimilarity(Similarity):
     """
 
     bounds: ClassVar[tuple[float, float]] = (-1.0, 1.0)
+    formula: ClassVar[str | None] = 'identity'
 
     def __init__(self, in_channels: int, out_channels: int | None = None) -> None:
         super().__init__(in_channels, out_channels)

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch_geometric.nn.inits import glorot
 
 from torch_geometric_gsl._checks import check_positive
-from torch_geometric_gsl.nn.similarity.base import Similarity
+from torch_geometric_gsl.nn.similarity.base import EncodedPair, Similarity
 from torch_geometric_gsl.ops import scores
 
 
@@ -54,6 +54,7 @@ class NeuralGaussianSimilarity(Similarity):
     """
 
     bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    formula: ClassVar[str | None] = 'gaussian'
 
     def __init__(
         self,
@@ -84,3 +85,7 @@ class NeuralGaussianSimilarity(Similarity):
 
     def extra_repr(self) -> str:
         return f'c_scale={self.c_scale:.4g}'
+
+    def formula_params(self, pair: EncodedPair) -> tuple[Tensor, Tensor]:
+        b, c = pair.params
+        return b, c

@@ -1,0 +1,67 @@
+r"""Plain functions, compiled where that pays."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import warnings
+from collections.abc import Callable
+from functools import cache
+from typing import TypeVar, cast
+
+import torch
+from torch import Tensor
+
+Result = TypeVar('Result')
+
+#: The number of entries from which a function is compiled: it takes some seconds.
+MIN_NUMEL = 2**18
+
+
+def fastest(
+    function: Callable[..., Result], numel: int, device: torch.device
+) -> Callable[..., Result]:
+    r"""Returns :obj:`function` or its compiled form, which computes the same.
+
+    Large inputs on a CPU take the compiled form, where a C++ compiler is present. It
+    is made at the first call and shared by all later ones. The environment variable
+    :obj:`TORCH_COMPILE_DISABLE=1` turns this off.
+
+    Args:
+        function (Callable): A pure function of tensors, at the level of its module.
+        numel (int): The number of entries of what it computes.
+        device (torch.device): The device.
+    """
+    if numel < MIN_NUMEL or device.type != 'cpu' or not has_compiler():
+        return function
+    return cast('Callable[..., Result]', _compile(function))
+
+
+@cache
+def has_compiler() -> bool:
+    """Whether a C++ compiler is present that :func:`torch.compile` would find."""
+    names = [os.environ.get('CXX', ''), 'g++', 'clang++']
+    return any(shutil.which(name) for name in names if name)
+
+
+@cache
+def _compile(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    quick = torch.compile(function)
+    broken = False
+
+    def call(*args: object) -> Tensor:
+        nonlocal broken
+        if not broken:
+            try:
+                return quick(*args)
+            except torch._dynamo.exc.TorchDynamoException as error:
+                broken = True
+                warnings.warn(
+                    f'{function.__name__} could not be compiled and runs eagerly: '
+                    f'{str(error).strip().splitlines()[0]}',
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+        return function(*args)
+
+    return call

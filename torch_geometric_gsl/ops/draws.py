@@ -1,0 +1,200 @@
+r"""Graphs and sums of drawn neighbours: the arrivals and the tail of each target."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+from torch_geometric.utils import coalesce
+
+from torch_geometric_gsl.ops.arrivals import (
+    Arrivals,
+    Tail,
+    relax,
+    spread_sources,
+    tail_size,
+)
+from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET, row_blocks
+from torch_geometric_gsl.ops.counter import below, draw_seed, random_words, states
+from torch_geometric_gsl.ops.eager import eager
+from torch_geometric_gsl.ops.pairs import Neighbours, neighbour_sum
+from torch_geometric_gsl.ops.scorer import Candidates, Law, Scorer
+from torch_geometric_gsl.typing import SampledGraph
+
+
+@eager
+def draw_tail(
+    scorer: Scorer, law: Law, *, generator: torch.Generator | None = None
+) -> Tail | None:
+    r"""Draws the sources that stand for the later arrivals.
+
+    For each draw one source is drawn from each of :math:`S` equal parts of the
+    candidates. All targets share them, unless each has candidates of its own.
+
+    Args:
+        scorer (Scorer): The scores.
+        law (Law): How neighbours are drawn.
+        generator (torch.Generator, optional): Source of randomness.
+            (default: :obj:`None`)
+
+    Returns:
+        Tail or None: :obj:`None` where nothing arrives later.
+    """
+    num_sources, sets = scorer.size[1], scorer.candidates
+    size = tail_size(law, num_sources, is_ragged=sets is not None)
+    if size == 0 or law.kept >= scorer.available:
+        return None
+    if sets is not None:
+        return _own_tail(sets, size, scorer, law, generator)
+    source = spread_sources(num_sources, size, scorer.device, generator, law.k)
+    share = torch.tensor(math.log(num_sources / size), dtype=scorer.dtype)
+    return Tail(source, share.to(scorer.device))
+
+
+def _own_tail(
+    sets: Candidates,
+    size: int,
+    scorer: Scorer,
+    law: Law,
+    generator: torch.Generator | None,
+) -> Tail:
+    seed, rows = draw_seed(scorer.device, generator), slice(0, scorer.size[0])
+    row, column = states(seed, rows, law.k * size)
+    part = below(random_words(row.unsqueeze(1) + column), 2**31).double() / 2**31
+    part += torch.arange(size, device=scorer.device).repeat(law.k)
+    width = sets.size.double().unsqueeze(1) / size
+    place = torch.minimum((part * width).long(), sets.size.unsqueeze(1) - 1)
+    return Tail(sets.at(rows, place), width.log().to(scorer.dtype).unsqueeze(-1))
+
+
+def drawn_graph(
+    scorer: Scorer, arrivals: Arrivals, tail: Tail | None, law: Law
+) -> SampledGraph:
+    r"""The graph of the arrivals and of the tail.
+
+    The scores of these pairs alone are computed again, with gradient.
+
+    Args:
+        scorer (Scorer): The scores.
+        arrivals (Arrivals): The first arrivals of each target.
+        tail (Tail or None): The sources that stand for the later ones.
+        law (Law): How neighbours are drawn.
+    """
+    every = slice(0, scorer.size[0])
+    source = arrivals.source.flatten(1)
+    neighbours = Neighbours(source, scorer.size[1])
+    score = scorer.pairs(every, neighbours).view_as(arrivals.source)
+    weight, late = _relax_rows(scorer, every, score, arrivals, tail, law)
+    weight, listed = weight.flatten(1), arrivals.noise.flatten(1) > -torch.inf
+    if tail is None:
+        return neighbour_graph(source, weight, listed)
+    also = tail.source.expand(source.size(0), -1)
+    is_candidate = torch.ones_like(also, dtype=torch.bool)
+    if scorer.excluded is not None:
+        is_candidate = also != scorer.excluded.unsqueeze(1)
+    return neighbour_graph(
+        torch.cat([source, also], dim=1),
+        torch.cat([weight, late.flatten(1)], dim=1),
+        torch.cat([listed, is_candidate], dim=1),
+    )
+
+
+def drawn_sum(
+    h: Tensor,
+    scorer: Scorer,
+    arrivals: Arrivals,
+    tail: Tail | None,
+    law: Law,
+    memory_budget: int = MEMORY_BUDGET,
+) -> Tensor:
+    r"""Sums the messages over the graph of :func:`drawn_graph`, without its edges.
+
+    Args:
+        h (torch.Tensor): Messages of the sources :math:`[N, m]`.
+        scorer (Scorer): The scores.
+        arrivals (Arrivals): The first arrivals of each target.
+        tail (Tail or None): The sources that stand for the later ones, the same for
+            all targets.
+        law (Law): How neighbours are drawn.
+        memory_budget (int, optional): Bytes for one block of rows.
+            (default: :obj:`2**25`)
+    """
+    if scorer.size[0] == 0:
+        return h.new_zeros(0, h.size(1))
+    full = h.float() if h.dtype in (torch.float16, torch.bfloat16) else h
+    neighbours = Neighbours(arrivals.source.flatten(1), scorer.size[1])
+    value = scorer.compare(slice(0, scorer.size[0]), neighbours)
+    late_h = full[:0] if tail is None else full[tail.source]
+
+    def block(
+        value: Tensor, late_h: Tensor, own: Scorer, drawn: Arrivals
+    ) -> tuple[Tensor, Tensor]:
+        rows = slice(0, own.size[0])
+        score = own.respond(rows, value).view_as(drawn.source)
+        weight, late = _relax_rows(own, rows, score, drawn, tail, law)
+        return weight.flatten(1).to(late_h), late.flatten(1).to(late_h) @ late_h
+
+    bytes_per_row = 8 * (value.size(1) + late_h.size(0)) * value.element_size()
+    rows = row_blocks(value.size(0), bytes_per_row, memory_budget)
+    sizes = [part.stop - part.start for part in rows]
+    run = block
+    if len(sizes) > 1 and torch.is_grad_enabled():
+        # What a block computes it computes again in the backward pass.
+        run = partial(checkpoint, block, use_reentrant=False, preserve_rng_state=False)
+    drawn = map(Arrivals, *(part.split(sizes) for part in arrivals))
+    pieces = zip(value.split(sizes), scorer.split(sizes), drawn, strict=True)
+    parts = [run(piece, late_h, own, some) for piece, own, some in pieces]
+    weight, late_sum = (torch.cat(part) for part in zip(*parts, strict=True))
+    return (neighbour_sum(full, weight, neighbours) + late_sum).to(h.dtype)
+
+
+def _relax_rows(
+    scorer: Scorer,
+    rows: slice,
+    score: Tensor,
+    arrivals: Arrivals,
+    tail: Tail | None,
+    law: Law,
+) -> tuple[Tensor, Tensor]:
+    if tail is None:
+        return relax(score, arrivals, law)
+    late_score = _tail_score(scorer, rows, tail).unflatten(1, (law.k, -1))
+    return relax(score, arrivals, law, late_score, tail.log_share)
+
+
+def _tail_score(scorer: Scorer, rows: slice, tail: Tail) -> Tensor:
+    if tail.source.dim() == 1:
+        return scorer.columns(rows, tail.source)
+    score = scorer.pairs(rows, Neighbours(tail.source[rows], scorer.size[1]))
+    if scorer.excluded is None:
+        return score
+    own = tail.source[rows] == scorer.excluded[rows].unsqueeze(1)
+    return score.masked_fill(own, -torch.inf)
+
+
+def neighbour_graph(
+    source: Tensor, weight: Tensor, listed: Tensor | None = None
+) -> SampledGraph:
+    r"""Lists the sources of each target as edges; weights of equal edges add up.
+
+    Args:
+        source (torch.Tensor): Sources :math:`[n, q]`.
+        weight (torch.Tensor): Weights :math:`[n, q]`.
+        listed (torch.Tensor, optional): Which of them are edges.
+            (default: :obj:`None`)
+
+    Example:
+        >>> neighbour_graph(torch.tensor([[1, 1]]), torch.tensor([[0.5, 0.5]]))
+        SampledGraph(edge_index=tensor([[1],
+                [0]]), edge_weight=tensor([1.]))
+    """
+    target = torch.arange(source.size(0), device=source.device)
+    edges = torch.stack([source, target.unsqueeze(1).expand_as(source)])
+    if listed is not None:
+        edges, weight = edges[:, listed], weight[listed]
+    return SampledGraph(
+        *coalesce(edges.flatten(1), weight.flatten(), sort_by_row=False)
+    )

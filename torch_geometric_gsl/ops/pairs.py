@@ -1,0 +1,211 @@
+r"""Products over listed pairs: what an attention over few neighbours is made of.
+
+No gathered tensor of :math:`m` channels a pair is formed, neither forward nor backward:
+sums are sparse products, and those of the backward pass run over the pairs ordered by
+source.
+"""
+
+from __future__ import annotations
+
+import warnings
+from functools import cached_property
+
+import torch
+from torch import Tensor
+from torch.autograd.function import FunctionCtx, once_differentiable
+from torch.nn import functional as F
+
+from torch_geometric_gsl.ops.chunking import row_blocks
+from torch_geometric_gsl.ops.compiled import fastest
+from torch_geometric_gsl.ops.eager import eager
+
+
+class Neighbours:
+    r"""The sources that each target lists.
+
+    Args:
+        source (torch.Tensor): Indices of sources, :math:`[n, q]`, or :math:`[E]` where
+            targets list different numbers of them.
+        num_sources (int): The number of sources :math:`N`.
+        offsets (torch.Tensor, optional): Where the list of each target begins, and the
+            end of the last, :math:`[n + 1]`: needed for sources of one dimension.
+            (default: :obj:`None`)
+    """
+
+    def __init__(
+        self, source: Tensor, num_sources: int, offsets: Tensor | None = None
+    ) -> None:
+        small = max(num_sources, source.numel()) < 2**31
+        dtype = torch.int32 if small else torch.int64
+        if offsets is None:
+            n, q = source.shape
+            offsets = torch.arange(n + 1, device=source.device) * q
+        self.source = source.to(dtype)
+        self.offsets = offsets.to(dtype)
+        self.num_sources = num_sources
+
+    @cached_property
+    def target(self) -> Tensor:
+        """The target of each pair, in the order of the sources."""
+        every = torch.arange(
+            self.offsets.numel() - 1,
+            dtype=self.offsets.dtype,
+            device=self.offsets.device,
+        )
+        return every.repeat_interleave(
+            self.offsets.diff(), output_size=self.source.numel()
+        )
+
+    @cached_property
+    def by_source(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The pairs ordered by source: their places, targets, and offsets."""
+        ordered, place = torch.sort(self.source.flatten())
+        every = torch.arange(
+            self.num_sources + 1, dtype=ordered.dtype, device=ordered.device
+        )
+        small = ordered.dtype == torch.int32
+        offsets = torch.searchsorted(ordered, every, out_int32=small)
+        return place, self.target[place], offsets
+
+    def sum(self, h: Tensor, weight: Tensor) -> Tensor:
+        r"""Weighted sums of the sources of each target, without gradient."""
+        return _bag(self.source.flatten(), h, self.offsets, weight.flatten())
+
+    def sum_targets(self, h: Tensor, weight: Tensor) -> Tensor:
+        r"""Weighted sums of the targets of each source, without gradient."""
+        place, target, offsets = self.by_source
+        return _bag(target, h, offsets, weight.flatten()[place])
+
+    def dots(self, dst: Tensor, src: Tensor) -> Tensor:
+        r"""Inner products of each target with its sources, without gradient."""
+        count = self.source.numel()
+        quick = fastest(gathered_dots, count, src.device)
+        if self.source.dim() == 2 and quick is not gathered_dots:
+            return quick(dst, src, self.source)
+        # A sparse matrix may not have more entries than places.
+        if src.device.type == 'cpu' and 0 < count <= dst.size(0) * src.size(0):
+            return self._sampled_product(dst, src)
+        out = dst.new_empty(count)
+        for part in row_blocks(count, 3 * src.size(1) * src.element_size()):
+            source = self.source.flatten()[part].unsqueeze(1)
+            out[part] = gathered_dots(dst[self.target[part]], src, source)[:, 0]
+        return out.view(self.source.shape)
+
+    def _sampled_product(self, dst: Tensor, src: Tensor) -> Tensor:
+        with warnings.catch_warnings():  # That CSR tensors are in beta state.
+            warnings.simplefilter('ignore', UserWarning)
+            pattern = torch.sparse_csr_tensor(
+                self.offsets,
+                self.source.flatten(),
+                dst.new_zeros(self.source.numel()),
+                (dst.size(0), src.size(0)),
+                check_invariants=False,
+            )
+        product = torch.sparse.sampled_addmm(pattern, dst, src.t(), beta=0.0)
+        values: Tensor = product.values()
+        return values.view(self.source.shape)
+
+
+def _bag(index: Tensor, h: Tensor, offsets: Tensor, weight: Tensor) -> Tensor:
+    if index.numel() == 0:
+        return h.new_zeros(offsets.numel() - 1, h.size(1))
+    return F.embedding_bag(
+        index,
+        h,
+        offsets=offsets,
+        per_sample_weights=weight,
+        mode='sum',
+        include_last_offset=True,
+    )
+
+
+def gathered_dots(dst: Tensor, src: Tensor, source: Tensor) -> Tensor:
+    """The definition; compiled, it gathers rows without storing them."""
+    return (dst.unsqueeze(1) * src[source]).sum(dim=-1)
+
+
+@eager
+def pair_dots(dst: Tensor, src: Tensor, neighbours: Neighbours) -> Tensor:
+    r"""Inner products of targets with their listed sources.
+
+    Equal to :obj:`(dst.unsqueeze(1) * src[source]).sum(-1)`.
+
+    Args:
+        dst (torch.Tensor): Embeddings of the targets :math:`[n, m]`.
+        src (torch.Tensor): Embeddings of the sources :math:`[N, m]`.
+        neighbours (Neighbours): The sources of each target.
+
+    Example:
+        >>> pair_dots(torch.eye(2), torch.tensor([[1.0, 2.0]]),
+        ...           Neighbours(torch.tensor([[0], [0]]), num_sources=1))
+        tensor([[1.],
+                [2.]])
+    """
+    product: Tensor = _PairDots.apply(dst, src, neighbours)  # type: ignore[no-untyped-call]
+    return product
+
+
+@eager
+def neighbour_sum(h: Tensor, weight: Tensor, neighbours: Neighbours) -> Tensor:
+    r"""Weighted sums of the listed sources of each target.
+
+    Equal to :obj:`(weight.unsqueeze(-1) * h[source]).sum(1)`.
+
+    Args:
+        h (torch.Tensor): Messages of the sources :math:`[N, m]`.
+        weight (torch.Tensor): Weights of the shape of the sources.
+        neighbours (Neighbours): The sources of each target.
+
+    Example:
+        >>> neighbour_sum(torch.tensor([[1.0], [2.0]]), torch.tensor([[0.5, 0.5]]),
+        ...               Neighbours(torch.tensor([[0, 1]]), num_sources=2))
+        tensor([[1.5000]])
+    """
+    total: Tensor = _NeighbourSum.apply(h, weight, neighbours)  # type: ignore[no-untyped-call]
+    return total
+
+
+class _PairDots(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: FunctionCtx, dst: Tensor, src: Tensor, neighbours: Neighbours
+    ) -> Tensor:
+        ctx.save_for_backward(dst, src)
+        ctx.neighbours = neighbours  # type: ignore[attr-defined]
+        return neighbours.dots(dst, src)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: FunctionCtx, grad: Tensor) -> tuple[Tensor | None, ...]:
+        dst, src = ctx.saved_tensors  # type: ignore[attr-defined]
+        neighbours: Neighbours = ctx.neighbours  # type: ignore[attr-defined]
+        needs_dst, needs_src, _ = ctx.needs_input_grad  # type: ignore[attr-defined]
+        grad = grad.contiguous()
+        return (
+            neighbours.sum(src, grad) if needs_dst else None,
+            neighbours.sum_targets(dst, grad) if needs_src else None,
+            None,
+        )
+
+
+class _NeighbourSum(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: FunctionCtx, h: Tensor, weight: Tensor, neighbours: Neighbours
+    ) -> Tensor:
+        ctx.save_for_backward(h, weight)
+        ctx.neighbours = neighbours  # type: ignore[attr-defined]
+        return neighbours.sum(h, weight)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: FunctionCtx, grad: Tensor) -> tuple[Tensor | None, ...]:
+        h, weight = ctx.saved_tensors  # type: ignore[attr-defined]
+        neighbours: Neighbours = ctx.neighbours  # type: ignore[attr-defined]
+        needs_h, needs_weight, _ = ctx.needs_input_grad  # type: ignore[attr-defined]
+        grad = grad.contiguous()
+        return (
+            neighbours.sum_targets(grad, weight) if needs_h else None,
+            neighbours.dots(grad, h) if needs_weight else None,
+            None,
+        )
