@@ -1,0 +1,152 @@
+"""Whether compared implementations compute the same, checked before any timing.
+
+- A graph model and the plain one, with equal parameters: equal outputs in evaluation
+  mode; in training mode, without dropout, equal means over 20 seeds of the loss and of
+  its slope along a fixed direction, within 4 standard errors (which fails for an equal
+  pair about 3 times in 10,000 for each of the two).
+- NodeFormer's linear attention and the quadratic sums that it stands for, in float64
+  with the same random features.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from models import HIDDEN, NODEFORMER_FEATURES, NODEFORMER_K, TAU, Model, gsl_net
+from nodeformer import linear_attention, orthogonal_features, positive_features
+from plain import PlainNet, plain_name
+from torch import Tensor
+from workloads import Workload
+
+from torch_geometric_gsl import GSLNet
+
+WHOLE, EVALUATION_NODES = 4_000, 2_000
+RTOL, SEEDS, STANDARD_ERRORS = 1e-4, 20, 4.0
+
+
+class Agreement(NamedTuple):
+    """Whether results agree, and by how much."""
+
+    agrees: bool
+    detail: str
+
+
+def check(
+    implementation: str,
+    variant: str,
+    workload: Workload,
+    seed: int,
+    training_nodes: int,
+) -> Agreement:
+    """Compares an implementation with what it should compute."""
+    if implementation == 'dense':
+        return Agreement(True, 'the definition')
+    if implementation.startswith('nodeformer-'):
+        return check_attention(int(implementation.split('-')[1]), seed)
+    return check_graph_model(implementation, variant, workload, seed, training_nodes)
+
+
+def check_graph_model(
+    method: str, variant: str, workload: Workload, seed: int, training_nodes: int
+) -> Agreement:
+    """Compares a GSLNet with the plain model on a subset of the nodes."""
+    whole = workload.x.size(0) <= WHOLE
+    part = workload if whole else workload.subset(EVALUATION_NODES, seed)
+    torch.manual_seed(seed)
+    difference = evaluation_difference(*model_pair(method, variant, part), part)
+    part = workload.subset(training_nodes, seed)
+    models = model_pair(method, variant, part)
+    part = unit_projections(models[1], part)
+    # Each model draws from seeds of its own.
+    ours = loss_and_slope(models[0], part, seed)
+    plain = loss_and_slope(models[1], part, seed + SEEDS)
+    error = ((ours.var(dim=0) + plain.var(dim=0)) / SEEDS).sqrt()
+    z_loss, z_slope = ((ours.mean(dim=0) - plain.mean(dim=0)) / error).tolist()
+    detail = f'eval {difference:.0e}, z {z_loss:+.1f}, slope z {z_slope:+.1f}'
+    agrees = (
+        difference <= RTOL
+        and abs(z_loss) <= STANDARD_ERRORS
+        and abs(z_slope) <= STANDARD_ERRORS
+    )
+    return Agreement(agrees, detail)
+
+
+def model_pair(method: str, variant: str, part: Workload) -> tuple[GSLNet, PlainNet]:
+    """A GSLNet and the plain model with its parameters, both without dropout."""
+    model = gsl_net(method, variant, part, dropout=0.0)
+    return model, PlainNet(model, part.x.size(0))
+
+
+@torch.no_grad()
+def unit_projections(model: PlainNet, part: Workload) -> Workload:
+    """Scales the features: bags of words give outputs so small that no loss tells."""
+    return part._replace(x=part.x * (1 / float(model.convs[0].lin(part.x).std())))
+
+
+@torch.no_grad()
+def evaluation_difference(ours: Model, plain: Model, part: Workload) -> float:
+    """The largest difference relative to an output or, if larger, to a mean one."""
+    expected = plain.eval()(part.x)
+    size = expected.abs().clamp_min(expected.abs().mean())
+    return float(((ours.eval()(part.x) - expected).abs() / size).max())
+
+
+def loss_and_slope(model: Model, part: Workload, seed: int) -> Tensor:
+    """The loss and its slope along one direction, of each seed [R, 2]."""
+    model.train()
+    names = {plain_name(name): param for name, param in model.named_parameters()}
+    generator = torch.Generator().manual_seed(0)
+    direction = {
+        name: torch.randn(names[name].shape, generator=generator)
+        for name in sorted(names)
+    }
+    rows = []
+    for number in range(SEEDS):
+        torch.manual_seed(1_000 * seed + number)
+        model.zero_grad()
+        loss = F.cross_entropy(model(part.x), part.y)
+        loss.backward()
+        slope = sum(
+            (direction[name] * param.grad).sum().item() for name, param in names.items()
+        )
+        rows.append((loss.item(), slope))
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+def check_attention(heads: int, seed: int, num_nodes: int = 7) -> Agreement:
+    """Compares linear attention with sums over all pairs, written as loops."""
+    torch.manual_seed(seed)
+    shape = (num_nodes, heads, HIDDEN)
+    query, key, value = (torch.randn(shape, dtype=torch.float64) for _ in range(3))
+    query, key = (x / (math.sqrt(TAU) * HIDDEN**0.25) for x in (query, key))
+    directions = orthogonal_features(NODEFORMER_FEATURES, HIDDEN).double()
+    gumbel = -torch.empty(num_nodes, heads, NODEFORMER_K).exponential_().log()
+    noise = torch.exp(gumbel.double() / TAU)
+    linear = linear_attention(
+        positive_features(query, directions, dim=(-1,)),
+        positive_features(key, directions, dim=(0, -1)),
+        value,
+        noise,
+    )
+    quadratic = torch.zeros_like(value)
+    for head in range(heads):
+        kernel = _kernel(query[:, head], key[:, head], directions)
+        for draw in range(NODEFORMER_K):
+            weight = kernel * noise[:, head, draw]
+            weight = weight / weight.sum(dim=1, keepdim=True)
+            quadratic[:, head] += weight @ value[:, head] / NODEFORMER_K
+    difference = float((linear - quadratic).abs().max())
+    return Agreement(difference < 1e-9, f'quadratic sums {difference:.0e}')
+
+
+def _kernel(query: Tensor, key: Tensor, directions: Tensor) -> Tensor:
+    """The estimate of exp(q . k) of all pairs, without the factors that cancel."""
+    kernel = torch.zeros(query.size(0), key.size(0), dtype=query.dtype)
+    for w in directions:
+        left = torch.exp(query @ w - query.square().sum(1) / 2)
+        right = torch.exp(key @ w - key.square().sum(1) / 2)
+        kernel += left[:, None] * right[None, :]
+    return kernel

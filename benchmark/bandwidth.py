@@ -1,0 +1,81 @@
+"""How fast the machine moves memory, and how fast that would let a step be."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from models import HIDDEN, K
+
+from torch_geometric_gsl import GSLNet
+
+COPIED_BYTES = 2**28
+GATHERED_ROWS = 2**20
+ROWS_PER_BAG = 16
+# Of each kept row: its sum, two inner products, two transposed sums.
+KEPT_PASSES = 5
+
+
+class LayerPlan(NamedTuple):
+    """What one layer gathers: P proposals and M arrivals of each draw."""
+
+    width: int
+    num_proposals: int
+    num_arrivals: int
+
+
+def streaming_bandwidth(repeats: int = 5) -> float:
+    """Bytes per second, read and written, of a copy that no cache holds."""
+    source = torch.ones(COPIED_BYTES // 4)
+    target = torch.empty_like(source)
+    seconds = _best(lambda: target.copy_(source), repeats)
+    return 2 * COPIED_BYTES / seconds
+
+
+def gather_rate(num_nodes: int, width: int = HIDDEN, repeats: int = 5) -> float:
+    """Rows per second of sums over random rows of a table [N, width]."""
+    generator = torch.Generator().manual_seed(0)
+    table = torch.randn(num_nodes, width, generator=generator)
+    shape = (GATHERED_ROWS // ROWS_PER_BAG, ROWS_PER_BAG)
+    index = torch.randint(num_nodes, shape, generator=generator)
+    seconds = _best(lambda: F.embedding_bag(index, table, mode='sum'), repeats)
+    return index.numel() / seconds
+
+
+def layer_plans(model: GSLNet, num_nodes: int) -> list[LayerPlan] | None:
+    """What each layer gathers, or :obj:`None` if its sampler does not say."""
+    plans = []
+    for conv in model.convs:
+        if not hasattr(conv.sampler, 'plan'):
+            return None
+        plan = conv.sampler.plan(torch.ones(num_nodes, conv.out_channels))
+        plans.append(
+            LayerPlan(
+                conv.out_channels, int(plan.num_proposals), int(plan.num_arrivals)
+            )
+        )
+    return plans
+
+
+def moved_bytes(plans: list[LayerPlan], num_nodes: int) -> int:
+    """Bytes of the rows that a forward and a backward pass gather."""
+    return sum(
+        4
+        * plan.width
+        * num_nodes
+        * K
+        * (plan.num_proposals + KEPT_PASSES * plan.num_arrivals)
+        for plan in plans
+    )
+
+
+def _best(step: Callable[[], object], repeats: int) -> float:
+    seconds = []
+    for _ in range(repeats + 1):
+        start = time.perf_counter()
+        step()
+        seconds.append(time.perf_counter() - start)
+    return min(seconds[1:])

@@ -1,0 +1,118 @@
+"""The implementations: how each is built, and where one is too large to run."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+import torch
+from nodeformer import NodeFormer
+from plain import PlainNet
+from workloads import Workload
+
+from torch_geometric_gsl import GSLNet
+
+# The method of the sampler whose row every ratio refers to.
+OURS = 'race'
+GRAPH_METHODS = tuple(dict.fromkeys([OURS, 'stream']))
+IMPLEMENTATIONS = {
+    'full': (*GRAPH_METHODS, 'dense', 'nodeformer-1', 'nodeformer-4'),
+    'T': (*GRAPH_METHODS, 'dense'),
+}
+HIDDEN, LAYERS, K, TAU = 32, 2, 5, 0.25
+TRANSITION_NODES = 500
+NODEFORMER_K, NODEFORMER_FEATURES = 10, 30
+GIGABYTE = 1e9
+
+Model = torch.nn.Module
+
+
+class Limits(NamedTuple):
+    """Beyond these an implementation is skipped, or compared on fewer nodes.
+
+    Args:
+        dense_bytes: Of the matrices of a dense layer.
+        stream_pairs: Pairs of nodes that `stream` looks at.
+        evaluation_pairs: Pairs that an exact evaluation looks at.
+        training_nodes: Nodes on which training modes are compared.
+    """
+
+    dense_bytes: float = 8 * GIGABYTE
+    stream_pairs: int = 5_000**2
+    evaluation_pairs: int = 40_000**2
+    training_nodes: int = 1_000
+
+
+def build(implementation: str, variant: str, workload: Workload, seed: int) -> Model:
+    """Builds a model; equal seeds give equal parameters to equal architectures."""
+    torch.manual_seed(seed)
+    in_channels, out_channels = workload.x.size(1), workload.num_classes
+    if implementation.startswith('nodeformer-'):
+        return NodeFormer(
+            in_channels,
+            HIDDEN,
+            LAYERS,
+            out_channels,
+            heads=int(implementation.split('-')[1]),
+            k=NODEFORMER_K,
+            tau=TAU,
+            num_features=NODEFORMER_FEATURES,
+        )
+    method = OURS if implementation == 'dense' else implementation
+    model = gsl_net(method, variant, workload, dropout=0.5)
+    is_plain = implementation == 'dense'
+    return PlainNet(model, workload.x.size(0)) if is_plain else model
+
+
+def gsl_net(method: str, variant: str, workload: Workload, dropout: float) -> GSLNet:
+    """Ours, with one method of the sampler."""
+    is_full = variant == 'full'
+    return GSLNet(
+        workload.x.size(1),
+        HIDDEN,
+        LAYERS,
+        workload.num_classes,
+        num_transition_nodes=None if is_full else TRANSITION_NODES,
+        num_nodes=None if is_full else workload.x.size(0),
+        dropout=dropout,
+        k=K,
+        tau=TAU,
+        method=method,
+    )
+
+
+def skip_reason(
+    implementation: str, variant: str, task: str, num_nodes: int, limits: Limits
+) -> str | None:
+    """Why a row is not measured, or :obj:`None`."""
+    pairs = num_nodes * (num_nodes if variant == 'full' else TRANSITION_NODES)
+    if implementation == 'dense' and pairs * 4 * (K + 4) >= limits.dense_bytes:
+        return f'its matrices take {pairs * 4 * (K + 4) / GIGABYTE:.1f} GB'
+    is_slow = implementation == 'stream' and implementation != OURS
+    if is_slow and pairs > limits.stream_pairs:
+        return f'it looks at {pairs:.1e} pairs'
+    is_exact = task == 'evaluation' and not implementation.startswith('nodeformer')
+    if is_exact and pairs > limits.evaluation_pairs:
+        return f'exact evaluation looks at {pairs:.1e} pairs'
+    needed, available = _needed_bytes(implementation, variant, num_nodes), _memory()
+    if needed > 0.6 * available:
+        return (
+            f'it needs {needed / GIGABYTE:.0f} GB or more, '
+            f'this machine has {available / GIGABYTE:.0f} GB'
+        )
+    return None
+
+
+def _needed_bytes(implementation: str, variant: str, num_nodes: int) -> float:
+    if variant == 'T':  # Two matrices per layer, with their gradients.
+        return LAYERS * 2 * 2 * 4 * TRANSITION_NODES * num_nodes
+    if implementation.startswith('nodeformer-'):
+        heads = int(implementation.split('-')[1])
+        width = NODEFORMER_FEATURES + HIDDEN
+        # Keys and sums of every draw, twice: before and after a product.
+        return LAYERS * 2 * 4 * heads * NODEFORMER_K * width * num_nodes
+    return 0
+
+
+def _memory() -> float:
+    return os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES')

@@ -1,0 +1,100 @@
+"""The paper's model written simply: n x n matrices, one loop over the draws.
+
+It takes the parameters of a GSLNet, so that both compute the same function: in
+evaluation mode the same numbers, in training mode the same law.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch_geometric.nn import Linear
+
+from torch_geometric_gsl import GSLNet
+
+
+class PlainConv(torch.nn.Module):
+    """A layer with a NeuralGauSim graph of all nodes, or of transition nodes."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        num_nodes: int,
+        num_transition_nodes: int | None,
+        *,
+        k: int,
+        tau: float,
+    ) -> None:
+        super().__init__()
+        self.k, self.tau, self.num_nodes = k, tau, num_nodes
+        self.lin = Linear(in_channels, out_channels, bias=False)
+        self.lin_root = Linear(in_channels, out_channels, bias=False)
+        self.bias = torch.nn.Parameter(torch.zeros(out_channels))
+        self.w_b = torch.nn.Parameter(torch.empty(1, out_channels))
+        self.w_c = torch.nn.Parameter(torch.empty(1, out_channels))
+        self.theta_t: torch.nn.Parameter | None = None
+        if num_transition_nodes is not None:
+            size = (num_transition_nodes, num_nodes)
+            self.theta_t = torch.nn.Parameter(torch.empty(size))
+            self.theta_e = torch.nn.Parameter(torch.empty(size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.lin(x)
+        z = F.normalize(h)
+        sources, messages = z, h
+        if self.theta_t is not None:
+            sources = F.normalize(self.theta_t @ (z / self.num_nodes))
+            messages = self.theta_e @ (h / self.num_nodes)
+        b = torch.sigmoid(z @ self.w_b.t())
+        c = 0.1 * torch.sigmoid(z @ self.w_c.t())
+        phi = torch.exp(-((z @ sources.t() - b) ** 2) / c)
+        return self.weights(phi) @ messages + self.lin_root(x) + self.bias
+
+    def weights(self, phi: Tensor) -> Tensor:
+        """The mean of K relaxed draws; without noise in evaluation mode."""
+        if not self.training:
+            return torch.softmax(phi / self.tau, dim=-1)
+        total = torch.zeros_like(phi)
+        for _ in range(self.k):
+            gumbel = -torch.empty_like(phi).exponential_().log()
+            total = total + torch.softmax((phi + gumbel) / self.tau, dim=-1)
+        return total / self.k
+
+
+class PlainNet(torch.nn.Module):
+    """The layers of a GSLNet, with its parameters."""
+
+    def __init__(self, model: GSLNet, num_nodes: int) -> None:
+        super().__init__()
+        self.dropout = model.dropout
+        sampler = model.convs[0].sampler
+        widths = [model.in_channels]
+        widths += [model.hidden_channels] * (model.num_layers - 1)
+        widths += [model.out_channels]
+        self.convs = torch.nn.ModuleList(
+            PlainConv(
+                *size,
+                num_nodes,
+                model.num_transition_nodes,
+                k=sampler.k,
+                tau=sampler.tau,
+            )
+            for size in pairwise(widths)
+        )
+        # The tensors are shared: those of transition nodes are large.
+        state = {plain_name(key): value for key, value in model.state_dict().items()}
+        self.load_state_dict(state, assign=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for conv in self.convs[:-1]:
+            x = F.dropout(F.elu(conv(x)), self.dropout, self.training)
+        return self.convs[-1](x)
+
+
+def plain_name(name: str) -> str:
+    """The name here of a parameter of a GSLNet."""
+    return name.replace('sampler.similarity.', '')

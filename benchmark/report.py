@@ -1,0 +1,223 @@
+"""Rows of the table: ratios, growth, bound; as Markdown and as JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import statistics
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from workloads import REAL, parse
+
+HEADER = (
+    'workload',
+    'task',
+    'implementation',
+    'time [s]',
+    'quartiles',
+    'time ratio',
+    'memory [MB]',
+    'memory ratio',
+    'agreement',
+)
+GROWTH_TASK = 'forward+backward'
+GROWTH_SIZES = (100_000, 1_000_000)
+
+
+@dataclass
+class Row:
+    """One implementation of one task of a workload."""
+
+    workload: str
+    num_nodes: int
+    task: str
+    implementation: str
+    reference: str
+    skipped: str | None = None
+    agrees: bool | None = None
+    agreement: str = ''
+    seconds: list[float] | None = None
+    memory_mb: float | None = None
+    median: float | None = None
+    quartiles: tuple[float, float] | None = None
+    time_ratio: float | None = None
+    memory_ratio: float | None = None
+
+
+def make_rows(
+    workload: str,
+    reference: str,
+    timed: dict[str, Any],
+    memory: dict[tuple[str, str, str], float | None],
+) -> list[Row]:
+    """Joins what the workers of a workload measured; groups share a task."""
+    rows = []
+    for part in sorted(timed['rows'], key=lambda part: part['variant'] == 'T'):
+        key = (part['variant'], part['task'], part['implementation'])
+        row = Row(
+            workload,
+            timed['num_nodes'],
+            part['task'] + ('' if part['variant'] == 'full' else ' -T'),
+            part['implementation'],
+            reference,
+            part.get('skipped'),
+            part.get('agrees'),
+            part.get('agreement', ''),
+            part['seconds'],
+            memory.get(key),
+        )
+        if row.seconds:
+            row.median = statistics.median(row.seconds)
+            low, _, high = _quartiles(row.seconds)
+            row.quartiles = (low, high)
+        rows.append(row)
+    tasks = list(dict.fromkeys(row.task for row in rows))
+    rows.sort(key=lambda row: tasks.index(row.task))
+    for row in rows:
+        _compare(row, [other for other in rows if other.task == row.task])
+    return rows
+
+
+def _compare(row: Row, group: list[Row]) -> None:
+    """Ratios to the reference: of time round by round, their median."""
+    base = next((r for r in group if r.implementation == row.reference), None)
+    if base is None:
+        return
+    if row.seconds and base.seconds:
+        pairs = zip(row.seconds, base.seconds, strict=True)
+        row.time_ratio = statistics.median(own / other for own, other in pairs)
+    if row.memory_mb is not None and base.memory_mb:
+        row.memory_ratio = row.memory_mb / base.memory_mb
+
+
+def _quartiles(values: list[float]) -> list[float]:
+    if len(values) == 1:
+        return values * 3
+    return statistics.quantiles(values, n=4, method='inclusive')
+
+
+def growth(rows: list[Row]) -> list[dict[str, Any]]:
+    """Exponents of n in the time of a step, by least squares of the logarithms."""
+    sizes: dict[tuple[str, str], dict[int, float]] = {}
+    for row in rows:
+        if row.task == GROWTH_TASK and row.median and row.workload not in REAL:
+            key = (parse(row.workload)[0], row.implementation)
+            sizes.setdefault(key, {})[row.num_nodes] = row.median
+    found = []
+    for (family, implementation), seconds in sizes.items():
+        if len(seconds) < 2:
+            continue
+        x, y = ([math.log(v) for v in side] for side in (seconds, seconds.values()))
+        entry = {
+            'family': family,
+            'implementation': implementation,
+            'sizes': sorted(seconds),
+            'exponent': statistics.linear_regression(x, y).slope,
+        }
+        small, large = GROWTH_SIZES
+        if small in seconds and large in seconds:
+            entry['ratio'] = seconds[large] / seconds[small]
+        found.append(entry)
+    return found
+
+
+def bound(workload: str, timed: dict[str, Any], rows: list[Row]) -> dict[str, Any]:
+    """The machine's speed, and the share of a step that moving memory explains."""
+    speed = timed['copy_bytes_per_second']
+    found: dict[str, Any] = {
+        'workload': workload,
+        'copy_gb_per_second': speed / 1e9,
+        'gather_million_rows_per_second': timed['gather_rows_per_second'] / 1e6,
+    }
+    ours = [row for row in rows if row.implementation == row.reference]
+    seconds = next((row.median for row in ours if row.task == GROWTH_TASK), None)
+    if timed['moved_bytes'] is not None and seconds is not None:
+        found['moved_gb'] = timed['moved_bytes'] / 1e9
+        found['bound_seconds'] = timed['moved_bytes'] / speed
+        found['fraction'] = found['bound_seconds'] / seconds
+    return found
+
+
+def markdown(rows: list[Row], growths: list[Any], bounds: list[Any]) -> str:
+    """The table, and below it growth, bound and what was skipped."""
+    lines = [_line(HEADER), _line(['---'] * len(HEADER))]
+    lines += [_line(_cells(row)) for row in rows if row.skipped is None]
+    for entry in growths:
+        ratio = f', ratio {entry["ratio"]:.1f}' if 'ratio' in entry else ''
+        lines += [
+            '',
+            f'Growth of {entry["family"]} {entry["implementation"]} {GROWTH_TASK}: '
+            f'n^{entry["exponent"]:.2f} over {entry["sizes"]}{ratio}',
+        ]
+    for entry in bounds:
+        share = 'no plan of the sampler, no bound'
+        if 'fraction' in entry:
+            share = (
+                f'bound {entry["bound_seconds"]:.3g} s for {entry["moved_gb"]:.3g} GB, '
+                f'{100 * entry["fraction"]:.0f} % of the measured time'
+            )
+        lines += [
+            '',
+            f'Memory, {entry["workload"]}: '
+            f'copy {entry["copy_gb_per_second"]:.1f} GB/s, '
+            f'gather {entry["gather_million_rows_per_second"]:.1f} million rows/s; '
+            f'{share}',
+        ]
+    skipped = [row for row in rows if row.skipped is not None]
+    if skipped:
+        lines += ['', 'Skipped:', '']
+    lines += [
+        f'- {row.workload}, {row.task}, {row.implementation}: {row.skipped}'
+        for row in skipped
+    ]
+    return '\n'.join(lines)
+
+
+def _cells(row: Row) -> list[str]:
+    cells = [row.workload, row.task, row.implementation]
+    if not row.agrees:
+        return [*cells, *['-'] * 5, f'DISAGREES: {row.agreement}']
+    low, high = row.quartiles or (None, None)
+    return [
+        *cells,
+        _number(row.median),
+        f'{_number(low)} to {_number(high)}',
+        _number(row.time_ratio),
+        '-' if row.memory_mb is None else f'{row.memory_mb:,.0f}',
+        _number(row.memory_ratio),
+        row.agreement,
+    ]
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return '-'
+    return f'{value:,.0f}' if value >= 100 else f'{value:.3g}'
+
+
+def _line(cells: Any) -> str:
+    return f'| {" | ".join(cells)} |'
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Replaces the file at once, so that an interrupted run leaves no half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix='.tmp')
+    try:
+        with os.fdopen(handle, 'w') as file:
+            json.dump(content, file, indent=1, default=_plain, allow_nan=False)
+            file.write('\n')
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Row):
+        return asdict(value)
+    raise TypeError(f"'content' must be plain (got {type(value).__name__})")

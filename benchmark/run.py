@@ -1,0 +1,181 @@
+"""Measures time and peak memory beside plain and peer implementations.
+
+    python benchmark/run.py
+    python benchmark/run.py --quick
+    python benchmark/run.py --workloads citeseer synthetic-30000 --repeats 9
+
+Each workload runs in fresh processes. One checks the agreement of all implementations
+and times them, interleaved round by round: ratios of time come from it alone. One more
+per implementation finds its peak memory, from the largest resident size that the
+kernel recorded during a step less that before it. Real data is read where the
+environment variable GSL_DATA names the folder of raw files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import shlex
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch_geometric
+from models import IMPLEMENTATIONS, OURS, Limits
+from report import Row, bound, growth, make_rows, markdown, write_json
+from tqdm import tqdm
+from worker import ask
+from workloads import DEFAULT, QUICK, missing_reason, parse
+
+import torch_geometric_gsl
+
+HERE = Path(__file__).resolve().parent
+# What looks at all pairs is left out from 10,000 nodes on.
+QUICK_LIMITS = Limits(dense_bytes=1.5e8, stream_pairs=2_000**2, training_nodes=300)
+
+
+def workload_name(name: str) -> str:
+    try:
+        parse(name)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return name
+
+
+def positive(text: str) -> int:
+    if not text.isdigit() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f'must be a positive integer (got {text!r})')
+    return int(text)
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument('--workloads', nargs='+', type=workload_name)
+    parser.add_argument('--quick', action='store_true', help='small and synthetic')
+    parser.add_argument('--repeats', type=positive, help='rounds (7, quick: 3)')
+    parser.add_argument('--threads', type=positive, default=torch.get_num_threads())
+    parser.add_argument('--seed', type=int, default=0)
+    parser.add_argument('--out', type=Path)
+    args = parser.parse_args()
+    name = 'quick' if args.quick else 'full'
+    args.workloads = args.workloads or (QUICK if args.quick else DEFAULT)
+    args.repeats = args.repeats or (3 if args.quick else 7)
+    args.out = args.out or HERE / 'results' / f'{name}.json'
+    return args
+
+
+def measure(
+    kind: str, request: dict[str, Any], failures: list[dict[str, str]]
+) -> Any | None:
+    """Runs one worker; a failure is recorded and leaves the others alone."""
+    found, status = ask(kind, request)
+    if found is None:
+        what = ' '.join([kind, request['workload'], request.get('implementation', '')])
+        failures.append({'worker': what.strip(), 'status': str(status)})
+    return found
+
+
+def measure_workload(
+    request: dict[str, Any], bar: tqdm, failures: list[dict[str, str]]
+) -> tuple[list[Row], dict[str, Any] | None]:
+    """Times a workload, then finds the memory of all that ran."""
+    name = request['workload']
+    bar.set_description(f'{name}, time')
+    timed = measure('time', request, failures)
+    if timed is None:
+        return [], None
+    memory: dict[tuple[str, str, str], float | None] = {}
+    for implementation in IMPLEMENTATIONS['full']:
+        own = [r for r in timed['rows'] if r['implementation'] == implementation]
+        if any(row['seconds'] for row in own):
+            bar.set_description(f'{name}, memory of {implementation}')
+            found = measure(
+                'memory', request | {'implementation': implementation}, failures
+            )
+            for part in found or []:
+                key = (part['variant'], part['task'], implementation)
+                memory[key] = part['megabytes']
+        bar.update(len(own))
+    rows = make_rows(name, OURS, timed, memory)
+    return rows, bound(name, timed, rows)
+
+
+def environment(args: argparse.Namespace) -> dict[str, Any]:
+    """What a reader needs to repeat the run."""
+    return {
+        'command': shlex.join([Path(sys.executable).name, *sys.argv]),
+        'seed': args.seed,
+        'repeats': args.repeats,
+        'threads': args.threads,
+        'cpu': cpu_name(),
+        'python': platform.python_version(),
+        'torch': torch.__version__,
+        'torch_geometric': torch_geometric.__version__,
+        'torch_geometric_gsl': torch_geometric_gsl.__version__,
+        'git_commit': git('rev-parse', 'HEAD'),
+        'git_changes': bool(git('status', '--porcelain')),
+    }
+
+
+def cpu_name() -> str:
+    info = Path('/proc/cpuinfo')
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = [line.partition(':')[2] for line in lines if line.startswith('model name')]
+    return names[0].strip() if names else platform.processor()
+
+
+def git(*words: str) -> str | None:
+    """The answer of git, or :obj:`None` without git or outside a repository."""
+    try:
+        done = subprocess.run(
+            ['git', *words], cwd=HERE, capture_output=True, text=True, check=False
+        )
+    except FileNotFoundError:
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def main() -> None:
+    args = parse_args()
+    warnings.filterwarnings('ignore', 'Sparse CSR')
+    about = environment(args)
+    rows: list[Row] = []
+    bounds, failures, absent = [], [], {}
+    per_workload = 3 * sum(map(len, IMPLEMENTATIONS.values()))
+    bar = tqdm(total=per_workload * len(args.workloads), unit='row')
+    for name in args.workloads:
+        reason = missing_reason(name)
+        if reason is not None:
+            absent[name] = reason
+            tqdm.write(f'{name} is skipped: {reason}')
+            bar.update(per_workload)
+            continue
+        request = {
+            'workload': name,
+            'seed': args.seed,
+            'threads': args.threads,
+            'repeats': args.repeats,
+            'limits': QUICK_LIMITS if args.quick else Limits(),
+        }
+        found, machine = measure_workload(request, bar, failures)
+        rows += found
+        bounds += [] if machine is None else [machine]
+        growths = growth(rows)
+        content = about | {'rows': rows, 'growth': growths, 'bounds': bounds}
+        write_json(args.out, content | {'absent': absent, 'failures': failures})
+    bar.close()
+    print(markdown(rows, growth(rows), bounds))
+    for failure in failures:
+        print(f'\nFAILED: {failure["worker"]} ended with status {failure["status"]}')
+    print(f'\nWritten: {args.out}')
+    if failures or any(row.agrees is False for row in rows):
+        sys.exit(1)
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,149 @@
+"""One measurement in a process of its own.
+
+`time` checks the agreement of all implementations of a workload and then times those
+that agree, interleaved round by round. `memory` finds the peak memory of one
+implementation, which no other has touched.
+"""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import warnings
+from multiprocessing.connection import Connection
+from typing import Any
+
+import torch
+from agreement import check
+from bandwidth import gather_rate, layer_plans, moved_bytes, streaming_bandwidth
+from measure import TASKS, interleave, make_step, peak_memory
+from models import (
+    IMPLEMENTATIONS,
+    OURS,
+    Limits,
+    build,
+    skip_reason,
+)
+from plain import plain_name
+from workloads import Workload, load
+
+from torch_geometric_gsl import GSLNet
+
+
+def tasks_of(
+    implementation: str, variant: str, workload: Workload, limits: Limits
+) -> tuple[list[str], dict[str, str]]:
+    """The tasks that are measured, and why the others are not."""
+    size = workload.x.size(0)
+    reasons = {t: skip_reason(implementation, variant, t, size, limits) for t in TASKS}
+    skipped = {task: reason for task, reason in reasons.items() if reason is not None}
+    return [task for task in TASKS if task not in skipped], skipped
+
+
+def time_workload(request: dict[str, Any]) -> dict[str, Any]:
+    """Agreement and seconds of every implementation, and the machine's speed."""
+    workload = load(request['workload'], request['seed'])
+    size = workload.x.size(0)
+    result: dict[str, Any] = {
+        'num_nodes': size,
+        'in_channels': workload.x.size(1),
+        'num_classes': workload.num_classes,
+        'copy_bytes_per_second': streaming_bandwidth(),
+        'gather_rows_per_second': gather_rate(size),
+        'moved_bytes': None,
+        'rows': [],
+    }
+    for variant in IMPLEMENTATIONS:
+        rows, moved = time_variant(variant, workload, request)
+        result['rows'] += rows
+        result['moved_bytes'] = result['moved_bytes'] or moved
+        gc.collect()
+    return result
+
+
+def time_variant(
+    variant: str, workload: Workload, request: dict[str, Any]
+) -> tuple[list[dict[str, Any]], int | None]:
+    """Rows of the full graph or of transition nodes, and the bytes that ours moves."""
+    seed, limits = request['seed'], request['limits']
+    rows, steps, shared, moved = [], {}, None, None
+    for name in IMPLEMENTATIONS[variant]:
+        tasks, skipped = tasks_of(name, variant, workload, limits)
+        common = {'variant': variant, 'implementation': name}
+        rows += [common | {'task': t, 'skipped': skipped[t]} for t in skipped]
+        if not tasks:
+            continue
+        nodes = limits.training_nodes
+        agrees, detail = check(name, variant, workload, seed, nodes)
+        common |= {'agrees': agrees, 'agreement': detail}
+        rows += [common | {'task': task} for task in tasks]
+        if not agrees:
+            continue
+        model = build(name, variant, workload, seed)
+        if name == OURS and variant == 'full' and isinstance(model, GSLNet):
+            plans = layer_plans(model, workload.x.size(0))
+            moved = None if plans is None else moved_bytes(plans, workload.x.size(0))
+        if not name.startswith('nodeformer-'):
+            shared = share_parameters(model, shared)
+        steps |= {(name, task): make_step(model, workload, task) for task in tasks}
+    seconds = interleave(steps, request['repeats'])
+    for row in rows:
+        row['seconds'] = seconds.get((row['implementation'], row['task']))
+    return rows, moved
+
+
+def share_parameters(
+    model: torch.nn.Module, state: dict[str, Any] | None
+) -> dict[str, Any]:
+    """Gives a graph model the tensors of the first one: those of -T are large."""
+    names = {plain_name(name): name for name in model.state_dict()}
+    if state is not None:
+        own = {name: state[plain] for plain, name in names.items()}
+        model.load_state_dict(own, assign=True)
+    tensors = model.state_dict()
+    return {plain: tensors[name] for plain, name in names.items()}
+
+
+def memory(request: dict[str, Any]) -> list[dict[str, Any]]:
+    """Peak memory of the tasks of one implementation."""
+    workload = load(request['workload'], request['seed'])
+    name, rows = request['implementation'], []
+    for variant, names in IMPLEMENTATIONS.items():
+        tasks = []
+        if name in names:
+            limits = request['limits']
+            tasks, _ = tasks_of(name, variant, workload, limits)
+        if not tasks:
+            continue
+        model = build(name, variant, workload, request['seed'])
+        for task in tasks:
+            megabytes = peak_memory(make_step(model, workload, task))
+            rows.append({'variant': variant, 'task': task, 'megabytes': megabytes})
+        del model
+    return rows
+
+
+def answer(kind: str, request: dict[str, Any], connection: Connection) -> None:
+    """Runs one request and sends what it found."""
+    warnings.filterwarnings('ignore', 'Sparse (CSR|invariant)')
+    torch.set_num_threads(request['threads'])
+    kinds = {'time': time_workload, 'memory': memory}
+    connection.send(kinds[kind](request))
+
+
+def ask(kind: str, request: dict[str, Any]) -> tuple[Any | None, int]:
+    """What a fresh process found, if it ended well, and its exit status."""
+    context = multiprocessing.get_context('forkserver')
+    # Imported once, by a process that does nothing else and that all others copy. Not
+    # our package: this process looks for it in the working directory first.
+    context.set_forkserver_preload(['torch_geometric'])
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=answer, args=(kind, request, sender))
+    process.start()
+    sender.close()
+    try:
+        found = receiver.recv()
+    except EOFError:  # It ended without an answer.
+        found = None
+    process.join()
+    return found, process.exitcode or 0

@@ -1,0 +1,111 @@
+"""What is measured on: real data sets and seeded synthetic ones of any size."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+EXAMPLES = Path(__file__).resolve().parent.parent / 'examples'
+REAL = {'citeseer': 'CiteSeer', 'pubmed': 'PubMed', 'physics': 'Physics'}
+SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000)
+DEFAULT = [*REAL, *(f'synthetic-{size}' for size in SIZES)]
+QUICK = ['words-2000', 'words-10000']
+CHANNELS, CLASSES = 128, 10
+# Like CiteSeer: its words, and how many of them a document holds.
+WORDS, WORDS_PER_NODE = 3_703, 32
+
+
+class Workload(NamedTuple):
+    """Node features, dense or sparse CSR, and their labels."""
+
+    name: str
+    x: Tensor
+    y: Tensor
+
+    @property
+    def num_classes(self) -> int:
+        return int(self.y.max()) + 1
+
+    def subset(self, size: int, seed: int = 0) -> Workload:
+        """A random subset of nodes; all of them, in their order, if no more."""
+        if size >= self.x.size(0):
+            return self
+        generator = torch.Generator().manual_seed(seed)
+        nodes = torch.randperm(self.x.size(0), generator=generator)[:size]
+        y = self.y[nodes]
+        y[0] = self.num_classes - 1  # Keeps the number of classes.
+        if self.x.layout == torch.strided:
+            return Workload(self.name, self.x[nodes], y)
+        rows = self.x.to_sparse_coo().index_select(0, nodes)
+        return Workload(self.name, rows.coalesce().to_sparse_csr(), y)
+
+
+def parse(name: str) -> tuple[str, int]:
+    """Splits a name into family and size; the size of a real data set is 0."""
+    if name in REAL:
+        return name, 0
+    match = re.fullmatch(r'(synthetic|words)-([1-9]\d*)', name)
+    if match is None or int(match[2]) < 1_000:
+        raise ValueError(
+            f"'workloads' must be among {', '.join(REAL)}, synthetic-N and words-N "
+            f'with a number of nodes N of at least 1000 (got {name!r})'
+        )
+    return match[1], int(match[2])
+
+
+def missing_reason(name: str) -> str | None:
+    """Why a real data set cannot be read here, or :obj:`None`."""
+    if name not in REAL:
+        return None
+    folder = _benchmark_data().FOLDERS[REAL[name]][0]
+    places = [_benchmark_data().ROOT / folder]
+    if 'GSL_DATA' in os.environ:
+        source = Path(os.environ['GSL_DATA']) / folder
+        places += [source, source.parent]
+    for place in places:
+        if place.is_dir() and any(path.is_file() for path in place.iterdir()):
+            return None
+    return f"no raw files in {places[-1]}; 'GSL_DATA' names the folder of raw files"
+
+
+def load(name: str, seed: int) -> Workload:
+    """Reads or draws the features and labels of a workload."""
+    family, size = parse(name)
+    if family in REAL:
+        data = _benchmark_data().load(REAL[name])
+        return Workload(name, data.x, data.y)
+    generator = torch.Generator().manual_seed(seed)
+    y = torch.randint(CLASSES, (size,), generator=generator)
+    y[0] = CLASSES - 1
+    if family == 'synthetic':
+        return Workload(name, torch.randn(size, CHANNELS, generator=generator), y)
+    return Workload(name, _words(size, generator), y)
+
+
+def _words(size: int, generator: torch.Generator) -> Tensor:
+    """Sparse rows of distinct words, one of each stretch of the vocabulary."""
+    stretch = WORDS // WORDS_PER_NODE
+    shape = (size, WORDS_PER_NODE)
+    word = torch.randint(stretch, shape, generator=generator)
+    word += stretch * torch.arange(WORDS_PER_NODE)
+    return torch.sparse_csr_tensor(
+        torch.arange(0, word.numel() + 1, WORDS_PER_NODE),
+        word.flatten(),
+        torch.full((word.numel(),), 1 / WORDS_PER_NODE),
+        (size, WORDS),
+    )
+
+
+def _benchmark_data() -> ModuleType:
+    if str(EXAMPLES) not in sys.path:
+        sys.path.append(str(EXAMPLES))
+    import benchmark_data
+
+    return benchmark_data
