@@ -15,8 +15,9 @@ from torch_geometric_gsl import GSLNet
 COPIED_BYTES = 2**28
 GATHERED_ROWS = 2**20
 ROWS_PER_BAG = 16
-# Of each kept row: its sum, two inner products, two transposed sums.
-KEPT_PASSES = 5
+# Of each kept row: its inner product and sum, then in the backward pass an inner
+# product, a sum and two transposed sums.
+KEPT_PASSES = 6
 
 
 class LayerPlan(NamedTuple):
@@ -45,12 +46,10 @@ def gather_rate(num_nodes: int, width: int = HIDDEN, repeats: int = 5) -> float:
     return index.numel() / seconds
 
 
-def layer_plans(model: GSLNet, num_nodes: int) -> list[LayerPlan] | None:
-    """What each layer gathers, or :obj:`None` if its sampler does not say."""
+def layer_plans(model: GSLNet, num_nodes: int) -> list[LayerPlan]:
+    """What each layer gathers."""
     plans = []
     for conv in model.convs:
-        if not hasattr(conv.sampler, 'plan'):
-            return None
         plan = conv.sampler.plan(torch.ones(num_nodes, conv.out_channels))
         plans.append(
             LayerPlan(
@@ -60,14 +59,20 @@ def layer_plans(model: GSLNet, num_nodes: int) -> list[LayerPlan] | None:
     return plans
 
 
+def gathered_rows(plan: LayerPlan, num_nodes: int) -> int:
+    """The rows that a forward and a backward pass of a layer gather."""
+    return num_nodes * K * (plan.num_proposals + KEPT_PASSES * plan.num_arrivals)
+
+
 def moved_bytes(plans: list[LayerPlan], num_nodes: int) -> int:
-    """Bytes of the rows that a forward and a backward pass gather."""
+    """The bytes of these rows, of all layers."""
+    return sum(4 * plan.width * gathered_rows(plan, num_nodes) for plan in plans)
+
+
+def gather_seconds(plans: list[LayerPlan], num_nodes: int) -> float:
+    """The time that sums over as many random rows take, of all layers."""
     return sum(
-        4
-        * plan.width
-        * num_nodes
-        * K
-        * (plan.num_proposals + KEPT_PASSES * plan.num_arrivals)
+        gathered_rows(plan, num_nodes) / gather_rate(num_nodes, plan.width)
         for plan in plans
     )
 

@@ -135,10 +135,15 @@ def bound(workload: str, timed: dict[str, Any], rows: list[Row]) -> dict[str, An
     }
     ours = [row for row in rows if row.implementation == row.reference]
     seconds = next((row.median for row in ours if row.task == GROWTH_TASK), None)
-    if timed['moved_bytes'] is not None and seconds is not None:
-        found['moved_gb'] = timed['moved_bytes'] / 1e9
-        found['bound_seconds'] = timed['moved_bytes'] / speed
-        found['fraction'] = found['bound_seconds'] / seconds
+    if timed['bound'] and seconds is not None:
+        moved, gather = timed['bound']['moved_bytes'], timed['bound']['gather_seconds']
+        found |= {
+            'moved_gb': moved / 1e9,
+            'stream_seconds': moved / speed,
+            'stream_fraction': moved / speed / seconds,
+            'gather_seconds': gather,
+            'gather_fraction': gather / seconds,
+        }
     return found
 
 
@@ -154,11 +159,14 @@ def markdown(rows: list[Row], growths: list[Any], bounds: list[Any]) -> str:
             f'n^{entry["exponent"]:.2f} over {entry["sizes"]}{ratio}',
         ]
     for entry in bounds:
-        share = 'no plan of the sampler, no bound'
-        if 'fraction' in entry:
+        share = 'no race, no bound'
+        if 'moved_gb' in entry:
             share = (
-                f'bound {entry["bound_seconds"]:.3g} s for {entry["moved_gb"]:.3g} GB, '
-                f'{100 * entry["fraction"]:.0f} % of the measured time'
+                f'a step gathers {entry["moved_gb"]:.3g} GB: '
+                f'{entry["stream_seconds"]:.3g} s as a copy '
+                f'({100 * entry["stream_fraction"]:.0f} % of the measured time), '
+                f'{entry["gather_seconds"]:.3g} s as sums over random rows '
+                f'({100 * entry["gather_fraction"]:.0f} %)'
             )
         lines += [
             '',

@@ -148,15 +148,18 @@ def _race_rows(
         source = sets.at(rows, source)
     score = scorer.pairs(rows, Neighbours(source, scorer.size[1]))
     accepted = level < (score - scorer.upper).exp_()
-    time = gap.view(shape).cumsum(-1).log_() - scorer.upper
-    if isinstance(size, Tensor):
-        time -= size.to(time.dtype).log().unsqueeze(1)
-    else:
-        time -= math.log(size)
     source, accepted = source.view(shape), accepted.view(shape)
     if not law.replace:
         accepted &= ~_is_accepted_before(source, accepted)
-    return _first(source, score.view(shape), time, accepted, law.kept)
+    time = gap.view(shape).cumsum(-1)
+    found = _first(source, score.view(shape), time, accepted, law.kept)
+    # Times were counted in units of the mean gap between two proposals.
+    if isinstance(size, int):
+        log_size = time.new_full((1, 1), math.log(size))
+    else:
+        log_size = size.to(time.dtype).log()
+    unit = log_size + scorer.upper
+    return Arrivals(found.source, found.noise + unit.unsqueeze(2), found.horizon - unit)
 
 
 def _is_accepted_before(source: Tensor, accepted: Tensor) -> Tensor:
@@ -174,24 +177,27 @@ def _first(
 ) -> Arrivals:
     """Keeps the first accepted proposals of each race, in their order."""
     last = source.size(-1) - 1
-    accepted[..., -1] |= ~accepted.any(dim=-1)
-    rank = accepted.cumsum(dim=-1)
+    rank = accepted.cumsum(-1, dtype=torch.int16 if last < 2**15 else torch.int32)
+    found = rank[..., -1:].clamp(min=1)
+    accepted[..., -1:] |= rank[..., -1:] == 0
     # Rejected proposals meet in place 0, late ones in the last; both are cut off.
-    slot = (rank * accepted).clamp_(max=kept + 1)
+    slot = rank.clamp_(min=1, max=kept + 1).mul_(accepted).long()
     place = torch.arange(last + 1, device=source.device).expand_as(source)
     chosen = place.new_full((*source.shape[:-1], kept + 2), last)
     chosen = chosen.scatter_(-1, slot, place)[..., 1:-1]
-    found, last_time = rank[..., -1:], time[..., -1]
-    source, time, score = (part.gather(-1, chosen) for part in (source, time, score))
+    source, score = source.gather(-1, chosen), score.gather(-1, chosen)
+    log_time = time.gather(-1, chosen).log_()
     missing = torch.arange(kept, device=source.device) >= found
     missing |= _is_repeated(source)
-    noise = (time + score).neg_().masked_fill_(missing, -torch.inf)
+    noise = (log_time + score).neg_().masked_fill_(missing, -torch.inf)
     is_full = found.squeeze(-1) >= kept
-    return Arrivals(source, noise, torch.where(is_full, time[..., -1], last_time))
+    horizon = torch.where(is_full, log_time[..., -1], time[..., -1].log())
+    return Arrivals(source, noise, horizon)
 
 
 def _is_repeated(source: Tensor) -> Tensor:
     """Marks the sources that stand earlier in their race, too."""
-    same = source.unsqueeze(-1) == source.unsqueeze(-2)
-    earlier = torch.ones(same.shape[-2:], dtype=torch.bool, device=source.device)
-    return (same & earlier.tril_(-1)).any(dim=-1)
+    repeated = torch.zeros_like(source, dtype=torch.bool)
+    for shift in range(1, source.size(-1)):
+        repeated[..., shift:] |= source[..., shift:] == source[..., :-shift]
+    return repeated
