@@ -9,6 +9,8 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from typing import Any
+from unittest import mock
 
 import torch
 from sklearn.datasets import load_digits
@@ -20,9 +22,11 @@ from torch_geometric_gsl import (
     GaussianSimilarity,
     GSLNet,
     GumbelKNNSampler,
+    LatentGraphConv,
     NeuralGaussianSimilarity,
 )
 from torch_geometric_gsl.datasets import paper_split
+from torch_geometric_gsl.ops import race
 from torch_geometric_gsl.ops.arrivals import Arrivals, relax, spread_sources, tail_size
 from torch_geometric_gsl.ops.scorer import Law
 from torch_geometric_gsl.ops.scores import gaussian, unit_rows
@@ -193,9 +197,38 @@ def summary(weight: Tensor, out: Tensor) -> tuple[float, float]:
     return float(weight.amax(dim=1).mean()), float(out.var(dim=0).mean())
 
 
+def shared() -> None:
+    """What it costs the gradient if blocks of rows share their proposed sources."""
+    data = digits()
+    own = race.propose
+    torch.manual_seed(0)
+    conv = LatentGraphConv(64, 32)
+
+    def gradients() -> Tensor:
+        found = []
+        for seed in range(100):
+            torch.manual_seed(seed)
+            conv.zero_grad()
+            conv(data.x).square().mean().backward()
+            found.append(torch.cat([p.grad.flatten() for p in conv.parameters()]))
+        return torch.stack(found)
+
+    alone = gradients().var(dim=0).sum()
+    for size in (4, 16, 64, 256):
+
+        def propose(*args: Any, size: int = size) -> tuple[Tensor, Tensor, Tensor]:
+            source, level, gap = own(*args)
+            row = torch.arange(source.size(0)) // size * size
+            return source[row], level, gap
+
+        with mock.patch.object(race, 'propose', propose):
+            ratio = float(gradients().var(dim=0).sum() / alone)
+        print(f'blocks of {size} rows: variance of the gradient x {ratio:.2f}')
+
+
 MEASUREMENTS = {
     run.__name__: run
-    for run in (flat, norm, root, theta, half, neighbours, sparse, tail)
+    for run in (flat, norm, root, theta, half, neighbours, sparse, tail, shared)
 }
 
 if __name__ == '__main__':

@@ -248,7 +248,8 @@ def test_default_num_arrivals() -> None:
 def test_tail_size(tau: float, kept: int, num_sources: int) -> None:
     weight = [r ** (-1 / tau) for r in range(1, num_sources + 1)]
     share = sum(weight[kept:]) ** 2 / sum(w**2 for w in weight)
-    law, size = Law(5, tau, num_arrivals=kept), max(4, math.ceil(50 * share))
+    law, least = Law(5, tau, num_arrivals=kept), max(4, math.ceil(16 * tau))
+    size = max(least, math.ceil(50 * share))
     assert tail_size(law, num_sources) == min(size, 512, num_sources)
     assert tail_size(law, num_sources, is_ragged=True) == min(size, 64, num_sources)
     # Distinct neighbours are all of their race.

@@ -198,13 +198,14 @@ def tail_size(law: Law, num_sources: int, is_ragged: bool = False) -> int:
         {\sum_{r \ge 1} r^{-2/\tau}}
 
     The :math:`r`-th arrival weighs about :math:`r^{-1/\tau}`, so that sampling the
-    tail adds 2 % to the variance of a sum of neighbours: 1/50.
+    tail adds 2 % to the variance of a sum of neighbours: 1/50. It is at least the
+    default of :math:`M` and at most 512.
 
     Args:
         law (Law): How neighbours are drawn.
         num_sources (int): The number of sources :math:`N`.
         is_ragged (bool, optional): Whether each target has candidates of its own; it
-            gathers its tail then, and :math:`S` is at most 64 instead of 512.
+            gathers its tail then, and :math:`S` is at most 64.
             (default: :obj:`False`)
     """
     if not law.replace:
@@ -212,7 +213,8 @@ def tail_size(law: Law, num_sources: int, is_ragged: bool = False) -> int:
     if law.num_tail is not None:
         return min(law.num_tail, num_sources)
     size = math.ceil(_tail_variance(law.tau, law.kept, min(num_sources, 10**6)))
-    return min(max(4, size), 64 if is_ragged else 512, num_sources)
+    least = default_num_arrivals(law.tau)
+    return min(max(least, size), 64 if is_ragged else 512, num_sources)
 
 
 @lru_cache(maxsize=64)

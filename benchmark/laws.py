@@ -1,0 +1,299 @@
+"""Compares the law of `method='race'` with that of `method='dense'`, the definition.
+
+    python benchmark/laws.py
+    python benchmark/laws.py --repeats 1000 --out laws.json
+    python benchmark/laws.py --similarities linear cosine --tau 0.25 --scale 1
+
+Both methods sample graphs between the same targets and sources, from independent
+noise, and a row of the table holds the two-sample z-scores of what they give: the mean
+of a loss with second moments of the neighbourhoods and of its gradient (one score for
+each parameter), and of a target's mean similarity to its neighbours, largest weight and
+entropy. The relative difference of the means stands beside a score, so that one that
+many repeats make significant can be told from one that matters. A race needs more than
+four times as many sources as it has proposals: their number follows from that.
+
+The entropy is measured with every later arrival listed: the few sources that stand for
+all later ones by default have another one, on purpose. Weights that are replaced by
+their mean have the larger entropy, so that a difference from the definition remains.
+What the race may not change is the entropy of exact first arrivals with the same mean
+of the later ones, which `method='stream'` finds among all pairs: the second score.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import statistics
+from collections.abc import Iterator, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from report import write_json
+from torch import Tensor
+from tqdm import tqdm
+
+from torch_geometric_gsl.nn import GumbelKNNSampler
+from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES, resolve_similarity
+
+CHANNELS, EMBEDDING_CHANNELS, MESSAGES, K = 8, 4, 3, 2
+# About as many pairs a call, so that settings take about as long.
+PAIRS, MIN_TARGETS, MAX_TARGETS = 2**16, 8, 64
+# The probability that a correct method exceeds the bound anywhere in the table.
+ERROR_RATE = 0.01
+HEADER = (
+    'similarity | tau | scale | draws | sources | targets | z loss | z similarity | '
+    'z largest weight | z entropy | z entropy, stream | rms z gradient | '
+    'max z gradient | gradient variance ratio'
+)
+SCALARS = ('loss', 'similarity_mean', 'largest', 'entropy', 'entropy_stream')
+
+
+class Setting(NamedTuple):
+    """What is compared."""
+
+    similarity: str
+    tau: float
+    scale: float
+    hard: bool
+
+
+class Problem(NamedTuple):
+    """Features of sources and targets, messages, and the weights of the loss."""
+
+    x_src: Tensor
+    x_dst: Tensor
+    h: Tensor
+    linear: Tensor
+
+
+class Comparison(NamedTuple):
+    """The z-scores of one quantity, and the relative differences of its means."""
+
+    z: list[float]
+    difference: list[float]
+
+    @property
+    def largest(self) -> float:
+        return max(map(abs, self.z))
+
+    @property
+    def rms(self) -> float:
+        return math.sqrt(statistics.fmean(z * z for z in self.z))
+
+
+def make_sampler(setting: Setting, method: str, **kwargs: Any) -> GumbelKNNSampler:
+    """The same similarity whatever the method."""
+    torch.manual_seed(0)
+    similarity = resolve_similarity(
+        setting.similarity, CHANNELS, out_channels=EMBEDDING_CHANNELS
+    )
+    return GumbelKNNSampler(
+        similarity,
+        k=K,
+        tau=setting.tau,
+        scale=setting.scale,
+        hard=setting.hard,
+        method=method,
+        **kwargs,
+    )
+
+
+def make_problem(setting: Setting) -> Problem:
+    """Just so many sources that the sampler races."""
+    sampler = make_sampler(setting, 'race')
+    generator = torch.Generator().manual_seed(1)
+    num_sources = 2
+    while True:
+        x_src = torch.randn(num_sources, CHANNELS, generator=generator)
+        plan = sampler.plan((x_src, x_src[:1]))
+        if plan.method == 'race':
+            break
+        num_sources = math.ceil(1.1 * num_sources)
+    num_targets = min(max(PAIRS // num_sources, MIN_TARGETS), MAX_TARGETS)
+    h = torch.randn(num_sources, MESSAGES, generator=generator)
+    return Problem(
+        x_src,
+        torch.randn(num_targets, CHANNELS, generator=generator),
+        h + x_src[:, :MESSAGES],
+        torch.rand(num_targets, generator=generator),
+    )
+
+
+def losses(
+    sampler: GumbelKNNSampler, problem: Problem, repeats: int, seed: int
+) -> tuple[Tensor, Tensor]:
+    """One loss and one gradient of all parameters for each graph."""
+    generator = torch.Generator().manual_seed(seed)
+    loss, gradient, pair = [], [], (problem.x_src, problem.x_dst)
+    for _ in range(repeats):
+        out = sampler.propagate(pair, problem.h, generator=generator)
+        value = out.square().mean() + (out[:, 0] * problem.linear).mean()
+        parts = torch.autograd.grad(value, list(sampler.parameters()))
+        loss.append(value.detach())
+        gradient.append(torch.cat([part.flatten() for part in parts]))
+    return torch.stack(loss).double().unsqueeze(1), torch.stack(gradient).double()
+
+
+@torch.no_grad()
+def shapes(
+    sampler: GumbelKNNSampler, problem: Problem, repeats: int, seed: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean similarity, largest weight and entropy of the targets of each graph."""
+    generator = torch.Generator().manual_seed(seed)
+    pair, num_targets = (problem.x_src, problem.x_dst), problem.x_dst.size(0)
+    similarity, found = sampler.similarity(pair), []
+    for _ in range(repeats):
+        (source, target), weight = sampler(pair, generator=generator)
+        zero = weight.new_zeros(num_targets)
+        parts = (
+            weight * similarity[target, source],
+            zero.scatter_reduce(0, target, weight, 'amax'),
+            torch.special.entr(weight),
+        )
+        found.append(torch.stack([part.sum() / num_targets for part in parts]))
+    return torch.stack(found).double().split(1, dim=1)
+
+
+def compare(dense: Tensor, race: Tensor) -> Comparison:
+    """Two-sample z-scores of the columns; the rows are independent repeats."""
+    difference = race.mean(0) - dense.mean(0)
+    error = (race.var(0) / race.size(0) + dense.var(0) / dense.size(0)).sqrt()
+    relative = difference / dense.mean(0).abs()
+    return Comparison((difference / error).tolist(), relative.tolist())
+
+
+def run_setting(setting: Setting, repeats: int, seed: int) -> dict[str, Any]:
+    """One row of the table; a seed is followed by nine of its own."""
+    problem = make_problem(setting)
+    dense, race = make_sampler(setting, 'dense'), make_sampler(setting, 'race')
+    loss, gradient = losses(dense, problem, repeats, seed)
+    race_loss, race_gradient = losses(race, problem, repeats, seed + 1)
+    row: dict[str, Any] = {
+        **setting._asdict(),
+        'num_sources': problem.x_src.size(0),
+        'num_targets': problem.x_dst.size(0),
+        'loss': compare(loss, race_loss),
+        'gradient': compare(gradient, race_gradient),
+        'variance_ratio': float(race_gradient.var(0).sum() / gradient.var(0).sum()),
+    }
+    if not setting.hard:
+        # Their noise is small beside that of gradients: half the repeats do.
+        row |= compare_shapes(setting, problem, repeats // 2, seed + 2)
+    return row
+
+
+def compare_shapes(
+    setting: Setting, problem: Problem, repeats: int, seed: int
+) -> dict[str, Comparison]:
+    """Compares similarities, largest weights and entropies of relaxed draws."""
+    everything: dict[str, Any] = {'num_tail': problem.x_src.size(0)}
+    options: list[tuple[str, dict[str, Any]]] = [
+        ('dense', {}),
+        ('race', {}),
+        ('race', everything),
+        ('stream', everything),
+    ]
+    dense, race, listed, stream = (
+        shapes(make_sampler(setting, method, **kwargs), problem, repeats, seed + i)
+        for i, (method, kwargs) in enumerate(options)
+    )
+    return {
+        'similarity_mean': compare(dense[0], race[0]),
+        'largest': compare(dense[1], race[1]),
+        'entropy': compare(dense[2], listed[2]),
+        'entropy_stream': compare(stream[2], listed[2]),
+    }
+
+
+def comparisons(row: dict[str, Any]) -> Iterator[tuple[str, Comparison]]:
+    """The quantities that a row compares, by name."""
+    for name, value in row.items():
+        if isinstance(value, Comparison):
+            yield name, value
+
+
+def bonferroni_bound(count: int, degrees: int) -> float:
+    """The bound that no |z| of so many exceeds, but with `ERROR_RATE` at the most."""
+    z = statistics.NormalDist().inv_cdf(1 - ERROR_RATE / 2 / count)
+    # Student's quantile, to first order: variances are estimated, too.
+    return z + (z**3 + z) / (4 * degrees)
+
+
+def verdict(rows: list[dict[str, Any]], repeats: int) -> tuple[float, str]:
+    """The bound, and which quantities exceed it."""
+    every = [(name, each) for row in rows for name, each in comparisons(row)]
+    count = sum(len(each.z) for _, each in every)
+    bound = bonferroni_bound(count, 2 * (repeats // 2 - 1))
+    lines = [
+        f'{count} two-sided comparisons with {repeats} graphs of either method (half '
+        f'as many without gradients): a correct method exceeds |z| = {bound:.2f} '
+        f'anywhere with a probability of at most {ERROR_RATE:.0%} (Bonferroni).'
+    ]
+    for name in dict.fromkeys(name for name, _ in every):
+        some = [each for own, each in every if own == name]
+        total = sum(len(each.z) for each in some)
+        over = sum(abs(z) > bound for each in some for z in each.z)
+        largest = max(each.largest for each in some)
+        says = 'all below the bound' if over == 0 else f'{over} ABOVE THE BOUND'
+        lines.append(f'- {name}: {says} (of {total}; largest |z| {largest:.2f})')
+    ratio = statistics.fmean(row['variance_ratio'] for row in rows)
+    lines.append(f'- gradient variance ratio: {ratio:.3f} on average')
+    return bound, '\n'.join(lines)
+
+
+def cell(comparison: Comparison | None) -> str:
+    if comparison is None:
+        return '-'
+    return f'{comparison.z[0]:+.2f} ({comparison.difference[0]:+.2%})'
+
+
+def markdown(rows: list[dict[str, Any]]) -> str:
+    """The table; a relative difference stands in brackets."""
+    lines = [f'| {HEADER} |', '|' + '---|' * (1 + HEADER.count('|'))]
+    for row in rows:
+        cells = [
+            row['similarity'],
+            f'{row["tau"]:g}',
+            f'{row["scale"]:g}',
+            'hard' if row['hard'] else 'relaxed',
+            str(row['num_sources']),
+            str(row['num_targets']),
+            *(cell(row.get(name)) for name in SCALARS),
+            f'{row["gradient"].rms:.2f}',
+            f'{row["gradient"].largest:.2f}',
+            f'{row["variance_ratio"]:.3f}',
+        ]
+        lines.append('| ' + ' | '.join(cells) + ' |')
+    return '\n'.join(lines)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or '').splitlines()[0])
+    parser.add_argument('--repeats', type=int, default=100)
+    parser.add_argument('--out', type=Path)
+    names = list(SIMILARITIES)
+    parser.add_argument('--similarities', nargs='+', choices=names, default=names)
+    parser.add_argument('--tau', nargs='+', type=float, default=[0.25, 0.5, 0.75, 1.0])
+    parser.add_argument('--scale', nargs='+', type=float, default=[1.0, 3.0])
+    args = parser.parse_args(argv)
+    if args.repeats < 20:
+        parser.error(f"'--repeats' must be at least 20 (got {args.repeats})")
+    torch.set_num_threads(1)
+    grid = product(args.similarities, args.tau, args.scale, [False, True])
+    rows = [
+        run_setting(Setting(*point), args.repeats, seed=10 * i)
+        for i, point in enumerate(tqdm(list(grid)))
+    ]
+    bound, says = verdict(rows, args.repeats)
+    print(f'{markdown(rows)}\n\n{says}')
+    if args.out is not None:
+        # All z-scores, those of each parameter included.
+        plain = [row | {n: c._asdict() for n, c in comparisons(row)} for row in rows]
+        result = {'error_rate': ERROR_RATE, 'bound': bound, 'rows': plain}
+        write_json(args.out, result)
+
+
+if __name__ == '__main__':
+    main()
