@@ -33,7 +33,7 @@ def test_matrix_scorer(dtype: torch.dtype) -> None:
     values = score.tolist()
     expected = [[values[1][4], values[1][0]], [values[2][2], values[2][2]]]
     assert scorer.pairs(slice(1, 3), Neighbours(source, 5)).tolist() == expected
-    columns = scorer.columns(slice(0, 2), torch.tensor([3, 3, 0]))
+    columns = scorer.select(torch.tensor([3, 3, 0])).rows(slice(0, 2))
     assert columns.tolist() == [[row[3], row[3], row[0]] for row in values[:2]]
     assert scorer.size == (3, 5)
     assert scorer.available == 5
@@ -52,7 +52,7 @@ def test_matrix_scorer_without_loops() -> None:
     assert scorer.excluded.tolist() == [0, 1, 2]
     rows = [[-INF, 0, 0], [0, -INF, 0], [0, 0, -INF]]
     assert scorer.rows(slice(0, 3)).tolist() == rows
-    columns = scorer.columns(slice(1, 3), torch.tensor([2, 1, 1]))
+    columns = scorer.select(torch.tensor([2, 1, 1])).rows(slice(1, 3))
     assert columns.tolist() == [[0, -INF, -INF], [-INF, 0, 0]]
     source = torch.tensor([[0], [1], [1]])
     scorer.pairs(slice(0, 3), Neighbours(source, 3)).sum().backward()
@@ -71,7 +71,8 @@ def test_split(loop: bool) -> None:
         assert block.size == (size, 5)
         assert torch.equal(block.rows(own), scorer.rows(rows))
         some = torch.tensor([4, 0, 0])
-        assert torch.equal(block.columns(own, some), scorer.columns(rows, some))
+        found = block.select(some).rows(own)
+        assert torch.equal(found, scorer.select(some).rows(rows))
         neighbours = Neighbours(source[rows], 5)
         expected = scorer.pairs(rows, neighbours)
         assert torch.equal(block.pairs(own, neighbours), expected)

@@ -87,17 +87,23 @@ def drawn_graph(
     source = arrivals.source.flatten(1)
     neighbours = Neighbours(source, scorer.size[1])
     score = scorer.pairs(every, neighbours).view_as(arrivals.source)
-    weight, late = _relax_rows(scorer, every, score, arrivals, tail, law)
-    weight, listed = weight.flatten(1), arrivals.noise.flatten(1) > -torch.inf
+    listed = arrivals.noise.flatten(1) > -torch.inf
     if tail is None:
-        return neighbour_graph(source, weight, listed)
+        weight, _ = relax(score, arrivals, law)
+        return neighbour_graph(source, weight.flatten(1), listed)
+    if tail.source.dim() == 1:
+        late_score = scorer.select(tail.source).rows(every)
+    else:
+        late_score = _own_tail_score(scorer, tail)
+    late_score = late_score.unflatten(1, (law.k, -1))
+    weight, late = relax(score, arrivals, law, late_score, tail.log_share)
     also = tail.source.expand(source.size(0), -1)
     is_candidate = torch.ones_like(also, dtype=torch.bool)
     if scorer.excluded is not None:
         is_candidate = also != scorer.excluded.unsqueeze(1)
     return neighbour_graph(
         torch.cat([source, also], dim=1),
-        torch.cat([weight, late.flatten(1)], dim=1),
+        torch.cat([weight.flatten(1), late.flatten(1)], dim=1),
         torch.cat([listed, is_candidate], dim=1),
     )
 
@@ -127,14 +133,20 @@ def drawn_sum(
     full = h.float() if h.dtype in (torch.float16, torch.bfloat16) else h
     neighbours = Neighbours(arrivals.source.flatten(1), scorer.size[1])
     value = scorer.compare(slice(0, scorer.size[0]), neighbours)
+    # What stands for later arrivals is gathered once for all blocks.
     late_h = full[:0] if tail is None else full[tail.source]
+    late = scorer if tail is None else scorer.select(tail.source)
 
     def block(
         value: Tensor, late_h: Tensor, own: Scorer, drawn: Arrivals
     ) -> tuple[Tensor, Tensor]:
         rows = slice(0, own.size[0])
         score = own.respond(rows, value).view_as(drawn.source)
-        weight, late = _relax_rows(own, rows, score, drawn, tail, law)
+        if tail is None:
+            late_score, share = None, None
+        else:
+            late_score, share = own.rows(rows).unflatten(1, (law.k, -1)), tail.log_share
+        weight, late = relax(score, drawn, law, late_score, share)
         return weight.flatten(1).to(late_h), late.flatten(1).to(late_h) @ late_h
 
     bytes_per_row = 8 * (value.size(1) + late_h.size(0)) * value.element_size()
@@ -145,33 +157,19 @@ def drawn_sum(
         # What a block computes it computes again in the backward pass.
         run = partial(checkpoint, block, use_reentrant=False, preserve_rng_state=False)
     drawn = map(Arrivals, *(part.split(sizes) for part in arrivals))
-    pieces = zip(value.split(sizes), scorer.split(sizes), drawn, strict=True)
+    pieces = zip(value.split(sizes), late.split(sizes), drawn, strict=True)
     parts = [run(piece, late_h, own, some) for piece, own, some in pieces]
     weight, late_sum = (torch.cat(part) for part in zip(*parts, strict=True))
     return (neighbour_sum(full, weight, neighbours) + late_sum).to(h.dtype)
 
 
-def _relax_rows(
-    scorer: Scorer,
-    rows: slice,
-    score: Tensor,
-    arrivals: Arrivals,
-    tail: Tail | None,
-    law: Law,
-) -> tuple[Tensor, Tensor]:
-    if tail is None:
-        return relax(score, arrivals, law)
-    late_score = _tail_score(scorer, rows, tail).unflatten(1, (law.k, -1))
-    return relax(score, arrivals, law, late_score, tail.log_share)
-
-
-def _tail_score(scorer: Scorer, rows: slice, tail: Tail) -> Tensor:
-    if tail.source.dim() == 1:
-        return scorer.columns(rows, tail.source)
-    score = scorer.pairs(rows, Neighbours(tail.source[rows], scorer.size[1]))
+def _own_tail_score(scorer: Scorer, tail: Tail) -> Tensor:
+    """Scores of the tail where each target has its own."""
+    every = slice(0, scorer.size[0])
+    score = scorer.pairs(every, Neighbours(tail.source, scorer.size[1]))
     if scorer.excluded is None:
         return score
-    own = tail.source[rows] == scorer.excluded[rows].unsqueeze(1)
+    own = tail.source == scorer.excluded.unsqueeze(1)
     return score.masked_fill(own, -torch.inf)
 
 

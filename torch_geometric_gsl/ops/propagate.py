@@ -117,9 +117,10 @@ def sampled_expected_sum(
     """
     generator = torch.Generator(scorer.device).manual_seed(0)
     source = spread_sources(scorer.size[1], num_samples, scorer.device, generator)
+    sample = scorer.select(source)
 
     def block(rows: slice, some: Tensor) -> tuple[Tensor, Tensor]:
-        weight = expected_weights(scorer.columns(rows, source), tau)
+        weight = expected_weights(sample.rows(rows), tau)
         total = weight @ some
         with torch.no_grad():
             square = weight.square()

@@ -75,12 +75,12 @@ class Scorer(NamedTuple):
     Args:
         rows (Callable): Maps a slice of targets to the scores of all sources,
             :math:`[|\mathrm{slice}|, N]`; :math:`-\infty` excludes a source.
-        columns (Callable): Maps a slice of targets and sources :math:`[S]` to their
-            scores :math:`[|\mathrm{slice}|, S]`; :math:`-\infty` excludes.
         compare (Callable): Maps a slice of targets and the sources
             :math:`[|\mathrm{slice}|, q]` that each of them lists to what is compared,
             of that shape.
         respond (Callable): Maps a slice of targets and such values to scores.
+        select (Callable): Maps sources :math:`[S]` to the scorer of these alone, with
+            the same targets.
         split (Callable): Maps numbers of targets to one scorer for each block of so
             many targets.
         size (tuple[int, int]): The numbers of targets :math:`n` and sources
@@ -98,9 +98,9 @@ class Scorer(NamedTuple):
     """
 
     rows: Callable[[slice], Tensor]
-    columns: Callable[[slice, Tensor], Tensor]
     compare: Callable[[slice, Neighbours], Tensor]
     respond: Callable[[slice, Tensor], Tensor]
+    select: Callable[[Tensor], Scorer]
     split: Callable[[list[int]], list[Scorer]]
     size: tuple[int, int]
     dtype: torch.dtype
@@ -135,9 +135,9 @@ def matrix_scorer(score: Tensor, *, loop: bool = True) -> Scorer:
     every = torch.arange(score.size(0), device=score.device).unsqueeze(1)
     return Scorer(
         rows=lambda rows: score[rows],
-        columns=lambda rows, source: score[rows][:, source],
         compare=lambda rows, neighbours: score[every[rows], neighbours.source],
         respond=lambda rows, value: value,
+        select=lambda source: matrix_scorer(score[:, source]),
         split=lambda sizes: [
             own._replace(excluded=None if excluded is None else part)
             for own, part in zip(

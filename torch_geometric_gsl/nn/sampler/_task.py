@@ -290,17 +290,21 @@ def _scorer(
     pair: EncodedPair,
     excluded: Tensor | None,
     candidates: Candidates | None = None,
+    source: Tensor | None = None,
 ) -> Scorer:
+    """The scores of a pair; its sources may be some of those that are excluded."""
     similarity, scale = request.similarity, request.scale
 
     def rows(block: slice) -> Tensor:
         own = None if excluded is None else excluded[block]
-        return exclude(scale * similarity.score_rows(pair, block), own)
+        return exclude(scale * similarity.score_rows(pair, block), own, source)
 
-    def columns(block: slice, source: Tensor) -> Tensor:
-        own = None if excluded is None else excluded[block]
-        score = scale * similarity.score_columns(pair, block, source)
-        return exclude(score, own, source)
+    def respond(block: slice, value: Tensor) -> Tensor:
+        return scale * similarity.respond_rows(pair, block, value)
+
+    def select(source: Tensor) -> Scorer:
+        some = pair._replace(src=pair.src[source])
+        return _scorer(request, some, excluded, source=source)
 
     def split(sizes: list[int]) -> list[Scorer]:
         pieces = zip(
@@ -308,17 +312,17 @@ def _scorer(
         )
         own = [None] * len(sizes) if excluded is None else excluded.split(sizes)
         return [
-            _scorer(request, EncodedPair(pair.src, dst, tuple(params)), part)
+            _scorer(
+                request, EncodedPair(pair.src, dst, tuple(params)), part, None, source
+            )
             for (dst, *params), part in zip(pieces, own, strict=True)
         ]
 
     return Scorer(
         rows=rows,
-        columns=columns,
         compare=partial(similarity.compare_neighbours, pair),
-        respond=lambda block, value: (
-            scale * similarity.respond_rows(pair, block, value)
-        ),
+        respond=respond,
+        select=select,
         split=split,
         size=(pair.dst.size(0), pair.src.size(0)),
         dtype=pair.src.dtype,

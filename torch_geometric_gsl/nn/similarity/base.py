@@ -201,16 +201,6 @@ class Similarity(torch.nn.Module, ABC):
         ]
         return torch.cat(parts).view(source.shape)
 
-    def score_columns(self, pair: EncodedPair, rows: slice, source: Tensor) -> Tensor:
-        r"""Scores the same sources for each target of a block.
-
-        Args:
-            pair (EncodedPair): The embedded nodes.
-            rows (slice): The targets.
-            source (torch.Tensor): Indices of sources :math:`[S]`.
-        """
-        return self.score_rows(pair._replace(src=pair.src[source]), rows)
-
     def compare_neighbours(
         self, pair: EncodedPair, rows: slice, neighbours: Neighbours
     ) -> Tensor:
