@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl import GSLNet
+from torch_geometric_gsl import GSLNet, LatentGraphConv
 
 # The tracer looks at this attribute itself, and hides the warning from users.
 pytestmark = pytest.mark.filterwarnings(
@@ -62,5 +62,24 @@ def test_evaluation_and_training_step(kind: Any) -> None:
         optimizer.step()
         model.eval()
         found.append([out.detach(), *gradients, run(features()).detach()])
+    torch.testing.assert_close(*found)
+    assert torch._dynamo.utils.counters['frames']['ok'] > 0  # It did compile.
+
+
+# The tracer instantiates functions with a gradient of their own by itself.
+@pytest.mark.filterwarnings('ignore:.*should not be instantiated:DeprecationWarning')
+def test_a_race_in_training() -> None:
+    found = []
+    for compiling in (False, True):
+        torch.manual_seed(5)
+        conv = LatentGraphConv(16, 8)
+        run = torch.compile(conv, backend='aot_eager') if compiling else conv
+        x = torch.randn(150, 16, generator=torch.Generator().manual_seed(3))
+        x.requires_grad_()
+        torch.manual_seed(1)
+        out = run(x)
+        out.square().sum().backward()
+        gradients = [parameter.grad for parameter in (x, *conv.parameters())]
+        found.append([out.detach(), *gradients])
     torch.testing.assert_close(*found)
     assert torch._dynamo.utils.counters['frames']['ok'] > 0  # It did compile.

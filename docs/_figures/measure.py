@@ -226,9 +226,24 @@ def shared() -> None:
         print(f'blocks of {size} rows: variance of the gradient x {ratio:.2f}')
 
 
+def groups(n: int = 2000) -> None:
+    """Whether rows are independent: the variance of the mean over all nodes."""
+    torch.manual_seed(0)
+    x, h = torch.randn(n, 16), torch.randn(n, 8)
+    similarity = NeuralGaussianSimilarity(16)
+    for tau, runs in ((0.25, 200), (0.5, 200), (1.0, 60)):
+        variance = []
+        for method in ('race', 'dense'):
+            sampler = GumbelKNNSampler(similarity, tau=tau, method=method)
+            with torch.no_grad():
+                means = [sampler.propagate(x, h).mean(dim=0) for _ in range(runs)]
+            variance.append(float(torch.stack(means).var(dim=0).mean()))
+        print(f'tau {tau}: {variance[0] / variance[1]:.2f}')
+
+
 MEASUREMENTS = {
     run.__name__: run
-    for run in (flat, norm, root, theta, half, neighbours, sparse, tail, shared)
+    for run in (flat, norm, root, theta, half, neighbours, sparse, tail, shared, groups)
 }
 
 if __name__ == '__main__':

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torch_geometric_gsl.ops.arrivals import Tail
+from torch_geometric_gsl.ops.arrivals import Tail, group_size
 from torch_geometric_gsl.ops.draws import draw_tail
 from torch_geometric_gsl.ops.scorer import Candidates, Law, Scorer, matrix_scorer
 
@@ -31,12 +31,15 @@ def zeros(n: int, num_sources: int) -> Scorer:
 
 @given(st.integers(2, 60), st.data())
 def test_one_source_of_each_part(num_sources: int, data: st.DataObject) -> None:
-    size = data.draw(st.integers(1, num_sources))
+    size, n = data.draw(st.integers(1, num_sources)), data.draw(st.integers(1, 99))
     law = Law(3, 0.5, num_arrivals=1, num_tail=size)
-    tail = tail_of(zeros(4, num_sources), law, data.draw(st.integers(0, 99)))
+    tail = tail_of(zeros(n, num_sources), law, data.draw(st.integers(0, 99)))
     assert tail.source.dtype == torch.long
-    assert tail.source.shape == (3 * size,)  # Other ones in each of the races.
-    for place, source in enumerate(tail.source.tolist()):
+    # Other ones in each of the races, and in each group: the last may be smaller.
+    assert tail.group == group_size(size, 3)
+    groups = math.ceil(n / tail.group)
+    assert tail.source.shape == (groups, 3 * size)
+    for place, source in enumerate(tail.source.flatten().tolist()):
         part = place % size
         assert part * num_sources // size <= source
         assert source < (part + 1) * num_sources / size
@@ -44,7 +47,7 @@ def test_one_source_of_each_part(num_sources: int, data: st.DataObject) -> None:
     assert tail.log_share.dtype == torch.float64
     assert size * math.exp(tail.log_share) == pytest.approx(num_sources)
     if size == num_sources:
-        assert tail.source.tolist() == 3 * list(range(num_sources))
+        assert tail.source.tolist() == groups * [3 * list(range(num_sources))]
 
 
 def parts(num_sources: int, size: int) -> list[dict[int, float]]:
@@ -68,6 +71,18 @@ def test_parts_are_drawn_uniformly(check_law: Callable[..., None]) -> None:
         check_law(counts, list(law_of.values()))
 
 
+def test_groups_are_independent(check_law: Callable[..., None]) -> None:
+    tail = tail_of(zeros(16 * 4000, 5), Law(2, 0.5, num_arrivals=1, num_tail=2))
+    assert tail.source.shape == (4000, 4)
+    first, second = tail.source.view(2000, 2, 4).unbind(1)
+    law_of = list(parts(5, 2)[0].values())
+    joint = [a * b for a in law_of for b in law_of]
+    # The first part in neighbouring groups: in the same race, and in different ones.
+    for other in (second[:, 0], second[:, 2]):
+        cell = first[:, 0] * 3 + other
+        check_law(torch.bincount(cell, minlength=9).tolist(), joint)
+
+
 # Of 12 sources: a graph of a batch, and rows that list sources of their own.
 RANGES = Candidates(torch.tensor([0, 0, 5, 5, 5]), torch.tensor([5, 5, 7, 7, 7]))
 LISTED = Candidates(
@@ -84,6 +99,7 @@ def test_a_tail_among_candidates_of_ones_own(sets: Candidates, size: int) -> Non
     law = Law(3, 0.5, num_arrivals=1, num_tail=size)
     for seed in range(20):
         tail = tail_of(scorer, law, seed)
+        assert tail.group == 1
         assert tail.source.shape == (5, 3 * size)
         for i in range(5):
             start, count = int(sets.start[i]), int(sets.size[i])
@@ -125,7 +141,7 @@ def test_a_tail_of_ones_own_is_small() -> None:
     scorer = zeros(2, 300)._replace(candidates=sets)
     law = Law(3, 1.0, num_arrivals=4)
     assert tail_of(scorer, law).source.shape == (2, 3 * 64)
-    assert tail_of(zeros(2, 300), law).source.shape == (3 * 300,)
+    assert tail_of(zeros(2, 300), law).source.shape == (1, 3 * 300)
     # As many as one asks for.
     law = law._replace(num_tail=100)
     assert tail_of(scorer, law).source.shape == (2, 3 * 100)

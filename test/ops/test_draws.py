@@ -16,30 +16,33 @@ from torch_geometric_gsl.ops.draws import (
     drawn_sum,
     neighbour_graph,
 )
-from torch_geometric_gsl.ops.scorer import Law, Scorer, matrix_scorer
+from torch_geometric_gsl.ops.scorer import Candidates, Law, Scorer, matrix_scorer
 from torch_geometric_gsl.ops.stream import first_arrivals
 from torch_geometric_gsl.typing import SampledGraph
 
 INF = float('inf')
 DOUBLE = {'dtype': torch.float64}
+ZEROS = torch.zeros(8, dtype=torch.long)
 
 
 def seeded(seed: int = 5) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def drawn(
-    scorer: Scorer, law: Law, own_tail: bool = False
-) -> tuple[Arrivals, Tail | None]:
+@pytest.fixture(autouse=True)
+def group(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """The targets that share a tail: of eight, two groups of three and one of two."""
+    size: int = getattr(request, 'param', 3)
+    monkeypatch.setattr(module, 'group_size', lambda tail, draws: size)
+    return size
+
+
+def drawn(scorer: Scorer, law: Law) -> tuple[Arrivals, Tail | None]:
     """Arrivals, of which one race misses its last, and a tail."""
     kept = min(law.kept, scorer.available)
     arrivals = first_arrivals(scorer, law.draws, kept, generator=seeded())
     arrivals.noise[1, 0, -1] = -INF
-    tail = draw_tail(scorer, law, generator=seeded(6))
-    if own_tail and tail is not None:
-        every = torch.arange(scorer.size[0]).unsqueeze(1)
-        tail = tail._replace(source=(tail.source + every) % scorer.size[1])
-    return arrivals, tail
+    return arrivals, draw_tail(scorer, law, generator=seeded(6))
 
 
 def as_matrix(graph: SampledGraph, size: tuple[int, int]) -> Tensor:
@@ -56,21 +59,30 @@ LAWS = [
 ]
 
 
-@pytest.mark.parametrize('own_tail', [False, True])
+@pytest.mark.parametrize(
+    ('group', 'sets'),
+    [(1, None), (3, None), (16, None), (1, Candidates(ZEROS, ZEROS + 8))],
+    indirect=['group'],
+    ids=['single', 'groups', 'one group', 'own candidates'],
+)
 @pytest.mark.parametrize('loop', [False, True])
 @pytest.mark.parametrize('law', LAWS, ids=str)
-def test_drawn_graph_against_loops(law: Law, loop: bool, own_tail: bool) -> None:
+def test_drawn_graph_against_loops(
+    law: Law, loop: bool, sets: Candidates | None, group: int
+) -> None:
     score = torch.randn(8, 8, **DOUBLE)
-    scorer = matrix_scorer(score, loop=loop)
-    arrivals, tail = drawn(scorer, law, own_tail)
+    scorer = matrix_scorer(score, loop=loop)._replace(candidates=sets)
+    arrivals, tail = drawn(scorer, law)
     expected: dict[tuple[int, int], float] = {}
     for i in range(8):
         own = Arrivals(*(part[i : i + 1] for part in arrivals))
         late, args = [], []
         if tail is not None:
-            late = (tail.source[i] if own_tail else tail.source).tolist()
+            assert tail.group == group
+            late = tail.source[i // group].tolist()
             values = [-INF if not loop and j == i else float(score[i, j]) for j in late]
-            args = [torch.tensor(values, **DOUBLE).view(1, law.k, -1), tail.log_share]
+            share = tail.log_share.expand(8, law.k, 1)[i : i + 1]
+            args = [torch.tensor(values, **DOUBLE).view(1, law.k, -1), share]
         weight, rest = relax(score[i][own.source], own, law, *args)
         for source, noise, w in zip(
             own.source.flatten().tolist(),
@@ -91,7 +103,8 @@ def test_drawn_graph_against_loops(law: Law, loop: bool, own_tail: bool) -> None
     assert loop or all(i != j for i, j in pairs)
 
 
-@pytest.mark.parametrize('budget', [1, 700, 2**25])
+@pytest.mark.parametrize('group', [1, 3, 16], indirect=True)
+@pytest.mark.parametrize('budget', [1, 5000, 2**25])
 @pytest.mark.parametrize('loop', [False, True])
 @pytest.mark.parametrize('law', LAWS, ids=str)
 def test_drawn_sum_is_the_sum_over_the_drawn_graph(
@@ -111,15 +124,27 @@ def test_drawn_sum_is_the_sum_over_the_drawn_graph(
 
 
 # Eight temporaries of 3 draws * (3 arrivals + 8 of the tail) * 8 bytes: 2112 a row.
-@pytest.mark.parametrize(('budget', 'blocks'), [(1, 8), (2112 * 3, 3), (2**25, 0)])
+@pytest.mark.parametrize(
+    ('group', 'budget', 'sizes'),
+    [
+        (1, 1, [1] * 8),
+        (1, 2112 * 3, [3, 3, 2]),
+        (3, 1, [3, 3, 2]),  # At least one group, and whole ones.
+        (3, 2112 * 6 - 1, [3, 3, 2]),
+        (3, 2112 * 6, [6, 2]),
+        (3, 2**25, []),
+        (16, 1, []),
+    ],
+    indirect=['group'],
+)
 def test_blocks_are_checkpointed(
-    budget: int, blocks: int, monkeypatch: pytest.MonkeyPatch
+    group: int, budget: int, sizes: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     law, calls = Law(3, 1.0, num_arrivals=3, num_tail=8), []
     plain = module.checkpoint
 
     def spy(*args: Any, **kwargs: Any) -> Any:
-        calls.append(args)
+        calls.append(args[1].size(0))
         return plain(*args, **kwargs)
 
     monkeypatch.setattr(module, 'checkpoint', spy)
@@ -127,10 +152,10 @@ def test_blocks_are_checkpointed(
     arrivals, tail = drawn(scorer, law)
     h = torch.randn(8, 2, **DOUBLE)
     out = drawn_sum(h, scorer, arrivals, tail, law, budget)
-    assert len(calls) == blocks
+    assert calls == sizes
     with torch.no_grad():  # There is no backward pass to save memory for.
         same = drawn_sum(h, scorer, arrivals, tail, law, budget)
-    assert len(calls) == blocks
+    assert calls == sizes
     assert torch.equal(out, same)
 
 

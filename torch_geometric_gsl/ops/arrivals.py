@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
+from torch_geometric_gsl.ops.eager import eager
 from torch_geometric_gsl.ops.gumbel import straight_through
 from torch_geometric_gsl.ops.scorer import Law
 
@@ -44,14 +45,16 @@ class Tail(NamedTuple):
     r"""Sources that stand for all that may arrive later, other ones in each race.
 
     Args:
-        source (torch.Tensor): Sources :math:`[K S]` for all targets, or
-            :math:`[n, K S]`, those of the first race first.
+        source (torch.Tensor): Sources :math:`[B, K S]` of :math:`B` groups of targets,
+            those of the first race first.
         log_share (torch.Tensor): The logarithm of the number of candidates that each
             of them stands for, broadcastable to :math:`[n, K, S]`.
+        group (int): The number of targets of a group; the last one may have fewer.
     """
 
     source: Tensor
     log_share: Tensor
+    group: int
 
 
 def relax(
@@ -136,6 +139,7 @@ def _tail_logit(
     return logit.masked_fill(excluded, -torch.inf)
 
 
+@eager
 def log_tail_mass(log_rate: Tensor, tau: float) -> Tensor:
     r"""Mean weight of a source that arrives after the horizon, as a logarithm.
 
@@ -154,7 +158,7 @@ def log_tail_mass(log_rate: Tensor, tau: float) -> Tensor:
         >>> log_tail_mass(torch.tensor([0.0]), tau=1.0).exp()  # The integral E_1(1)
         tensor([0.2194])
     """
-    table = _table(tau).to(log_rate)
+    table = _table(tau, log_rate.dtype, log_rate.device)
     place = (log_rate - _FIRST) / _STEP
     index = place.clamp(0, table.numel() - 2).long()
     # Beyond the ends of the table the line through its outermost places goes on.
@@ -163,7 +167,7 @@ def log_tail_mass(log_rate: Tensor, tau: float) -> Tensor:
 
 
 @lru_cache(maxsize=64)
-def _table(tau: float) -> Tensor:
+def _table(tau: float, dtype: torch.dtype, device: torch.device) -> Tensor:
     log_rate = np.arange(_FIRST, _LAST + _STEP, _STEP)[:, None]
     rate = np.exp(log_rate)
     node, share = np.polynomial.legendre.leggauss(400)
@@ -174,7 +178,7 @@ def _table(tau: float) -> Tensor:
     exponent = v * (1 - 1 / tau) - rate * np.expm1(v) + np.log(u**2)
     with np.errstate(under='ignore'):
         inner = (np.exp(exponent) * 1.5 * length * share).sum(axis=1, keepdims=True)
-    return torch.from_numpy(np.log(inner).ravel())
+    return torch.from_numpy(np.log(inner).ravel()).to(device, dtype)
 
 
 def default_num_arrivals(tau: float) -> int:
@@ -221,6 +225,19 @@ def tail_size(law: Law, num_sources: int, is_ragged: bool = False) -> int:
 def _tail_variance(tau: float, kept: int, num_sources: int) -> float:
     weight = np.arange(1.0, num_sources + 1) ** (-1 / tau)
     return 50 * float(weight[kept:].sum() ** 2 / (weight**2).sum())
+
+
+def group_size(tail: int, draws: int) -> int:
+    r"""The number of targets that share the sources of their tail.
+
+    Their errors are correlated, so it is small: 16, or more where a target's share of
+    the gathered sources would exceed 32.
+
+    Args:
+        tail (int): The number of sources :math:`S` of a draw.
+        draws (int): The number of draws :math:`K`.
+    """
+    return max(16, draws * tail // 32)
 
 
 def spread_sources(

@@ -34,6 +34,8 @@ def fastest(
     """
     if numel < MIN_NUMEL or device.type != 'cpu' or not has_compiler():
         return function
+    if torch._dynamo.config.disable or os.environ.get('TORCH_COMPILE_DISABLE') == '1':
+        return function
     return cast('Callable[..., Result]', _compile(function))
 
 

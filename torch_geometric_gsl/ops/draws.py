@@ -7,21 +7,23 @@ from functools import partial
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 from torch_geometric.utils import coalesce
 
 from torch_geometric_gsl.ops.arrivals import (
     Arrivals,
     Tail,
+    group_size,
     relax,
     spread_sources,
     tail_size,
 )
-from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET, row_blocks
+from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET
 from torch_geometric_gsl.ops.counter import below, draw_seed, random_words, states
 from torch_geometric_gsl.ops.eager import eager
 from torch_geometric_gsl.ops.pairs import Neighbours, neighbour_sum
-from torch_geometric_gsl.ops.scorer import Candidates, Law, Scorer
+from torch_geometric_gsl.ops.scorer import Candidates, Law, Scorer, ungroup
 from torch_geometric_gsl.typing import SampledGraph
 
 
@@ -32,7 +34,8 @@ def draw_tail(
     r"""Draws the sources that stand for the later arrivals.
 
     For each draw one source is drawn from each of :math:`S` equal parts of the
-    candidates. All targets share them, unless each has candidates of its own.
+    candidates. Small groups of targets share them, unless each has candidates of its
+    own.
 
     Args:
         scorer (Scorer): The scores.
@@ -49,9 +52,15 @@ def draw_tail(
         return None
     if sets is not None:
         return _own_tail(sets, size, scorer, law, generator)
-    source = spread_sources(num_sources, size, scorer.device, generator, law.k)
-    share = torch.tensor(math.log(num_sources / size), dtype=scorer.dtype)
-    return Tail(source, share.to(scorer.device))
+    group = group_size(size, law.k)
+    groups = -(-scorer.size[0] // group)
+    source = spread_sources(
+        num_sources, size, scorer.device, generator, groups * law.k
+    ).view(groups, law.k * size)
+    share = torch.full(
+        (), math.log(num_sources / size), dtype=scorer.dtype, device=scorer.device
+    )
+    return Tail(source, share, group)
 
 
 def _own_tail(
@@ -67,7 +76,8 @@ def _own_tail(
     part += torch.arange(size, device=scorer.device).repeat(law.k)
     width = sets.size.double().unsqueeze(1) / size
     place = torch.minimum((part * width).long(), sets.size.unsqueeze(1) - 1)
-    return Tail(sets.at(rows, place), width.log().to(scorer.dtype).unsqueeze(-1))
+    share = width.log().to(scorer.dtype).unsqueeze(-1)
+    return Tail(sets.at(rows, place), share, group=1)
 
 
 def drawn_graph(
@@ -91,13 +101,13 @@ def drawn_graph(
     if tail is None:
         weight, _ = relax(score, arrivals, law)
         return neighbour_graph(source, weight.flatten(1), listed)
-    if tail.source.dim() == 1:
-        late_score = scorer.select(tail.source).rows(every)
+    if scorer.candidates is None:
+        late_score = scorer.select(tail.source, tail.group).rows(every)
     else:
         late_score = _own_tail_score(scorer, tail)
     late_score = late_score.unflatten(1, (law.k, -1))
     weight, late = relax(score, arrivals, law, late_score, tail.log_share)
-    also = tail.source.expand(source.size(0), -1)
+    also = ungroup(tail.source, tail.group, source.size(0))
     is_candidate = torch.ones_like(also, dtype=torch.bool)
     if scorer.excluded is not None:
         is_candidate = also != scorer.excluded.unsqueeze(1)
@@ -122,8 +132,7 @@ def drawn_sum(
         h (torch.Tensor): Messages of the sources :math:`[N, m]`.
         scorer (Scorer): The scores.
         arrivals (Arrivals): The first arrivals of each target.
-        tail (Tail or None): The sources that stand for the later ones, the same for
-            all targets.
+        tail (Tail or None): The sources that stand for the later ones.
         law (Law): How neighbours are drawn.
         memory_budget (int, optional): Bytes for one block of rows.
             (default: :obj:`2**25`)
@@ -134,33 +143,49 @@ def drawn_sum(
     neighbours = Neighbours(arrivals.source.flatten(1), scorer.size[1])
     value = scorer.compare(slice(0, scorer.size[0]), neighbours)
     # What stands for later arrivals is gathered once for all blocks.
-    late_h = full[:0] if tail is None else full[tail.source]
-    late = scorer if tail is None else scorer.select(tail.source)
+    group, late = (1, scorer) if tail is None else (tail.group, scorer)
+    if tail is None:
+        late_h, per_target = full.new_empty(scorer.size[0], 0, full.size(1)), 0
+    else:
+        late, late_h = scorer.select(tail.source, group), full[tail.source]
+        per_target = tail.source.size(1)
 
     def block(
         value: Tensor, late_h: Tensor, own: Scorer, drawn: Arrivals
     ) -> tuple[Tensor, Tensor]:
         rows = slice(0, own.size[0])
         score = own.respond(rows, value).view_as(drawn.source)
-        if tail is None:
-            late_score, share = None, None
-        else:
+        late_score, share = None, None
+        if tail is not None:
             late_score, share = own.rows(rows).unflatten(1, (law.k, -1)), tail.log_share
         weight, late = relax(score, drawn, law, late_score, share)
-        return weight.flatten(1).to(late_h), late.flatten(1).to(late_h) @ late_h
+        return weight.flatten(1).to(late_h), _group_sum(late.flatten(1), late_h, group)
 
-    bytes_per_row = 8 * (value.size(1) + late_h.size(0)) * value.element_size()
-    rows = row_blocks(value.size(0), bytes_per_row, memory_budget)
-    sizes = [part.stop - part.start for part in rows]
+    bytes_per_row = 8 * (value.size(1) + per_target) * value.element_size()
+    budget = max(memory_budget, group * bytes_per_row)
+    # Blocks hold whole groups.
+    step = budget // (group * bytes_per_row) * group
+    sizes = [len(part) for part in torch.arange(value.size(0)).split(step)]
+    groups = [-(-size // group) for size in sizes]
     run = block
     if len(sizes) > 1 and torch.is_grad_enabled():
         # What a block computes it computes again in the backward pass.
         run = partial(checkpoint, block, use_reentrant=False, preserve_rng_state=False)
     drawn = map(Arrivals, *(part.split(sizes) for part in arrivals))
-    pieces = zip(value.split(sizes), late.split(sizes), drawn, strict=True)
-    parts = [run(piece, late_h, own, some) for piece, own, some in pieces]
+    pieces = zip(
+        value.split(sizes), late_h.split(groups), late.split(sizes), drawn, strict=True
+    )
+    parts = [run(*piece) for piece in pieces]
     weight, late_sum = (torch.cat(part) for part in zip(*parts, strict=True))
     return (neighbour_sum(full, weight, neighbours) + late_sum).to(h.dtype)
+
+
+def _group_sum(weight: Tensor, h: Tensor, group: int) -> Tensor:
+    """Weighted sums [n, m] of the sources [B, S, m] of each group of targets."""
+    missing = h.size(0) * group - weight.size(0)
+    grouped = F.pad(weight.to(h), (0, 0, 0, missing)).unflatten(0, (-1, group))
+    total: Tensor = (grouped @ h).flatten(0, 1)
+    return total[: weight.size(0)]
 
 
 def _own_tail_score(scorer: Scorer, tail: Tail) -> Tensor:

@@ -9,8 +9,9 @@ Function = TypeVar('Function', bound=Callable[..., Any])
 
 
 def eager(function: Function) -> Function:
-    """Keeps :func:`torch.compile` out of a function that draws random numbers.
+    """Keeps :func:`torch.compile` out of a function.
 
-    A compiled model then samples the graph that an eager one samples with one seed.
+    A compiled model then samples the graph that an eager one samples with one seed, and
+    the tracer stays out of sparse products and cached tables.
     """
     return cast(Function, torch.compiler.disable(function))

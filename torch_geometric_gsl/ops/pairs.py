@@ -65,7 +65,12 @@ class Neighbours:
         )
         small = ordered.dtype == torch.int32
         offsets = torch.searchsorted(ordered, every, out_int32=small)
-        return place, self.target[place], offsets
+        if self.source.dim() == 1:
+            return place, self.target[place], offsets
+        # Dividing takes less time than looking up.
+        width = max(1, self.source.size(1))
+        target = torch.div(place.to(ordered.dtype), width, rounding_mode='trunc')
+        return place, target, offsets
 
     def sum(self, h: Tensor, weight: Tensor) -> Tensor:
         r"""Weighted sums of the sources of each target, without gradient."""
@@ -78,17 +83,17 @@ class Neighbours:
 
     def dots(self, dst: Tensor, src: Tensor) -> Tensor:
         r"""Inner products of each target with its sources, without gradient."""
-        count = self.source.numel()
+        count, width = self.source.numel(), src.size(1) * src.element_size()
         quick = fastest(gathered_dots, count, src.device)
-        if self.source.dim() == 2 and quick is not gathered_dots:
-            return quick(dst, src, self.source)
         # A sparse matrix may not have more entries than places.
-        if src.device.type == 'cpu' and 0 < count <= dst.size(0) * src.size(0):
+        is_sparse = 0 < count <= dst.size(0) * src.size(0)
+        if src.device.type == 'cpu' and quick is gathered_dots and is_sparse:
             return self._sampled_product(dst, src)
-        out = dst.new_empty(count)
-        for part in row_blocks(count, 3 * src.size(1) * src.element_size()):
-            source = self.source.flatten()[part].unsqueeze(1)
-            out[part] = gathered_dots(dst[self.target[part]], src, source)[:, 0]
+        source = self.source if self.source.dim() == 2 else self.source.unsqueeze(1)
+        out = dst.new_empty(source.shape)
+        for rows in row_blocks(source.size(0), 3 * source.size(1) * width):
+            own = dst[rows] if self.source.dim() == 2 else dst[self.target[rows]]
+            out[rows] = quick(own, src, source[rows])
         return out.view(self.source.shape)
 
     def _sampled_product(self, dst: Tensor, src: Tensor) -> Tensor:
@@ -102,7 +107,8 @@ class Neighbours:
                 check_invariants=False,
             )
         product = torch.sparse.sampled_addmm(pattern, dst, src.t(), beta=0.0)
-        values: Tensor = product.values()
+        # Not a view: Dynamo cannot trace what is based on a part of a sparse tensor.
+        values: Tensor = product.values().clone()
         return values.view(self.source.shape)
 
 

@@ -79,8 +79,9 @@ class Scorer(NamedTuple):
             :math:`[|\mathrm{slice}|, q]` that each of them lists to what is compared,
             of that shape.
         respond (Callable): Maps a slice of targets and such values to scores.
-        select (Callable): Maps sources :math:`[S]` to the scorer of these alone, with
-            the same targets.
+        select (Callable): Maps sources :math:`[S]` to the scorer of these alone, or
+            sources :math:`[B, S]` and a number of targets, where each group of so many
+            targets has its own.
         split (Callable): Maps numbers of targets to one scorer for each block of so
             many targets.
         size (tuple[int, int]): The numbers of targets :math:`n` and sources
@@ -100,7 +101,7 @@ class Scorer(NamedTuple):
     rows: Callable[[slice], Tensor]
     compare: Callable[[slice, Neighbours], Tensor]
     respond: Callable[[slice, Tensor], Tensor]
-    select: Callable[[Tensor], Scorer]
+    select: Callable[..., Scorer]
     split: Callable[[list[int]], list[Scorer]]
     size: tuple[int, int]
     dtype: torch.dtype
@@ -137,7 +138,11 @@ def matrix_scorer(score: Tensor, *, loop: bool = True) -> Scorer:
         rows=lambda rows: score[rows],
         compare=lambda rows, neighbours: score[every[rows], neighbours.source],
         respond=lambda rows, value: value,
-        select=lambda source: matrix_scorer(score[:, source]),
+        select=lambda source, group=1: matrix_scorer(
+            score[:, source]
+            if source.dim() == 1
+            else score.gather(1, ungroup(source, group, score.size(0)))
+        ),
         split=lambda sizes: [
             own._replace(excluded=None if excluded is None else part)
             for own, part in zip(
@@ -163,11 +168,17 @@ def exclude(
         score (torch.Tensor): Scores :math:`[n, S]`.
         excluded (torch.Tensor or None): The excluded source of each target
             :math:`[n]`; nothing is excluded if :obj:`None`.
-        source (torch.Tensor, optional): The source of each column :math:`[S]`; all in
-            their order if :obj:`None`. (default: :obj:`None`)
+        source (torch.Tensor, optional): The source of each column, :math:`[S]` or
+            :math:`[n, S]`; all in their order if :obj:`None`. (default: :obj:`None`)
     """
     if excluded is None:
         return score
     if source is None:
         source = torch.arange(score.size(-1), device=score.device)
     return score.masked_fill(source == excluded.unsqueeze(-1), -torch.inf)
+
+
+def ungroup(x: Tensor, group: int, count: int) -> Tensor:
+    r"""Repeats each row :obj:`group` times, and keeps :obj:`count` rows."""
+    target = torch.arange(count, device=x.device)
+    return x[torch.div(target, group, rounding_mode='floor')]

@@ -46,7 +46,7 @@ def dot(u: Tensor, v: Tensor) -> Tensor:
 
 def dot_matrix(u: Tensor, v: Tensor) -> Tensor:
     r"""Inner products :math:`u_i \cdot v_j` of all pairs of rows."""
-    return u @ v.t()
+    return u @ v.mT
 
 
 def squared_distance(u: Tensor, v: Tensor) -> Tensor:

@@ -100,6 +100,15 @@ def test_evaluation_sums_all_candidates(method: str, options: Any, case: str) ->
             assert float(out[i, channel]) == pytest.approx(expected, abs=1e-12)
 
 
+def test_evaluation_is_exact_where_a_sample_would_hold_all() -> None:
+    # Fewer pairs are allowed than there are, but warnings are errors here.
+    sampler = make(max_eval_pairs=1000, tau=0.5).eval()
+    x, h = rand(500, 6), rand(500, CHANNELS, seed=4)
+    out = sampler.propagate(x, h).detach()
+    weight = torch.softmax(sampler.similarity(x).detach() / 0.5, dim=1)
+    torch.testing.assert_close(out, weight @ h)
+
+
 @pytest.mark.parametrize('training', [True, False])
 @pytest.mark.parametrize('method', ['dense', 'stream'])
 def test_bipartite(method: str, training: bool) -> None:

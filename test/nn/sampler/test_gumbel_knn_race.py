@@ -69,6 +69,19 @@ def test_race(name: str, loop: bool, options: Any) -> None:
         torch.testing.assert_close(graph, expected)
 
 
+@pytest.mark.parametrize('name', SIMILARITIES)
+def test_autocast_leaves_the_weights_alone(name: str) -> None:
+    sampler, x = make(name).float(), features(300).float()
+    assert sampler.plan(x).method == 'race'
+    h = torch.ones(300, 1)
+    with torch.autocast('cpu', dtype=torch.bfloat16):
+        (_, target), weight = sampler(x, generator=seeded(1))
+        out = sampler.propagate(x, h, generator=seeded(1))
+    total = torch.zeros(300).index_add_(0, target, weight.detach())
+    torch.testing.assert_close(total, h[:, 0], rtol=0, atol=1e-5)
+    torch.testing.assert_close(out.detach(), h, rtol=0, atol=1e-5)
+
+
 # Graphs with few candidates are listed, the others race; the third has a lone node.
 SIZES = [300, 5, 1, 200, 0, 250]
 

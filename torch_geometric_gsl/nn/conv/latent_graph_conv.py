@@ -15,6 +15,7 @@ from torch_geometric_gsl._checks import (
     check_parameter_match,
 )
 from torch_geometric_gsl.nn.linear import apply_linear
+from torch_geometric_gsl.nn.sampler._plan import SamplingPlan
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
@@ -157,12 +158,24 @@ class LatentGraphConv(torch.nn.Module):
     ) -> SampledGraph:
         r"""Returns the graph that the layer learned for its input.
 
-        In evaluation mode this is the :obj:`k` nearest nodes of each node under
-        :obj:`"stream"`; the arguments are those of :meth:`forward`.
+        In evaluation mode this is the :obj:`k` nearest nodes of each node, unless
+        :obj:`"dense"` is asked for; the arguments are those of :meth:`forward`.
         """
         h = self._project(x)
         graph: SampledGraph = self.sampler(h, edge_index, batch, generator=generator)
         return graph
+
+    def plan(
+        self,
+        x: Tensor,
+        edge_index: Tensor | None = None,
+        batch: Tensor | None = None,
+    ) -> SamplingPlan:
+        r"""Says which method of the sampler serves an input in training mode.
+
+        The arguments are those of :meth:`forward`.
+        """
+        return self.sampler.plan(self._project(x), edge_index, batch)
 
     def _project(self, x: Tensor) -> Tensor:
         check_features(x, width=self.lin.in_channels)

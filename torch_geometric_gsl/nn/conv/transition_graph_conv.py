@@ -8,6 +8,7 @@ from torch_geometric.nn.inits import glorot
 
 from torch_geometric_gsl._checks import check_absent, check_count, check_num_nodes
 from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
+from torch_geometric_gsl.nn.sampler._plan import SamplingPlan
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.scores import unit_rows
 from torch_geometric_gsl.typing import SampledGraph
@@ -173,6 +174,19 @@ class TransitionGraphConv(LatentGraphConv):
         h, transition = self._transition(x, edge_index, batch)
         graph: SampledGraph = self.sampler((transition, h), generator=generator)
         return graph
+
+    def plan(
+        self,
+        x: Tensor,
+        edge_index: Tensor | None = None,
+        batch: Tensor | None = None,
+    ) -> SamplingPlan:
+        r"""Says which method of the sampler serves an input in training mode.
+
+        The arguments are those of :meth:`forward`.
+        """
+        h, transition = self._transition(x, edge_index, batch)
+        return self.sampler.plan((transition, h))
 
     def _transition(
         self, x: Tensor, edge_index: Tensor | None, batch: Tensor | None

@@ -44,7 +44,8 @@ class BlockSampler(NamedTuple):
             return dense_graph(self._matrix(scorer), loop=scorer.excluded is None)
         if self.request.is_noisy:
             tail = draw_tail(scorer, law, generator=self.generator)
-            return drawn_graph(scorer, self._arrivals(scorer, method), tail, law)
+            with torch.autocast(scorer.device.type, enabled=False):
+                return drawn_graph(scorer, self._arrivals(scorer, method), tail, law)
         return nearest_graph(scorer, law.k, law.tau, memory_budget=self.memory_budget)
 
     def sum(self, scorer: Scorer, method: str, h: Tensor) -> Tensor:
@@ -56,15 +57,16 @@ class BlockSampler(NamedTuple):
             return self._matrix(scorer).to(h.dtype) @ h
         tail = draw_tail(scorer, law, generator=self.generator)
         arrivals = self._arrivals(scorer, method)
-        return drawn_sum(h, scorer, arrivals, tail, law, self.memory_budget)
+        with torch.autocast(scorer.device.type, enabled=False):
+            return drawn_sum(h, scorer, arrivals, tail, law, self.memory_budget)
 
     def _expected_sum(self, scorer: Scorer, h: Tensor) -> Tensor:
         tau, (num_targets, num_sources) = self.request.law.tau, scorer.size
         budget = {'memory_budget': self.memory_budget}
-        if num_targets * num_sources <= self.request.max_eval_pairs:
+        count = int(min(self.request.max_eval_pairs, 2**62)) // num_targets
+        count = max(count, LEAST_SAMPLES)
+        if count >= num_sources:
             return expected_sum(h, scorer, tau, **budget)
-        count = int(self.request.max_eval_pairs // num_targets)
-        count = min(max(count, LEAST_SAMPLES), num_sources)
         out, error = sampled_expected_sum(h, scorer, tau, count, **budget)
         size = out.detach().square().mean().sqrt()
         warnings.warn(

@@ -88,8 +88,8 @@ class GumbelKNNSampler(torch.nn.Module):
             :obj:`"race"` and :obj:`"stream"` keep of each draw; by default
             :math:`16 \tau`, at least 4. (default: :obj:`None`)
         num_tail (int, optional): The number of sources that stand for the later
-            arrivals of each draw; :obj:`0` leaves these out. By default enough to add
-            2 % to the variance of a sum of neighbours, at most 512.
+            arrivals of each draw; :obj:`0` leaves these out. By default as many as
+            would add 2 % to the variance of a sum of neighbours, at most 512.
             (default: :obj:`None`)
         sample_in_eval (bool, optional): If :obj:`True`, evaluation mode samples as
             training does. (default: :obj:`False`)

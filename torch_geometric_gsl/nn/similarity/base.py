@@ -6,6 +6,7 @@ from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 from torch_geometric.nn import Linear
 
@@ -75,8 +76,12 @@ class Similarity(torch.nn.Module, ABC):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        if 'response' in cls.__dict__ and 'formula' not in cls.__dict__:
+        # What a parent says of its own scores need not hold for another score.
+        own = cls.__dict__
+        if own.keys() & {'response', 'comparison'} and 'formula' not in own:
             cls.formula = None
+        if own.keys() & {'response', 'comparison', 'encode'} and 'bounds' not in own:
+            cls.bounds = Similarity.bounds
 
     def __init__(self, in_channels: int, out_channels: int | None = None) -> None:
         super().__init__()
@@ -219,6 +224,26 @@ class Similarity(torch.nn.Module, ABC):
                 return pair_dots(pair.dst[rows], pair.src, neighbours)
             target = torch.arange(pair.dst.size(0), device=pair.dst.device)[rows]
             return self._compare_pairs(pair, neighbours.source, target.unsqueeze(1))
+
+    def compare_groups(self, pair: EncodedPair, group: int) -> Tensor:
+        r"""Compares groups of targets with the sources of their group.
+
+        Args:
+            pair (EncodedPair): The embedded nodes; sources are :math:`[B, S, m]`.
+            group (int): The number of targets of a group; the last may have fewer.
+
+        Returns:
+            torch.Tensor: Inner products or squared distances :math:`[n, S]`.
+        """
+        compare = (
+            scores.dot_matrix
+            if self.comparison == 'dot'
+            else scores.squared_distance_matrix
+        )
+        with torch.autocast(pair.src.device.type, enabled=False):
+            missing = pair.src.size(0) * group - pair.dst.size(0)
+            dst = F.pad(pair.dst, (0, 0, 0, missing)).unflatten(0, (-1, group))
+            return compare(dst, pair.src).flatten(0, 1)[: pair.dst.size(0)]
 
     def respond_rows(self, pair: EncodedPair, rows: slice, value: Tensor) -> Tensor:
         r"""Maps the compared values of a block of targets to scores.
