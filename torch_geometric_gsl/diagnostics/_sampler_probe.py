@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl.diagnostics.summaries import LayerSummary
-from torch_geometric_gsl.nn.sampler._task import Request, make_task
+from torch_geometric_gsl.nn.sampler._scorer import Request
+from torch_geometric_gsl.nn.sampler._task import make_task
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.neural_gaussian_similarity import (
     NeuralGaussianSimilarity,

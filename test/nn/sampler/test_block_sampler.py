@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl.nn.sampler._block_sampler import BlockSampler
-from torch_geometric_gsl.nn.sampler._task import Request
+from torch_geometric_gsl.nn.sampler._scorer import Request
 from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
 from torch_geometric_gsl.ops.scorer import Law, Scorer, matrix_scorer
 

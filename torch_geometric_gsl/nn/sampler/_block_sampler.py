@@ -13,7 +13,7 @@ from torch_geometric_gsl.nn.sampler._plan import (
     SampledEvaluationWarning,
     proposals,
 )
-from torch_geometric_gsl.nn.sampler._task import Request
+from torch_geometric_gsl.nn.sampler._scorer import Request
 from torch_geometric_gsl.ops.arrivals import Arrivals
 from torch_geometric_gsl.ops.draws import draw_tail, drawn_graph, drawn_sum
 from torch_geometric_gsl.ops.propagate import expected_sum, sampled_expected_sum

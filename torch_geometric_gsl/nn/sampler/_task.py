@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -17,23 +16,11 @@ from torch_geometric_gsl._checks import (
     check_value,
 )
 from torch_geometric_gsl.nn.sampler._plan import SHARE, choose, proposals, race_obstacle
-from torch_geometric_gsl.nn.similarity.base import EncodedPair, Similarity
+from torch_geometric_gsl.nn.sampler._scorer import Request, make_scorer
+from torch_geometric_gsl.nn.similarity.base import EncodedPair
 from torch_geometric_gsl.ops.candidates import list_candidates, sort_candidates
-from torch_geometric_gsl.ops.scorer import Candidates, Law, Scorer, exclude, ungroup
+from torch_geometric_gsl.ops.scorer import Candidates, Law, Scorer
 from torch_geometric_gsl.typing import Batch, Features
-
-
-class Request(NamedTuple):
-    """The options of the sampler that decide how a call is served."""
-
-    similarity: Similarity
-    law: Law
-    scale: float
-    loop: bool
-    method: str
-    max_pairs: int
-    is_noisy: bool = True
-    max_eval_pairs: float = math.inf
 
 
 class Block(NamedTuple):
@@ -260,7 +247,7 @@ def _ragged_scorer(
     params = tuple(param[target] for param in pair.params)
     some = EncodedPair(pair.src, pair.dst[target], params)
     candidates = Candidates(sets.start[target], sets.size[target], sets.listed)
-    return _scorer(request, some, None if own is None else target, candidates)
+    return make_scorer(request, some, None if own is None else target, candidates)
 
 
 def _blocks(
@@ -280,102 +267,6 @@ def _blocks(
                 tuple(param[dst : dst + num_dst] for param in pair.params),
             )
             excluded = None if has_loops else _every(own.dst)
-            blocks.append(Block(_scorer(request, own, excluded), src, dst, method))
+            blocks.append(Block(make_scorer(request, own, excluded), src, dst, method))
         src, dst = src + num_src, dst + num_dst
     return blocks
-
-
-def _scorer(
-    request: Request,
-    pair: EncodedPair,
-    excluded: Tensor | None,
-    candidates: Candidates | None = None,
-) -> Scorer:
-    similarity, scale = request.similarity, request.scale
-
-    def rows(block: slice) -> Tensor:
-        own = None if excluded is None else excluded[block]
-        return exclude(scale * similarity.score_rows(pair, block), own)
-
-    def respond(block: slice, value: Tensor) -> Tensor:
-        return scale * similarity.respond_rows(pair, block, value)
-
-    def split(sizes: list[int]) -> list[Scorer]:
-        pieces = _split(pair, excluded, sizes)
-        return [_scorer(request, part, own) for part, own in pieces]
-
-    return Scorer(
-        rows=rows,
-        compare=partial(similarity.compare_neighbours, pair),
-        respond=respond,
-        select=partial(_selected_scorer, request, pair, excluded),
-        split=split,
-        size=(pair.dst.size(0), pair.src.size(0)),
-        dtype=pair.src.dtype,
-        device=pair.src.device,
-        upper=scale * similarity.bounds[1],
-        excluded=excluded,
-        candidates=candidates,
-        fused=similarity.fused_score(pair, scale),
-    )
-
-
-def _selected_scorer(
-    request: Request,
-    pair: EncodedPair,
-    excluded: Tensor | None,
-    source: Tensor,
-    group: int = 1,
-) -> Scorer:
-    """Scores of some sources for each group of targets: they are gathered once."""
-    chosen = pair._replace(src=pair.src[source])
-    scorer = _scorer(request, chosen, excluded)
-    if source.dim() == 1:
-        plain = _scorer(request, chosen, None)
-
-        def rows(block: slice) -> Tensor:
-            own = None if excluded is None else excluded[block]
-            return exclude(plain.rows(block), own, source)
-
-        return plain._replace(rows=rows, excluded=excluded)
-
-    def scores(part: EncodedPair, own: Tensor | None, source: Tensor) -> Tensor:
-        value = request.similarity.compare_groups(part, group)
-        rows = slice(0, part.dst.size(0))
-        score = request.scale * request.similarity.respond_rows(part, rows, value)
-        if own is None:
-            return score
-        return exclude(score, own, ungroup(source, group, score.size(0)))
-
-    def split(sizes: list[int]) -> list[Scorer]:
-        groups = [-(-size // group) for size in sizes]
-        sources = zip(chosen.src.split(groups), source.split(groups), strict=True)
-        pieces = zip(_split(chosen, excluded, sizes), sources, strict=True)
-        return [
-            scorer._replace(
-                rows=_rows(scores, part._replace(src=src), own, index),
-                respond=_scorer(request, part, own).respond,
-                size=(part.dst.size(0), index.size(1)),
-                excluded=own,
-            )
-            for (part, own), (src, index) in pieces
-        ]
-
-    return scorer._replace(rows=_rows(scores, chosen, excluded, source), split=split)
-
-
-def _rows(
-    scores: Callable[..., Tensor], *args: Tensor | EncodedPair | None
-) -> Callable[[slice], Tensor]:
-    return lambda block: scores(*args)[block]
-
-
-def _split(
-    pair: EncodedPair, excluded: Tensor | None, sizes: list[int]
-) -> list[tuple[EncodedPair, Tensor | None]]:
-    dst, *params = (part.split(sizes) for part in (pair.dst, *pair.params))
-    own = [None] * len(sizes) if excluded is None else excluded.split(sizes)
-    return [
-        (EncodedPair(pair.src, part, tuple(param[i] for param in params)), own[i])
-        for i, part in enumerate(dst)
-    ]

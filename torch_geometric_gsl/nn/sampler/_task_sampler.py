@@ -11,7 +11,8 @@ from torch.nn import functional as F
 from torch_geometric.utils import sort_edge_index
 
 from torch_geometric_gsl.nn.sampler._block_sampler import BlockSampler
-from torch_geometric_gsl.nn.sampler._task import Listed, Request, Task
+from torch_geometric_gsl.nn.sampler._scorer import Request
+from torch_geometric_gsl.nn.sampler._task import Listed, Task
 from torch_geometric_gsl.ops.candidates import candidate_graph, nearest_candidates
 from torch_geometric_gsl.ops.propagate import weighted_sum
 from torch_geometric_gsl.typing import SampledGraph

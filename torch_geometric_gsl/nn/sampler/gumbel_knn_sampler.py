@@ -14,7 +14,8 @@ from torch_geometric_gsl._checks import (
     check_positive,
 )
 from torch_geometric_gsl.nn.sampler._plan import SamplingPlan, choose, make_plan
-from torch_geometric_gsl.nn.sampler._task import Request, Task, make_task
+from torch_geometric_gsl.nn.sampler._scorer import Request
+from torch_geometric_gsl.nn.sampler._task import Task, make_task
 from torch_geometric_gsl.nn.sampler._task_sampler import TaskSampler
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.arrivals import default_num_arrivals
