@@ -195,7 +195,7 @@ def parse_args() -> argparse.Namespace:
         nargs='+',
         default=['full', 'transition', 'mlp', 'knn'],
         choices=['full', 'transition', 'mlp', 'knn'],
-        help='the full graph costs O(n^2) time: leave it out for large data',
+        help='evaluating the full graph exactly costs O(n^2) time',
     )
     parser.add_argument('--transition-nodes', type=positive, default=500)
     parser.add_argument('--k', type=positive, default=5)

@@ -75,9 +75,9 @@ def candidate_graph(
 ) -> SampledGraph:
     r"""Samples a graph among listed candidates.
 
-    The noise has the order (target, draw, candidate) of
-    :func:`~torch_geometric_gsl.ops.stream.first_arrivals`, so that a batch of graphs
-    gives the graphs that sampling them one by one gives.
+    All of them are drawn. The noise has the order (target, draw, candidate) of
+    :func:`~torch_geometric_gsl.ops.relaxed.relaxed_weights`, so that one seed gives the
+    weights of the definition.
 
     Args:
         score (torch.Tensor): One score per candidate edge :math:`[|E|]`;

@@ -143,12 +143,11 @@ def drawn_sum(
     neighbours = Neighbours(arrivals.source.flatten(1), scorer.size[1])
     value = scorer.compare(slice(0, scorer.size[0]), neighbours)
     # What stands for later arrivals is gathered once for all blocks.
-    group, late = (1, scorer) if tail is None else (tail.group, scorer)
     if tail is None:
-        late_h, per_target = full.new_empty(scorer.size[0], 0, full.size(1)), 0
+        group, late, late_h = 1, scorer, full.new_empty(scorer.size[0], 0, full.size(1))
     else:
-        late, late_h = scorer.select(tail.source, group), full[tail.source]
-        per_target = tail.source.size(1)
+        group, late_h = tail.group, full[tail.source]
+        late = scorer.select(tail.source, group)
 
     def block(
         value: Tensor, late_h: Tensor, own: Scorer, drawn: Arrivals
@@ -161,7 +160,7 @@ def drawn_sum(
         weight, late = relax(score, drawn, law, late_score, share)
         return weight.flatten(1).to(late_h), _group_sum(late.flatten(1), late_h, group)
 
-    bytes_per_row = 8 * (value.size(1) + per_target) * value.element_size()
+    bytes_per_row = 8 * (value.size(1) + late_h.size(1)) * value.element_size()
     budget = max(memory_budget, group * bytes_per_row)
     # Blocks hold whole groups.
     step = budget // (group * bytes_per_row) * group
