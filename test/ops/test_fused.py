@@ -43,6 +43,22 @@ def test_score(response: str, scale: float) -> None:
     torch.testing.assert_close(result, torch.tensor(expected), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize('compiled', [False, True])
+@pytest.mark.parametrize('response', RESPONSES)
+def test_weights(
+    response: str, compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if compiled:
+        monkeypatch.setattr(module, '_PAIRS_PER_ENTRY', 2.0**-30)
+    score, tau, upper = make(response, scale=2.5), 0.7, 3.0
+    result = score.weights(slice(1, 4), slice(2, 7), tau, upper)
+    expected = [
+        [math.exp((by_hand(score, i, j) - upper) / tau) for j in range(2, 7)]
+        for i in range(1, 4)
+    ]
+    torch.testing.assert_close(result, torch.tensor(expected), rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ('response', 'b', 'c'),
     [

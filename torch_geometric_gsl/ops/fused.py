@@ -2,6 +2,7 @@ r"""Scores given by a formula, which a kernel can compute beside its own work.""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
 from typing import NamedTuple
@@ -10,6 +11,10 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl.ops import scores
+from torch_geometric_gsl.ops.compiled import fastest
+
+# Compiling takes seconds, which a sum over all pairs wins back from 2^23 pairs on.
+_PAIRS_PER_ENTRY = 32
 
 #: What the response of a :class:`FusedScore` can be.
 RESPONSES = ('identity', 'difference', 'gaussian', 'heat_kernel')
@@ -78,6 +83,28 @@ class FusedScore(NamedTuple):
             return torch.exp(-value / c)
         return scores.gaussian(value, self.b[rows].unsqueeze(1), c)
 
+    def weights(self, rows: slice, columns: slice, tau: float, upper: float) -> Tensor:
+        r"""Weights :math:`e^{(s_{ij} - s_{\max}) / \tau}` of all pairs of two blocks.
+
+        Args:
+            rows (slice): The targets.
+            columns (slice): The sources.
+            tau (float): The temperature :math:`\tau`.
+            upper (float): An upper bound :math:`s_{\max}` of the scores.
+        """
+        self.check()
+        dst, src = self.dst[rows], self.src[columns]
+        is_distance = self.response == 'heat_kernel'
+        compare = scores.squared_distance_matrix if is_distance else scores.dot_matrix
+        factor, shift = self.scale / tau, -upper / tau
+        if self.response == 'difference':  # scale * (1 - v)
+            factor, shift = -factor, shift + factor
+        params = (p[rows].unsqueeze(1) for p in (self.b, self.c) if p is not None)
+        line = (dst.new_full((), factor), dst.new_full((), shift))
+        numel = self.dst.size(0) * self.src.size(0) // _PAIRS_PER_ENTRY
+        function = fastest(_WEIGHTS.get(self.response, exp_line), numel, dst.device)
+        return function(compare(dst, src), *line, *params)
+
     def check(self) -> None:
         r"""Checks that the response is known and has its parameters.
 
@@ -97,6 +124,29 @@ class FusedScore(NamedTuple):
                 f"responses take neither (got '{self.response}' with "
                 f'b={self.b is not None}, c={self.c is not None})'
             )
+
+
+def exp_line(value: Tensor, factor: Tensor, shift: Tensor) -> Tensor:
+    r"""The exponential of a linear function of the scores."""
+    return (value * factor + shift).exp()
+
+
+def exp_gaussian(
+    value: Tensor, factor: Tensor, shift: Tensor, b: Tensor, c: Tensor
+) -> Tensor:
+    r"""The same of bells."""
+    return exp_line(scores.gaussian(value, b, c), factor, shift)
+
+
+def exp_heat_kernel(value: Tensor, factor: Tensor, shift: Tensor, c: Tensor) -> Tensor:
+    r"""The same of heat kernels with a width of each target."""
+    return exp_line(torch.exp(-value / c), factor, shift)
+
+
+_WEIGHTS: dict[str, Callable[..., Tensor]] = {
+    'gaussian': exp_gaussian,
+    'heat_kernel': exp_heat_kernel,
+}
 
 
 def has_triton(device: torch.device) -> bool:

@@ -10,11 +10,17 @@ from torch_geometric.utils import cumsum
 
 from torch_geometric_gsl.ops.arrivals import spread_sources
 from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET, row_blocks
+from torch_geometric_gsl.ops.fused import FusedScore
 from torch_geometric_gsl.ops.pairs import Neighbours, neighbour_sum
 from torch_geometric_gsl.ops.relaxed import expected_weights
 from torch_geometric_gsl.ops.scorer import Scorer
 
 Result = TypeVar('Result')
+
+# The exponential function of float32 is above zero from -87 on.
+_MAX_RANGE = 80.0
+# Sources of a tile: as many as stay in a processor's cache.
+_TILE = 4096
 
 
 def weighted_sum(
@@ -55,6 +61,8 @@ def expected_sum(
     .. math::
         \sum_j \mathrm{softmax}_j \left( s_{ij} / \tau \right) h_j
 
+    Without a gradient to compute, scores given by a formula are summed tile by tile.
+
     Args:
         h (torch.Tensor): Messages of the sources :math:`[N, m]`.
         scorer (Scorer): The scores.
@@ -62,7 +70,12 @@ def expected_sum(
         memory_budget (int, optional): Bytes for one block of rows.
             (default: :obj:`2**25`)
     """
-    num_targets, num_sources = scorer.size
+    fused, (num_targets, num_sources) = scorer.fused, scorer.size
+    # Weights relative to the upper bound of the scores neither overflow nor vanish.
+    is_narrow = scorer.upper - scorer.lower <= _MAX_RANGE * tau
+    if fused is not None and is_narrow and not torch.is_grad_enabled():
+        with torch.autocast(scorer.device.type, enabled=False):
+            return _tiled_sum(h, scorer, fused, tau, memory_budget)
 
     def block(rows: slice, h: Tensor) -> Tensor:
         return expected_weights(scorer.rows(rows), tau).to(h.dtype) @ h
@@ -71,6 +84,27 @@ def expected_sum(
     rows = list(row_blocks(num_targets, bytes_per_row, memory_budget))
     blocks = [_run_block(block, part, h, len(rows) > 1) for part in rows]
     return torch.cat(blocks) if blocks else h.new_empty(0, h.size(1))
+
+
+def _tiled_sum(
+    h: Tensor, scorer: Scorer, fused: FusedScore, tau: float, memory_budget: int
+) -> Tensor:
+    """Sums weights and weighted messages at once, tile by tile."""
+    ones = torch.ones(h.size(0), 1, dtype=scorer.dtype, device=scorer.device)
+    full = torch.cat([h.to(scorer.dtype), ones], dim=1)
+    out = full.new_zeros(scorer.size[0], full.size(1))
+    width = min(_TILE, scorer.size[1])
+    for rows in row_blocks(out.size(0), 4 * width * full.element_size(), memory_budget):
+        total = out[rows]
+        for columns in row_blocks(full.size(0), 1, width):
+            weight = fused.weights(rows, columns, tau, scorer.upper)
+            if scorer.excluded is not None:
+                own = scorer.excluded[rows].unsqueeze(1) - columns.start
+                place = own.clamp(0, weight.size(1) - 1)
+                kept = weight.gather(1, place).masked_fill_(own == place, 0)
+                weight.scatter_(1, place, kept)
+            total.addmm_(weight, full[columns])
+    return (out[:, :-1] / out[:, -1:]).to(h.dtype)
 
 
 def _run_block(

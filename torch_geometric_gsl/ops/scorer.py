@@ -90,6 +90,8 @@ class Scorer(NamedTuple):
         device (torch.device): The device of the scores.
         upper (float, optional): An upper bound of the scores.
             (default: :obj:`math.inf`)
+        lower (float, optional): A lower bound of the scores.
+            (default: :obj:`-math.inf`)
         excluded (torch.Tensor, optional): The source that is no candidate of each
             target :math:`[n]`: itself. (default: :obj:`None`)
         candidates (Candidates, optional): The candidates of each target; all sources
@@ -107,6 +109,7 @@ class Scorer(NamedTuple):
     dtype: torch.dtype
     device: torch.device
     upper: float = math.inf
+    lower: float = -math.inf
     excluded: Tensor | None = None
     candidates: Candidates | None = None
     fused: FusedScore | None = None

@@ -55,6 +55,7 @@ def make_scorer(
         dtype=pair.src.dtype,
         device=pair.src.device,
         upper=scale * similarity.bounds[1],
+        lower=scale * similarity.bounds[0],
         excluded=excluded,
         candidates=candidates,
         fused=similarity.fused_score(pair, scale),
@@ -78,7 +79,7 @@ def _selected_scorer(
             own = None if excluded is None else excluded[block]
             return exclude(plain.rows(block), own, source)
 
-        return plain._replace(rows=rows, excluded=excluded)
+        return plain._replace(rows=rows, excluded=excluded, fused=None)
 
     def scores(part: EncodedPair, own: Tensor | None, source: Tensor) -> Tensor:
         value = request.similarity.compare_groups(part, group)
@@ -102,7 +103,9 @@ def _selected_scorer(
             for (part, own), (src, index) in pieces
         ]
 
-    return scorer._replace(rows=_rows(scores, chosen, excluded, source), split=split)
+    return scorer._replace(
+        rows=_rows(scores, chosen, excluded, source), split=split, fused=None
+    )
 
 
 def _rows(
