@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from workloads import Workload
 
 TASKS = ('forward', 'forward+backward', 'evaluation')
+LEAST_ROUNDS = 3
 M_MMAP_THRESHOLD = -3  # Of malloc.h.
 Step = Callable[[], None]
 Key = TypeVar('Key', bound=Hashable)
@@ -38,15 +39,20 @@ def make_step(model: torch.nn.Module, workload: Workload, task: str) -> Step:
     return step
 
 
-def interleave(steps: dict[Key, Step], repeats: int) -> dict[Key, list[float]]:
+def interleave(
+    steps: dict[Key, Step], repeats: int, limit: float
+) -> dict[Key, list[float]]:
     """Seconds of each step in each round, after one round that is not counted.
 
     A round runs every step once and starts one step later than the round before, so
-    that a slow spell of the machine meets all of them.
+    that a slow spell of the machine meets all of them. After :obj:`limit` seconds no
+    further round begins, once there are three.
     """
     seconds: dict[Key, list[float]] = {key: [] for key in steps}
-    keys = list(steps)
+    keys, begin = list(steps), time.perf_counter()
     for number in range(repeats + 1):
+        if number > LEAST_ROUNDS and time.perf_counter() - begin > limit:
+            break
         first = number % max(1, len(keys))
         for key in keys[first:] + keys[:first]:
             gc.collect()

@@ -35,12 +35,14 @@ class Limits(NamedTuple):
         stream_pairs: Pairs of nodes that `stream` looks at.
         evaluation_pairs: Pairs that an exact evaluation looks at.
         training_nodes: Nodes on which training modes are compared.
+        seconds: After which no further round begins.
     """
 
-    dense_bytes: float = 8 * GIGABYTE
+    dense_bytes: float = GIGABYTE
     stream_pairs: int = 5_000**2
     evaluation_pairs: int = 40_000**2
     training_nodes: int = 1_000
+    seconds: float = 90
 
 
 def build(implementation: str, variant: str, workload: Workload, seed: int) -> Model:

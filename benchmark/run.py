@@ -14,7 +14,9 @@ environment variable GSL_DATA names the folder of raw files.
 from __future__ import annotations
 
 import argparse
+import os
 import platform
+import re
 import shlex
 import subprocess
 import sys
@@ -33,6 +35,8 @@ from workloads import DEFAULT, QUICK, missing_reason, parse
 import torch_geometric_gsl
 
 HERE = Path(__file__).resolve().parent
+# Variables that change how memory is allocated.
+ALLOCATOR = re.compile(r'^(MALLOC_|GLIBC_TUNABLES$|THP_|LD_PRELOAD$)')
 # What looks at all pairs is left out from 10,000 nodes on.
 QUICK_LIMITS = Limits(dense_bytes=1.5e8, stream_pairs=2_000**2, training_nodes=300)
 
@@ -57,7 +61,7 @@ def parse_args() -> argparse.Namespace:
     )
     parser.add_argument('--workloads', nargs='+', type=workload_name)
     parser.add_argument('--quick', action='store_true', help='small and synthetic')
-    parser.add_argument('--repeats', type=positive, help='rounds (7, quick: 3)')
+    parser.add_argument('--repeats', type=positive, help='rounds (7, quick: 3); fewer, but at least 3, where they take long')
     parser.add_argument('--threads', type=positive, default=torch.get_num_threads())
     parser.add_argument('--seed', type=int, default=0)
     parser.add_argument('--out', type=Path)
@@ -112,6 +116,7 @@ def environment(args: argparse.Namespace) -> dict[str, Any]:
         'seed': args.seed,
         'repeats': args.repeats,
         'threads': args.threads,
+        'allocator': {k: v for k, v in os.environ.items() if ALLOCATOR.search(k)},
         'cpu': cpu_name(),
         'python': platform.python_version(),
         'torch': torch.__version__,

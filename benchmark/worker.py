@@ -96,7 +96,7 @@ def time_variant(
         if not name.startswith('nodeformer-'):
             shared = share_parameters(model, shared)
         steps |= {(name, task): make_step(model, workload, task) for task in tasks}
-    seconds = interleave(steps, request['repeats'])
+    seconds = interleave(steps, request['repeats'], limits.seconds)
     for row in rows:
         row['seconds'] = seconds.get((row['implementation'], row['task']))
     return rows, moved
