@@ -61,7 +61,11 @@ def parse_args() -> argparse.Namespace:
     )
     parser.add_argument('--workloads', nargs='+', type=workload_name)
     parser.add_argument('--quick', action='store_true', help='small and synthetic')
-    parser.add_argument('--repeats', type=positive, help='rounds (7, quick: 3); fewer, but at least 3, where they take long')
+    parser.add_argument(
+        '--repeats',
+        type=positive,
+        help='rounds (7, quick: 3); fewer, but at least 3, where they take long',
+    )
     parser.add_argument('--threads', type=positive, default=torch.get_num_threads())
     parser.add_argument('--seed', type=int, default=0)
     parser.add_argument('--out', type=Path)
