@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from provenance import environment
 from report import write_json
 from torch import Tensor
 from tqdm import tqdm
@@ -281,6 +282,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if args.repeats < 20:
         parser.error(f"'--repeats' must be at least 20 (got {args.repeats})")
     torch.set_num_threads(1)
+    about = environment(repeats=args.repeats, seed='10 times the place of the row')
     grid = product(args.similarities, args.tau, args.scale, [False, True])
     rows = [
         run_setting(Setting(*point), args.repeats, seed=10 * i)
@@ -292,7 +294,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         # All z-scores, those of each parameter included.
         plain = [row | {n: c._asdict() for n, c in comparisons(row)} for row in rows]
         result = {'error_rate': ERROR_RATE, 'bound': bound, 'rows': plain}
-        write_json(args.out, result)
+        write_json(args.out, about | result)
 
 
 if __name__ == '__main__':

@@ -219,6 +219,7 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
         with os.fdopen(handle, 'w') as file:
             json.dump(content, file, indent=1, default=_plain, allow_nan=False)
             file.write('\n')
+        os.chmod(name, 0o644)  # A temporary file is its owner's alone.
         os.replace(name, path)
     except BaseException:
         os.unlink(name)

@@ -14,29 +14,20 @@ environment variable GSL_DATA names the folder of raw files.
 from __future__ import annotations
 
 import argparse
-import os
-import platform
-import re
-import shlex
-import subprocess
 import sys
 import warnings
 from pathlib import Path
 from typing import Any
 
 import torch
-import torch_geometric
 from models import IMPLEMENTATIONS, OURS, Limits
+from provenance import environment
 from report import Row, bound, growth, make_rows, markdown, write_json
 from tqdm import tqdm
 from worker import ask
 from workloads import DEFAULT, QUICK, missing_reason, parse
 
-import torch_geometric_gsl
-
 HERE = Path(__file__).resolve().parent
-# Variables that change how memory is allocated.
-ALLOCATOR = re.compile(r'^(MALLOC_|GLIBC_TUNABLES$|THP_|LD_PRELOAD$)')
 # What looks at all pairs is left out from 10,000 nodes on.
 QUICK_LIMITS = Limits(dense_bytes=1.5e8, stream_pairs=2_000**2, training_nodes=300)
 
@@ -113,46 +104,10 @@ def measure_workload(
     return rows, bound(name, timed, rows)
 
 
-def environment(args: argparse.Namespace) -> dict[str, Any]:
-    """What a reader needs to repeat the run."""
-    return {
-        'command': shlex.join([Path(sys.executable).name, *sys.argv]),
-        'seed': args.seed,
-        'repeats': args.repeats,
-        'threads': args.threads,
-        'allocator': {k: v for k, v in os.environ.items() if ALLOCATOR.search(k)},
-        'cpu': cpu_name(),
-        'python': platform.python_version(),
-        'torch': torch.__version__,
-        'torch_geometric': torch_geometric.__version__,
-        'torch_geometric_gsl': torch_geometric_gsl.__version__,
-        'git_commit': git('rev-parse', 'HEAD'),
-        'git_changes': bool(git('status', '--porcelain')),
-    }
-
-
-def cpu_name() -> str:
-    info = Path('/proc/cpuinfo')
-    lines = info.read_text().splitlines() if info.exists() else []
-    names = [line.partition(':')[2] for line in lines if line.startswith('model name')]
-    return names[0].strip() if names else platform.processor()
-
-
-def git(*words: str) -> str | None:
-    """The answer of git, or :obj:`None` without git or outside a repository."""
-    try:
-        done = subprocess.run(
-            ['git', *words], cwd=HERE, capture_output=True, text=True, check=False
-        )
-    except FileNotFoundError:
-        return None
-    return done.stdout.strip() if done.returncode == 0 else None
-
-
 def main() -> None:
     args = parse_args()
     warnings.filterwarnings('ignore', 'Sparse CSR')
-    about = environment(args)
+    about = environment(seed=args.seed, repeats=args.repeats, threads=args.threads)
     rows: list[Row] = []
     bounds, failures, absent = [], [], {}
     per_workload = 3 * sum(map(len, IMPLEMENTATIONS.values()))
