@@ -51,7 +51,9 @@ def parse_args() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument('--workloads', nargs='+', type=workload_name)
-    parser.add_argument('--quick', action='store_true', help='small and synthetic')
+    parser.add_argument(
+        '--quick', action='store_true', help='small and synthetic, some minutes'
+    )
     parser.add_argument(
         '--repeats',
         type=positive,
@@ -61,7 +63,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument('--seed', type=int, default=0)
     parser.add_argument('--out', type=Path)
     args = parser.parse_args()
-    name = 'quick' if args.quick else 'full'
+    name = 'quick' if args.quick else 'selection' if args.workloads else 'full'
     args.workloads = args.workloads or (QUICK if args.quick else DEFAULT)
     args.repeats = args.repeats or (3 if args.quick else 7)
     args.out = args.out or HERE / 'results' / f'{name}.json'

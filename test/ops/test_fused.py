@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from torch_geometric_gsl.ops import compiled
 from torch_geometric_gsl.ops import fused as module
 from torch_geometric_gsl.ops.fused import RESPONSES, FusedScore, has_triton
 
@@ -43,13 +44,13 @@ def test_score(response: str, scale: float) -> None:
     torch.testing.assert_close(result, torch.tensor(expected), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize('compiled', [False, True])
+@pytest.mark.parametrize('is_compiled', [False, True])
 @pytest.mark.parametrize('response', RESPONSES)
 def test_weights(
-    response: str, compiled: bool, monkeypatch: pytest.MonkeyPatch
+    response: str, is_compiled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if compiled:
-        monkeypatch.setattr(module, '_PAIRS_PER_ENTRY', 2.0**-30)
+    if is_compiled:
+        monkeypatch.setattr(compiled, 'MIN_NUMEL', 1)
     score, tau, upper = make(response, scale=2.5), 0.7, 3.0
     result = score.weights(slice(1, 4), slice(2, 7), tau, upper)
     expected = [

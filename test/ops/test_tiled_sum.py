@@ -52,6 +52,11 @@ def definition(h: Tensor, scorer: Scorer, tau: float) -> Tensor:
     return torch.softmax(score / tau, dim=1) @ h.double()
 
 
+@pytest.fixture(autouse=True)
+def _any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, '_MIN_PAIRS', 0)
+
+
 @pytest.fixture
 def tiles(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     """Records the tiles; they have at most five sources."""
@@ -144,6 +149,18 @@ def test_leaves_the_gradient_to_the_definition(tiles: list[tuple[int, int]]) -> 
     assert not tiles
     assert h.grad is not None
     assert math.isfinite(float(h.grad.sum()))
+
+
+@torch.no_grad()
+def test_few_pairs_are_not_worth_a_compilation(
+    tiles: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, '_MIN_PAIRS', 9 * 13 + 1)
+    expected_sum(torch.randn(13, 2), make('gaussian', dtype=torch.float32), 0.25)
+    assert not tiles
+    monkeypatch.setattr(module, '_MIN_PAIRS', 9 * 13)
+    expected_sum(torch.randn(13, 2), make('gaussian', dtype=torch.float32), 0.25)
+    assert tiles
 
 
 def test_unknown_bounds(tiles: list[tuple[int, int]]) -> None:

@@ -13,9 +13,6 @@ from torch import Tensor
 from torch_geometric_gsl.ops import scores
 from torch_geometric_gsl.ops.compiled import fastest
 
-# Compiling takes seconds, which a sum over all pairs wins back from 2^23 pairs on.
-_PAIRS_PER_ENTRY = 32
-
 #: What the response of a :class:`FusedScore` can be.
 RESPONSES = ('identity', 'difference', 'gaussian', 'heat_kernel')
 
@@ -101,9 +98,9 @@ class FusedScore(NamedTuple):
             factor, shift = -factor, shift + factor
         params = (p[rows].unsqueeze(1) for p in (self.b, self.c) if p is not None)
         line = (dst.new_full((), factor), dst.new_full((), shift))
-        numel = self.dst.size(0) * self.src.size(0) // _PAIRS_PER_ENTRY
-        function = fastest(_WEIGHTS.get(self.response, exp_line), numel, dst.device)
-        return function(compare(dst, src), *line, *params)
+        value = compare(dst, src)
+        function = _WEIGHTS.get(self.response, exp_line)
+        return fastest(function, value.numel(), dst.device)(value, *line, *params)
 
     def check(self) -> None:
         r"""Checks that the response is known and has its parameters.

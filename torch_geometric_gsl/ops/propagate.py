@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import torch
@@ -9,7 +9,8 @@ from torch.utils.checkpoint import checkpoint
 from torch_geometric.utils import cumsum
 
 from torch_geometric_gsl.ops.arrivals import spread_sources
-from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET, row_blocks
+from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET, row_blocks, rows_per_block
+from torch_geometric_gsl.ops.eager import eager
 from torch_geometric_gsl.ops.fused import FusedScore
 from torch_geometric_gsl.ops.pairs import Neighbours, neighbour_sum
 from torch_geometric_gsl.ops.relaxed import expected_weights
@@ -21,6 +22,8 @@ Result = TypeVar('Result')
 _MAX_RANGE = 40.0
 # Sources of a tile: as many as stay in a processor's cache.
 _TILE = 4096
+# Compiling a tile takes seconds, which sums over so many pairs win back.
+_MIN_PAIRS = 2**23
 
 
 def weighted_sum(
@@ -49,6 +52,7 @@ def weighted_sum(
     return neighbour_sum(full, edge_weight.to(full.dtype), neighbours).to(h.dtype)
 
 
+@eager
 def expected_sum(
     h: Tensor,
     scorer: Scorer,
@@ -61,7 +65,8 @@ def expected_sum(
     .. math::
         \sum_j \mathrm{softmax}_j \left( s_{ij} / \tau \right) h_j
 
-    Without a gradient to compute, scores given by a formula are summed tile by tile.
+    Without a gradient to compute, many scores given by a formula are summed tile by
+    tile.
 
     Args:
         h (torch.Tensor): Messages of the sources :math:`[N, m]`.
@@ -73,7 +78,8 @@ def expected_sum(
     fused, (num_targets, num_sources) = scorer.fused, scorer.size
     # Weights relative to the upper bound of the scores neither overflow nor vanish.
     is_narrow = scorer.upper - scorer.lower <= _MAX_RANGE * tau
-    if fused is not None and is_narrow and not torch.is_grad_enabled():
+    is_large = num_targets * num_sources >= _MIN_PAIRS
+    if fused is not None and is_narrow and is_large and not torch.is_grad_enabled():
         with torch.autocast(scorer.device.type, enabled=False):
             return _tiled_sum(h, scorer, fused, tau, memory_budget)
 
@@ -90,21 +96,28 @@ def _tiled_sum(
     h: Tensor, scorer: Scorer, fused: FusedScore, tau: float, memory_budget: int
 ) -> Tensor:
     """Sums weights and weighted messages at once, tile by tile."""
-    ones = torch.ones(h.size(0), 1, dtype=scorer.dtype, device=scorer.device)
-    full = torch.cat([h.to(scorer.dtype), ones], dim=1)
+    dtype = torch.promote_types(h.dtype, scorer.dtype)
+    full = torch.cat([h.to(dtype), h.new_ones(h.size(0), 1, dtype=dtype)], dim=1)
     out = full.new_zeros(scorer.size[0], full.size(1))
     width = min(_TILE, scorer.size[1])
-    for rows in row_blocks(out.size(0), 4 * width * full.element_size(), memory_budget):
+    height = rows_per_block(4 * width * scorer.dtype.itemsize, memory_budget)
+    for rows in _equal_blocks(out.size(0), height):
         total = out[rows]
-        for columns in row_blocks(full.size(0), 1, width):
+        for columns in _equal_blocks(full.size(0), width):
             weight = fused.weights(rows, columns, tau, scorer.upper)
             if scorer.excluded is not None:
                 own = scorer.excluded[rows].unsqueeze(1) - columns.start
                 place = own.clamp(0, weight.size(1) - 1)
                 kept = weight.gather(1, place).masked_fill_(own == place, 0)
                 weight.scatter_(1, place, kept)
-            total.addmm_(weight, full[columns])
+            total.addmm_(weight.to(dtype), full[columns])
     return (out[:, :-1] / out[:, -1:]).to(h.dtype)
+
+
+def _equal_blocks(size: int, most: int) -> Iterator[slice]:
+    """Blocks of nearly one size: each odd one would be compiled anew."""
+    count = -(-size // most)
+    return row_blocks(size, 1, -(-size // max(1, count)))
 
 
 def _run_block(

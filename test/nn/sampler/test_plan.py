@@ -68,8 +68,11 @@ def test_where_a_race_cannot_serve() -> None:
             choose('race', similarity, LAW, scale, LARGE)
         # Few pairs are all listed: what a race would draw from is known exactly.
         size = (SMALL // 10_000, 10_000)
-        for method in ('auto', 'race'):
-            assert choose(method, similarity, LAW, scale, size)[0] == 'dense'
+        assert choose('auto', similarity, LAW, scale, size)[0] == 'dense'
+    assert choose('race', similarity, LAW, scale, size)[0] == 'dense'
+    # Where there are no bounds, no number of pairs makes it a race.
+    with pytest.raises(ValueError, match=r"no finite 'bounds'"):
+        choose('race', Unbounded(2), LAW, 1.0, size)
     assert choose('auto', Unbounded(2), LAW, 1.0, (SMALL, 1))[0] == 'dense'
     assert choose('auto', Unbounded(2), LAW, 1.0, (SMALL + 1, 1))[0] == 'stream'
 

@@ -75,12 +75,18 @@ def excess(first: Samples, second: Samples, *names: str) -> float:
 
 
 # A temperature, whether draws are hard, and the scale; the range of some is twice 1.
-LAWS = [(0.25, False, 1.0), (0.75, True, 1.0)]
+LAWS = [(0.25, False, 1.0), (0.5, False, 1.0), (0.75, True, 1.0), (1.0, False, 1.0)]
 CASES = [(name, *law) for name in SIMILARITIES for law in LAWS]
 
 
 @pytest.mark.parametrize(
-    ('name', 'tau', 'hard', 'scale'), [*CASES, ('heat_kernel', 0.75, False, 2.5)]
+    ('name', 'tau', 'hard', 'scale'),
+    [
+        *CASES,
+        ('heat_kernel', 0.75, False, 2.5),
+        ('gaussian', 0.25, True, 3.0),
+        ('neural_gaussian', 1.0, False, 3.0),
+    ],
 )
 def test_race_has_the_law_of_dense(
     name: str, tau: float, hard: bool, scale: float

@@ -75,7 +75,8 @@ def choose(
     obstacle = race_obstacle(similarity, law, scale, size[1])
     if obstacle is None:
         return 'race', 'the scores are bounded and the candidates many'
-    if size[0] * size[1] <= SMALL:
+    has_bounds = all(map(math.isfinite, similarity.bounds))
+    if size[0] * size[1] <= SMALL and (has_bounds or method != 'race'):
         return 'dense', f'{size[0]} x {size[1]} pairs are few, and {obstacle}'
     if method == 'race':
         raise ValueError(f"'method' cannot be 'race': {obstacle}")

@@ -278,7 +278,9 @@ class GumbelKNNSampler(torch.nn.Module):
             num_sources, chosen = size[1], choose(self.method, *args, size)
         else:
             num_sources = 0
-            chosen = 'dense', 'the candidates are few: all are listed'
+            chosen = 'dense', 'all candidates are listed'
+            if self.method == 'auto':
+                chosen = 'dense', 'the candidates are few: all are listed'
         return make_plan(chosen, *args, num_sources, task.ragged is not None)
 
     @property

@@ -27,6 +27,18 @@ from torch_geometric_gsl.typing import Features
 _GATHER_LIMIT = 8 * MEMORY_BUDGET
 
 
+# What a subclass overrides to have a score of its own.
+_SCORING = {
+    'comparison',
+    'response',
+    'score_rows',
+    'score_pairs',
+    'respond_rows',
+    'compare_neighbours',
+    'compare_groups',
+}
+
+
 class EncodedPair(NamedTuple):
     r"""Sources and targets, embedded and ready to be scored by blocks.
 
@@ -78,7 +90,7 @@ class Similarity(torch.nn.Module, ABC):
         super().__init_subclass__()
         # What a parent says of its own scores need not hold for another score.
         own = cls.__dict__
-        if own.keys() & {'response', 'comparison'} and 'formula' not in own:
+        if own.keys() & _SCORING and 'formula' not in own:
             cls.formula = None
         if own.keys() & {'response', 'comparison', 'encode'} and 'bounds' not in own:
             cls.bounds = Similarity.bounds
