@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl import GSLNet, LatentGraphConv
+from torch_geometric_gsl.ops import propagate
 
 # The tracer looks at this attribute itself, and hides the warning from users.
 pytestmark = pytest.mark.filterwarnings(
@@ -83,3 +84,11 @@ def test_a_race_in_training() -> None:
         found.append([out.detach(), *gradients])
     torch.testing.assert_close(*found)
     assert torch._dynamo.utils.counters['frames']['ok'] > 0  # It did compile.
+
+
+@torch.no_grad()
+def test_evaluation_by_tiles_is_not_traced(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make({}).eval()
+    expected = model(features())
+    monkeypatch.setattr(propagate, '_MIN_PAIRS', 0)
+    torch.testing.assert_close(torch.compile(model)(features()), expected)

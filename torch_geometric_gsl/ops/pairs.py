@@ -83,6 +83,8 @@ class Neighbours:
 
     def dots(self, dst: Tensor, src: Tensor) -> Tensor:
         r"""Inner products of each target with its sources, without gradient."""
+        # The compiler warns of tensors that are no leaves.
+        dst, src = dst.detach(), src.detach()
         count, width = self.source.numel(), src.size(1) * src.element_size()
         quick = fastest(gathered_dots, count, src.device)
         # A sparse matrix may not have more entries than places.

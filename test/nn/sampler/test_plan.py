@@ -131,3 +131,24 @@ def test_unbounded_similarities_and_given_candidates() -> None:
         sampler(x, edges)
     sampler = GumbelKNNSampler(Unbounded(2))
     assert sampler(x, edges).edge_weight.numel() > 0
+
+
+def test_a_forced_race_needs_bounds_in_training_alone() -> None:
+    sampler = GumbelKNNSampler(Unbounded(2), method='race')
+    x, batch = torch.randn(90, 2), torch.arange(3).repeat_interleave(30)
+    for kwargs in ({}, {'batch': batch}):
+        with pytest.raises(ValueError, match=r"'method' cannot be 'race'"):
+            sampler.plan(x, **kwargs)
+        with pytest.raises(ValueError, match=r"'method' cannot be 'race'"):
+            sampler(x, **kwargs)
+    sampler.eval()
+    assert sampler.propagate(x, x).shape == (90, 2)
+    assert sampler.propagate(x, x, batch=batch).shape == (90, 2)
+
+
+@pytest.mark.parametrize('method', ['dense', 'stream'])
+def test_plan_of_candidates_with_a_method(method: str) -> None:
+    edges = torch.stack([torch.arange(300), torch.zeros(300, dtype=torch.long)])
+    sampler = GumbelKNNSampler(GaussianSimilarity(2), method=method)
+    found = sampler.plan(torch.randn(300, 2), edges)
+    assert found[:2] == ('dense', 'all candidates are listed')

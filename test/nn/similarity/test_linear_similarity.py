@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -74,3 +74,12 @@ def test_a_score_of_ones_own_has_no_bounds_of_its_parent() -> None:
     x = torch.randn(3000, 3)
     assert GumbelKNNSampler(Steep(3)).plan(x).method == 'stream'
     assert GumbelKNNSampler(Renamed(3)).plan(x).method == 'race'
+
+
+def test_a_subclass_that_scores_rows_by_itself_has_no_formula() -> None:
+    class Opposite(LinearSimilarity):
+        def score_rows(self, *args: Any, **kwargs: Any) -> Tensor:
+            return -super().score_rows(*args, **kwargs)
+
+    assert LinearSimilarity.formula == 'identity'
+    assert Opposite.formula is None
