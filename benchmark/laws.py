@@ -281,6 +281,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser.parse_args(argv)
     if args.repeats < 20:
         parser.error(f"'--repeats' must be at least 20 (got {args.repeats})")
+    if min(args.tau + args.scale) <= 0:
+        parser.error(
+            f"'--tau' and '--scale' must be positive (got {args.tau} and {args.scale})"
+        )
     torch.set_num_threads(1)
     about = environment(repeats=args.repeats, seed='10 times the place of the row')
     grid = product(args.similarities, args.tau, args.scale, [False, True])
