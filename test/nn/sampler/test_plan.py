@@ -151,4 +151,4 @@ def test_plan_of_candidates_with_a_method(method: str) -> None:
     edges = torch.stack([torch.arange(300), torch.zeros(300, dtype=torch.long)])
     sampler = GumbelKNNSampler(GaussianSimilarity(2), method=method)
     found = sampler.plan(torch.randn(300, 2), edges)
-    assert found[:2] == ('dense', 'all candidates are listed')
+    assert found[:2] == ('dense', 'all are listed')

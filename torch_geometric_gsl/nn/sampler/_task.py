@@ -196,9 +196,9 @@ def _methods(
     request: Request, sizes: list[tuple[int, int]], is_batch: bool
 ) -> list[str]:
     """How each graph is served; 'list' and 'ragged' serve many of them at once."""
-    # What a race asks of the scores does not matter without noise.
-    is_raced = request.method == 'race' and request.is_noisy
-    method = request.method if is_raced or request.method != 'race' else 'auto'
+    # Without noise there is no race, nor what it asks of the scores.
+    is_unused = request.method == 'race' and not request.is_noisy
+    method = 'auto' if is_unused else request.method
     args = method, request.similarity, request.law, request.scale
     methods = [choose(*args, (num_dst, num_src))[0] for num_src, num_dst in sizes]
     if not is_batch:

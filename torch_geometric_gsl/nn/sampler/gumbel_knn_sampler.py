@@ -277,10 +277,9 @@ class GumbelKNNSampler(torch.nn.Module):
             size = max(block.scorer.size for block in task.blocks)
             num_sources, chosen = size[1], choose(self.method, *args, size)
         else:
-            num_sources = 0
-            chosen = 'dense', 'all candidates are listed'
-            if self.method == 'auto':
-                chosen = 'dense', 'the candidates are few: all are listed'
+            is_asked = self.method in ('dense', 'stream')
+            why = '' if is_asked else 'the candidates are few: '
+            num_sources, chosen = 0, ('dense', f'{why}all are listed')
         return make_plan(chosen, *args, num_sources, task.ragged is not None)
 
     @property
