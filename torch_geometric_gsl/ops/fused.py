@@ -76,8 +76,7 @@ class FusedScore(NamedTuple):
             return value
         c = self.c[rows].unsqueeze(1)
         if self.b is None:
-            # `scores.heat_kernel` with a width of each target.
-            return torch.exp(-value / c)
+            return scores.heat_kernel(value, c)
         return scores.gaussian(value, self.b[rows].unsqueeze(1), c)
 
     def weights(self, rows: slice, columns: slice, tau: float, upper: float) -> Tensor:
@@ -137,7 +136,7 @@ def exp_gaussian(
 
 def exp_heat_kernel(value: Tensor, factor: Tensor, shift: Tensor, c: Tensor) -> Tensor:
     r"""The same of heat kernels with a width of each target."""
-    return exp_line(torch.exp(-value / c), factor, shift)
+    return exp_line(scores.heat_kernel(value, c), factor, shift)
 
 
 _WEIGHTS: dict[str, Callable[..., Tensor]] = {

@@ -80,7 +80,7 @@ def difference(t: Tensor) -> Tensor:
     return 1 - t
 
 
-def heat_kernel(distance: Tensor, t: float) -> Tensor:
+def heat_kernel(distance: Tensor, t: Tensor | float) -> Tensor:
     r"""The heat kernel :math:`\exp(-d^2 / t)` of squared distances."""
     return torch.exp(-distance / t)
 

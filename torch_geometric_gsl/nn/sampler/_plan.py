@@ -50,11 +50,16 @@ def proposals(similarity: Similarity, law: Law, scale: float) -> float:
     return num_proposals(law, scale * (upper - lower))
 
 
+def has_bounds(similarity: Similarity) -> bool:
+    """Whether the scores are bounded on both sides."""
+    return all(map(math.isfinite, similarity.bounds))
+
+
 def race_obstacle(
     similarity: Similarity, law: Law, scale: float, num_sources: int
 ) -> str | None:
     """Why a race cannot serve, or does not pay."""
-    if not all(map(math.isfinite, similarity.bounds)):
+    if not has_bounds(similarity):
         return f"'similarity' ({similarity}) has no finite 'bounds'"
     needed = proposals(similarity, law, scale)
     if needed * SHARE >= num_sources:
@@ -75,8 +80,7 @@ def choose(
     obstacle = race_obstacle(similarity, law, scale, size[1])
     if obstacle is None:
         return 'race', 'the scores are bounded and the candidates many'
-    has_bounds = all(map(math.isfinite, similarity.bounds))
-    if size[0] * size[1] <= SMALL and (has_bounds or method != 'race'):
+    if size[0] * size[1] <= SMALL and (has_bounds(similarity) or method != 'race'):
         return 'dense', f'{size[0]} x {size[1]} pairs are few, and {obstacle}'
     if method == 'race':
         raise ValueError(f"'method' cannot be 'race': {obstacle}")

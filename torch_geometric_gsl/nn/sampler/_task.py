@@ -15,7 +15,13 @@ from torch_geometric_gsl._checks import (
     check_edge_index,
     check_value,
 )
-from torch_geometric_gsl.nn.sampler._plan import SHARE, choose, proposals, race_obstacle
+from torch_geometric_gsl.nn.sampler._plan import (
+    SHARE,
+    choose,
+    has_bounds,
+    proposals,
+    race_obstacle,
+)
 from torch_geometric_gsl.nn.sampler._scorer import Request, make_scorer
 from torch_geometric_gsl.nn.similarity.base import EncodedPair
 from torch_geometric_gsl.ops.candidates import list_candidates, sort_candidates
@@ -184,7 +190,7 @@ def _largest_list(request: Request) -> float:
     similarity, law, scale = request.similarity, request.law, request.scale
     if request.method in ('dense', 'stream') or not request.is_noisy:
         return math.inf
-    if not all(map(math.isfinite, similarity.bounds)):
+    if not has_bounds(similarity):
         if request.method == 'race':
             obstacle = race_obstacle(similarity, law, scale, 0)
             raise ValueError(f"'method' cannot be 'race': {obstacle}")

@@ -25,8 +25,6 @@ from torch_geometric_gsl.typing import Features
 
 # Bytes of gathered embeddings from which pairs are scored by blocks (256 MiB).
 _GATHER_LIMIT = 8 * MEMORY_BUDGET
-
-
 # What a subclass overrides to have a score of its own.
 _SCORING = {
     'comparison',
