@@ -1,7 +1,7 @@
 r"""Modules: similarities, samplers, convolutions and models."""
 
 from torch_geometric_gsl.nn.conv import LatentGraphConv, TransitionGraphConv
-from torch_geometric_gsl.nn.models import GSLNet
+from torch_geometric_gsl.nn.models import GSLNet, NodeClassifier
 from torch_geometric_gsl.nn.sampler import (
     GumbelKNNSampler,
     SampledEvaluationWarning,
@@ -34,5 +34,6 @@ __all__ = [
     'SampledEvaluationWarning',
     'LatentGraphConv',
     'TransitionGraphConv',
+    'NodeClassifier',
     'GSLNet',
 ]

@@ -12,11 +12,12 @@ from torch_geometric.nn.resolver import activation_resolver
 from torch_geometric_gsl._checks import check_count, check_probability
 from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
+from torch_geometric_gsl.nn.models.base import NodeClassifier
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.typing import SampledGraph
 
 
-class GSLNet(torch.nn.Module):
+class GSLNet(NodeClassifier):
     r"""The network of the `"Neural Gaussian Similarity Modeling for Differential
     Graph Structure Learning" <https://arxiv.org/abs/2312.09498>`_ paper: layers that
     learn their own graph, with an activation and dropout between them.
