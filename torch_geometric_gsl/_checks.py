@@ -170,13 +170,14 @@ def check_index(index: object, name: str, shape: str, dim: int, like: Tensor) ->
         raise ValueError(f"'{name}' is on {index.device} but 'x' is on {like.device}")
 
 
-def check_edge_index(edge_index: Any, x_src: Tensor, x_dst: Tensor) -> None:
+def check_edge_index(
+    edge_index: Any, x_src: Tensor, x_dst: Tensor, name: str = 'edge_index'
+) -> None:
     """Raises unless all edges run between existing nodes."""
-    check_index(edge_index, 'edge_index', '[2, num_edges]', 2, x_src)
+    check_index(edge_index, name, '[2, num_edges]', 2, x_src)
     if edge_index.size(0) != 2:
         raise ValueError(
-            f"'edge_index' must have shape [2, num_edges] "
-            f'(got {list(edge_index.shape)})'
+            f"'{name}' must have shape [2, num_edges] (got {list(edge_index.shape)})"
         )
     if edge_index.numel() == 0:
         return
@@ -184,7 +185,7 @@ def check_edge_index(edge_index: Any, x_src: Tensor, x_dst: Tensor) -> None:
         low, high = edge_index[row].aminmax()
         check_value(
             (low >= 0) & (high < size),
-            f"'edge_index' has {what}s outside 0..{size - 1}",
+            f"'{name}' has {what}s outside 0..{size - 1}",
             got=partial('{}..{}'.format, low, high),
         )
 

@@ -1,0 +1,295 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from torch_geometric_gsl.ops import regularizers as R
+
+N, D, E = 7, 4, 16
+EPS = 0.05
+
+
+def graph(seed: int = 0, num_edges: int = E) -> tuple[Tensor, Tensor]:
+    """Edges in no order, one pair twice, no edge to the last node."""
+    generator = torch.Generator().manual_seed(seed)
+    pairs = torch.randperm((N - 1) * N, generator=generator)[:num_edges]
+    edge_index = torch.stack([pairs % N, pairs // N])
+    edge_index[:, 1] = edge_index[:, 0]
+    weight = 0.1 + torch.rand(num_edges, generator=generator, dtype=torch.double)
+    return edge_index, weight
+
+
+def matrix(edge_index: Tensor, weight: Tensor) -> list[list[float]]:
+    a = [[0.0] * N for _ in range(N)]
+    for (j, i), w in zip(edge_index.t().tolist(), weight.tolist(), strict=True):
+        a[i][j] += w
+    return a
+
+
+def shares(row: list[float]) -> list[float]:
+    return [a / sum(row) if sum(row) else 0.0 for a in row]
+
+
+X = torch.randn(N, D, generator=torch.Generator().manual_seed(1), dtype=torch.double)
+PRIOR = graph(seed=5, num_edges=12)
+
+
+def loop_smoothness(a: list[list[float]]) -> list[float]:
+    def square(i: int, j: int) -> float:
+        return sum((float(X[i, c]) - float(X[j, c])) ** 2 for c in range(D))
+
+    return [sum(a[i][j] * square(i, j) / 2 for j in range(N)) for i in range(N)]
+
+
+def loop_barrier(a: list[list[float]]) -> list[float]:
+    return [-math.log(sum(row) + EPS) for row in a]
+
+
+def loop_frobenius(a: list[list[float]]) -> list[float]:
+    return [sum(w * w for w in row) for row in a]
+
+
+def loop_entropy(a: list[list[float]]) -> list[float]:
+    return [-sum(p * math.log(p) for p in shares(row) if p > 0) for row in a]
+
+
+def loop_kl(a: list[list[float]]) -> list[float]:
+    result = []
+    for row, prior in zip(a, matrix(*PRIOR), strict=True):
+        p, r = shares(row), shares(prior)
+        q = [(1 - EPS) * v + EPS / N if sum(prior) else 1 / N for v in r]
+        terms = [p[j] * math.log(p[j] / q[j]) for j in range(N) if p[j] > 0]
+        result.append(sum(terms))
+    return result
+
+
+Call = Callable[..., Tensor]
+KINDS: dict[str, tuple[Call, Callable[[list[list[float]]], list[float]]]] = {
+    'smoothness': (lambda e, w, **kw: R.smoothness(X, e, w, **kw), loop_smoothness),
+    'degree_log_barrier': (
+        partial(R.degree_log_barrier, num_nodes=N, eps=EPS),
+        loop_barrier,
+    ),
+    'frobenius': (partial(R.frobenius, num_nodes=N), loop_frobenius),
+    'edge_entropy': (partial(R.edge_entropy, num_nodes=N), loop_entropy),
+    'kl_to_prior': (
+        lambda e, w, **kw: R.kl_to_prior(e, w, *PRIOR, N, eps=EPS, **kw),
+        loop_kl,
+    ),
+}
+EACH = pytest.mark.parametrize('name', KINDS)
+
+
+@EACH
+@pytest.mark.parametrize('reduction', ['mean', 'sum', 'none'])
+@pytest.mark.parametrize('seed', range(3))
+def test_value(name: str, reduction: str, seed: int) -> None:
+    function, reference = KINDS[name]
+    edge_index, weight = graph(seed)
+    expected = torch.tensor(reference(matrix(edge_index, weight)), dtype=torch.double)
+    if reduction != 'none':
+        expected = getattr(expected, reduction)()
+    found = function(edge_index, weight, reduction=reduction)
+    torch.testing.assert_close(found, expected)
+    if reduction == 'mean':
+        torch.testing.assert_close(function(edge_index, weight), expected)
+
+
+@EACH
+def test_gradient(name: str) -> None:
+    edge_index, weight = graph()
+    function = partial(KINDS[name][0], edge_index, reduction='none')
+    assert torch.autograd.gradcheck(function, weight.requires_grad_())
+
+
+def test_gradient_of_features_and_prior() -> None:
+    edge_index, weight = graph()
+    x = X.clone().requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: R.smoothness(x, edge_index, weight), x)
+    prior = PRIOR[1].clone().requires_grad_()
+    assert torch.autograd.gradcheck(
+        lambda w: R.kl_to_prior(edge_index, weight, PRIOR[0], w, N), prior
+    )
+
+
+@EACH
+def test_order_of_edges_does_not_count(name: str) -> None:
+    function = KINDS[name][0]
+    edge_index, weight = graph()
+    order = torch.randperm(E)
+    torch.testing.assert_close(
+        function(edge_index[:, order], weight[order]), function(edge_index, weight)
+    )
+    # Neither does the layout of the tensors.
+    wide = torch.stack([edge_index, edge_index], dim=2)[..., 0]
+    assert not wide.is_contiguous()
+    torch.testing.assert_close(
+        function(wide, weight.repeat_interleave(2)[::2]), function(edge_index, weight)
+    )
+
+
+@EACH
+def test_permuted_nodes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    function = KINDS[name][0]
+    edge_index, weight = graph()
+    before = function(edge_index, weight, reduction='none')
+    order = torch.randperm(N)
+    place = order.argsort()
+    monkeypatch.setitem(globals(), 'X', X[order])
+    monkeypatch.setitem(globals(), 'PRIOR', (place[PRIOR[0]], PRIOR[1]))
+    after = function(place[edge_index], weight, reduction='none')
+    torch.testing.assert_close(after, before[order])
+
+
+@EACH
+@pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16, torch.float32])
+def test_dtypes(name: str, dtype: torch.dtype) -> None:
+    function = KINDS[name][0]
+    edge_index, weight = graph()
+    weight = weight.to(dtype).requires_grad_()
+    found = function(edge_index, weight)
+    assert found.dtype == torch.float32
+    expected = function(edge_index, weight.detach().double())
+    torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-6)
+    found.backward()
+    assert weight.grad is not None
+    assert weight.grad.dtype == dtype
+    assert bool(weight.grad.isfinite().all())
+
+
+@EACH
+def test_no_edges(name: str) -> None:
+    edge_index, weight = graph()
+    found = KINDS[name][0](edge_index[:, :0], weight[:0], reduction='none')
+    value = -math.log(EPS) if name == 'degree_log_barrier' else 0.0
+    expected = torch.full((N,), value, dtype=torch.double)
+    torch.testing.assert_close(found, expected)
+
+
+@EACH
+def test_weights_of_zero(name: str) -> None:
+    edge_index, weight = graph()
+    weight[2:5] = 0
+    weight.requires_grad_()
+    function = KINDS[name][0]
+    keep = weight.detach() > 0
+    found = function(edge_index, weight)
+    torch.testing.assert_close(found, function(edge_index[:, keep], weight[keep]))
+    found.backward()
+    assert weight.grad is not None
+    assert bool(weight.grad.isfinite().all())
+
+
+def test_smoothness_is_the_form_of_the_laplacian() -> None:
+    edge_index, weight = graph()
+    a = torch.tensor(matrix(edge_index, weight), dtype=torch.double)
+    a = (a + a.t()) / 2
+    laplacian = a.sum(1).diag() - a
+    expected = (X.t() @ laplacian @ X).trace()
+    found = R.smoothness(X, edge_index, weight, reduction='sum')
+    torch.testing.assert_close(found, expected)
+
+
+def test_smoothness_of_sparse_features() -> None:
+    edge_index, weight = graph()
+    x = X.relu()
+    weight.requires_grad_()
+    found = R.smoothness(x.to_sparse_csr(), edge_index, weight)
+    expected = R.smoothness(x, edge_index, weight)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(
+        torch.autograd.grad(found, weight), torch.autograd.grad(expected, weight)
+    )
+
+
+def test_entropy_lies_between_one_neighbour_and_equal_ones() -> None:
+    source, target = torch.arange(N), torch.zeros(N, dtype=torch.long)
+    edge_index = torch.stack([source, target])
+    entropy = partial(R.edge_entropy, edge_index, num_nodes=N, reduction='sum')
+    assert float(entropy(torch.full((N,), 3.0))) == pytest.approx(math.log(N))
+    assert float(entropy(torch.eye(N)[2])) == 0
+
+
+def test_divergence_is_zero_at_the_prior_and_positive_elsewhere() -> None:
+    divergence = partial(R.kl_to_prior, num_nodes=N, eps=1e-12, reduction='none')
+    edge_index, weight = PRIOR
+    found = divergence(edge_index, 3 * weight, edge_index, weight)
+    assert float(found.abs().max()) < 1e-9
+    other = divergence(edge_index, weight.flip(0), edge_index, weight)
+    assert float(other.min()) > -1e-9
+    assert float(other.max()) > 0.01
+    # eps = 1: equal weights over all nodes, whatever the prior.
+    found = R.kl_to_prior(edge_index, weight, *graph(2), N, eps=1, reduction='none')
+    entropy = R.edge_entropy(edge_index, weight, N, reduction='none')
+    has_edge = torch.bincount(edge_index[1], minlength=N) > 0
+    torch.testing.assert_close(found, (math.log(N) - entropy) * has_edge)
+
+
+def test_one_node() -> None:
+    loop, one = torch.zeros(2, 1, dtype=torch.long), torch.ones(1)
+    assert float(R.smoothness(torch.ones(1, 3), loop, one)) == 0
+    assert float(R.degree_log_barrier(loop, one, 1)) == pytest.approx(0)
+    assert float(R.frobenius(loop, one, 1)) == 1
+    assert float(R.edge_entropy(loop, one, 1)) == 0
+    assert float(R.kl_to_prior(loop, one, loop, one, 1)) == pytest.approx(0)
+
+
+@EACH
+@pytest.mark.parametrize(
+    ('error', 'change', 'match'),
+    [
+        (ValueError, {'reduction': 'max'}, r"'reduction' must be one of \['mean', 's"),
+        (TypeError, {'edge_weight': [1.0]}, r"'edge_weight' must be a floating-.*list"),
+        (
+            ValueError,
+            {'edge_weight': torch.ones(3)},
+            r'one entry per edge \(got \[3\] ',
+        ),
+        (ValueError, {'edge_weight': torch.full((E,), torch.nan)}, 'contains NaN'),
+        (TypeError, {'edge_index': None}, "'edge_index' must be a torch.Tensor"),
+        (ValueError, {'edge_index': torch.ones(3, E).long()}, r'\(got \[3, 16\]\)'),
+        (
+            ValueError,
+            {'edge_index': torch.full((2, E), N)},
+            rf"'edge_index' has sources outside 0..{N - 1} \(got {N}..{N}\)",
+        ),
+    ],
+)
+def test_bad_arguments(
+    name: str, error: type[Exception], change: dict[str, Any], match: str
+) -> None:
+    edge_index, edge_weight = graph()
+    args = {'edge_index': edge_index, 'edge_weight': edge_weight, **change}
+    with pytest.raises(error, match=match):
+        KINDS[name][0](args.pop('edge_index'), args.pop('edge_weight'), **args)
+
+
+@pytest.mark.parametrize('name', ['degree_log_barrier', 'edge_entropy', 'kl_to_prior'])
+def test_negative_weights(name: str) -> None:
+    edge_index, weight = graph()
+    weight[3] = -0.5
+    with pytest.raises(ValueError, match=r"'edge_weight' must not be neg.*\(got -0.5"):
+        KINDS[name][0](edge_index, weight)
+
+
+def test_more_bad_arguments() -> None:
+    edge_index, weight = graph()
+    with pytest.raises(ValueError, match=r"'num_nodes' must be at least 1 \(got 0\)"):
+        R.frobenius(edge_index, weight, 0)
+    with pytest.raises(ValueError, match=r"'eps' must be positive and finite \(got 0"):
+        R.degree_log_barrier(edge_index, weight, N, eps=0)
+    for eps in (0, 1.5):
+        with pytest.raises(ValueError, match=rf"'eps' must lie in \(0, 1\].*got {eps}"):
+            R.kl_to_prior(edge_index, weight, *PRIOR, N, eps=eps)
+    with pytest.raises(ValueError, match="'prior_edge_weight' must have one entry per"):
+        R.kl_to_prior(edge_index, weight, PRIOR[0], weight, N)
+    with pytest.raises(ValueError, match="'prior_edge_index' has targets outside"):
+        R.kl_to_prior(edge_index, weight, torch.tensor([[0], [N]]), weight[:1], N)
+    with pytest.raises(ValueError, match="'x' must be dense or sparse CSR"):
+        R.smoothness(X.to_sparse_coo(), edge_index, weight)

@@ -1,0 +1,300 @@
+r"""Regularizers of a weighted graph, in time and memory linear in its edges.
+
+An edge runs from the source :obj:`edge_index[0]` to the target :obj:`edge_index[1]`.
+:math:`A_{ij}` is the weight of the edge from :math:`j` to :math:`i`, or the sum of the
+weights if that edge is listed more than once. Each regularizer is a sum of one term per
+target; the default is its mean over all nodes, so that its factor in a loss does not
+depend on the size of the graph. Half-precision weights are summed in
+:obj:`torch.float32`, and so is the result.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch_geometric.utils import coalesce
+
+from torch_geometric_gsl._checks import (
+    check_count,
+    check_edge_index,
+    check_features,
+    check_finite,
+    check_number,
+    check_option,
+    check_positive,
+    check_value,
+)
+from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET
+from torch_geometric_gsl.ops.edge_distances import edge_distances
+
+_REDUCTIONS = ('mean', 'sum', 'none')
+
+
+def smoothness(
+    x: Tensor,
+    edge_index: Tensor,
+    edge_weight: Tensor,
+    *,
+    reduction: str = 'mean',
+    memory_budget: int = MEMORY_BUDGET,
+) -> Tensor:
+    r"""The Dirichlet energy of features: small if strong edges join similar nodes.
+
+    .. math::
+        \frac{1}{2} \sum_j A_{ij} \lVert x_i - x_j \rVert^2
+
+    for each target :math:`i`. The sum over :math:`i` is
+    :math:`\mathrm{tr}(X^{\top} L X)` with the Laplacian :math:`L` of
+    :math:`(A + A^{\top}) / 2`.
+
+    Args:
+        x (torch.Tensor): The node features :math:`[n, d]`, dense or sparse CSR; no
+            gradient flows to sparse ones.
+        edge_index (torch.Tensor): The edges :math:`[2, |E|]`.
+        edge_weight (torch.Tensor): The weights :math:`[|E|]`.
+        reduction (str, optional): :obj:`"mean"` over the nodes, :obj:`"sum"`, or
+            :obj:`"none"` for one value per node. (default: :obj:`"mean"`)
+        memory_budget (int, optional): Bytes for one block of edges.
+            (default: :obj:`2**25`)
+
+    Example:
+        >>> x, edge_index = torch.tensor([[0.0], [1.0], [3.0]]), torch.tensor([[1, 2],
+        ...                                                                    [0, 1]])
+        >>> smoothness(x, edge_index, torch.tensor([1.0, 0.5]), reduction='none')
+        tensor([0.5000, 1.0000, 0.0000])
+    """
+    check_features(x)
+    weight = _check_edges(edge_index, edge_weight, x.size(0), reduction)
+    distance = edge_distances(x, edge_index, memory_budget=memory_budget)
+    return _reduce(
+        0.5 * weight * distance.to(weight.dtype), edge_index, x.size(0), reduction
+    )
+
+
+def degree_log_barrier(
+    edge_index: Tensor,
+    edge_weight: Tensor,
+    num_nodes: int,
+    *,
+    eps: float = 1e-12,
+    reduction: str = 'mean',
+) -> Tensor:
+    r"""The logarithmic barrier of the degrees, which keeps nodes from isolation.
+
+    .. math::
+        - \log ( d_i + \epsilon ), \qquad d_i = \sum_j A_{ij}
+
+    Args:
+        edge_index (torch.Tensor): The edges :math:`[2, |E|]`.
+        edge_weight (torch.Tensor): The weights :math:`[|E|]`, not negative.
+        num_nodes (int): The number of nodes :math:`n`.
+        eps (float, optional): Keeps the barrier of nodes without edges finite.
+            (default: :obj:`1e-12`)
+        reduction (str, optional): :obj:`"mean"` over the nodes, :obj:`"sum"`, or
+            :obj:`"none"` for one value per node. (default: :obj:`"mean"`)
+
+    Example:
+        >>> edge_index = torch.tensor([[0, 1, 0], [0, 0, 1]])
+        >>> weight = torch.tensor([0.25, 0.75, 1.0])
+        >>> degree_log_barrier(edge_index, weight, num_nodes=2).abs()
+        tensor(0.)
+    """
+    check_positive(eps, 'eps')
+    weight = _check_edges(edge_index, edge_weight, num_nodes, reduction, is_share=True)
+    degree = _per_target(weight, edge_index, num_nodes)
+    return _finish(-(degree + eps).log(), reduction)
+
+
+def frobenius(
+    edge_index: Tensor,
+    edge_weight: Tensor,
+    num_nodes: int,
+    *,
+    reduction: str = 'mean',
+) -> Tensor:
+    r"""The squared Frobenius norm: small if no weight is large.
+
+    .. math::
+        \sum_j A_{ij}^2
+
+    for each target :math:`i`; the sum over :math:`i` is
+    :math:`\lVert A \rVert_F^2`.
+
+    Args:
+        edge_index (torch.Tensor): The edges :math:`[2, |E|]`.
+        edge_weight (torch.Tensor): The weights :math:`[|E|]`.
+        num_nodes (int): The number of nodes :math:`n`.
+        reduction (str, optional): :obj:`"mean"` over the nodes, :obj:`"sum"`, or
+            :obj:`"none"` for one value per node. (default: :obj:`"mean"`)
+
+    Example:
+        >>> edge_index = torch.tensor([[0, 1, 0], [0, 0, 1]])
+        >>> weight = torch.tensor([3.0, 4.0, 1.0])
+        >>> frobenius(edge_index, weight, num_nodes=2, reduction='none')
+        tensor([25.,  1.])
+    """
+    weight = _check_edges(edge_index, edge_weight, num_nodes, reduction)
+    edge_index, weight = _merged(edge_index, weight, num_nodes)
+    return _reduce(weight.square(), edge_index, num_nodes, reduction)
+
+
+def edge_entropy(
+    edge_index: Tensor,
+    edge_weight: Tensor,
+    num_nodes: int,
+    *,
+    reduction: str = 'mean',
+) -> Tensor:
+    r"""The entropy of each target's weights in nats: small if one of them dominates.
+
+    .. math::
+        - \sum_j p_{ij} \log p_{ij}, \qquad p_{ij} = \frac{A_{ij}}{\sum_l A_{il}}
+
+    Edges of weight zero count as absent, without gradient. Nodes without edges have
+    the entropy 0.
+
+    Args:
+        edge_index (torch.Tensor): The edges :math:`[2, |E|]`.
+        edge_weight (torch.Tensor): The weights :math:`[|E|]`, not negative.
+        num_nodes (int): The number of nodes :math:`n`.
+        reduction (str, optional): :obj:`"mean"` over the nodes, :obj:`"sum"`, or
+            :obj:`"none"` for one value per node. (default: :obj:`"mean"`)
+
+    Example:
+        >>> edge_index = torch.tensor([[0, 1, 0], [0, 0, 1]])
+        >>> weight = torch.tensor([0.5, 0.5, 2.0])
+        >>> edge_entropy(edge_index, weight, num_nodes=2, reduction='none')
+        tensor([0.6931, 0.0000])
+    """
+    weight = _check_edges(edge_index, edge_weight, num_nodes, reduction, is_share=True)
+    edge_index, share = _shares(edge_index, weight, num_nodes)
+    return _reduce(-share * share.log(), edge_index, num_nodes, reduction)
+
+
+def kl_to_prior(
+    edge_index: Tensor,
+    edge_weight: Tensor,
+    prior_edge_index: Tensor,
+    prior_edge_weight: Tensor,
+    num_nodes: int,
+    *,
+    eps: float = 0.01,
+    reduction: str = 'mean',
+) -> Tensor:
+    r"""The divergence of each target's weights from those of another graph.
+
+    .. math::
+        \sum_j p_{ij} \log \frac{p_{ij}}{q_{ij}}, \qquad
+        q_{ij} = (1 - \epsilon) \, r_{ij} + \frac{\epsilon}{n}
+
+    where :math:`p_i` and :math:`r_i` are the weights of target :math:`i` in the graph
+    and in the prior graph, divided by their sums. An edge that the prior graph lacks
+    therefore costs a finite :math:`\log (p_{ij} n / \epsilon)`, and a target without
+    prior edges is drawn to equal weights, :math:`q_{ij} = 1 / n`. Edges of weight zero
+    count as absent, without gradient. Nodes without edges have the divergence 0.
+    Edges are looked up by sorting, in :math:`O(|E| \log |E|)`.
+
+    Args:
+        edge_index (torch.Tensor): The edges :math:`[2, |E|]`.
+        edge_weight (torch.Tensor): The weights :math:`[|E|]`, not negative.
+        prior_edge_index (torch.Tensor): The edges of the prior graph.
+        prior_edge_weight (torch.Tensor): The weights of the prior graph, not negative.
+        num_nodes (int): The number of nodes :math:`n`.
+        eps (float, optional): The share :math:`\epsilon` of the prior that is spread
+            over all nodes. (default: :obj:`0.01`)
+        reduction (str, optional): :obj:`"mean"` over the nodes, :obj:`"sum"`, or
+            :obj:`"none"` for one value per node. (default: :obj:`"mean"`)
+
+    Example:
+        >>> edge_index, weight = torch.tensor([[0, 1], [0, 0]]), torch.tensor([1., 3.])
+        >>> kl_to_prior(edge_index, weight, edge_index, 2 * weight, 2, eps=1e-6) < 1e-6
+        tensor(True)
+    """
+    check_number(eps, 'eps')
+    if not 0 < eps <= 1:
+        raise ValueError(f"'eps' must lie in (0, 1] (got {eps})")
+    weight = _check_edges(edge_index, edge_weight, num_nodes, reduction, is_share=True)
+    prior_weight = _check_edges(
+        prior_edge_index, prior_edge_weight, num_nodes, reduction, 'prior_', True
+    )
+    edge_index, share = _shares(edge_index, weight, num_nodes)
+    prior_weight = prior_weight.to(weight.dtype)
+    prior_index, prior = _shares(prior_edge_index, prior_weight, num_nodes)
+    has_prior = torch.bincount(prior_index[1], minlength=num_nodes) > 0
+    # Both lists are sorted by target and then by source.
+    key, known = (i[1] * num_nodes + i[0] for i in (edge_index, prior_index))
+    place = torch.searchsorted(known, key)
+    is_found = torch.cat([known, known.new_full((1,), -1)])[place] == key
+    mass = torch.cat([prior, prior.new_zeros(1)])[place] * is_found
+    spread = 1 - (1 - eps) * has_prior[edge_index[1]].to(mass.dtype)
+    log_ratio = share.log() - ((1 - eps) * mass + spread / num_nodes).log()
+    return _reduce(share * log_ratio, edge_index, num_nodes, reduction)
+
+
+def _check_edges(
+    edge_index: Tensor,
+    edge_weight: Tensor,
+    num_nodes: int,
+    reduction: str,
+    prefix: str = '',
+    is_share: bool = False,
+) -> Tensor:
+    """Raises unless edges join existing nodes; returns weights to compute with."""
+    check_option(reduction, _REDUCTIONS, 'reduction')
+    check_count(num_nodes, 'num_nodes')
+    name = f'{prefix}edge_weight'
+    if not isinstance(edge_weight, Tensor) or not edge_weight.is_floating_point():
+        raise TypeError(
+            f"'{name}' must be a floating-point torch.Tensor "
+            f'(got {getattr(edge_weight, "dtype", type(edge_weight).__name__)})'
+        )
+    nodes = edge_weight.new_empty(num_nodes, 0)
+    check_edge_index(edge_index, nodes, nodes, f'{prefix}edge_index')
+    if edge_weight.shape != edge_index.shape[1:]:
+        raise ValueError(
+            f"'{name}' must have one entry per edge "
+            f'(got {list(edge_weight.shape)} for {edge_index.size(1)} edges)'
+        )
+    check_finite(edge_weight, name)
+    if is_share and edge_weight.numel():
+        is_valid = (edge_weight >= 0).all()
+        check_value(is_valid, f"'{name}' must not be negative", got=edge_weight.min)
+    is_half = edge_weight.dtype in (torch.float16, torch.bfloat16)
+    return edge_weight.float() if is_half else edge_weight
+
+
+def _reduce(term: Tensor, edge_index: Tensor, num_nodes: int, reduction: str) -> Tensor:
+    """Sums terms of edges by target, then over the targets."""
+    return _finish(_per_target(term, edge_index, num_nodes), reduction)
+
+
+def _per_target(term: Tensor, edge_index: Tensor, num_nodes: int) -> Tensor:
+    return term.new_zeros(num_nodes).index_add(0, edge_index[1], term)
+
+
+def _finish(value: Tensor, reduction: str) -> Tensor:
+    if reduction == 'none':
+        return value
+    return value.mean() if reduction == 'mean' else value.sum()
+
+
+def _merged(
+    edge_index: Tensor, edge_weight: Tensor, num_nodes: int
+) -> tuple[Tensor, Tensor]:
+    """One edge per pair of nodes, sorted by target and then by source."""
+    merged: tuple[Tensor, Tensor] = coalesce(
+        edge_index, edge_weight, num_nodes=num_nodes, sort_by_row=False
+    )
+    return merged
+
+
+def _shares(
+    edge_index: Tensor, edge_weight: Tensor, num_nodes: int
+) -> tuple[Tensor, Tensor]:
+    """The positive weights, divided by the sum of their target."""
+    edge_index, edge_weight = _merged(edge_index, edge_weight, num_nodes)
+    # The derivative of p log p has no limit at 0.
+    keep = edge_weight.detach() > 0
+    edge_index, edge_weight = edge_index[:, keep], edge_weight[keep]
+    total = _per_target(edge_weight, edge_index, num_nodes)
+    return edge_index, edge_weight / total[edge_index[1]]
