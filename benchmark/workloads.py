@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
-import sys
 from pathlib import Path
-from types import ModuleType
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-EXAMPLES = Path(__file__).resolve().parent.parent / 'examples'
+from torch_geometric_gsl.datasets import load_dataset
+from torch_geometric_gsl.datasets.registry import raw_folder
+
+ROOT = str(Path(__file__).resolve().parent.parent / 'data')
 REAL = {'citeseer': 'CiteSeer', 'pubmed': 'PubMed', 'physics': 'Physics'}
 SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000)
 DEFAULT = [*REAL, *(f'synthetic-{size}' for size in SIZES)]
@@ -64,22 +64,16 @@ def missing_reason(name: str) -> str | None:
     """Why a real data set cannot be read here, or :obj:`None`."""
     if name not in REAL:
         return None
-    folder = _benchmark_data().FOLDERS[REAL[name]][0]
-    places = [_benchmark_data().ROOT / folder]
-    if 'GSL_DATA' in os.environ:
-        source = Path(os.environ['GSL_DATA']) / folder
-        places += [source, source.parent]
-    for place in places:
-        if place.is_dir() and any(path.is_file() for path in place.iterdir()):
-            return None
-    return f"no raw files in {places[-1]}; 'GSL_DATA' names the folder of raw files"
+    if raw_folder(REAL[name], ROOT) is None:
+        return "no raw files: 'GSL_DATA' names the folder that holds them"
+    return None
 
 
 def load(name: str, seed: int) -> Workload:
     """Reads or draws the features and labels of a workload."""
     family, size = parse(name)
     if family in REAL:
-        data = _benchmark_data().load(REAL[name])
+        data = load_dataset(REAL[name], ROOT)
         return Workload(name, data.x, data.y)
     generator = torch.Generator().manual_seed(seed)
     y = torch.randint(CLASSES, (size,), generator=generator)
@@ -101,11 +95,3 @@ def _words(size: int, generator: torch.Generator) -> Tensor:
         torch.full((word.numel(),), 1 / WORDS_PER_NODE),
         (size, WORDS),
     )
-
-
-def _benchmark_data() -> ModuleType:
-    if str(EXAMPLES) not in sys.path:
-        sys.path.append(str(EXAMPLES))
-    import benchmark_data
-
-    return benchmark_data

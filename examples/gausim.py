@@ -23,14 +23,13 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 import torch_geometric
-from benchmark_data import DATASETS, load
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.nn import MLP, GCNConv, Linear
 from tqdm import tqdm
 
 import torch_geometric_gsl as gsl
-from torch_geometric_gsl.datasets import paper_split
+from torch_geometric_gsl.datasets import DATASETS, load_dataset, paper_split
 from torch_geometric_gsl.diagnostics import describe_graph, describe_model
 from torch_geometric_gsl.transforms import SimilarityKNNGraph
 from torch_geometric_gsl.visualization import (
@@ -216,7 +215,7 @@ def main() -> None:
     args.models = list(dict.fromkeys(args.models))
     name = NAMES[args.similarity]
     titles = {'full': name, 'transition': f'{name}-T', 'mlp': 'MLP', 'knn': 'kNN-GCN'}
-    data = load(args.dataset)
+    data = load_dataset(args.dataset)
     folder = args.out / args.dataset
     folder.mkdir(parents=True, exist_ok=True)
     print(f'{args.dataset}: {data.num_nodes:,} nodes, {data.num_features:,} features')

@@ -1,11 +1,14 @@
 """Node features that come without a graph, and the paper's split."""
 
 from torch_geometric_gsl.datasets.mini_imagenet_features import MiniImageNetFeatures
+from torch_geometric_gsl.datasets.registry import DATASETS, load_dataset
 from torch_geometric_gsl.datasets.sklearn_table import SklearnTable
 from torch_geometric_gsl.datasets.split import paper_split
 from torch_geometric_gsl.datasets.twenty_newsgroups import TwentyNewsgroups
 
 __all__ = [
+    'DATASETS',
+    'load_dataset',
     'MiniImageNetFeatures',
     'SklearnTable',
     'TwentyNewsgroups',

@@ -20,6 +20,8 @@ class FeatureTable(InMemoryDataset):
             it is saved to disk. (default: :obj:`None`)
         force_reload (bool, optional): Whether to process the raw data again.
             (default: :obj:`False`)
+        raw_dir (str, optional): The folder of the raw files, if it is not
+            :obj:`root/raw`. (default: :obj:`None`)
     """
 
     #: The published numbers of nodes, features and classes, where they are known.
@@ -31,9 +33,15 @@ class FeatureTable(InMemoryDataset):
         transform: Callable[[Data], Data] | None = None,
         pre_transform: Callable[[Data], Data] | None = None,
         force_reload: bool = False,
+        raw_dir: str | None = None,
     ) -> None:
+        self._raw_dir = raw_dir
         super().__init__(root, transform, pre_transform, force_reload=force_reload)
         self.load(self.processed_paths[0])
+
+    @property
+    def raw_dir(self) -> str:
+        return str(super().raw_dir) if self._raw_dir is None else self._raw_dir
 
     @property
     def processed_file_names(self) -> str:

@@ -29,7 +29,7 @@ _TORCH_DTYPES = (
     *(torch.float16, torch.float32, torch.float64),
 )
 # Instructions that make objects or reach outside the file; arrays need none of them.
-_REFUSED = (
+REFUSED = (
     *('EXT1', 'EXT2', 'EXT4', 'INST', 'OBJ', 'NEWOBJ', 'NEWOBJ_EX'),
     *('PERSID', 'BINPERSID', 'NEXT_BUFFER', 'READONLY_BUFFER'),
 )
@@ -66,27 +66,36 @@ def load_arrays(path: str, names: Sequence[str]) -> dict[str, NDArray[Any]]:
             names the global it asks for.
         ValueError: If keys are missing, or a value is not an array of numbers.
     """
+    found = read_pickle(path, SafeUnpickler)
+    if type(found) is not dict:
+        raise ValueError(f"'{path}' must hold a dict (got {type(found).__name__})")
+    if missing := [name for name in names if name not in found]:
+        keys = sorted(key for key in found if type(key) is str)
+        raise ValueError(f"'{path}' must have the keys {missing} (got {keys[:20]})")
+    return {name: to_numbers(found[name], name, path) for name in names}
+
+
+def read_pickle(
+    path: str, unpickler: type[SafeUnpickler], refused: Sequence[str] = REFUSED
+) -> object:
+    """Reads whatever a pickle holds, arrays as stand-ins; nothing is executed."""
     with open(path, 'rb') as file:
         content = file.read()
     try:
         with warnings.catch_warnings():
             # Damage is reported once, as the error below.
             warnings.simplefilter('ignore')
-            _scan(content)
-            found = _Unpickler(io.BytesIO(content)).load()
+            _scan(content, refused)
+            # Strings of Python 2 are bytes, which this encoding keeps.
+            found = unpickler(io.BytesIO(content), encoding='latin1').load()
     except _ERRORS as error:
         raise OSError(
             f"'{path}' is not a readable pickle of arrays: {error}"
         ) from error
-    if type(found) is not dict:
-        raise ValueError(f"'{path}' must hold a dict (got {type(found).__name__})")
-    if missing := [name for name in names if name not in found]:
-        keys = sorted(key for key in found if type(key) is str)
-        raise ValueError(f"'{path}' must have the keys {missing} (got {keys[:20]})")
-    return {name: _to_numbers(found[name], name, path) for name in names}
+    return found
 
 
-def _to_numbers(value: object, name: str, path: str) -> NDArray[Any]:
+def to_numbers(value: object, name: str, path: str) -> NDArray[Any]:
     array: NDArray[Any] | None = None
     if type(value) is _Array:
         array = value.array
@@ -105,39 +114,39 @@ def _is_number(item: object) -> bool:
     return type(item) is float or (type(item) is int and abs(item) < 2**63)
 
 
-def _scan(content: bytes) -> None:
+def _scan(content: bytes, refused: Sequence[str]) -> None:
     """Refuses what would harm before any look-up of a name could."""
     for position, (opcode, argument, _) in enumerate(pickletools.genops(content)):
-        if opcode.name in _REFUSED:
-            raise _refusal(f'the instruction {opcode.name}')
+        if opcode.name in refused:
+            raise refusal(f'the instruction {opcode.name}')
         # The unpickler allocates its memo up to the index that the file states.
         if opcode.name.endswith('PUT') and int(argument or 0) > position:
-            raise _refusal(f'a memo index of {argument}')
+            raise refusal(f'a memo index of {argument}')
 
 
-def _refusal(what: str) -> pickle.UnpicklingError:
+def refusal(what: str) -> pickle.UnpicklingError:
     return pickle.UnpicklingError(f'it asks for {what}, which is refused')
 
 
-class _Unpickler(pickle.Unpickler):
+class SafeUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         # numpy 2 renamed its core.
         key = (re.sub(r'^numpy\.core\b', 'numpy._core', module), name)
         if key not in _STAND_INS:
-            raise _refusal(f'the global {f"{module}.{name}"[:100]!r}')
+            raise refusal(f'the global {f"{module}.{name}"[:100]!r}')
         return _Function(_STAND_INS[key])
 
 
-class _StandIn:
+class StandIn:
     """An object whose state a pickle cannot set."""
 
     __slots__ = ()
 
     def __setstate__(self, state: object) -> None:
-        raise _refusal(f'a change of {type(self).__name__.lstrip("_")}')
+        raise refusal(f'a change of {type(self).__name__.lstrip("_")}')
 
 
-class _Function(_StandIn):
+class _Function(StandIn):
     """A callable; a real function's defaults could be overwritten by a pickle."""
 
     __slots__ = ('function',)
@@ -149,7 +158,7 @@ class _Function(_StandIn):
         return self.function(*args)
 
 
-class _DType(_StandIn):
+class _DType(StandIn):
     """Stands in for :class:`numpy.dtype`, whose state is not safe to set."""
 
     __slots__ = ('dtype',)
@@ -158,19 +167,19 @@ class _DType(_StandIn):
         self, name: object, align: object = False, copy: object = False
     ) -> None:
         if type(name) is not str or name not in _DTYPES:
-            raise _refusal(f'an array of type {str(name)[:20]!r}')
+            raise refusal(f'an array of type {str(name)[:20]!r}')
         self.dtype = np.dtype(name)
 
     def __setstate__(self, state: object) -> None:
         # (version, byte order, sub-array, names, fields, size, alignment, flags)
         if type(state) is not tuple or len(state) != 8 or any(state[2:5]):
-            raise _refusal('a compound data type')
+            raise refusal('a compound data type')
         if state[1] not in ('<', '>', '|', '='):
-            raise _refusal('an unknown byte order')
+            raise refusal('an unknown byte order')
         self.dtype = self.dtype.newbyteorder(state[1])
 
 
-class _Array(_StandIn):
+class _Array(StandIn):
     """An array, or the shell of one whose content follows."""
 
     __slots__ = ('array',)
@@ -180,12 +189,12 @@ class _Array(_StandIn):
 
     def __setstate__(self, state: object) -> None:
         if self.array is not None or type(state) is not tuple or len(state) != 5:
-            raise _refusal('an array of unknown form')
+            raise refusal('an array of unknown form')
         _, shape, dtype, fortran, content = state
         self.array = _to_array(content, dtype, shape, 'F' if fortran is True else 'C')
 
 
-class _Storage(_StandIn):
+class _Storage(StandIn):
     """The flat values that tensors are views of."""
 
     __slots__ = ('values',)
@@ -200,18 +209,20 @@ def _check_sizes(sizes: object) -> tuple[int, ...]:
         or len(sizes) > 8
         or not all(type(size) is int and 0 <= size < 2**48 for size in sizes)
     ):
-        raise _refusal('an array of unknown shape')
+        raise refusal('an array of unknown shape')
     return sizes
 
 
 def _to_array(
     content: object, dtype: object, shape: object, order: Any
 ) -> NDArray[Any]:
+    if type(content) is str:
+        content = content.encode('latin1')
     if not isinstance(content, bytes | bytearray) or type(dtype) is not _DType:
-        raise _refusal('an array of unknown content')
+        raise refusal('an array of unknown content')
     sizes = _check_sizes(shape)
     if math.prod(sizes) * dtype.dtype.itemsize != len(content):
-        raise _refusal(f'an array of shape {sizes} in {len(content)} bytes')
+        raise refusal(f'an array of shape {sizes} in {len(content)} bytes')
     return np.frombuffer(content, dtype.dtype).reshape(sizes, order=order)
 
 
@@ -228,27 +239,27 @@ def _scalar(dtype: object, content: object) -> int | float:
 
 def _encode(text: object, encoding: object) -> bytes:
     if type(text) is not str or encoding != 'latin1':
-        raise _refusal('an unknown encoding')
+        raise refusal('an unknown encoding')
     return text.encode('latin1')
 
 
 def _load_storage(content: object) -> _Storage:
     # Tensors are pickled in torch's older format; a zip archive could expand.
     if type(content) is not bytes or content.startswith(b'PK'):
-        raise _refusal('a tensor in an unknown format')
+        raise refusal('a tensor in an unknown format')
     try:
         storage = torch.load(io.BytesIO(content), 'cpu', weights_only=True)
     except pickle.UnpicklingError as error:
         name = re.search(r'GLOBAL (\S{1,100})', str(error))
         what = f'the global {name.group(1)!r} in' if name else 'more than values in'
-        raise _refusal(f'{what} a tensor') from error
+        raise refusal(f'{what} a tensor') from error
     if type(storage) is not torch.storage.TypedStorage:
-        raise _refusal(f'a tensor stored as {type(storage).__name__}')
+        raise refusal(f'a tensor stored as {type(storage).__name__}')
     if storage.dtype not in _TORCH_DTYPES:
-        raise _refusal(f'a tensor of type {storage.dtype}')
+        raise refusal(f'a tensor of type {storage.dtype}')
     values = torch.empty(0, dtype=storage.dtype).set_(storage)
     if values.numel() * values.element_size() > len(content):
-        raise _refusal(f'a tensor of {values.numel()} values in {len(content)} bytes')
+        raise refusal(f'a tensor of {values.numel()} values in {len(content)} bytes')
     return _Storage(values)
 
 
@@ -258,16 +269,16 @@ def _rebuild_tensor(
     # The rest: requires_grad, hooks, and marks of a negated or conjugated view.
     sizes, strides, (start,) = map(_check_sizes, (size, stride, (offset,)))
     if type(storage) is not _Storage or len(sizes) != len(strides) or any(rest[2:]):
-        raise _refusal('a tensor of unknown form')
+        raise refusal('a tensor of unknown form')
     last = start + sum((n - 1) * step for n, step in zip(sizes, strides, strict=True))
     # Neither a view outside the values nor one that repeats them without end.
     if max(last + 1, math.prod(sizes)) > storage.values.numel():
-        raise _refusal(f'a tensor of size {sizes} in {storage.values.numel()} values')
+        raise refusal(f'a tensor of size {sizes} in {storage.values.numel()} values')
     return _Array(storage.values.as_strided(sizes, strides, start).numpy())
 
 
 def _not_callable(*args: object) -> None:
-    raise _refusal('an array that is made directly')
+    raise refusal('an array that is made directly')
 
 
 _STAND_INS: dict[tuple[str, str], Callable[..., Any]] = {

@@ -34,6 +34,8 @@ class MiniImageNetFeatures(FeatureTable):
             it is saved to disk. (default: :obj:`None`)
         force_reload (bool, optional): Whether to process the raw data again.
             (default: :obj:`False`)
+        raw_dir (str, optional): The folder of the raw files, if it is not
+            :obj:`root/raw`. (default: :obj:`None`)
 
     **STATS:**
 

@@ -1,0 +1,276 @@
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.datasets import Coauthor, Planetoid, WikipediaNetwork
+
+from torch_geometric_gsl._checks import check_option
+from torch_geometric_gsl.datasets._feature_table import FeatureTable
+from torch_geometric_gsl.datasets._raw_files import (
+    Entries,
+    read_coauthor,
+    read_planetoid,
+    read_wikipedia,
+)
+from torch_geometric_gsl.datasets.mini_imagenet_features import MiniImageNetFeatures
+from torch_geometric_gsl.datasets.sklearn_table import SklearnTable
+from torch_geometric_gsl.datasets.twenty_newsgroups import TwentyNewsgroups
+
+
+class _Entry(NamedTuple):
+    """What a dataset must give, where its raw files lie, and who reads them."""
+
+    num_nodes: int
+    num_features: int
+    num_classes: int
+    folder: str = ''
+    files: tuple[str, ...] = ()
+    url: str = ''
+    read: Callable[[list[Path]], tuple[Entries, NDArray[Any]]] | None = None
+
+
+def _planetoid(name: str) -> dict[str, Any]:
+    parts = ('allx', 'tx', 'ally', 'ty', 'test.index')
+    files = tuple(f'ind.{name.lower()}.{part}' for part in parts)
+    return {
+        'folder': f'{name}/raw',
+        'files': files,
+        'url': Planetoid.url,
+        'read': read_planetoid,
+    }
+
+
+def _wikipedia(name: str) -> dict[str, Any]:
+    return {
+        'folder': f'{name}/geom_gcn/raw',
+        'files': ('out1_node_feature_label.txt',),
+        'url': f'{WikipediaNetwork.processed_url}/new_data/{name}',
+        'read': read_wikipedia,
+    }
+
+
+def _coauthor(name: str) -> dict[str, Any]:
+    return {
+        'folder': f'{name}/raw',
+        'files': (f'ms_academic_{name[:3].lower()}.npz',),
+        'url': Coauthor.url.rstrip('/'),
+        'read': read_coauthor,
+    }
+
+
+_TABLE = {
+    'CiteSeer': _Entry(3_327, 3_703, 6, **_planetoid('CiteSeer')),
+    'PubMed': _Entry(19_717, 500, 3, **_planetoid('PubMed')),
+    'Chameleon': _Entry(2_277, 2_325, 5, **_wikipedia('chameleon')),
+    'Squirrel': _Entry(5_201, 2_089, 5, **_wikipedia('squirrel')),
+    'CS': _Entry(18_333, 6_805, 15, **_coauthor('CS')),
+    'Physics': _Entry(34_493, 8_415, 5, **_coauthor('Physics')),
+    '20News': _Entry(9_607, 236, 10, '20News/raw', ('20news-bydate_py3.pkz',)),
+    'MiniImageNet': _Entry(18_000, 128, 30, 'MiniImageNet/raw', ('mini_imagenet.pkl',)),
+    'digits': _Entry(1_797, 64, 10),
+    'wine': _Entry(178, 13, 3),
+    'breast_cancer': _Entry(569, 30, 2),
+}
+
+#: The names of the datasets that :func:`load_dataset` knows.
+DATASETS: tuple[str, ...] = tuple(_TABLE)
+
+
+def load_dataset(name: str, root: str = 'data') -> Data:
+    r"""Loads features and labels of a public dataset, without its graph.
+
+    The features of CiteSeer, PubMed, Chameleon, Squirrel, CS and Physics are words;
+    they are normalized as by :class:`~torch_geometric.transforms.NormalizeFeatures`,
+    and become a sparse CSR tensor where less than a tenth of them is not zero. Those of
+    digits, wine and breast_cancer are standardized, see
+    :class:`~torch_geometric_gsl.datasets.SklearnTable`.
+
+    Raw files are looked for in the folder that the environment variable
+    :obj:`GSL_DATA` names, then below :obj:`root`, both laid out as PyTorch Geometric
+    does (:obj:`CiteSeer/raw`, :obj:`chameleon/geom_gcn/raw`, ...). Where they are
+    absent, those that hold features and labels are downloaded below :obj:`root`;
+    MiniImageNet must be brought, see
+    :class:`~torch_geometric_gsl.datasets.MiniImageNetFeatures`. Nothing in a raw file
+    is executed, except for 20News, whose pickle scikit-learn reads.
+
+    Args:
+        name (str): The name of the dataset, as in the table.
+        root (str, optional): The folder of downloads and of processed files.
+            (default: :obj:`"data"`)
+
+    Returns:
+        torch_geometric.data.Data: Features :obj:`x`, labels :obj:`y`, and
+        :obj:`class_names` where the raw files tell them.
+
+    **STATS:**
+
+    .. list-table::
+        :widths: 10 10 10 10
+        :header-rows: 1
+
+        * - Name
+          - #nodes
+          - #features
+          - #classes
+        * - CiteSeer
+          - 3,327
+          - 3,703
+          - 6
+        * - PubMed
+          - 19,717
+          - 500
+          - 3
+        * - Chameleon
+          - 2,277
+          - 2,325
+          - 5
+        * - Squirrel
+          - 5,201
+          - 2,089
+          - 5
+        * - CS
+          - 18,333
+          - 6,805
+          - 15
+        * - Physics
+          - 34,493
+          - 8,415
+          - 5
+        * - 20News
+          - 9,607
+          - 236
+          - 10
+        * - MiniImageNet
+          - 18,000
+          - 128
+          - 30
+        * - digits
+          - 1,797
+          - 64
+          - 10
+        * - wine
+          - 178
+          - 13
+          - 3
+        * - breast_cancer
+          - 569
+          - 30
+          - 2
+
+    Raises:
+        ValueError: If :obj:`name` is unknown, or :obj:`GSL_DATA` is no folder.
+        OSError: If a raw file is damaged, does not give the counts of the table, or
+            can neither be found nor downloaded; the text names the file.
+        ImportError: If scikit-learn is needed and not installed.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as root:
+        ...     load_dataset('wine', root)
+        Data(x=[178, 13], y=[178], class_names=[3])
+    """
+    check_option(name, DATASETS, 'name')
+    entry = _TABLE[name]
+    if entry.read is None:
+        return _open_table(name, root)
+    folder = raw_folder(name, root)
+    if folder is None:
+        folder = Path(root, entry.folder)
+        _download(entry, folder)
+    entries, y = entry.read([folder / file for file in entry.files])
+    _check_counts(entry, entries, y, folder)
+    return Data(x=_normalize(entries), y=torch.from_numpy(y))
+
+
+def raw_folder(name: str, root: str = 'data') -> Path | None:
+    r"""The folder in which all raw files of a dataset lie.
+
+    Args:
+        name (str): The name of a dataset that has raw files.
+        root (str, optional): The folder that is searched after :obj:`GSL_DATA`.
+            (default: :obj:`"data"`)
+
+    Returns:
+        pathlib.Path or None: The folder, or :obj:`None` if there is none.
+    """
+    check_option(name, [name for name in _TABLE if _TABLE[name].files], 'name')
+    entry = _TABLE[name]
+    places = [Path(root, entry.folder)]
+    if local := os.environ.get('GSL_DATA'):
+        if not Path(local).is_dir():
+            raise ValueError(f"'GSL_DATA' must name a folder (got {local!r})")
+        # Some copies lack the last folder, raw/.
+        source = Path(local, entry.folder)
+        places = [source, source.parent, *places]
+    for place in places:
+        if all((place / file).is_file() for file in entry.files):
+            return place
+    return None
+
+
+def _open_table(name: str, root: str) -> Data:
+    """The datasets that have a class of their own."""
+    dataset: FeatureTable
+    if not _TABLE[name].files:
+        dataset = SklearnTable(root, name)
+    else:
+        folder = raw_folder(name, root)
+        raw_dir = None if folder is None else str(folder)
+        cls = TwentyNewsgroups if name == '20News' else MiniImageNetFeatures
+        dataset = cls(str(Path(root, name)), raw_dir=raw_dir)
+    data = dataset[0]
+    assert isinstance(data, Data)
+    class_names = getattr(dataset, 'class_names', None)
+    if class_names is not None:
+        data.class_names = list(class_names)
+    return data
+
+
+def _download(entry: _Entry, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in entry.files:
+        if not (folder / file).is_file():
+            url = f'{entry.url}/{file}'
+            try:
+                torch.hub.download_url_to_file(url, str(folder / file))
+            except OSError as error:
+                raise OSError(
+                    f"'{folder / file}' could not be downloaded from {url} ({error}): "
+                    "try again, or let 'GSL_DATA' name a folder that has it"
+                ) from error
+
+
+def _check_counts(
+    entry: _Entry, entries: Entries, y: NDArray[Any], folder: Path
+) -> None:
+    expected = entry[:3]
+    found = (*entries.shape, len(set(y.tolist())))
+    if found != expected or y.size != entry.num_nodes or y.min() != 0:
+        raise OSError(
+            f"'{folder / entry.files[0]}' must give {expected[0]} nodes, {expected[1]} "
+            f'features and {expected[2]} classes (got {found[0]}, {found[1]} and '
+            f'{found[2]}): delete {list(entry.files)} to download them again'
+        )
+
+
+def _normalize(entries: Entries) -> Tensor:
+    """Divides rows by their sum, if that exceeds 1, as PyG's transform does."""
+    x = entries.to_sparse()
+    row, value = x.indices()[0], x.values()
+    total = torch.zeros(entries.shape[0]).index_add_(0, row, value)
+    value = value / total.clamp(min=1)[row]
+    x.values().copy_(value)
+    if value.numel() >= 0.1 * x.numel():
+        return x.to_dense()
+    with warnings.catch_warnings():
+        # That CSR is a beta feature.
+        warnings.filterwarnings('ignore', message='Sparse CSR tensor support')
+        return x.to_sparse_csr()
