@@ -1,0 +1,80 @@
+"""Finished runs in one small file, which is committed and shared.
+
+Runs of one setting stand together; the machines and versions that they ran on are
+listed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from config import RunConfig
+from filelock import FileLock
+from files import read_json, write_json
+
+Record = dict[str, Any]
+
+
+def read_archive(path: Path) -> dict[str, Record]:
+    """The records of an archive by the names of their runs.
+
+    Raises:
+        ValueError: If the file is there but damaged.
+    """
+    if not path.exists():
+        return {}
+    content = read_json(path)
+    if content is None:
+        raise ValueError(
+            f"'{path}' is damaged: restore it, or delete it to run its runs again"
+        )
+    records = {}
+    for group in content['settings']:
+        for run in group['runs']:
+            config = RunConfig(**group['config'], seed=run['seed'])
+            about = content['environments'][run['environment']]
+            records[str(config)] = {
+                'config': config.to_dict(),
+                'outcome': run['outcome'],
+                'cost': run['cost'],
+                'environment': about,
+            }
+    return records
+
+
+def add_to_archive(path: Path, records: Iterable[Record]) -> int:
+    """Adds finished runs to an archive; returns how many it then holds."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(path.with_name(f'.{path.name}.lock')):
+        found = read_archive(path)
+        for record in records:
+            found[str(RunConfig.from_dict(record['config']))] = record
+        write_json(path, _grouped(found))
+    return len(found)
+
+
+def _grouped(records: dict[str, Record]) -> dict[str, Any]:
+    environments: list[dict[str, Any]] = []
+    settings: dict[str, dict[str, Any]] = {}
+    for name in sorted(records):
+        record = records[name]
+        config = dict(record['config'])
+        seed = config.pop('seed')
+        if record['environment'] not in environments:
+            environments.append(record['environment'])
+        group = settings.setdefault(
+            name.rpartition('/')[0], {'config': config, 'runs': []}
+        )
+        group['runs'].append(
+            {
+                'seed': seed,
+                'outcome': record['outcome'],
+                'cost': record['cost'],
+                'environment': environments.index(record['environment']),
+            }
+        )
+    for group in settings.values():
+        group['runs'].sort(key=lambda run: run['seed'])
+    return {'environments': environments, 'settings': list(settings.values())}

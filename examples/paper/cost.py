@@ -1,0 +1,119 @@
+"""Table 4: time and memory of one epoch on CiteSeer.
+
+    python examples/paper/cost.py
+
+All methods are timed in one process, interleaved round by round; the peak memory of
+each is found in a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from files import read_json, write_json
+from grid import Entry, Grid
+from methods import METHODS, build, parameter_groups
+from published import COSTS
+from settings import make_config
+from shared import environment, interleave, peak_memory
+from torch_geometric.data import Data
+
+from torch_geometric_gsl.datasets import load_dataset, paper_split
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE / 'results'
+NAME = 'cost'
+# The paper's rows, and the definition of its full-graph models beside them.
+ROWS = (*COSTS, 'mlp', 'knn_gcn_root')
+SECONDS = 120.0
+
+
+def epoch(method: str, data: Data) -> Any:
+    """A function that trains for one epoch, after the setting of Table 1."""
+    config = make_config('CiteSeer', method, seed=0)
+    torch.manual_seed(0)
+    model = build(config, data, int(data.y.max()) + 1).train()
+    optimizer = torch.optim.Adam(parameter_groups(model, config), lr=config.lr)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model.loss(data.x, data.y, data.train_mask).backward()
+        optimizer.step()
+
+    return step
+
+
+def load() -> Data:
+    warnings.filterwarnings('ignore', 'Sparse CSR')
+    return paper_split(load_dataset('CiteSeer'), seed=0)
+
+
+def memory_of(method: str) -> float | None:
+    """Measured by a fresh process, which knows nothing of the other methods."""
+    words = [sys.executable, __file__, '--memory', method]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    found: float | None = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def measure(repeats: int) -> dict[str, Any]:
+    data = load()
+    steps = {method: epoch(method, data) for method in ROWS}
+    seconds = interleave(steps, repeats, SECONDS)
+    about = environment(threads=torch.get_num_threads(), repeats=repeats)
+    rows = {
+        method: {
+            'seconds': statistics.median(seconds[method]),
+            'quartiles': statistics.quantiles(seconds[method], n=4)[::2],
+            'megabytes': memory_of(method),
+        }
+        for method in ROWS
+    }
+    return {'environment': about, 'rows': rows}
+
+
+def cost_grid(root: Path) -> Grid:
+    """The table, from what was measured last."""
+    found = read_json(root / f'{NAME}.json') or {'rows': {}}
+    rows = []
+    for method, row in found['rows'].items():
+        seconds, megabytes = COSTS.get(method, ('', ''))
+        memory = '' if row['megabytes'] is None else f'{row["megabytes"]:.0f}'
+        entries = [
+            Entry(f'{row["seconds"]:.3f}', str(seconds)),
+            Entry(memory, str(megabytes)),
+        ]
+        rows.append((METHODS[method].title, entries))
+    threads = found.get('environment', {}).get('threads')
+    note = (
+        f'One epoch of training on CiteSeer, median, {threads} CPU threads, MB above '
+        'the data; below it what the paper prints for an RTX 3090.'
+    )
+    return Grid(['', 'seconds', 'MB'], rows, [note])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument('--memory', choices=METHODS, help=argparse.SUPPRESS)
+    parser.add_argument('--repeats', type=int, default=9)
+    parser.add_argument('--results', type=Path, default=RESULTS)
+    args = parser.parse_args()
+    if args.memory is not None:
+        print(json.dumps(peak_memory(epoch(args.memory, load()))))
+        return
+    write_json(args.results / f'{NAME}.json', measure(args.repeats))
+    print(cost_grid(args.results).render('markdown'))
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,96 @@
+"""Executes one run from start or checkpoint to its result."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+from typing import Any
+
+import torch
+from config import RunConfig
+from files import read_json, write_json, write_tensors
+from shared import environment
+from store import Record, Store
+from torch_geometric.data import Data
+from training import Outcome, Run, Watcher
+
+# The seed whose trained model is kept: figures show it.
+KEPT_SEED = 0
+# What PyTorch says when the operating system gives no memory.
+NO_MEMORY = ("can't allocate memory", 'not enough memory', 'Cannot allocate memory')
+
+
+def execute(
+    config: RunConfig,
+    data: Data,
+    store: Store,
+    watch: Watcher,
+    *,
+    device: str = 'cpu',
+    memory_limit: str = 'this machine',
+) -> Record:
+    """Runs, and writes the result last: without it the run is not finished.
+
+    Args:
+        config: The run, which this process has claimed.
+        data: Its data.
+        store: Where its folder is.
+        watch: Called after each epoch.
+        device: Where the model runs.
+        memory_limit: The memory there is, in words, for a run that needs more.
+    """
+    folder = store.folder(config)
+    write_json(folder / 'config.json', config.to_dict())
+    about = read_json(folder / 'about.json') or {'starts': []}
+    about['starts'].append(environment(device=device, time=time.strftime('%F %T')))
+    write_json(folder / 'about.json', about)
+    try:
+        outcome, cost = _train(config, data, store, watch, device)
+    except (MemoryError, RuntimeError) as error:
+        if not _is_out_of_memory(error):
+            raise
+        outcome = {'status': 'oom', 'detail': f'OOM at {memory_limit}'}
+        cost = {}
+        gc.collect()
+    write_json(folder / 'about.json', about | cost)
+    write_json(folder / 'result.json', {'config': config.to_dict(), **outcome})
+    (folder / 'checkpoint.pt').unlink(missing_ok=True)
+    record = store.record(config)
+    assert record is not None
+    return record
+
+
+def _train(
+    config: RunConfig, data: Data, store: Store, watch: Watcher, device: str
+) -> tuple[Outcome, dict[str, Any]]:
+    folder = store.folder(config)
+    run = Run(config, data, folder, device)
+    run.resume()
+    status = run.train(watch)
+    run.save()
+    if config.seed == KEPT_SEED:
+        write_tensors(folder / 'model.pt', run.best_state)
+    cost: dict[str, Any] = {
+        'seconds': round(run.seconds, 3),
+        'parameters': sum(p.numel() for p in run.model.parameters()),
+        'threads': torch.get_num_threads(),
+    }
+    if torch.device(device).type == 'cuda':
+        cost['peak_megabytes'] = torch.cuda.max_memory_allocated() / 1e6
+    return {'status': status, **run.score(data)}, cost
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    known = isinstance(error, MemoryError | torch.OutOfMemoryError)
+    return known or any(text in str(error) for text in NO_MEMORY)
+
+
+def limit_memory(gigabytes: float) -> None:
+    """Makes allocations beyond a limit fail, instead of the system killing us."""
+    if not sys.platform.startswith('linux'):
+        return
+    import resource
+
+    size = int(gigabytes * 1e9)
+    resource.setrlimit(resource.RLIMIT_DATA, (size, size))

@@ -1,0 +1,145 @@
+"""The methods of the tables: what each row is called and how its model is built."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from config import RunConfig
+from torch import Tensor
+from torch_geometric.data import Data
+
+from torch_geometric_gsl import nn
+from torch_geometric_gsl.nn import NodeClassifier
+from torch_geometric_gsl.nn.models._neighbours import nearest_neighbours
+
+Build = Callable[..., NodeClassifier]
+
+
+class Method(NamedTuple):
+    """A row of a table.
+
+    Args:
+        title: The name that the paper gives it.
+        group: `ours`, `baseline`, or `control`, which the paper does not print.
+        build: The class of the model, or a function of the same arguments.
+        options: Arguments that make it this method; settings do not change them.
+    """
+
+    title: str
+    group: str
+    build: Build
+    options: dict[str, Any] = {}  # noqa: RUF012
+
+
+class CandidateNet(NodeClassifier):
+    """A :class:`~torch_geometric_gsl.nn.GSLNet` that draws among nearest neighbours.
+
+    Args:
+        candidates: The number of nearest neighbours (cosine) of each node.
+        *args: Arguments of the net.
+        **kwargs: Arguments of the net.
+    """
+
+    def __init__(self, candidates: int, *args: Any, **kwargs: Any) -> None:
+        super().__init__()
+        self.candidates = candidates
+        self.net = nn.GSLNet(*args, **kwargs)
+        self._edge_index: Tensor | None = None
+
+    def reset_parameters(self) -> None:
+        self.net.reset_parameters()
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self._edge_index is None:
+            self._edge_index = nearest_neighbours(x, self.candidates).edge_index
+        return self.net(x, self._edge_index)
+
+
+def gsl_net(
+    *args: Any,
+    num_nodes: int,
+    candidates: int | None = None,
+    num_transition_nodes: int | None = None,
+    **kwargs: Any,
+) -> NodeClassifier:
+    """The net of the paper: full graph, transition graph, or listed candidates."""
+    if candidates is not None:
+        return CandidateNet(candidates, *args, **kwargs)
+    if num_transition_nodes is not None:
+        kwargs |= {
+            'num_nodes': num_nodes,
+            'num_transition_nodes': num_transition_nodes,
+        }
+    return nn.GSLNet(*args, **kwargs)
+
+
+def without_num_nodes(build: Build, *args: Any, num_nodes: int, **kwargs: Any) -> Any:
+    return build(*args, **kwargs)
+
+
+def fixed(build: Build) -> Build:
+    """A model whose size does not depend on the number of nodes."""
+    return partial(without_num_nodes, build)
+
+
+def ours(title: str, similarity: str) -> Method:
+    return Method(title, 'ours', gsl_net, {'similarity': similarity})
+
+
+KNN = {'cached': True}
+METHODS = {
+    'gcn_knn': Method('GCN_knn', 'baseline', fixed(nn.KNNGCN), KNN),
+    'heat_gcn_knn': Method(
+        'HeatGCN_knn',
+        'baseline',
+        fixed(nn.KNNGCN),
+        KNN | {'similarity': 'heat_kernel'},
+    ),
+    'linkx_knn': Method('LINKX_knn', 'baseline', nn.KNNLINKX, KNN),
+    'slaps': Method('SLAPS', 'baseline', fixed(nn.SLAPS)),
+    'idgl': Method('IDGL-Full', 'baseline', fixed(nn.IDGL), KNN),
+    'idgl_anchor': Method('IDGL-Anchor', 'baseline', fixed(nn.IDGLAnchor), KNN),
+    'nodeformer': Method('NodeFormer', 'baseline', fixed(nn.NodeFormer)),
+    'lin_sim': ours('LinSim', 'linear'),
+    'lin_sim_t': ours('LinSim-T', 'linear'),
+    'gau_sim': ours('GauSim', 'gaussian'),
+    'gau_sim_t': ours('GauSim-T', 'gaussian'),
+    'neural_gau_sim': ours('NeuralGauSim', 'neural_gaussian'),
+    'neural_gau_sim_t': ours('NeuralGauSim-T', 'neural_gaussian'),
+    'mlp': Method('MLP', 'control', fixed(nn.MLPClassifier)),
+    'knn_gcn_root': Method(
+        'kNN-GCN, root weight', 'control', fixed(nn.KNNGCN), KNN | {'root_weight': True}
+    ),
+    'uniform': Method(
+        'Uniform random graph', 'control', gsl_net, {'similarity': 'uniform'}
+    ),
+}
+
+
+def build(config: RunConfig, data: Data, num_classes: int) -> NodeClassifier:
+    """Builds the model of a run."""
+    method = METHODS[config.method]
+    model = method.build(
+        data.num_features,
+        out_channels=num_classes,
+        num_nodes=data.num_nodes,
+        **method.options,
+        **config.options,
+    )
+    return model
+
+
+def parameter_groups(
+    model: NodeClassifier, config: RunConfig
+) -> list[dict[str, Any]] | list[torch.nn.Parameter]:
+    """All parameters; those of a SLAPS generator learn ten times slower."""
+    if not isinstance(model, nn.SLAPS):
+        return list(model.parameters())
+    slow = set(model.graph_generator.parameters())
+    return [
+        {'params': [p for p in model.parameters() if p not in slow]},
+        {'params': list(slow), 'lr': config.lr / 10, 'weight_decay': 0.0},
+    ]

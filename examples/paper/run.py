@@ -1,0 +1,208 @@
+"""Runs what a table or figure of the paper is made of, and only what is missing.
+
+    python examples/paper/run.py table1
+    python examples/paper/run.py table1 --datasets CiteSeer --seeds 3
+    python examples/paper/run.py table1 --quick --results runs/quick
+    python examples/paper/run.py table1 --datasets flowers.csv --label species
+
+Killed at any moment and started again, it goes on from the last whole checkpoint. Start
+it twice, and the two processes share the work. Finished runs stand in
+`<results>/<experiment>.runs.json`, everything else about them in `<results>/runs/`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import gc
+import os
+import time
+import warnings
+from pathlib import Path
+
+import torch
+from config import RunConfig
+from execute import execute, limit_memory
+from experiments import EXPERIMENTS, Choice
+from methods import METHODS
+from settings import PRESETS
+from store import Record, Store
+from torch_geometric.data import Data
+from tqdm import tqdm
+from training import Metrics, Watcher
+
+from torch_geometric_gsl.datasets import load_dataset
+
+RESULTS = Path(__file__).resolve().parent / 'results'
+# Seconds before looking again at runs that other processes work on.
+PAUSE = 2.0
+
+
+@functools.lru_cache(maxsize=1)
+def load(dataset: str, label: str | None) -> Data:
+    return (
+        load_dataset(dataset) if label is None else load_dataset(dataset, label=label)
+    )
+
+
+class Progress:
+    """One bar over the epochs of all runs, which a run that ends early cuts short."""
+
+    def __init__(self, configs: list[RunConfig]) -> None:
+        self.bar = tqdm(total=sum(c.epochs for c in configs), unit='epoch', smoothing=0)
+
+    def watcher(self, config: RunConfig, writer: object | None) -> Watcher:
+        self.bar.set_description(f'{config.dataset} {config.method} {config.seed}')
+
+        def watch(metrics: Metrics) -> None:
+            self.bar.update()
+            shown = {k: f'{v:.3f}' for k, v in metrics.items() if k != 'epoch'}
+            self.bar.set_postfix(shown, refresh=False)
+            if writer is not None:
+                for name in metrics.keys() - {'epoch'}:
+                    writer.add_scalar(name, metrics[name], int(metrics['epoch']))
+
+        return watch
+
+    def finished(self, config: RunConfig, record: Record) -> None:
+        """Takes off what the run did not need and tells how it ended."""
+        outcome = record['outcome']
+        self.bar.total -= config.epochs - outcome.get('epochs', 0)
+        self.bar.refresh()
+        text = outcome.get('detail', outcome['status'])
+        if outcome.get('val') is not None:
+            text += f', validation {100 * outcome["val"]:.1f}'
+        self.bar.write(f'{config}: {text}')
+
+    def skipped(self, config: RunConfig) -> None:
+        self.bar.total -= config.epochs
+        self.bar.refresh()
+
+
+def summary_writer(folder: Path, is_wanted: bool) -> object | None:
+    if not is_wanted:
+        return None
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise SystemExit('--tensorboard needs: pip install tensorboard') from error
+    return SummaryWriter(str(folder / 'tensorboard'))
+
+
+def work(
+    name: str, configs: list[RunConfig], store: Store, args: argparse.Namespace
+) -> None:
+    """Takes run after run until all are finished, by this process or by another."""
+    pending = store.missing(configs)
+    done = len(configs) - len(pending)
+    print(f'{name}: {len(configs)} runs, {done} finished, {len(pending)} to do')
+    progress = Progress(pending)
+    while pending:
+        busy = []
+        for config in pending:
+            with store.claim(config) as is_ours:
+                if not is_ours:
+                    busy.append(config)
+                elif store.record(config) is not None:
+                    progress.skipped(config)
+                else:
+                    _one(name, config, store, args, progress)
+        if len(busy) == len(pending):
+            time.sleep(PAUSE)
+        pending = busy
+    progress.bar.close()
+    # Also what was finished, but not collected, when a process was killed.
+    store.collect(name, configs)
+
+
+def _one(
+    name: str,
+    config: RunConfig,
+    store: Store,
+    args: argparse.Namespace,
+    progress: Progress,
+) -> None:
+    data = load(config.dataset, config.label)
+    writer = summary_writer(store.folder(config), args.tensorboard)
+    record = execute(
+        config,
+        data,
+        store,
+        progress.watcher(config, writer),
+        device=args.device,
+        memory_limit=f'{args.memory_limit:g} GB',
+    )
+    store.collect(name, [config])
+    progress.finished(config, record)
+    gc.collect()
+
+
+def positive(text: str) -> int:
+    if not text.isdigit() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f'must be a positive integer (got {text!r})')
+    return int(text)
+
+
+def memory_of_machine() -> float:
+    """Gigabytes."""
+    return os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 1e9
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What every command that runs something can be told."""
+    parser.add_argument('--label', help='column of the labels, for files')
+    parser.add_argument('--results', type=Path, default=RESULTS)
+    parser.add_argument('--device', default='cpu')
+    parser.add_argument('--threads', type=positive, default=torch.get_num_threads())
+    parser.add_argument(
+        '--memory-limit',
+        type=float,
+        default=0.9 * memory_of_machine(),
+        help='GB, beyond which a run counts as out of memory',
+    )
+    parser.add_argument('--tensorboard', action='store_true')
+
+
+def prepare(args: argparse.Namespace) -> None:
+    """Sets threads and limits of this process."""
+    warnings.filterwarnings('ignore', 'Sparse CSR')
+    torch.set_num_threads(args.threads)
+    if args.device == 'cpu':
+        limit_memory(args.memory_limit)
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument('experiment', choices=EXPERIMENTS)
+    parser.add_argument('--datasets', nargs='+', default=[], help='names or files')
+    parser.add_argument('--methods', nargs='+', default=[], choices=METHODS)
+    parser.add_argument('--seeds', type=positive, help='number of seeds (5, quick: 2)')
+    parser.add_argument('--preset', choices=PRESETS, default='paper')
+    parser.add_argument('--quick', action='store_true', help='--preset quick, wine')
+    add_arguments(parser)
+    args = parser.parse_args()
+    if args.quick:
+        args.preset = 'quick'
+        args.datasets = args.datasets or ['wine']
+    args.seeds = args.seeds or (2 if args.quick else 5)
+    return args
+
+
+def main() -> None:
+    args = parse_args()
+    prepare(args)
+    choice = Choice(
+        tuple(args.datasets),
+        tuple(args.methods),
+        range(args.seeds),
+        args.preset,
+        args.label,
+    )
+    configs = EXPERIMENTS[args.experiment].configs(choice)
+    work(args.experiment, configs, Store(args.results), args)
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,226 @@
+"""Prints the paper's tables from finished runs, the paper's figures beside ours.
+
+python examples/paper/tables.py table1
+python examples/paper/tables.py table3 --format latex
+python examples/paper/tables.py --write  # all, into README and documentation
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from cost import cost_grid
+from experiments import EXPERIMENTS, FULL, KS, TRANSITION, Choice
+from files import write_text
+from grid import FORMATS, Entry, Grid
+from methods import METHODS
+from published import Accuracy, accuracies
+from settings import PRESETS, make_config
+from store import Store
+from summary import MARKS, Cell, compare, make_cell, verdict
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE / 'results'
+ROOT = HERE.parents[1]
+DOCUMENTS = (ROOT / 'README.md', ROOT / 'docs' / 'results.rst')
+#: Seeds that a table looks for; those that are missing are not counted.
+SEEDS = range(10)
+CONTROLS = ('mlp', 'knn_gcn_root')
+COUNTED = 'Test accuracy in %: mean ± sample standard deviation (number of runs)'
+
+
+def cells(
+    store: Store, choice: Choice, **changes: object
+) -> dict[tuple[str, str], Cell]:
+    """The cell of each method and data set."""
+    return {
+        (method, dataset): make_cell(
+            store,
+            [
+                make_config(dataset, method, s, choice.preset, choice.label, **changes)
+                for s in choice.seeds
+            ],
+        )
+        for dataset in choice.datasets
+        for method in choice.methods
+    }
+
+
+def entries(
+    row: list[Cell], papers: list[Accuracy | str | None], best: list[float]
+) -> list[Entry]:
+    return [
+        Entry(
+            str(cell),
+            'OOM' if paper is None else str(paper),
+            bool(cell.test) and cell.mean >= top,
+        )
+        for cell, paper, top in zip(row, papers, best, strict=True)
+    ]
+
+
+def best_means(
+    found: dict[tuple[str, str], Cell], datasets: tuple[str, ...]
+) -> list[float]:
+    return [
+        max(
+            (c.mean for (_, d), c in found.items() if d == name and c.test), default=101
+        )
+        for name in datasets
+    ]
+
+
+def marks_of(found: dict[tuple[str, str], Cell]) -> list[str]:
+    meanings = {'timeout': 'stopped at its time limit', 'diverged': 'loss not finite'}
+    used = ''.join(cell.marks for cell in found.values())
+    lines = [f'{mark} {meanings[end]}.' for end, mark in MARKS.items() if mark in used]
+    return [' '.join(lines)] if lines else []
+
+
+def table1(store: Store, choice: Choice) -> Grid:
+    """All methods on all data sets."""
+    found = cells(store, choice)
+    paper = accuracies('table1')
+    best = best_means(found, choice.datasets)
+    rows = []
+    for method in choice.methods:
+        row = [found[method, dataset] for dataset in choice.datasets]
+        beside = [paper.get((5, method, dataset), '') for dataset in choice.datasets]
+        rows.append((METHODS[method].title, entries(row, beside, best)))
+    notes = [f'{COUNTED}; below it what the paper prints.', *marks_of(found)]
+    return Grid(['', *choice.datasets], rows, notes)
+
+
+def by_k(name: str, methods: tuple[str, ...]) -> Callable[[Store, Choice], Grid]:
+    """Methods by the number K of draws."""
+
+    def table(store: Store, choice: Choice) -> Grid:
+        paper = accuracies(name)
+        chosen = choice._replace(methods=methods)
+        rows, notes = [], []
+        for k in KS:
+            found = cells(store, chosen, k=k)
+            best = best_means(found, choice.datasets)
+            notes += marks_of(found)
+            for method in methods:
+                row = [found[method, dataset] for dataset in choice.datasets]
+                beside = [paper.get((k, method, d), '') for d in choice.datasets]
+                title = f'K = {k}, {METHODS[method].title}'
+                rows.append((title, entries(row, beside, best)))
+        notes = [f'{COUNTED}; below it what the paper prints.', *sorted(set(notes))]
+        return Grid(['', *choice.datasets], rows, notes)
+
+    return table
+
+
+def paired(store: Store, choice: Choice) -> Grid:
+    """Our rows against the controls on the same splits."""
+    ours = tuple(name for name in choice.methods if METHODS[name].group == 'ours')
+    found = cells(store, choice._replace(methods=(*ours, *CONTROLS)))
+    rows = []
+    for method in ours:
+        for control in CONTROLS:
+            row = [
+                compare(found[method, d], found[control, d]) for d in choice.datasets
+            ]
+            title = f'{METHODS[method].title} - {METHODS[control].title}'
+            rows.append((title, [Entry('' if c is None else str(c)) for c in row]))
+    note = (
+        'Points of test accuracy: mean ± sample standard deviation of the paired '
+        'differences, two-sided paired t-test (number of splits).'
+    )
+    return Grid(['', *choice.datasets], rows, [note])
+
+
+def verdicts(store: Store, choice: Choice) -> Grid:
+    """Our rows beside the paper's: within its standard deviation, above or below."""
+    ours = tuple(name for name in choice.methods if METHODS[name].group == 'ours')
+    found = cells(store, choice._replace(methods=ours))
+    paper = accuracies('table1')
+    datasets = [d for d in choice.datasets if any(d in key for key in paper)]
+    rows = [
+        (
+            METHODS[method].title,
+            [Entry(verdict(found[method, d], paper[5, method, d])) for d in datasets],
+        )
+        for method in ours
+    ]
+    note = "'within': within one standard deviation of the paper's mean."
+    return Grid(['', *datasets], rows, [note])
+
+
+TABLES: dict[str, tuple[str, Callable[[Store, Choice], Grid]]] = {
+    'table1': ('table1', table1),
+    'paired': ('table1', paired),
+    'verdicts': ('table1', verdicts),
+    'table2': ('table2', by_k('table2', FULL)),
+    'table3': ('table3', by_k('table3', TRANSITION)),
+}
+
+
+def render(name: str, kind: str, store: Store, choice: Choice) -> str:
+    """The text of a table."""
+    if name == 'table4':
+        return cost_grid(store.root).render(kind)
+    experiment, make = TABLES[name]
+    default = EXPERIMENTS[experiment]
+    filled = choice._replace(
+        datasets=choice.datasets or default.datasets,
+        methods=choice.methods or default.methods,
+    )
+    return make(store, filled).render(kind)
+
+
+def fill(text: str, kind: str, store: Store) -> str:
+    """Renews all tables of a document, which stand between two marks."""
+    choice = Choice((), (), SEEDS)
+    left, right = ('<!-- ', ' -->') if kind == 'markdown' else ('.. ', '')
+    pattern = re.compile(
+        rf'(^{left}begin (\w+){right}\n).*?(^{left}end \2{right}$)', re.M | re.S
+    )
+
+    def renew(found: re.Match[str]) -> str:
+        table = render(found[2], kind, store, choice).rstrip()
+        return f'{found[1]}\n{table}\n\n{found[3]}'
+
+    return pattern.sub(renew, text)
+
+
+def write_documents(store: Store, paths: tuple[Path, ...] = DOCUMENTS) -> None:
+    for path in paths:
+        kind = 'markdown' if path.suffix == '.md' else 'rst'
+        text = path.read_text(encoding='utf-8')
+        write_text(path, fill(text, kind, store))
+        print('wrote', path)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument('table', nargs='?', choices=[*TABLES, 'table4'])
+    parser.add_argument('--format', choices=FORMATS, default='markdown')
+    parser.add_argument('--datasets', nargs='+', default=[])
+    parser.add_argument('--label', help='column of the labels, for files')
+    parser.add_argument('--methods', nargs='+', default=[], choices=METHODS)
+    parser.add_argument('--preset', choices=PRESETS, default='paper')
+    parser.add_argument('--results', type=Path, default=RESULTS)
+    parser.add_argument('--write', action='store_true')
+    args = parser.parse_args()
+    store = Store(args.results)
+    if args.write:
+        write_documents(store)
+    elif args.table is None:
+        parser.error('name a table, or --write')
+    else:
+        choice = Choice(
+            tuple(args.datasets), tuple(args.methods), SEEDS, args.preset, args.label
+        )
+        print(render(args.table, args.format, store, choice))
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,191 @@
+"""Trains one run, from its last whole checkpoint if there is one.
+
+The training loop sees the labels of training and validation nodes only: those of the
+test nodes are overwritten before it starts, and read once, for the final score.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch_geometric
+from config import RunConfig
+from files import read_tensors, write_tensors, write_text
+from methods import build, parameter_groups
+from torch import Tensor
+from torch_geometric.data import Data
+
+from torch_geometric_gsl.datasets import paper_split
+from torch_geometric_gsl.nn import NodeClassifier
+
+#: Stands for a label that must not be read: no class has it.
+HIDDEN_LABEL = -100
+#: Seconds between checkpoints, and the share of the time they may take.
+CHECKPOINT_SECONDS, CHECKPOINT_SHARE = 30.0, 0.05
+OPTIMIZERS = {'adam': torch.optim.Adam, 'adamw': torch.optim.AdamW}
+
+Metrics = dict[str, float]
+Outcome = dict[str, Any]
+Watcher = Callable[[Metrics], None]
+
+
+class Run:
+    """One training, which can be saved and taken up again after any epoch.
+
+    Args:
+        config: The run.
+        data: Features and labels of all nodes.
+        folder: Where checkpoints and metrics go.
+        device: Where the model runs.
+    """
+
+    def __init__(
+        self, config: RunConfig, data: Data, folder: Path, device: str = 'cpu'
+    ) -> None:
+        self.config, self.folder = config, folder
+        split = paper_split(data, seed=config.seed).to(device)
+        self.x: Tensor = split.x
+        self.train_mask, self.val_mask = split.train_mask, split.val_mask
+        # Nothing below can read the label of a test node.
+        self.y: Tensor = split.y.masked_fill(split.test_mask, HIDDEN_LABEL)
+        num_classes = int(data.y.max()) + 1
+        torch_geometric.seed_everything(config.seed)
+        self.model: NodeClassifier = build(config, data, num_classes).to(device)
+        if torch.device(device).type == 'cuda':
+            torch.cuda.reset_peak_memory_stats()
+        self.optimizer = OPTIMIZERS[config.optimizer](
+            parameter_groups(self.model, config),
+            lr=config.lr,
+            weight_decay=config.weight_decay,
+        )
+        self.epoch, self.seconds = 0, 0.0
+        self.best: Metrics = {'val': -1.0, 'epoch': -1}
+        self.best_state: dict[str, Tensor] = {}
+        self.prediction = torch.zeros_like(self.y)
+        self.history: list[Metrics] = []
+        self._saved_at, self._save_seconds = time.monotonic(), 0.0
+
+    def train(self, watch: Watcher = lambda metrics: None) -> str:
+        """Trains to the end; tells how it ended: done, timeout or diverged."""
+        while self.epoch < self.config.epochs:
+            start = time.monotonic()
+            metrics = self._train_epoch()
+            self.seconds += time.monotonic() - start
+            self.history.append(metrics)
+            self.epoch += 1
+            watch(metrics)
+            if not math.isfinite(metrics['loss']):
+                return 'diverged'
+            if self.seconds > self.config.time_limit:
+                return 'timeout'
+            if self._is_late():
+                break
+            if self._is_due():
+                self.save()
+        return 'done'
+
+    def _train_epoch(self) -> Metrics:
+        config, model = self.config, self.model
+        model.train()
+        self.optimizer.zero_grad()
+        is_pretraining = self.epoch < config.pretrain_epochs
+        if is_pretraining:
+            loss = model.denoising_loss(self.x)
+        else:
+            loss = model.loss(self.x, self.y, self.train_mask)
+        loss.backward()
+        self.optimizer.step()
+        metrics = {'epoch': self.epoch, 'loss': loss.item()}
+        is_last = self.epoch + 1 == config.epochs
+        if is_pretraining or ((self.epoch + 1) % config.eval_every and not is_last):
+            return metrics
+        return metrics | {'val': self._evaluate()}
+
+    @torch.no_grad()
+    def _evaluate(self) -> float:
+        self.model.eval()
+        prediction = self.model(self.x).argmax(dim=-1)
+        hit = (prediction == self.y)[self.val_mask]
+        val = float(hit.double().mean())
+        if val > self.best['val']:
+            self.best = {'val': val, 'epoch': self.epoch}
+            self.prediction = prediction
+            state = self.model.state_dict().items()
+            self.best_state = {name: value.clone() for name, value in state}
+        return val
+
+    def _is_late(self) -> bool:
+        """Whether the validation accuracy has not improved for too long."""
+        best = max(self.best['epoch'], self.config.pretrain_epochs)
+        return self.epoch - 1 - best >= self.config.patience
+
+    def score(self, data: Data) -> Outcome:
+        """Reads the test labels, once, for the epoch that validation selected."""
+        test_mask = paper_split(data, seed=self.config.seed).test_mask
+        hit = (self.prediction.cpu() == data.y)[test_mask]
+        found = self.best['epoch'] >= 0
+        return {
+            'val': self.best['val'] if found else None,
+            'test': float(hit.double().mean()) if found else None,
+            'best_epoch': int(self.best['epoch']) if found else None,
+            'epochs': self.epoch,
+        }
+
+    def _is_due(self) -> bool:
+        wait = max(CHECKPOINT_SECONDS, self._save_seconds / CHECKPOINT_SHARE)
+        return time.monotonic() - self._saved_at >= wait
+
+    def save(self) -> None:
+        """Writes metrics and a checkpoint, each in one piece."""
+        start = time.monotonic()
+        write_text(self.folder / 'metrics.csv', self.metrics_table())
+        content = {
+            'config': self.config.to_dict(),
+            'epoch': self.epoch,
+            'seconds': self.seconds,
+            'model': self.model.state_dict(),
+            'optimizer': self.optimizer.state_dict(),
+            'best': self.best,
+            'best_state': self.best_state,
+            'prediction': self.prediction,
+            'history': self.history,
+            'random': _random_state(),
+        }
+        write_tensors(self.folder / 'checkpoint.pt', content)
+        self._saved_at = time.monotonic()
+        self._save_seconds = self._saved_at - start
+
+    def resume(self) -> bool:
+        """Takes up the last checkpoint; a damaged one counts as none."""
+        found = read_tensors(self.folder / 'checkpoint.pt')
+        if found is None or found['config'] != self.config.to_dict():
+            return False
+        self.model.load_state_dict(found['model'])
+        self.optimizer.load_state_dict(found['optimizer'])
+        for name in ('epoch', 'seconds', 'best', 'best_state', 'history'):
+            setattr(self, name, found[name])
+        self.prediction = found['prediction'].to(self.y.device)
+        _set_random_state(found['random'])
+        return True
+
+    def metrics_table(self) -> str:
+        """One line per epoch; `val` is empty where it was not looked at."""
+        lines = [f'{m["epoch"]},{m["loss"]!r},{m.get("val", "")}' for m in self.history]
+        return '\n'.join(['epoch,loss,val', *lines]) + '\n'
+
+
+def _random_state() -> dict[str, Any]:
+    has_cuda = torch.cuda.is_available()
+    cuda = torch.cuda.get_rng_state_all() if has_cuda else []
+    return {'cpu': torch.get_rng_state(), 'cuda': cuda}
+
+
+def _set_random_state(state: dict[str, Any]) -> None:
+    torch.set_rng_state(state['cpu'])
+    if torch.cuda.is_available() and state['cuda']:
+        torch.cuda.set_rng_state_all(state['cuda'])

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from config import RunConfig
+from files import read_json, write_json
+from store import Store
+
+CONFIG = RunConfig('wine', 'mlp', 0)
+OTHER = RunConfig('wine', 'mlp', 1)
+
+
+def finish(store: Store, config: RunConfig, test: float = 0.5) -> None:
+    folder = store.folder(config)
+    start = {'command': 'python run.py', 'time': 'now', 'torch': '2'}
+    write_json(folder / 'about.json', {'starts': [start], 'seconds': 1.0})
+    outcome = {'status': 'done', 'test': test}
+    write_json(folder / 'result.json', {'config': config.to_dict(), **outcome})
+
+
+def test_record(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    assert store.record(CONFIG) is None
+    finish(store, CONFIG)
+    assert store.record(CONFIG) == {
+        'config': CONFIG.to_dict(),
+        'outcome': {'status': 'done', 'test': 0.5},
+        'cost': {'seconds': 1.0},
+        'environment': {'torch': '2'},
+    }
+    assert store.missing([CONFIG, OTHER]) == [OTHER]
+
+
+@pytest.mark.parametrize('name', ['result.json', 'about.json'])
+@pytest.mark.parametrize('damage', ['truncated', 'changed', 'absent'])
+def test_damaged_runs_count_as_missing(tmp_path: Path, name: str, damage: str) -> None:
+    store = Store(tmp_path)
+    finish(store, CONFIG)
+    path = store.folder(CONFIG) / name
+    text = path.read_text()
+    if damage == 'absent':
+        path.unlink()
+    else:
+        path.write_text(text[:-9] if damage == 'truncated' else text.replace('0', '7'))
+    assert store.missing([CONFIG]) == [CONFIG]
+
+
+def test_result_of_another_config(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    finish(store, CONFIG)
+    path = store.folder(CONFIG) / 'result.json'
+    content = read_json(path)
+    assert content is not None
+    write_json(path, content | {'config': OTHER.to_dict()})
+    assert store.record(CONFIG) is None
+
+
+def test_archive_replaces_the_folders(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    finish(store, CONFIG)
+    assert store.collect('table1', [CONFIG, OTHER]) == 1
+    before = store.record(CONFIG)
+    for path in store.folder(CONFIG).iterdir():
+        path.unlink()
+    assert store.record(CONFIG) is None
+    assert Store(tmp_path).record(CONFIG) == before
+    assert Store(tmp_path).missing([CONFIG, OTHER]) == [OTHER]
+
+
+def test_other_json_files_are_no_archives(tmp_path: Path) -> None:
+    (tmp_path / 'cost.json').write_text('{}')
+    assert Store(tmp_path).missing([CONFIG]) == [CONFIG]
+
+
+def test_folder_stays_inside(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for dataset in ('../../etc/x.csv', '/etc/x.csv', '..', 'a\\b.csv'):
+        folder = store.folder(RunConfig(dataset, 'mlp', 0)).resolve()
+        assert folder.is_relative_to(tmp_path / 'runs')
+        assert len(folder.relative_to(tmp_path).parts) == 4
+
+
+HOLD = """
+import sys
+from pathlib import Path
+from config import RunConfig
+from store import Store
+with Store(Path(sys.argv[1])).claim(RunConfig('wine', 'mlp', 0)) as is_ours:
+    print(is_ours, flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_claim_excludes_and_falls_with_its_process(tmp_path: Path) -> None:
+    folder = Path(sys.modules['store'].__file__ or '').parent
+    holder = subprocess.Popen(
+        [sys.executable, '-c', HOLD, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        env={'PYTHONPATH': str(folder), 'PATH': ''},
+    )
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == 'True\n'
+    store = Store(tmp_path)
+    with store.claim(CONFIG) as is_ours:
+        assert not is_ours
+    with store.claim(OTHER) as is_ours:
+        assert is_ours
+    holder.kill()
+    holder.communicate()
+    with store.claim(CONFIG) as is_ours:
+        assert is_ours

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+from config import RunConfig
+from files import write_json
+from published import Accuracy, accuracies
+from scipy import stats
+from store import Store
+from summary import Cell, compare, make_cell, verdict
+
+
+def test_cell() -> None:
+    cell = Cell({0: 70.0, 1: 72.0, 2: 71.0})
+    assert str(cell) == '71.0 ± 1.0 (3)'
+    assert str(Cell({0: 70.0}, marks='†')) == '70.0† (1)'
+    assert str(Cell({}, 'OOM at 24 GB')) == 'OOM at 24 GB'
+    assert str(Cell({})) == ''
+
+
+def test_make_cell(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    configs = [RunConfig('wine', 'mlp', seed) for seed in range(5)]
+    outcomes = [
+        {'status': 'done', 'test': 0.5},
+        {'status': 'timeout', 'test': 0.25},
+        {'status': 'oom', 'detail': 'OOM at 24 GB'},
+        {'status': 'diverged', 'test': None},
+    ]
+    for config, outcome in zip(configs, outcomes, strict=False):
+        folder = store.folder(config)
+        write_json(folder / 'about.json', {'starts': [{}]})
+        write_json(folder / 'result.json', {'config': config.to_dict(), **outcome})
+    assert make_cell(store, configs) == Cell({0: 50.0, 1: 25.0}, 'OOM at 24 GB', '†‡')
+    assert make_cell(store, configs[4:]) == Cell({})
+
+
+def test_compare_is_the_paired_t_test() -> None:
+    first = Cell({0: 70.0, 1: 72.5, 2: 71.0, 3: 69.0, 9: 1.0})
+    second = Cell({3: 68.5, 2: 70.0, 1: 70.0, 0: 70.5, 8: 1.0})
+    found = compare(first, second)
+    assert found is not None
+    pairs = [70.0, 72.5, 71.0, 69.0], [70.5, 70.0, 70.0, 68.5]
+    assert found.p_value == pytest.approx(stats.ttest_rel(*pairs).pvalue)
+    assert found.difference == pytest.approx(0.875)
+    assert found.count == 4
+    assert str(found) == f'+0.9 ± 1.2, p = {found.p_value:.3f} (4)'
+
+
+def test_compare_few() -> None:
+    assert compare(Cell({0: 1.0}), Cell({1: 1.0})) is None
+    one = compare(Cell({0: 2.0}), Cell({0: 1.0}))
+    assert str(one) == '+1.0 (1)'
+    same = compare(Cell({0: 2.0, 1: 3.0}), Cell({0: 1.0, 1: 2.0}))
+    assert same is not None
+    assert math.isnan(same.p_value)
+
+
+def test_verdict() -> None:
+    paper = Accuracy(70.0, 0.5)
+    assert verdict(Cell({0: 70.4}), paper) == 'within'
+    assert verdict(Cell({0: 70.6}), paper) == 'above'
+    assert verdict(Cell({0: 69.4}), paper) == 'below'
+    assert verdict(Cell({0: 69.4}), None) == 'paper: OOM'
+    assert verdict(Cell({}), paper) == ''
+
+
+def test_published() -> None:
+    table1 = accuracies('table1')
+    assert len(table1) == 13 * 8
+    assert table1[5, 'neural_gau_sim_t', 'PubMed'] == (82.65, 0.74)
+    assert table1[5, 'idgl', 'PubMed'] is None
+    assert sum(entry is None for entry in table1.values()) == 4 + 1 + 3 * 4
+    assert len(accuracies('table2')) == 4 * 3 * 4
+    assert len(accuracies('table3')) == 4 * 3 * 8
+    assert str(table1[5, 'gcn_knn', 'CS']) == '87.57 ± 0.11'
