@@ -36,6 +36,7 @@ FACTORIES: dict[str, list[Callable[[], torch.nn.Module]]] = {
         lambda: nn.CosineSimilarity(IN, OUT, heads=2),
         lambda: nn.CosineSimilarity(IN),
     ],
+    'UniformSimilarity': [],  # Nothing to reset, nothing to learn.
     'GumbelKNNSampler': [
         lambda: nn.GumbelKNNSampler(nn.NeuralGaussianSimilarity(IN, OUT)),
         lambda: nn.GumbelKNNSampler(nn.CosineSimilarity(IN, OUT), method='dense'),

@@ -16,6 +16,7 @@ from torch_geometric_gsl.nn import (
     SamplingPlan,
     Similarity,
     TransitionGraphConv,
+    UniformSimilarity,
     resolve_similarity,
 )
 from torch_geometric_gsl.typing import SampledGraph
@@ -31,6 +32,7 @@ __all__ = [
     'NeuralGaussianSimilarity',
     'HeatKernelSimilarity',
     'CosineSimilarity',
+    'UniformSimilarity',
     'resolve_similarity',
     'GumbelKNNSampler',
     'SamplingPlan',

@@ -16,6 +16,7 @@ from torch_geometric_gsl.nn.similarity import (
     LinearSimilarity,
     NeuralGaussianSimilarity,
     Similarity,
+    UniformSimilarity,
     resolve_similarity,
 )
 
@@ -28,6 +29,7 @@ __all__ = [
     'NeuralGaussianSimilarity',
     'HeatKernelSimilarity',
     'CosineSimilarity',
+    'UniformSimilarity',
     'resolve_similarity',
     'GumbelKNNSampler',
     'SamplingPlan',

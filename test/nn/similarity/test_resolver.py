@@ -12,6 +12,7 @@ from torch_geometric_gsl.nn.similarity.resolver import (
     SIMILARITIES,
     resolve_similarity,
 )
+from torch_geometric_gsl.nn.similarity.uniform_similarity import UniformSimilarity
 
 
 @pytest.mark.parametrize('name', SIMILARITIES)
@@ -28,7 +29,8 @@ def test_every_similarity_has_a_name() -> None:
         for cls in Similarity.__subclasses__()
         if cls.__module__.startswith('torch_geometric_gsl')
     ]
-    assert set(SIMILARITIES.values()) == set(own)
+    assert {*SIMILARITIES.values(), UniformSimilarity} == set(own)
+    assert type(resolve_similarity('uniform', 5)) is UniformSimilarity
     assert len(SIMILARITIES) == 6
 
 
@@ -44,7 +46,7 @@ def test_modules_pass_through() -> None:
 
 @pytest.mark.parametrize('name', ['', 'Linear', 'gauss'])
 def test_unknown_name(name: str) -> None:
-    text = rf"'similarity' must be one of \['linear', .*'cosine'\] \(got '{name}'\)"
+    text = rf"'similarity' must be one of \['linear', .*'uniform'\] \(got '{name}'\)"
     with pytest.raises(ValueError, match=text):
         resolve_similarity(name, 5)
 

@@ -14,6 +14,7 @@ from torch_geometric_gsl.nn.similarity.neural_gaussian_similarity import (
     NeuralGaussianSimilarity,
 )
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
+from torch_geometric_gsl.nn.similarity.uniform_similarity import UniformSimilarity
 
 __all__ = [
     'Similarity',
@@ -24,5 +25,6 @@ __all__ = [
     'NeuralGaussianSimilarity',
     'HeatKernelSimilarity',
     'CosineSimilarity',
+    'UniformSimilarity',
     'resolve_similarity',
 ]

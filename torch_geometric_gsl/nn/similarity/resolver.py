@@ -16,8 +16,9 @@ from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
 from torch_geometric_gsl.nn.similarity.neural_gaussian_similarity import (
     NeuralGaussianSimilarity,
 )
+from torch_geometric_gsl.nn.similarity.uniform_similarity import UniformSimilarity
 
-#: The similarities by the names that ``similarity=`` takes.
+#: The similarities that compare nodes, by the names that ``similarity=`` takes.
 SIMILARITIES: dict[str, type[Similarity]] = {
     'linear': LinearSimilarity,
     'difference': DifferenceSimilarity,
@@ -26,6 +27,8 @@ SIMILARITIES: dict[str, type[Similarity]] = {
     'heat_kernel': HeatKernelSimilarity,
     'cosine': CosineSimilarity,
 }
+# The control compares nothing: it has no projection, no gradient, no nearest nodes.
+_NAMED: dict[str, type[Similarity]] = {**SIMILARITIES, 'uniform': UniformSimilarity}
 
 
 def resolve_similarity(
@@ -36,7 +39,7 @@ def resolve_similarity(
     Args:
         similarity (str or Similarity): One of :obj:`"linear"`,
             :obj:`"difference"`, :obj:`"gaussian"`, :obj:`"neural_gaussian"`,
-            :obj:`"heat_kernel"` and :obj:`"cosine"`, or a module.
+            :obj:`"heat_kernel"`, :obj:`"cosine"` and :obj:`"uniform"`, or a module.
         in_channels (int): Size of each input sample.
         **kwargs (optional): Arguments of the named similarity.
 
@@ -49,8 +52,8 @@ def resolve_similarity(
         GaussianSimilarity(16, b=0.5, c=0.05437)
     """
     if isinstance(similarity, str):
-        check_option(similarity, SIMILARITIES, 'similarity')
-        return SIMILARITIES[similarity](in_channels, **kwargs)
+        check_option(similarity, _NAMED, 'similarity')
+        return _NAMED[similarity](in_channels, **kwargs)
     if not isinstance(similarity, Similarity):
         raise TypeError(
             f"'similarity' must be a name or a Similarity "

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from scipy import stats
+
+from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
+from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
+from torch_geometric_gsl.nn.models.gsl_net import GSLNet
+from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
+from torch_geometric_gsl.nn.similarity.uniform_similarity import UniformSimilarity
+
+N = 80
+METHODS = pytest.mark.parametrize('method', ['dense', 'stream', 'race'])
+# A two-sided test fails for a correct method once in a thousand times.
+ERROR_RATE = 1e-3
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def test_repr_and_parameters() -> None:
+    module = UniformSimilarity(16)
+    assert str(module) == 'UniformSimilarity(16)'
+    assert list(module.parameters()) == []
+    assert module.embedding_channels == 1
+    module.reset_parameters()
+
+
+@pytest.mark.parametrize('dtype', [torch.float64, torch.float32, torch.bfloat16])
+def test_scores_are_zero(dtype: torch.dtype) -> None:
+    module, x = UniformSimilarity(3), torch.randn(4, 3).to(dtype)
+    for features in (x, x.to_sparse_csr(), x.t().contiguous().t()):
+        assert torch.equal(module(features), torch.zeros(4, 4, dtype=dtype))
+    assert torch.equal(module((x, x[:2])), torch.zeros(2, 4, dtype=dtype))
+    edges = torch.tensor([[0, 3], [1, 1]])
+    assert torch.equal(module(x, edges), torch.zeros(2, dtype=dtype))
+
+
+def test_features_are_checked_all_the_same() -> None:
+    with pytest.raises(ValueError, match=r"'x' must have 3 channels \(got 2\)"):
+        UniformSimilarity(3)(torch.randn(4, 2))
+    with pytest.raises(ValueError, match="'x' contains NaN"):
+        UniformSimilarity(2)(torch.full((4, 2), torch.nan))
+    with pytest.raises(ValueError, match="'in_channels' must be at least 1"):
+        UniformSimilarity(0)
+
+
+def test_a_race_accepts_every_proposal() -> None:
+    plan = GumbelKNNSampler(UniformSimilarity(3)).plan(torch.randn(N, 3))
+    assert (plan.method, plan.num_proposals) == ('race', 8)
+
+
+@METHODS
+@pytest.mark.parametrize('loop', [True, False])
+def test_hard_draws_are_uniform(method: str, loop: bool) -> None:
+    args: Any = {'k': 50, 'hard': True, 'method': method, 'loop': loop}
+    sampler = GumbelKNNSampler(UniformSimilarity(3), **args)
+    (source, target), weight = sampler(torch.randn(N, 3), generator=seeded(1))
+    # A weight is the share of the 50 draws; which of the others was drawn?
+    place = (source - target) % N
+    count = torch.zeros(N).index_add(0, place, weight * 50).round()
+    if not loop:
+        assert float(count[0]) == 0
+        count = count[1:]
+    assert int(count.sum()) == 50 * N
+    assert stats.chisquare(count.numpy()).pvalue > ERROR_RATE
+
+
+@pytest.mark.parametrize('method', ['stream', 'race'])
+@pytest.mark.parametrize('tau', [0.25, 1.0])
+def test_relaxed_draws_have_the_law_of_dense(method: str, tau: float) -> None:
+    x, value, found = torch.randn(2000, 3), torch.randn(200, 1, generator=seeded()), []
+    for name in (method, 'dense'):
+        sampler = GumbelKNNSampler(UniformSimilarity(3), k=1, tau=tau, method=name)
+        pair = (x[:200], x)
+        out = sampler.propagate(pair, value, generator=seeded(1 + (name == 'dense')))
+        graph = sampler(pair, generator=seeded(3 + (name == 'dense')))
+        largest = torch.zeros(2000).scatter_reduce(
+            0, graph.edge_index[1], graph.edge_weight, 'amax'
+        )
+        found.append((out[:, 0], largest))
+    for first, second in zip(*found, strict=True):
+        assert stats.ttest_ind(first, second).pvalue > ERROR_RATE
+
+
+@METHODS
+def test_evaluation_is_the_mean_of_all(method: str) -> None:
+    conv = LatentGraphConv(3, 2, 'uniform', method=method).eval()
+    torch.nn.init.normal_(conv.bias)
+    x = torch.randn(N, 3, requires_grad=True)
+    h = (x @ conv.lin.weight.t()).mean(dim=0)
+    expected = h + x @ conv.lin_root.weight.t() + conv.bias
+    torch.testing.assert_close(conv(x), expected)
+    batch = (torch.arange(N) >= 30).long()
+    parts = [conv(x[:30]), conv(x[30:])]
+    torch.testing.assert_close(conv(x, batch=batch), torch.cat(parts))
+
+
+def test_transition_nodes_count_alike_in_evaluation() -> None:
+    conv = TransitionGraphConv(3, 2, N, 7, 'uniform', root_weight=False).eval()
+    x = torch.randn(N, 3)
+    expected = (conv.w_e @ (x @ conv.lin.weight.t())).mean(dim=0).expand(N, 2)
+    torch.testing.assert_close(conv(x), expected)
+
+
+@METHODS
+@pytest.mark.parametrize('kind', [{}, {'num_transition_nodes': 40, 'num_nodes': N}])
+def test_training(method: str, kind: dict[str, int]) -> None:
+    torch.manual_seed(0)
+    model = GSLNet(3, 8, 2, 2, 'uniform', dropout=0.0, method=method, **kind)
+    x = torch.randn(N, 3)
+    out = model(x, generator=seeded(1))
+    assert torch.equal(out, model(x, generator=seeded(1)))
+    assert not torch.equal(out, model(x, generator=seeded(2)))
+    out.square().sum().backward()
+    for name, parameter in model.named_parameters():
+        # Nothing places the transition nodes: nobody compares with them.
+        if name.endswith('theta_t'):
+            assert parameter.grad is None
+        else:
+            assert parameter.grad is not None
+            assert float(parameter.grad.abs().max()) > 0
+    graph = model.graphs(x)[0]
+    total = torch.zeros(N).index_add(0, graph.edge_index[1], graph.edge_weight)
+    torch.testing.assert_close(total, torch.ones(N))

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from torch_geometric_gsl.nn.similarity.base import Similarity
+
+
+class UniformSimilarity(Similarity):
+    r"""A similarity that tells no nodes apart: the control of the `"Neural Gaussian
+    Similarity Modeling for Differential Graph Structure Learning"
+    <https://arxiv.org/abs/2312.09498>`_ paper, where a learned graph becomes a
+    uniformly random one.
+
+    .. math::
+        \phi_{ij} = 0
+
+    where :math:`i` is the target and :math:`j` the candidate neighbour. In training
+    mode a sampler then draws neighbours uniformly at random, and in evaluation mode
+    all candidates have the same weight. A model whose similarity does no better than
+    this one has not learned a graph.
+
+    .. note::
+        No node is nearer than another: the :obj:`k` nearest nodes, which a sampler
+        returns in evaluation mode, are any :obj:`k` nodes.
+
+    Args:
+        in_channels (int): Size of each input sample.
+
+    Shapes:
+        - **input:** node features :math:`(|\mathcal{V}|, F_{in})` or a pair
+          :math:`((|\mathcal{V}_s|, F_{in}), (|\mathcal{V}_t|, F_{in}))`, edge
+          indices :math:`(2, |\mathcal{E}|)` *(optional)*
+        - **output:** :math:`(|\mathcal{V}_t|, |\mathcal{V}_s|)`, or
+          :math:`(|\mathcal{E}|)` if edge indices are given
+
+    Raises:
+        TypeError: If an argument has the wrong type.
+        ValueError: If an argument is out of range.
+
+    Example:
+        >>> similarity = UniformSimilarity(16)
+        >>> similarity(torch.randn(2, 16))
+        tensor([[0., 0.],
+                [0., 0.]])
+    """
+
+    bounds: ClassVar[tuple[float, float]] = (0.0, 0.0)
+    formula: ClassVar[str | None] = 'identity'
+
+    def __init__(self, in_channels: int) -> None:
+        super().__init__(in_channels)
+
+    @property
+    def embedding_channels(self) -> int:
+        return 1
+
+    def encode(self, x: Tensor) -> Tensor:
+        # A single zero of each node: what is gathered costs least.
+        is_half = x.dtype in (torch.float16, torch.bfloat16)
+        dtype = torch.float32 if is_half else x.dtype
+        return torch.zeros(x.size(0), 1, dtype=dtype, device=x.device)
+
+    def response(self, value: Tensor, *params: Tensor) -> Tensor:
+        return value
