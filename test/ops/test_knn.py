@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.neighbors import NearestNeighbors
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from torch_geometric_gsl.ops.knn import top_k
+from torch_geometric_gsl.ops.knn import cosine_top_k, top_k
 from torch_geometric_gsl.ops.scorer import matrix_scorer
 
 
@@ -59,3 +62,39 @@ def test_reads_small_blocks_and_no_gradient() -> None:
 @pytest.mark.parametrize('size', [(0, 4), (1, 1)])
 def test_smallest_inputs(size: tuple[int, int]) -> None:
     assert top_k(matrix_scorer(torch.zeros(size)), 1).tolist() == [[0]] * size[0]
+
+
+@pytest.mark.parametrize('rows', [slice(None), slice(10, 35)])
+@pytest.mark.parametrize('loop', [True, False])
+def test_cosine_against_scikit_learn(rows: slice, loop: bool) -> None:
+    x = torch.randn(50, 6, dtype=torch.float64) * (torch.rand(50, 6) < 0.7)
+    x[:, 0] += 0.1  # No row of zeros.
+    found = cosine_top_k(x.to_sparse_csr(), 4, rows, loop=loop, memory_budget=3000)
+    part = x[rows]
+    search = NearestNeighbors(n_neighbors=5, metric='cosine').fit(part)
+    distance, expected = search.kneighbors(part)
+    own = slice(0, 4) if loop else slice(1, 5)
+    assert found.source.tolist() == expected[:, own].tolist()
+    torch.testing.assert_close(found.cosine, 1 - torch.tensor(distance[:, own]))
+
+
+def test_cosine_stores_nothing_of_the_size_of_all_pairs() -> None:
+    n = 3000
+    x = torch.eye(n)[:, :40].to_sparse_csr()
+
+    class Largest(TorchDispatchMode):
+        numel = 0
+
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            out = func(*args, **(kwargs or {}))
+            for part in out if isinstance(out, tuple | list) else [out]:
+                if isinstance(part, Tensor):
+                    self.numel = max(self.numel, part.numel())
+            return out
+
+    with Largest() as seen:
+        cosine_top_k(x, 2, memory_budget=2**20)
+    # A block of rows has a third of the budget.
+    assert n * 20 < seen.numel <= 2**20 // 4

@@ -1,10 +1,25 @@
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET, row_blocks
+from torch_geometric_gsl.ops.pairs import Neighbours
 from torch_geometric_gsl.ops.scorer import Scorer
+
+
+class NearestRows(NamedTuple):
+    r"""The nearest rows of each row.
+
+    Args:
+        source (torch.Tensor): Their indices :math:`[n, k]`, nearest first.
+        cosine (torch.Tensor): Their cosines :math:`[n, k]`.
+    """
+
+    source: Tensor
+    cosine: Tensor
 
 
 @torch.no_grad()
@@ -37,3 +52,72 @@ def top_k(scorer: Scorer, k: int, *, memory_budget: int = MEMORY_BUDGET) -> Tens
     for rows in row_blocks(num_rows, bytes_per_row, memory_budget):
         found[rows] = scorer.rows(rows).topk(k, dim=-1).indices
     return found
+
+
+@torch.no_grad()
+def cosine_top_k(
+    x: Tensor,
+    k: int,
+    rows: slice = slice(None),
+    *,
+    loop: bool = True,
+    memory_budget: int = MEMORY_BUDGET,
+) -> NearestRows:
+    r"""The :obj:`k` rows of largest cosine to each row of sparse CSR features.
+
+    The search is exact. Blocks of rows become dense, one at a time, and all rows are
+    multiplied with them as sparse rows: neither a dense copy of the features nor
+    anything of size :math:`n \times n` is stored.
+
+    Args:
+        x (torch.Tensor): Sparse CSR features :math:`[N, d]`.
+        k (int): How many rows to keep, at most as many as there are.
+        rows (slice, optional): The :math:`n` rows that are compared with each other,
+            and counted from the first of them. (default: :obj:`slice(None)`)
+        loop (bool, optional): If :obj:`False`, no row is its own neighbour.
+            (default: :obj:`True`)
+        memory_budget (int, optional): Bytes for one block of rows.
+            (default: :obj:`2**25`)
+
+    Example:
+        >>> x = torch.tensor([[1.0, 0.0], [4.0, 3.0], [0.0, 1.0]])
+        >>> cosine_top_k(x.to_sparse_csr(), k=1, loop=False)
+        NearestRows(source=tensor([[1],
+                [0],
+                [1]]), cosine=tensor([[0.8000],
+                [0.8000],
+                [0.6000]]))
+    """
+    start, stop, _ = rows.indices(x.size(0))
+    offsets = x.crow_indices()[start : stop + 1]
+    entries = slice(int(offsets[0]), int(offsets[-1]))
+    offsets = offsets - offsets[0]
+    column = x.col_indices()[entries]
+    words = Neighbours(column, x.size(1), offsets)
+    row, value = words.target.long(), _unit_entries(x.values()[entries], words)
+    num_rows = stop - start
+    source = torch.empty(num_rows, k, dtype=torch.long, device=x.device)
+    cosine = value.new_empty(num_rows, k)
+    bytes_per_row = (x.size(1) + 3 * num_rows) * value.element_size()
+    for block in row_blocks(num_rows, bytes_per_row, memory_budget):
+        own = slice(int(offsets[block.start]), int(offsets[block.stop]))
+        size = block.stop - block.start
+        dense = value.new_zeros(x.size(1), size)
+        dense[column[own], row[own] - block.start] = value[own]
+        # Reading rows in their order is quicker than reading columns.
+        score = words.sum(dense, value).t().contiguous()
+        if not loop:
+            score.diagonal(block.start).fill_(-torch.inf)
+        cosine[block], source[block] = score.topk(k, dim=-1)
+    return NearestRows(source, cosine)
+
+
+def _unit_entries(value: Tensor, words: Neighbours) -> Tensor:
+    """Scales the entries of each row to unit 2-norm, without under- or overflow."""
+    row = words.target.long()
+    value = value.float() if value.dtype in (torch.float16, torch.bfloat16) else value
+    size = value.new_zeros(words.offsets.numel() - 1)
+    largest = size.scatter_reduce(0, row, value.abs(), 'amax')
+    value = value / largest.masked_fill(largest == 0, 1)[row]
+    norm = size.index_add(0, row, value.square()).sqrt()
+    return value / norm.masked_fill(norm == 0, 1)[row]

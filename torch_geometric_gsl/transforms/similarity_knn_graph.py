@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.data.datapipes import functional_transform
@@ -7,8 +8,10 @@ from torch_geometric.transforms import BaseTransform
 from torch_geometric.utils import to_undirected
 
 from torch_geometric_gsl._checks import check_count
+from torch_geometric_gsl.nn.models._neighbours import nearest_neighbours
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.base import Similarity
+from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET
 from torch_geometric_gsl.transforms._graph_data import (
@@ -36,7 +39,9 @@ class SimilarityKNNGraph(BaseTransform):
     where :math:`\phi_{ij}` is the similarity of candidate :math:`j` for node
     :math:`i`. The search is exact, by blocks of rows. The edges run from neighbours
     to nodes, sorted by node, and :obj:`data.edge_weight` holds the similarities
-    themselves. In a batch no edge joins two examples.
+    themselves. In a batch no edge joins two examples. Sparse CSR features need a
+    similarity with a projection, or the default, the cosine, which compares them
+    without a dense copy.
 
     .. warning::
         Weights may be negative, under the default similarity, too. Layers that
@@ -115,7 +120,13 @@ class SimilarityKNNGraph(BaseTransform):
             memory_budget=self.memory_budget,
         )
 
+        is_cosine = type(similarity) is LinearSimilarity and similarity.lin is None
+
         def nearest(part: Tensor) -> SampledGraph:
+            if is_cosine and part.layout != torch.strided:
+                return nearest_neighbours(
+                    part, self.k, loop=self.loop, memory_budget=self.memory_budget
+                )
             edge_index, _ = sampler(part)
             return SampledGraph(edge_index, similarity(part, edge_index))
 
