@@ -23,20 +23,21 @@ install_requires = ['torch>=2.6', 'torch-geometric>=2.6']
 sparse_requires = ['torch-scatter', 'torch-sparse']
 datasets_requires = ['scikit-learn']
 plot_requires = ['matplotlib']
+# The runs, tables and searches of examples/paper/.
+paper_requires = ['filelock', 'matplotlib', 'optuna', 'scikit-learn', 'scipy']
 
 extras_require = {
     'sparse': sparse_requires,
     'datasets': datasets_requires,
     'plot': plot_requires,
+    'paper': [*paper_requires, 'tensorboard'],
     'full': sparse_requires + datasets_requires + plot_requires,
     'test': [
         'hypothesis',
-        'matplotlib',
+        *paper_requires,
         'pytest>=9.0',
         'pytest-cov',
         'pytest-xdist',
-        'scikit-learn',
-        'scipy',
         # Its interpreter runs the kernels on a CPU.
         "triton; sys_platform == 'linux'",
     ],

@@ -29,6 +29,7 @@ def execute(
     *,
     device: str = 'cpu',
     memory_limit: str = 'this machine',
+    checkpoint_seconds: float = 30.0,
 ) -> Record:
     """Runs, and writes the result last: without it the run is not finished.
 
@@ -39,6 +40,7 @@ def execute(
         watch: Called after each epoch.
         device: Where the model runs.
         memory_limit: The memory there is, in words, for a run that needs more.
+        checkpoint_seconds: Least time between two checkpoints.
     """
     folder = store.folder(config)
     write_json(folder / 'config.json', config.to_dict())
@@ -46,7 +48,8 @@ def execute(
     about['starts'].append(environment(device=device, time=time.strftime('%F %T')))
     write_json(folder / 'about.json', about)
     try:
-        outcome, cost = _train(config, data, store, watch, device)
+        run = Run(config, data, folder, device, checkpoint_seconds)
+        outcome, cost = _train(run, data, watch)
     except (MemoryError, RuntimeError) as error:
         if not _is_out_of_memory(error):
             raise
@@ -61,22 +64,18 @@ def execute(
     return record
 
 
-def _train(
-    config: RunConfig, data: Data, store: Store, watch: Watcher, device: str
-) -> tuple[Outcome, dict[str, Any]]:
-    folder = store.folder(config)
-    run = Run(config, data, folder, device)
+def _train(run: Run, data: Data, watch: Watcher) -> tuple[Outcome, dict[str, Any]]:
     run.resume()
     status = run.train(watch)
     run.save()
-    if config.seed == KEPT_SEED:
-        write_tensors(folder / 'model.pt', run.best_state)
+    if run.config.seed == KEPT_SEED:
+        write_tensors(run.folder / 'model.pt', run.best_state)
     cost: dict[str, Any] = {
         'seconds': round(run.seconds, 3),
         'parameters': sum(p.numel() for p in run.model.parameters()),
         'threads': torch.get_num_threads(),
     }
-    if torch.device(device).type == 'cuda':
+    if run.x.is_cuda:
         cost['peak_megabytes'] = torch.cuda.max_memory_allocated() / 1e6
     return {'status': status, **run.score(data)}, cost
 

@@ -130,7 +130,8 @@ def _one(
         store,
         progress.watcher(config, writer),
         device=args.device,
-        memory_limit=f'{args.memory_limit:g} GB',
+        memory_limit=f'{args.memory_limit:.0f} GB',
+        checkpoint_seconds=args.checkpoint_seconds,
     )
     store.collect(name, [config])
     progress.finished(config, record)
@@ -160,6 +161,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=0.9 * memory_of_machine(),
         help='GB, beyond which a run counts as out of memory',
     )
+    parser.add_argument('--checkpoint-seconds', type=float, default=30.0)
     parser.add_argument('--tensorboard', action='store_true')
 
 

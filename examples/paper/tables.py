@@ -14,11 +14,11 @@ from pathlib import Path
 
 from cost import cost_grid
 from experiments import EXPERIMENTS, FULL, KS, TRANSITION, Choice
-from files import write_text
+from files import read_json, write_text
 from grid import FORMATS, Entry, Grid
 from methods import METHODS
 from published import Accuracy, accuracies
-from settings import PRESETS, make_config
+from settings import PAPER, PRESETS, TUNED, make_config
 from store import Store
 from summary import MARKS, Cell, compare, make_cell, verdict
 
@@ -29,6 +29,10 @@ DOCUMENTS = (ROOT / 'README.md', ROOT / 'docs' / 'results.rst')
 #: Seeds that a table looks for; those that are missing are not counted.
 SEEDS = range(10)
 CONTROLS = ('mlp', 'knn_gcn_root')
+PAIRED = (
+    'differences: mean ± sample standard deviation over the same splits, two-sided '
+    'paired t-test (number of splits)'
+)
 COUNTED = 'Test accuracy in %: mean ± sample standard deviation (number of runs)'
 
 
@@ -55,7 +59,7 @@ def entries(
     return [
         Entry(
             str(cell),
-            'OOM' if paper is None else str(paper),
+            f'paper: {"OOM" if paper is None else paper}' if paper != '' else '',
             bool(cell.test) and cell.mean >= top,
         )
         for cell, paper, top in zip(row, papers, best, strict=True)
@@ -128,11 +132,7 @@ def paired(store: Store, choice: Choice) -> Grid:
             ]
             title = f'{METHODS[method].title} - {METHODS[control].title}'
             rows.append((title, [Entry('' if c is None else str(c)) for c in row]))
-    note = (
-        'Points of test accuracy: mean ± sample standard deviation of the paired '
-        'differences, two-sided paired t-test (number of splits).'
-    )
-    return Grid(['', *choice.datasets], rows, [note])
+    return Grid(['', *choice.datasets], rows, [f'Points of test accuracy; {PAIRED}.'])
 
 
 def verdicts(store: Store, choice: Choice) -> Grid:
@@ -152,10 +152,48 @@ def verdicts(store: Store, choice: Choice) -> Grid:
     return Grid(['', *datasets], rows, [note])
 
 
+def controls(store: Store, choice: Choice) -> Grid:
+    """The paper's best method beside what it has to beat: without the paper's."""
+    shown = ('neural_gau_sim', 'neural_gau_sim_t', 'uniform', *CONTROLS)
+    found = cells(store, choice._replace(methods=shown))
+    best = best_means(found, choice.datasets)
+    blank = [''] * len(choice.datasets)
+    rows = [
+        (
+            METHODS[method].title,
+            entries([found[method, d] for d in choice.datasets], blank, best),
+        )
+        for method in shown
+    ]
+    return Grid(['', *choice.datasets], rows, [f'{COUNTED}.', *marks_of(found)])
+
+
+def tuned(store: Store, choice: Choice) -> Grid:
+    """The settings that a search found, on the same splits."""
+    methods = ('neural_gau_sim', *CONTROLS)
+    known = read_json(TUNED) or {}
+    datasets = tuple(d for d in PAPER if known.get(d, {}).keys() >= {*methods})
+    found = cells(
+        store, choice._replace(datasets=datasets, methods=methods, preset='tuned')
+    )
+    blank, best = [''] * len(datasets), best_means(found, datasets)
+    rows = []
+    for method in methods:
+        row = [found[method, dataset] for dataset in datasets]
+        rows.append((METHODS[method].title, entries(row, blank, best)))
+    for control in CONTROLS:
+        pairs = [compare(found[methods[0], d], found[control, d]) for d in datasets]
+        title = f'{METHODS[methods[0]].title} - {METHODS[control].title}'
+        rows.append((title, [Entry('' if c is None else str(c)) for c in pairs]))
+    return Grid(['', *datasets], rows, [f'{COUNTED}; {PAIRED}.', *marks_of(found)])
+
+
 TABLES: dict[str, tuple[str, Callable[[Store, Choice], Grid]]] = {
     'table1': ('table1', table1),
+    'controls': ('table1', controls),
     'paired': ('table1', paired),
     'verdicts': ('table1', verdicts),
+    'tuned': ('table1', tuned),
     'table2': ('table2', by_k('table2', FULL)),
     'table3': ('table3', by_k('table3', TRANSITION)),
 }

@@ -25,8 +25,8 @@ from torch_geometric_gsl.nn import NodeClassifier
 
 #: Stands for a label that must not be read: no class has it.
 HIDDEN_LABEL = -100
-#: Seconds between checkpoints, and the share of the time they may take.
-CHECKPOINT_SECONDS, CHECKPOINT_SHARE = 30.0, 0.05
+#: The share of the time that checkpoints may take.
+CHECKPOINT_SHARE = 0.05
 OPTIMIZERS = {'adam': torch.optim.Adam, 'adamw': torch.optim.AdamW}
 
 Metrics = dict[str, float]
@@ -42,12 +42,19 @@ class Run:
         data: Features and labels of all nodes.
         folder: Where checkpoints and metrics go.
         device: Where the model runs.
+        checkpoint_seconds: Least time between two checkpoints.
     """
 
     def __init__(
-        self, config: RunConfig, data: Data, folder: Path, device: str = 'cpu'
+        self,
+        config: RunConfig,
+        data: Data,
+        folder: Path,
+        device: str = 'cpu',
+        checkpoint_seconds: float = 30.0,
     ) -> None:
         self.config, self.folder = config, folder
+        self.checkpoint_seconds = checkpoint_seconds
         split = paper_split(data, seed=config.seed).to(device)
         self.x: Tensor = split.x
         self.train_mask, self.val_mask = split.train_mask, split.val_mask
@@ -137,7 +144,7 @@ class Run:
         }
 
     def _is_due(self) -> bool:
-        wait = max(CHECKPOINT_SECONDS, self._save_seconds / CHECKPOINT_SHARE)
+        wait = max(self.checkpoint_seconds, self._save_seconds / CHECKPOINT_SHARE)
         return time.monotonic() - self._saved_at >= wait
 
     def save(self) -> None:

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import execute as execution
+import pytest
+import torch
+from files import read_json, read_tensors
+from settings import make_config
+from store import Store
+from test_training import make_data
+
+QUICK: dict[str, Any] = {'epochs': 2, 'eval_every': 1}
+
+
+def run(tmp_path: Path, seed: int = 0) -> tuple[Store, Any, Any]:
+    store = Store(tmp_path)
+    config = make_config('wine', 'mlp', seed, **QUICK)
+    return store, config, execution.execute(config, make_data(), store, lambda m: None)
+
+
+def test_folder(tmp_path: Path) -> None:
+    store, config, record = run(tmp_path)
+    folder = store.folder(config)
+    names = {path.name for path in folder.iterdir()}
+    assert names == {
+        *('config.json', 'about.json', 'metrics.csv', 'model.pt', 'result.json')
+    }
+    assert read_json(folder / 'config.json') == config.to_dict()
+    (start,) = (read_json(folder / 'about.json') or {})['starts']
+    assert {'command', 'torch', 'git_commit', 'time', 'device'} <= start.keys()
+    assert record['outcome'].keys() == {
+        *('status', 'val', 'test', 'best_epoch', 'epochs')
+    }
+    assert record['cost'].keys() == {'seconds', 'parameters', 'threads'}
+    assert read_tensors(folder / 'model.pt') is not None
+
+
+def test_model_of_the_first_seed_only(tmp_path: Path) -> None:
+    store, config, _ = run(tmp_path, seed=1)
+    assert not (store.folder(config) / 'model.pt').exists()
+
+
+@pytest.mark.parametrize(
+    'error',
+    [
+        MemoryError(),
+        torch.OutOfMemoryError('CUDA out of memory'),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"),
+    ],
+)
+def test_out_of_memory_is_a_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(*args: object) -> None:
+        raise error
+
+    monkeypatch.setattr(execution, '_train', fail)
+    store = Store(tmp_path)
+    config = make_config('wine', 'mlp', 0, **QUICK)
+    record = execution.execute(
+        config, make_data(), store, lambda m: None, memory_limit='24 GB'
+    )
+    assert record['outcome'] == {'status': 'oom', 'detail': 'OOM at 24 GB'}
+    assert store.missing([config]) == []
+
+
+def test_other_errors_are_not_swallowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: object) -> None:
+        raise RuntimeError('a bug')
+
+    monkeypatch.setattr(execution, '_train', fail)
+    with pytest.raises(RuntimeError, match='a bug'):
+        run(tmp_path)

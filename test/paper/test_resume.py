@@ -1,0 +1,170 @@
+"""Runs that are killed, resumed and shared end as one that nothing disturbed."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from config import RunConfig
+from store import Store
+
+KILLS = 12
+# The folder of the modules must be known to the process that forks the workers.
+CONTEXT = multiprocessing.get_context('forkserver')
+CONTEXT.set_forkserver_preload(['run'])
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """A file of features and labels, as a user would bring it."""
+    generator = np.random.default_rng(0)
+    y = np.arange(60) % 3
+    x = generator.normal(size=(60, 5)) + y[:, None]
+    path = tmp_path / 'points.npz'
+    np.savez(path, x=x, y=y)
+    return path
+
+
+def configs(table: Path, seeds: int = 2, epochs: int = 40) -> list[RunConfig]:
+    return [
+        RunConfig(
+            str(table),
+            method,
+            seed,
+            options={'hidden_channels': 8, 'num_layers': 2, **options},
+            lr=0.01,
+            epochs=epochs,
+            eval_every=3,
+        )
+        for seed in range(seeds)
+        for method, options in (('gau_sim', {'k': 3}), ('mlp', {}), ('slaps', {'k': 4}))
+    ]
+
+
+def worker(root: str, wanted: list[dict[str, Any]]) -> None:
+    """What `run.py` does, on one thread and with a checkpoint after every epoch."""
+    import argparse
+
+    import run
+    import torch
+
+    torch.set_num_threads(1)
+    args = argparse.Namespace(
+        tensorboard=False, device='cpu', memory_limit=8.0, checkpoint_seconds=0.0
+    )
+    run.work('table1', [RunConfig(**c) for c in wanted], Store(Path(root)), args)
+
+
+def start(root: Path, wanted: list[RunConfig]) -> multiprocessing.process.BaseProcess:
+    values = [config.to_dict() for config in wanted]
+    process = CONTEXT.Process(target=worker, args=(str(root), values))
+    process.start()
+    return process
+
+
+def finish(root: Path, wanted: list[RunConfig]) -> None:
+    process = start(root, wanted)
+    process.join(120)
+    assert process.exitcode == 0
+
+
+def results(root: Path) -> dict[str, Any]:
+    """Config and outcome of each run in the archive."""
+    content = json.loads((root / 'table1.runs.json').read_text())
+    return {
+        f'{group["config"]["method"]} {run["seed"]}': (group['config'], run['outcome'])
+        for group in content['settings']
+        for run in group['runs']
+    }
+
+
+@pytest.fixture
+def undisturbed(tmp_path: Path, table: Path) -> dict[str, Any]:
+    finish(tmp_path / 'undisturbed', configs(table))
+    found = results(tmp_path / 'undisturbed')
+    assert len(found) == 6
+    return found
+
+
+def test_killed_at_random_moments(
+    tmp_path: Path, table: Path, undisturbed: dict[str, Any]
+) -> None:
+    root, wanted = tmp_path / 'killed', configs(table)
+    delays = random.Random(0)
+    kills = 0
+    while kills < KILLS:
+        process = start(root, wanted)
+        process.join(delays.uniform(0.05, 1.2))
+        kills += process.is_alive()
+        process.kill()
+        process.join()
+        if not Store(root).missing(wanted):
+            break
+    assert kills >= 10
+    finish(root, wanted)
+    assert results(root) == undisturbed
+    # Whole files only, and a record of every start.
+    assert not list(root.rglob('checkpoint.pt'))
+    starts = [
+        len(json.loads(path.read_text())['starts']) for path in root.rglob('about.json')
+    ]
+    assert sum(starts) > len(wanted)
+
+
+def test_finished_runs_are_not_run_again(tmp_path: Path, table: Path) -> None:
+    root, wanted = tmp_path / 'twice', configs(table, seeds=1, epochs=5)
+    finish(root, wanted)
+    before = {path: path.stat().st_mtime_ns for path in root.rglob('result.json')}
+    finish(root, wanted)
+    after = {path: path.stat().st_mtime_ns for path in root.rglob('result.json')}
+    assert before == after
+
+
+def test_two_workers_share(
+    tmp_path: Path, table: Path, undisturbed: dict[str, Any]
+) -> None:
+    root, wanted = tmp_path / 'shared', configs(table)
+    both = [start(root, wanted) for _ in range(2)]
+    for process in both:
+        process.join(120)
+        assert process.exitcode == 0
+    assert results(root) == undisturbed
+    starts = [
+        len(json.loads(path.read_text())['starts']) for path in root.rglob('about.json')
+    ]
+    assert starts == [1] * len(wanted)
+
+
+@pytest.mark.parametrize('damage', ['truncated', 'changed', 'empty'])
+def test_damaged_checkpoint_and_result_are_redone(
+    tmp_path: Path, table: Path, undisturbed: dict[str, Any], damage: str
+) -> None:
+    root, wanted = tmp_path / 'damaged', configs(table)[:1]
+    process = start(root, wanted)
+    folder = Store(root).folder(wanted[0])
+    deadline = time.monotonic() + 60
+    while not (folder / 'checkpoint.pt').exists() and time.monotonic() < deadline:
+        time.sleep(0.005)
+    process.kill()
+    process.join()
+    name = 'checkpoint.pt' if (folder / 'checkpoint.pt').exists() else 'result.json'
+    content = (folder / name).read_bytes()
+    middle = len(content) // 2
+    flipped = bytes([content[middle] ^ 255])
+    (folder / name).write_bytes(
+        {
+            'truncated': content[:middle],
+            'changed': content[:middle] + flipped + content[middle + 1 :],
+            'empty': b'',
+        }[damage]
+    )
+    (root / 'table1.runs.json').unlink(missing_ok=True)
+    finish(root, wanted)
+    found = results(root)
+    assert found == {key: undisturbed[key] for key in ('gau_sim 0',)}
