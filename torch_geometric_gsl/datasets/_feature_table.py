@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -37,7 +38,13 @@ class FeatureTable(InMemoryDataset):
     ) -> None:
         self._raw_dir = raw_dir
         super().__init__(root, transform, pre_transform, force_reload=force_reload)
-        self.load(self.processed_paths[0])
+        path = self.processed_paths[0]
+        try:
+            self.load(path)
+        except (AssertionError, EOFError, RuntimeError, pickle.UnpicklingError) as e:
+            raise OSError(
+                f"'{path}' is damaged ({e}): delete it to process the raw data again"
+            ) from e
 
     @property
     def raw_dir(self) -> str:

@@ -84,6 +84,7 @@ def _entries(
     """The entries of a matrix in CSR format, once its parts are seen to agree."""
     if (
         any(part.ndim != 1 for part in (data, indices, indptr, shape))
+        or data.dtype.kind not in 'iuf'
         or any(part.dtype.kind not in 'iu' for part in (indices, indptr, shape))
         or shape.size != 2
         or indptr.size != shape[0] + 1
@@ -151,7 +152,7 @@ def read_coauthor(paths: list[Path]) -> tuple[Entries, NDArray[np.int64]]:
     (path,) = paths
     names = ('data', 'indices', 'indptr', 'shape')
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open('rb') as stream, np.load(stream, allow_pickle=False) as file:
             parts = {name: file[f'attr_{name}'] for name in names}
             y = file['labels']
     except (

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.datasets import Coauthor, Planetoid, WikipediaNetwork
 
-from torch_geometric_gsl._checks import check_option
+from torch_geometric_gsl._checks import check_absent, check_option
 from torch_geometric_gsl.datasets._feature_table import FeatureTable
 from torch_geometric_gsl.datasets._raw_files import (
     Entries,
@@ -22,6 +22,7 @@ from torch_geometric_gsl.datasets._raw_files import (
 )
 from torch_geometric_gsl.datasets.mini_imagenet_features import MiniImageNetFeatures
 from torch_geometric_gsl.datasets.sklearn_table import SklearnTable
+from torch_geometric_gsl.datasets.table_file import SUFFIXES, read_table_file
 from torch_geometric_gsl.datasets.twenty_newsgroups import TwentyNewsgroups
 
 
@@ -84,13 +85,21 @@ _TABLE = {
 DATASETS: tuple[str, ...] = tuple(_TABLE)
 
 
-def load_dataset(name: str, root: str = 'data') -> Data:
-    r"""Loads features and labels of a public dataset, without its graph.
+def load_dataset(
+    name: str | Path,
+    root: str = 'data',
+    *,
+    label: str | None = None,
+    standardize: bool | None = None,
+) -> Data:
+    r"""Loads features and labels, by the name of a public dataset or from a file of
+    your own. A graph that comes with them is left out.
 
-    The features of CiteSeer, PubMed, Chameleon, Squirrel, CS and Physics are words;
-    they are normalized as by :class:`~torch_geometric.transforms.NormalizeFeatures`,
-    and become a sparse CSR tensor where less than a tenth of them is not zero. Those of
-    digits, wine and breast_cancer are standardized, see
+    **Public datasets.** The features of CiteSeer, PubMed, Chameleon, Squirrel, CS and
+    Physics are words; they are normalized as by
+    :class:`~torch_geometric.transforms.NormalizeFeatures`, and become a sparse CSR
+    tensor where less than a tenth of them is not zero. Those of digits, wine and
+    breast_cancer are standardized, see
     :class:`~torch_geometric_gsl.datasets.SklearnTable`.
 
     Raw files are looked for in the folder that the environment variable
@@ -101,14 +110,34 @@ def load_dataset(name: str, root: str = 'data') -> Data:
     :class:`~torch_geometric_gsl.datasets.MiniImageNetFeatures`. Nothing in a raw file
     is executed, except for 20News, whose pickle scikit-learn reads.
 
+    **Your own data.** A path with one of these endings is a file that is read, and
+    nothing else: nothing is written, nor executed, and duplicate rows are kept.
+
+    * :obj:`.csv`: text in UTF-8, with commas, and the names of the columns in the first
+      line. The column :obj:`label` holds the classes, as text or whole numbers; all
+      others are features, and must be numbers. They are standardized by default.
+    * :obj:`.npz`: the array :obj:`x` is the feature matrix, :obj:`label`
+      (:obj:`y` by default) the vector of classes, integers or text.
+    * :obj:`.pt`: a :class:`~torch_geometric.data.Data` object that :func:`torch.save`
+      has written. Its :obj:`x`, :obj:`y`, :obj:`class_names` and masks are kept.
+
+    Classes of :obj:`.csv` and :obj:`.npz` files are counted in their order, and
+    :obj:`class_names` tells what each was called.
+
     Args:
-        name (str): The name of the dataset, as in the table.
+        name (str or pathlib.Path): The name of a dataset in the table below, or the
+            path of a file.
         root (str, optional): The folder of downloads and of processed files.
             (default: :obj:`"data"`)
+        label (str, optional): The column or array of labels, for a file.
+            (default: :obj:`None`)
+        standardize (bool, optional): Whether to scale every feature to zero mean and
+            unit variance, for a file or a table of scikit-learn; if :obj:`None`, this
+            is done for a :obj:`.csv` file and for these tables. (default: :obj:`None`)
 
     Returns:
         torch_geometric.data.Data: Features :obj:`x`, labels :obj:`y`, and
-        :obj:`class_names` where the raw files tell them.
+        :obj:`class_names` where they are known.
 
     **STATS:**
 
@@ -166,9 +195,10 @@ def load_dataset(name: str, root: str = 'data') -> Data:
           - 2
 
     Raises:
-        ValueError: If :obj:`name` is unknown, or :obj:`GSL_DATA` is no folder.
-        OSError: If a raw file is damaged, does not give the counts of the table, or
-            can neither be found nor downloaded; the text names the file.
+        ValueError: If :obj:`name` is unknown, :obj:`GSL_DATA` is no folder, or a file
+            of your own is not as above; the text tells the line and the column.
+        OSError: If a file cannot be opened or downloaded, or a raw file is damaged or
+            does not give the counts of the table; the text names the file.
         ImportError: If scikit-learn is needed and not installed.
 
     Example:
@@ -176,12 +206,31 @@ def load_dataset(name: str, root: str = 'data') -> Data:
         >>> with TemporaryDirectory() as root:
         ...     load_dataset('wine', root)
         Data(x=[178, 13], y=[178], class_names=[3])
+
+        >>> load_dataset('flowers.csv', label='species')  # doctest: +SKIP
+        Data(x=[150, 4], y=[150], class_names=[3])
     """
-    check_option(name, DATASETS, 'name')
+    if not isinstance(name, str | Path):
+        raise TypeError(f"'name' must be a str or a Path (got {type(name).__name__})")
+    if name not in _TABLE and Path(name).suffix.lower() in SUFFIXES:
+        return read_table_file(name, label, standardize)
+    if name not in _TABLE:
+        raise ValueError(
+            f"'name' must be one of {list(DATASETS)}, or the path of a file that ends "
+            f'in one of {list(SUFFIXES)} (got {str(name)!r})'
+        )
+    name = str(name)
+    check_absent(label, 'label', f"for '{name}'")
     entry = _TABLE[name]
-    if entry.read is None:
-        return _open_table(name, root)
+    if not entry.files:
+        standardize = True if standardize is None else standardize
+        return _open(SklearnTable(root, name, standardize))
+    check_absent(standardize, 'standardize', f"for '{name}'")
     folder = raw_folder(name, root)
+    if entry.read is None:
+        raw_dir = None if folder is None else str(folder)
+        cls = TwentyNewsgroups if name == '20News' else MiniImageNetFeatures
+        return _open(cls(str(Path(root, name)), raw_dir=raw_dir))
     if folder is None:
         folder = Path(root, entry.folder)
         _download(entry, folder)
@@ -216,16 +265,8 @@ def raw_folder(name: str, root: str = 'data') -> Path | None:
     return None
 
 
-def _open_table(name: str, root: str) -> Data:
-    """The datasets that have a class of their own."""
-    dataset: FeatureTable
-    if not _TABLE[name].files:
-        dataset = SklearnTable(root, name)
-    else:
-        folder = raw_folder(name, root)
-        raw_dir = None if folder is None else str(folder)
-        cls = TwentyNewsgroups if name == '20News' else MiniImageNetFeatures
-        dataset = cls(str(Path(root, name)), raw_dir=raw_dir)
+def _open(dataset: FeatureTable) -> Data:
+    """The data of a dataset that has a class of its own."""
     data = dataset[0]
     assert isinstance(data, Data)
     class_names = getattr(dataset, 'class_names', None)

@@ -2,15 +2,13 @@ from __future__ import annotations
 
 import os.path as osp
 from collections.abc import Callable
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from torch_geometric.data import Data
 
 from torch_geometric_gsl._checks import check_option
 from torch_geometric_gsl.datasets._feature_table import FeatureTable
 from torch_geometric_gsl.datasets._sklearn import import_sklearn
+from torch_geometric_gsl.datasets._standardize import standardize_columns
 
 _CLASS_NAMES = {
     'digits': tuple('0123456789'),
@@ -112,19 +110,10 @@ class SklearnTable(FeatureTable):
     def process(self) -> None:
         datasets = import_sklearn('sklearn.datasets', type(self).__name__)
         table = getattr(datasets, f'load_{self.name}')()
-        x = _standardize(table.data) if self.standardize else table.data
+        x = standardize_columns(table.data) if self.standardize else table.data
         self._save_table(x, table.target, self.name)
 
     def __repr__(self) -> str:
         return (
             f'{self.__class__.__name__}({self.name!r}, standardize={self.standardize})'
         )
-
-
-def _standardize(x: NDArray[Any]) -> NDArray[Any]:
-    centred = x - x.mean(axis=0)
-    # A constant column's deviation may be a rounding error rather than zero.
-    constant = x.min(axis=0) == x.max(axis=0)
-    scale = np.where(constant, 1.0, x.std(axis=0))
-    result: NDArray[Any] = np.where(constant, 0.0, centred / scale)
-    return result

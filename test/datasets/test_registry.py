@@ -1,0 +1,270 @@
+from __future__ import annotations
+
+import os
+import pickle
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Data
+from torch_geometric.transforms import NormalizeFeatures
+
+from torch_geometric_gsl.datasets import DATASETS, load_dataset, registry
+from torch_geometric_gsl.datasets.mini_imagenet_features import MiniImageNetFeatures
+from torch_geometric_gsl.datasets.registry import raw_folder
+
+LINES = b'node_id\tfeature\tlabel\n0\t0,1,0\t1\n1\t7,1,0\t0\n2\t0,0,0\t1\n'
+FILE = 'out1_node_feature_label.txt'
+FOLDER = 'chameleon/geom_gcn/raw'
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chameleon with three nodes, no GSL_DATA, and no network."""
+    entry = registry._TABLE['Chameleon']._replace(
+        num_nodes=3, num_features=3, num_classes=2
+    )
+    monkeypatch.setitem(registry._TABLE, 'Chameleon', entry)
+    monkeypatch.delenv('GSL_DATA', raising=False)
+
+    def refuse(url: str, path: str) -> None:
+        raise OSError('no network in tests')
+
+    monkeypatch.setattr(torch.hub, 'download_url_to_file', refuse)
+
+
+def write(folder: Path, content: bytes = LINES) -> Path:
+    folder.mkdir(parents=True)
+    (folder / FILE).write_bytes(content)
+    return folder / FILE
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    paths = [path for path in folder.rglob('*') if path.is_file()]
+    return {str(path): path.read_bytes() for path in paths}
+
+
+def test_names() -> None:
+    assert DATASETS[:8] == (
+        *('CiteSeer', 'PubMed', 'Chameleon', 'Squirrel'),
+        *('CS', 'Physics', '20News', 'MiniImageNet'),
+    )
+    assert DATASETS[8:] == ('digits', 'wine', 'breast_cancer')
+
+
+def test_documented_counts() -> None:
+    doc = load_dataset.__doc__ or ''
+    rows = re.findall(r'\* - (\w+)\n\s+- ([\d,]+)\n\s+- ([\d,]+)\n\s+- ([\d,]+)', doc)
+    found = {name: [int(n.replace(',', '')) for n in counts] for name, *counts in rows}
+    assert found == {name: list(entry[:3]) for name, entry in registry._TABLE.items()}
+
+
+@pytest.mark.parametrize(
+    ('name', 'num_words', 'is_sparse'),
+    [
+        ('CiteSeer', 105_165, True),
+        ('PubMed', 988_031, False),
+        ('Chameleon', 29_157, True),
+        ('Squirrel', 93_477, True),
+        ('CS', 1_092_079, True),
+        ('Physics', 1_137_311, True),
+    ],
+)
+def test_words(
+    gsl_data: Callable[[str], Path],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    name: str,
+    num_words: int,
+    is_sparse: bool,
+) -> None:
+    folder = registry._TABLE[name].folder
+    source = gsl_data(folder)
+    monkeypatch.setenv('GSL_DATA', str(source.parents[folder.count('/')]))
+    data = load_dataset(name, str(tmp_path))
+    assert sorted(data.keys()) == ['x', 'y']
+    assert data.validate()
+    assert (data.x.dtype, data.y.dtype) == (torch.float32, torch.int64)
+    counts = (*data.x.shape, int(data.y.max()) + 1)
+    assert counts == registry._TABLE[name][:3]
+    assert (data.x.layout == torch.sparse_csr) == is_sparse
+    x = data.x.to_sparse_coo() if is_sparse else data.x.to_sparse()
+    x = x.coalesce()
+    assert float(x.values().min()) > 0
+    assert x.values().numel() == num_words
+    total = torch.zeros(x.size(0)).index_add_(0, x.indices()[0], x.values())
+    assert float(total.max()) < 1 + 1e-5
+    assert not list(tmp_path.iterdir())  # Nothing is written, the source is no root.
+
+
+@pytest.mark.parametrize('name', ['digits', 'wine', 'breast_cancer'])
+def test_tables(tmp_path: Path, name: str) -> None:
+    pytest.importorskip('sklearn.datasets')
+    data = load_dataset(name, str(tmp_path))
+    assert data.validate()
+    assert (*data.x.shape, len(data.class_names)) == registry._TABLE[name][:3]
+    assert float(data.x.mean(dim=0).abs().max()) < 1e-5
+    original = load_dataset(name, str(tmp_path), standardize=False)
+    assert float(original.x.mean()) > 1
+
+
+@pytest.mark.usefixtures('small')
+@pytest.mark.parametrize('place', [FOLDER, 'chameleon/geom_gcn'])
+def test_files_of_the_environment_come_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    write(tmp_path / 'root' / FOLDER, b'damaged')
+    write(tmp_path / 'own' / place)
+    monkeypatch.setenv('GSL_DATA', str(tmp_path / 'own'))
+    before = snapshot(tmp_path)
+    data = load_dataset('Chameleon', str(tmp_path / 'root'))
+    # Rows that sum to more than 1 are divided; the density of 1/3 keeps them dense.
+    assert data.x.tolist() == [[0, 1, 0], [7 / 8, 1 / 8, 0], [0, 0, 0]]
+    assert data.y.tolist() == [1, 0, 1]
+    assert raw_folder('Chameleon') == tmp_path / 'own' / place
+    assert snapshot(tmp_path) == before
+
+
+@pytest.mark.usefixtures('small')
+def test_normalization_is_that_of_pyg(tmp_path: Path) -> None:
+    write(tmp_path / FOLDER)
+    counts = torch.tensor([[0.0, 1, 0], [7, 1, 0], [0, 0, 0]])
+    expected = NormalizeFeatures()(Data(x=counts)).x
+    assert torch.equal(load_dataset('Chameleon', str(tmp_path)).x, expected)
+
+
+def test_an_incomplete_folder_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv('GSL_DATA', str(tmp_path))
+    (tmp_path / 'CiteSeer' / 'raw').mkdir(parents=True)
+    (tmp_path / 'CiteSeer' / 'raw' / 'ind.citeseer.allx').touch()
+    assert raw_folder('CiteSeer', str(tmp_path / 'root')) is None
+
+
+@pytest.mark.usefixtures('small')
+def test_download(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    urls = []
+
+    def download(url: str, path: str) -> None:
+        urls.append(url)
+        Path(path).write_bytes(LINES)
+
+    monkeypatch.setattr(torch.hub, 'download_url_to_file', download)
+    assert load_dataset('Chameleon', str(tmp_path)).num_nodes == 3
+    (url,) = urls
+    assert url.startswith('https://raw.githubusercontent.com/graphdml-uiuc-jlu/')
+    assert url.endswith(f'/new_data/chameleon/{FILE}')
+    assert list(snapshot(tmp_path)) == [str(tmp_path / FOLDER / FILE)]
+    load_dataset('Chameleon', str(tmp_path))
+    assert len(urls) == 1
+
+
+def test_addresses() -> None:
+    for name in ('CiteSeer', 'PubMed', 'Squirrel', 'CS', 'Physics'):
+        url = registry._TABLE[name].url
+        assert re.fullmatch(r'https://[\w.-]+(/[\w.-]+)+', url), url
+
+
+@pytest.mark.usefixtures('small')
+def test_download_fails(tmp_path: Path) -> None:
+    text = rf"'.*{FILE}' could not be downloaded from https.* \(no network in tests\)"
+    with pytest.raises(OSError, match=text) as caught:
+        load_dataset('Chameleon', str(tmp_path))
+    assert "let 'GSL_DATA' name a folder that has it" in str(caught.value)
+    assert not snapshot(tmp_path)
+
+
+@pytest.mark.usefixtures('small')
+@pytest.mark.parametrize(
+    ('content', 'text'),
+    [
+        (LINES[:-10], r'must give 3 nodes, .* \(got 2, 3 and 2\): delete'),
+        (LINES.replace(b'\t0\n', b'\t1\n'), r'\(got 3, 3 and 1\)'),
+        (LINES.replace(b'\t0\n', b'\t2\n'), r'\(got 3, 3 and 2\)'),
+        (LINES.replace(b',', b',0,'), r'\(got 3, 5 and 2\)'),
+        (LINES[:-3], r'is damaged \(line 4'),
+    ],
+)
+def test_damaged_files_are_named(tmp_path: Path, content: bytes, text: str) -> None:
+    path = write(tmp_path / FOLDER, content)
+    with pytest.raises(OSError, match=text) as caught:
+        load_dataset('Chameleon', str(tmp_path))
+    assert str(path) in str(caught.value)
+    assert path.read_bytes() == content
+
+
+def test_mini_imagenet_must_be_brought(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv('GSL_DATA', raising=False)
+    path = tmp_path / 'MiniImageNet' / 'raw' / 'mini_imagenet.pkl'
+    with pytest.raises(FileNotFoundError, match=f"'{path}' is missing and cannot"):
+        load_dataset('MiniImageNet', str(tmp_path))
+
+
+def test_a_table_reads_its_raw_file_where_it_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MiniImageNetFeatures, '_expected', (6, 3, 2))
+    parts = {f'x_{part}': np.ones((2, 3)) for part in ('train', 'val', 'test')}
+    parts |= {f'y_{part}': np.array([0, 1]) for part in ('train', 'val', 'test')}
+    own = tmp_path / 'own' / 'MiniImageNet' / 'raw'
+    own.mkdir(parents=True)
+    (own / 'mini_imagenet.pkl').write_bytes(pickle.dumps(parts))
+    monkeypatch.setenv('GSL_DATA', str(tmp_path / 'own'))
+    before = snapshot(tmp_path / 'own')
+    data = load_dataset('MiniImageNet', str(tmp_path / 'root'))
+    assert data.x.shape == (6, 3)
+    assert 'class_names' not in data
+    assert snapshot(tmp_path / 'own') == before
+    # Processed once: a truncated result is named, not repaired in silence.
+    (path,) = (tmp_path / 'root').rglob('data.pt')
+    os.truncate(path, 1000)
+    with pytest.raises(OSError, match=rf"'{path}' is damaged .*: delete it to process"):
+        load_dataset('MiniImageNet', str(tmp_path / 'root'))
+
+
+@pytest.mark.parametrize(
+    ('args', 'options', 'error', 'text'),
+    [
+        (
+            ['Cora'],
+            {},
+            ValueError,
+            r"'name' must be one of \['CiteSeer', .*or the path",
+        ),
+        (['Cora'], {}, ValueError, r"one of \['.csv', '.npz', '.pt'\] \(got 'Cora'\)"),
+        (['citeseer'], {}, ValueError, r"\(got 'citeseer'\)"),
+        ([Path('a.txt')], {}, ValueError, r"\(got 'a.txt'\)"),
+        ([3], {}, TypeError, r"'name' must be a str or a Path \(got int\)"),
+        (['wine'], {'label': 'y'}, ValueError, r"'label' has no meaning for 'wine'"),
+        (
+            ['CS'],
+            {'standardize': True},
+            ValueError,
+            r"'standardize' has no meaning for",
+        ),
+        (['wine'], {'standardize': 1}, TypeError, r"'standardize' must be a bool"),
+    ],
+)
+def test_arguments_are_checked(
+    args: list[Any], options: dict[str, Any], error: type[Exception], text: str
+) -> None:
+    with pytest.raises(error, match=text):
+        load_dataset(*args, **options)
+
+
+def test_the_folder_of_the_environment_is_checked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv('GSL_DATA', '/no/such/folder')
+    text = r"'GSL_DATA' must name a folder \(got '/no/such/folder'\)"
+    with pytest.raises(ValueError, match=text):
+        load_dataset('CiteSeer')
+    with pytest.raises(ValueError, match=r"'name' must be one of \['CiteSeer', .*wine"):
+        raw_folder('wine')

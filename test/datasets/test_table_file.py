@@ -1,0 +1,294 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch_geometric.data import Data
+
+from torch_geometric_gsl.datasets import load_dataset
+from torch_geometric_gsl.datasets.table_file import _encode
+
+CSV = 'width,species,length\n1,b,0.5\n2, a,-3\n4,b,1e2\n4,b,1e2\n'
+
+
+def write(folder: Path, text: str | bytes, name: str = 'my.csv') -> Path:
+    path = folder / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def test_csv(tmp_path: Path) -> None:
+    path = write(tmp_path, CSV)
+    data = load_dataset(path, label='species', standardize=False)
+    assert data.x.tolist() == [[1, 0.5], [2, -3], [4, 100], [4, 100]]
+    assert data.y.tolist() == [1, 0, 1, 1]
+    assert data.class_names == ['a', 'b']
+    assert (data.x.dtype, data.y.dtype) == (torch.float32, torch.int64)
+    assert data.validate()
+    # Nothing is written beside the file, and the file stays as it is.
+    assert [item.name for item in tmp_path.iterdir()] == ['my.csv']
+    assert path.read_bytes() == CSV.encode()
+
+
+def test_csv_is_standardized_by_default(tmp_path: Path) -> None:
+    rows = [[5.0, 1.0, 1e6], [5, 2, 1e6 + 1], [5, 6, 1e6 + 5]]
+    lines = [f'{i % 2},{",".join(map(str, row))}' for i, row in enumerate(rows)]
+    path = write(tmp_path, '\n'.join(['y,a,b,c', *lines]))
+    out = load_dataset(str(path), label='y').x
+    for j in range(3):
+        column = [row[j] for row in rows]
+        mean = sum(column) / 3
+        deviation = (sum((value - mean) ** 2 for value in column) / 3) ** 0.5
+        for i in range(3):
+            expected = 0 if deviation == 0 else (rows[i][j] - mean) / deviation
+            assert float(out[i, j]) == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    'text',
+    [
+        '\ufeffa,y\n1,0\n2,1\n',  # As a spreadsheet program writes it.
+        'a,y\r\n1,0\r\n2,1\r\n',
+        '"a","y"\n"1","0"\n"2","1"\n',
+        'a,y\n\n1,0\n\n2,1\n\n',
+        ' a , y \n 1 , 0 \n 2 , 1',
+    ],
+)
+def test_dialects(tmp_path: Path, text: str) -> None:
+    data = load_dataset(write(tmp_path, text, 'my.CSV'), label='y', standardize=False)
+    assert data.x.tolist() == [[1], [2]]
+    assert data.y.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ('labels', 'y', 'class_names'),
+    [
+        (['10', '2', '10'], [1, 0, 1], ['2', '10']),
+        (['1.0', '-1', '1'], [1, 0, 1], ['-1', '1']),
+        (['10', '2', 'x'], [0, 1, 2], ['10', '2', 'x']),
+        (['9007199254740993', '9007199254740992', '0'], [2, 1, 0], None),
+        ([3, 1, 3], [1, 0, 1], ['1', '3']),
+        ([True, False, True], [1, 0, 1], ['False', 'True']),
+    ],
+)
+def test_classes(
+    labels: list[Any], y: list[int], class_names: list[str] | None
+) -> None:
+    numbers, names = _encode(labels, 'it')
+    assert numbers.tolist() == y
+    assert class_names is None or names == class_names
+
+
+@settings(max_examples=20)
+@given(st.lists(st.text(min_size=1), min_size=2).filter(lambda t: len(set(t)) > 1))
+def test_class_names_give_the_labels_back(labels: list[str]) -> None:
+    labels = [f'_{label}' for label in labels]
+    y, class_names = _encode(labels, 'it')
+    assert [class_names[i] for i in y.tolist()] == labels
+    assert class_names == sorted(class_names)
+
+
+@pytest.mark.parametrize(
+    ('text', 'label', 'message'),
+    [
+        ('', 'y', r"my.csv' must begin with the names of its columns"),
+        ('a,y\n', 'y', r"my.csv' must have rows below its header \(got none\)"),
+        ('a,y\n1,0', 'z', r"'label' must name .*, one of \['a', 'y'\] \(got 'z'\)"),
+        ('a,y\n1,0', None, r"'label' must name .*, one of \['a', 'y'\] \(got None\)"),
+        ('a;y\n1;0', 'y', r"one of \['a;y'\] \(got 'y'\)"),
+        ('y\n1\n0', 'y', r"must have features beside the column 'y'"),
+        (',a,y\n0,1,0', 'y', r'column 1 has no name'),
+        ('a,b,a,y', 'y', r"must give each column its own name \(got \['a'\]\)"),
+        ('a,y\n1,0\n2', 'y', r'line 3 must have 2 fields, .* \(got 1\)'),
+        ('a,y\n1,0\n2,1,1', 'y', r'line 3 must have 2 fields, .* \(got 3\)'),
+        ('a,y\n1,0\n\n,1', 'y', r"line 4: 'a' must not be missing \(got ''\)"),
+        ('a,y\nNaN,0', 'y', r"line 2: 'a' must not be missing \(got 'NaN'\)"),
+        ('a,y\n1, ?', 'y', r"line 2: 'y' must not be missing \(got ' \?'\)"),
+        ('b,a,y\n1,red,0', 'y', r"line 2: 'a' must be a finite .* \(got 'red'\); enco"),
+        ('a,y\ninf,0', 'y', r"line 2: 'a' must be a finite number \(got 'inf'\)"),
+        ('a,y\n1,0\n2,0', 'y', r"column 'y' of .* at least two classes \(got \{0\}\)"),
+        ('a,y\n1,u\n2,u', 'y', r"at least two classes \(got \{'u'\}\)"),
+        ('a,y\n1,0\n2,1.5', 'y', r'classes, not measured numbers \(got 1.5\)'),
+        ('a,y\n1e39,0\n2,1', 'y', r'must have finite features \(got 1 that are not'),
+        (b'a,y\n1,\xff', 'y', r"my.csv' must be text in UTF-8 \(.*0xff"),
+        ('a,y\n1,0\n"2,1', 'y', r"my.csv', after line 2: unexpected end of data"),
+    ],
+)
+def test_damaged_csv(
+    tmp_path: Path, text: str | bytes, label: str | None, message: str
+) -> None:
+    path = write(tmp_path, text)
+    with pytest.raises(ValueError, match=message) as caught:
+        load_dataset(path, label=label, standardize=False)
+    assert str(path) in str(caught.value)
+
+
+def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
+    for name in ('my.csv', 'my.npz', 'my.pt'):
+        label = 'y' if name == 'my.csv' else None
+        with pytest.raises(FileNotFoundError, match=name):
+            load_dataset(tmp_path / name, label=label)
+        (tmp_path / name).mkdir()
+        with pytest.raises(OSError, match=name):
+            load_dataset(tmp_path / name, label=label)
+
+
+def test_npz(tmp_path: Path) -> None:
+    path = tmp_path / 'my.npz'
+    x = np.array([[1.0, 2], [3, 4], [3, 4]])
+    np.savez(path, x=x, y=np.array([7, 5, 7]), z=np.array([{}]))
+    data = load_dataset(path)
+    assert data.x.tolist() == x.tolist()
+    assert (data.y.tolist(), data.class_names) == ([1, 0, 1], ['5', '7'])
+    assert data.x.dtype == torch.float32
+    assert load_dataset(path, standardize=True).x.mean(dim=0).tolist() == [0, 0]
+
+    np.savez_compressed(path, features=x.astype(int), kind=np.array(['u', 'v', 'u']))
+    data = load_dataset(path, label='kind')
+    assert data.x.tolist() == x.tolist()
+    assert (data.y.tolist(), data.class_names) == ([0, 1, 0], ['u', 'v'])
+
+
+X, Y = np.ones((3, 2)), np.array([0, 1, 0])
+
+
+@pytest.mark.parametrize(
+    ('arrays', 'text'),
+    [
+        (
+            {'a': X, 'b': X, 'y': Y},
+            r"an array 'x' of features \(got \['a', 'b', 'y'\]\)",
+        ),
+        ({'x': X}, r"must have an array 'y' of labels \(got \['x'\]\)"),
+        ({'x': X, 'y': Y[:2]}, r"'y' in .* vector of 3 classes.* \(got int64 of shape"),
+        ({'x': X, 'y': Y[:, None]}, r"'y' in .* vector of 3 classes"),
+        ({'x': X, 'y': Y / 1.0}, r"'y' in .* vector of 3 classes.* \(got float64"),
+        ({'x': X, 'y': Y * 0}, r"'y' in .* at least two classes \(got \{0\}\)"),
+        ({'x': X[0], 'y': Y}, r"'x' in .* must be a matrix .* \(got float64 of shape"),
+        ({'x': X[:, :0], 'y': Y}, r"'x' in .* must be a matrix of numbers"),
+        ({'x': X * 1j, 'y': Y}, r"'x' in .* must be a matrix .* \(got complex128"),
+        ({'x': np.array([{}]), 'y': Y}, r'arrays of numbers \(Object arrays cannot be'),
+        ({'x': X * np.nan, 'y': Y}, r'finite features \(got 6 that are not'),
+    ],
+)
+def test_damaged_npz(tmp_path: Path, arrays: dict[str, Any], text: str) -> None:
+    path = tmp_path / 'my.npz'
+    np.savez(path, **arrays)
+    with pytest.raises(ValueError, match=text) as caught:
+        load_dataset(path)
+    assert str(path) in str(caught.value)
+
+
+def test_truncated_files(tmp_path: Path) -> None:
+    np.savez_compressed(tmp_path / 'my.npz', x=X, y=Y)
+    torch.save(Data(x=torch.ones(3, 2), y=torch.from_numpy(Y)), tmp_path / 'my.pt')
+    for name in ('my.npz', 'my.pt'):
+        path = tmp_path / name
+        content = path.read_bytes()
+        for kept in (0, 1, len(content) // 2, len(content) - 1):
+            path.write_bytes(content[:kept])
+            with pytest.raises(ValueError, match=rf"^'{path}' must hold "):
+                load_dataset(path)
+
+
+def test_pt(tmp_path: Path) -> None:
+    path = tmp_path / 'my.pt'
+    allowed = set(torch.serialization.get_safe_globals())
+    mask = torch.tensor([True, False, False])
+    x = torch.tensor([[1.0, 0], [0, 3], [0, 0]], dtype=torch.float64)
+    data = Data(x=x, y=torch.tensor([0, 2, 0], dtype=torch.int32), train_mask=mask)
+    data.edge_index = torch.tensor([[0, 1], [1, 2]])
+    data.class_names = ['a', 'b', 'c']
+    torch.save(data, path)
+    out = load_dataset(path)
+    assert sorted(out.keys()) == ['class_names', 'train_mask', 'x', 'y']
+    assert torch.equal(out.x, x.float())
+    assert out.y.tolist() == [0, 2, 0]
+    assert out.y.dtype == torch.int64
+    assert out.class_names == ['a', 'b', 'c']
+    assert torch.equal(out.train_mask, mask)
+    assert load_dataset(path, standardize=True).x.mean(dim=0).abs().max() < 1e-6
+    assert set(torch.serialization.get_safe_globals()) == allowed
+
+    torch.save(Data(x=x.to_sparse_csr(), y=data.y), path)
+    out = load_dataset(path)
+    assert out.x.layout == torch.sparse_csr
+    assert torch.equal(out.x.to_dense(), x.float())
+    with pytest.raises(ValueError, match=r"'standardize' must be False .* are sparse"):
+        load_dataset(path, standardize=True)
+
+
+class Harm:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, ('harm',)
+
+
+def test_nothing_is_executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for content in (Harm(), Data(x=torch.ones(2, 1), harm=Harm())):
+        torch.save(content, 'my.pt')
+        with pytest.raises(
+            ValueError, match=r"'my.pt' must .* \(it asks for posix.mkdir\)"
+        ):
+            load_dataset('my.pt')
+    np.savez('my.npz', x=np.array([[Harm()]]), y=np.array([0]))
+    with pytest.raises(ValueError, match=r"'my.npz' must hold arrays of numbers"):
+        load_dataset('my.npz')
+    assert not Path('harm').exists()
+
+
+@pytest.mark.parametrize(
+    ('content', 'text'),
+    [
+        ({'x': 1}, r'must hold a Data object \(got dict\)'),
+        (torch.ones(3), r'must hold a Data object \(got Tensor\)'),
+        (Data(y=torch.arange(3)), r"node features: 'x' must be .* \(got NoneType\)"),
+        (Data(x=torch.ones(3, 2)), r"'y' in .* must be a tensor \(got NoneType\)"),
+        (
+            Data(x=torch.arange(3), y=torch.arange(3)),
+            r"'x' must have shape \[num_nodes",
+        ),
+        (
+            Data(x=torch.ones(3, 2), y=torch.arange(3.0)),
+            r"'y' in .* vector of 3 classes.*\(got float32 of shape",
+        ),
+        (Data(x=torch.ones(3, 2), y=torch.arange(2)), r"'y' in .* vector of 3 classes"),
+        (
+            Data(x=torch.ones(3, 2), y=torch.ones(3, dtype=torch.long)),
+            r'at least two classes \(got \{1\}\)',
+        ),
+        (
+            Data(x=torch.ones(3, 2), y=torch.arange(3) - 1),
+            r"'y' in .* must not be negative \(got -1\)",
+        ),
+        (
+            Data(x=torch.ones(3, 2) * torch.inf, y=torch.arange(3)),
+            r"'x' contains NaN or infinite values \(got 6 of 6\)",
+        ),
+        (
+            Data(x=torch.ones(3, 2).double() * 1e39, y=torch.arange(3)),
+            r'finite features \(got 6 that are not, or are too large for float32',
+        ),
+    ],
+)
+def test_damaged_pt(tmp_path: Path, content: Any, text: str) -> None:
+    path = tmp_path / 'my.pt'
+    torch.save(content, path)
+    with pytest.raises(ValueError, match=text) as caught:
+        load_dataset(path)
+    assert str(path) in str(caught.value)
+
+
+def test_arguments_are_checked(tmp_path: Path) -> None:
+    path = tmp_path / 'my.pt'
+    torch.save(Data(x=torch.ones(3, 2), y=torch.arange(3)), path)
+    with pytest.raises(ValueError, match=r"'label' has no meaning for a '.pt' file"):
+        load_dataset(path, label='y')
+    with pytest.raises(TypeError, match=r"'standardize' must be a bool \(got 'no'\)"):
+        load_dataset(path, standardize='no')  # type: ignore[arg-type]

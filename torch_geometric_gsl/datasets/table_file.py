@@ -1,0 +1,283 @@
+from __future__ import annotations
+
+import csv
+import math
+import pickle
+import re
+import zipfile
+import zlib
+from array import array
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
+from torch_geometric.data.storage import GlobalStorage
+
+from torch_geometric_gsl._checks import check_absent, check_features, check_flag
+from torch_geometric_gsl.datasets._standardize import standardize_columns
+
+#: The kinds of files that :func:`read_table_file` reads.
+SUFFIXES: tuple[str, ...] = ('.csv', '.npz', '.pt')
+_MISSING = ('', '?', 'na', 'n/a', 'nan', 'none', 'null')
+_KEPT = ('class_names', 'train_mask', 'val_mask', 'test_mask')
+# What torch must be allowed to load; of these PyG itself allows only the first.
+_PARTS_OF_DATA: list[Any] = [Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]
+# What numpy and torch raise on files that are not what they expect.
+_DAMAGED = (
+    *(AttributeError, EOFError, KeyError, NotImplementedError, OSError, RuntimeError),
+    *(TypeError, ValueError, pickle.UnpicklingError, zipfile.BadZipFile, zlib.error),
+)
+
+
+def read_table_file(
+    path: str | Path, label: str | None = None, standardize: bool | None = None
+) -> Data:
+    r"""Reads features and labels from a file, as
+    :func:`~torch_geometric_gsl.datasets.load_dataset` describes.
+
+    Args:
+        path (str or pathlib.Path): The file, of a kind in :obj:`SUFFIXES`.
+        label (str, optional): The column (:obj:`.csv`) or array (:obj:`.npz`) of the
+            labels. (default: :obj:`None`)
+        standardize (bool, optional): Whether to scale every feature to zero mean and
+            unit variance; if :obj:`None`, only those of a :obj:`.csv` file.
+            (default: :obj:`None`)
+
+    Returns:
+        torch_geometric.data.Data: Features :obj:`x`, labels :obj:`y`,
+        :obj:`class_names`, and the masks of a split if the file has them.
+
+    Raises:
+        ValueError: If the file is not what it must be; the text tells where.
+        OSError: If the file cannot be opened.
+    """
+    path = Path(path)
+    suffix = path.suffix.lower()
+    if standardize is None:
+        standardize = suffix == '.csv'
+    check_flag(standardize, 'standardize')
+    if suffix == '.csv':
+        data = _read_csv(path, label)
+    elif suffix == '.npz':
+        data = _read_npz(path, label)
+    else:
+        check_absent(label, 'label', "for a '.pt' file, whose labels are its 'y'")
+        data = _read_data(path)
+    x = data.x
+    assert x is not None
+    if standardize:
+        if x.layout != torch.strided:
+            raise ValueError(
+                f"'standardize' must be False for '{path}', whose features are sparse: "
+                'they would be dense (got True)'
+            )
+        x = torch.from_numpy(standardize_columns(x.double().numpy()))
+    data.x = x.float()
+    _check_finite(data.x, path)
+    return data
+
+
+def _read_csv(path: Path, label: str | None) -> Data:
+    number = 0
+    values = array('d')
+    labels: list[str] = []
+    try:
+        with path.open(encoding='utf-8-sig', newline='') as file:
+            reader = csv.reader(file, strict=True)
+            header = [name.strip() for name in next(reader, [])]
+            column = _label_column(path, header, label)
+            for fields in reader:
+                number = reader.line_num
+                if fields:  # Blank lines have none.
+                    where = f"'{path}', line {number}"
+                    row, name = _read_row(where, header, fields, column)
+                    values.extend(row)
+                    labels.append(name)
+    except csv.Error as error:
+        raise ValueError(f"'{path}', after line {number}: {error}") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"'{path}' must be text in UTF-8 ({error})") from error
+    if not labels:
+        raise ValueError(f"'{path}' must have rows below its header (got none)")
+    y, class_names = _encode(labels, f"the column '{label}' of '{path}'")
+    x = torch.frombuffer(values, dtype=torch.float64).view(len(labels), -1)
+    return Data(x=x, y=y, class_names=class_names)
+
+
+def _label_column(path: Path, header: list[str], label: str | None) -> int:
+    """Checks the names of the columns, and returns the place of the labels."""
+    if not header:
+        raise ValueError(f"'{path}' must begin with the names of its columns")
+    if '' in header:
+        raise ValueError(
+            f"'{path}' must name every column (column {header.index('') + 1} has no "
+            'name: is it an index that was saved along?)'
+        )
+    if twice := sorted({name for name in header if header.count(name) > 1}):
+        raise ValueError(f"'{path}' must give each column its own name (got {twice})")
+    if label not in header:
+        raise ValueError(
+            f"'label' must name the column of labels of '{path}', one of {header} "
+            f'(got {label!r})'
+        )
+    if len(header) < 2:
+        raise ValueError(f"'{path}' must have features beside the column '{label}'")
+    return header.index(label)
+
+
+def _read_row(
+    where: str, header: list[str], fields: list[str], column: int
+) -> tuple[list[float], str]:
+    """Returns the features and the label of a row."""
+    if len(fields) != len(header):
+        raise ValueError(
+            f'{where} must have {len(header)} fields, as the header has '
+            f'(got {len(fields)})'
+        )
+    row = [_to_number(field) for field in fields]
+    label = fields[column].strip()
+    row.pop(column)
+    if label.lower() not in _MISSING and all(map(math.isfinite, row)):
+        return row, label
+    place = next(
+        i
+        for i, field in enumerate(map(str.strip, fields))
+        if field.lower() in _MISSING
+        or (i != column and not math.isfinite(_to_number(field)))
+    )
+    if fields[place].strip().lower() in _MISSING:
+        raise ValueError(
+            f"{where}: '{header[place]}' must not be missing (got {fields[place]!r})"
+        )
+    raise ValueError(
+        f"{where}: '{header[place]}' must be a finite number (got {fields[place]!r}); "
+        'encode text as numbers, or leave the column out'
+    )
+
+
+def _to_number(field: str) -> float:
+    try:
+        return float(field)
+    except ValueError:
+        return math.nan
+
+
+def _read_npz(path: Path, label: str | None) -> Data:
+    label = 'y' if label is None else label
+    with path.open('rb') as stream:
+        try:
+            with np.load(stream, allow_pickle=False) as file:
+                names = list(file)
+                others = [name for name in names if name != label]
+                feature = others[0] if len(others) == 1 else 'x'
+                arrays = {name: file[name] for name in (feature, label) if name in file}
+        except _DAMAGED as error:
+            raise ValueError(
+                f"'{path}' must hold arrays of numbers ({error})"
+            ) from error
+    for name, what in ((label, 'labels'), (feature, 'features')):
+        if name not in arrays:
+            raise ValueError(
+                f"'{path}' must have an array '{name}' of {what} (got {names})"
+            )
+    x, y = arrays[feature], arrays[label]
+    if x.dtype.kind not in 'biuf' or x.ndim != 2 or 0 in x.shape:
+        raise ValueError(
+            f"'{feature}' in '{path}' must be a matrix of numbers, one row a node "
+            f'(got {x.dtype} of shape {x.shape})'
+        )
+    where = f"'{label}' in '{path}'"
+    _check_labels(y, where, len(x), kinds='biuU')
+    numbers, class_names = _encode(y.tolist(), where)
+    x = torch.from_numpy(x.astype(np.float64))
+    return Data(x=x, y=numbers, class_names=class_names)
+
+
+def _check_labels(y: NDArray[Any], where: str, num_nodes: int, kinds: str) -> None:
+    if y.dtype.kind not in kinds or y.shape != (num_nodes,):
+        raise ValueError(
+            f'{where} must be a vector of {num_nodes} classes, one for each row of the '
+            f'features (got {y.dtype} of shape {y.shape})'
+        )
+
+
+def _read_data(path: Path) -> Data:
+    # Leaving the context forbids what it allowed, and must not forbid more.
+    allowed = torch.serialization.get_safe_globals()
+    parts = [part for part in _PARTS_OF_DATA if part not in allowed]
+    with path.open('rb') as stream:
+        try:
+            with torch.serialization.safe_globals(parts):
+                data = torch.load(stream, map_location='cpu', weights_only=True)
+        except _DAMAGED as error:
+            # Not all of torch's text, which advises to trust the file.
+            found = re.search(r'GLOBAL (\S+)', str(error))
+            reason = f'it asks for {found[1]}' if found else type(error).__name__
+            raise ValueError(
+                f"'{path}' must hold a Data object, and nothing that could run code "
+                f'when loaded ({reason})'
+            ) from error
+    if not isinstance(data, Data):
+        raise ValueError(
+            f"'{path}' must hold a Data object (got {type(data).__name__})"
+        )
+    x = data.x
+    try:
+        check_features(x)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"'{path}' must hold node features: {error}") from error
+    if not isinstance(x, Tensor) or not isinstance(data.y, Tensor):
+        raise ValueError(
+            f"'y' in '{path}' must be a tensor (got {type(data.y).__name__})"
+        )
+    y, where = data.y.detach().numpy(), f"'y' in '{path}'"
+    _check_labels(y, where, x.size(0), kinds='iu')
+    _check_classes(y.tolist(), where)
+    if y.min() < 0:
+        raise ValueError(f'{where} must not be negative (got {y.min()})')
+    kept = {name: data[name] for name in _KEPT if name in data}
+    return Data(x=x.detach(), y=data.y.detach().long(), **kept)
+
+
+def _check_classes(labels: Sequence[object], where: str) -> None:
+    if len(found := set(labels)) < 2:
+        raise ValueError(f'{where} must have at least two classes (got {found})')
+
+
+def _encode(labels: Sequence[Any], where: str) -> tuple[Tensor, list[str]]:
+    """Counts classes in the order of their numbers, or else of their names."""
+    numbers = [_to_number(name) for name in labels]
+    if all(map(math.isfinite, numbers)):
+        if broken := [number for number in numbers if number % 1 != 0]:
+            raise ValueError(
+                f'{where} must be classes, not measured numbers (got {broken[0]})'
+            )
+        labels = [_to_class(name) for name in labels]
+    _check_classes(labels, where)
+    order = sorted(set(labels))
+    place = {name: i for i, name in enumerate(order)}
+    y = torch.tensor([place[name] for name in labels])
+    return y, [str(name) for name in order]
+
+
+def _to_class(name: Any) -> int:
+    """A whole number, exactly where it is written as one."""
+    try:
+        return name if isinstance(name, int) else int(name)
+    except ValueError:
+        return int(float(name))
+
+
+def _check_finite(x: Tensor, path: Path) -> None:
+    values = x if x.layout == torch.strided else x.values()
+    if bad := int(values.numel() - values.isfinite().sum()):
+        raise ValueError(
+            f"'{path}' must have finite features (got {bad} that are not, or are too "
+            'large for float32)'
+        )
