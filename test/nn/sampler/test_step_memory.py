@@ -1,10 +1,15 @@
-"""The peak of all live memory during a training step, allocation by allocation."""
+"""The memory of a training step: its peak by allocations, and its largest tensor."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
+from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
 
@@ -38,3 +43,37 @@ def test_the_definition_is_seen_to_be_quadratic() -> None:
     conv = LatentGraphConv(8, 8, method='dense', memory_budget=2**20)
     small, large = peak_bytes(conv, 700), peak_bytes(conv, 1400)
     assert large > 3.5 * small > 4 * 700**2
+
+
+class LargestTensor(TorchDispatchMode):
+    """Records the bytes of the largest tensor that any operation returns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bytes = 0
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        result = function(*args, **(kwargs or {}))
+        for part in tree_leaves(result):
+            if isinstance(part, Tensor) and part.layout == torch.strided:
+                self.bytes = max(self.bytes, part.untyped_storage().nbytes())
+        return result
+
+
+def largest_bytes(method: str, n: int, channels: int) -> int:
+    conv = LatentGraphConv(8, channels, method=method, memory_budget=2**19)
+    x = torch.randn(n, 8, generator=torch.Generator().manual_seed(1))
+    with LargestTensor() as largest:
+        conv(x, generator=torch.Generator().manual_seed(2)).square().sum().backward()
+    return largest.bytes
+
+
+def test_the_largest_tensor_grows_linearly() -> None:
+    proposals, channels, k = 22, 64, 5
+    small, large = (largest_bytes('race', n, channels) for n in (2000, 4000))
+    assert 0 < large <= 2.1 * small
+    # Far less than one number for each channel of each proposal, or for each pair.
+    assert large < 4 * 4000 * min(4000, k * proposals * channels) / 10
+    assert largest_bytes('dense', 700, channels) >= 4 * 700**2  # It would be seen.
