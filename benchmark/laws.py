@@ -17,14 +17,16 @@ all later ones by default have another one, on purpose. Weights that are replace
 their mean have the larger entropy, so that a difference from the definition remains.
 What the race may not change is the entropy of exact first arrivals with the same mean
 of the later ones, which `method='stream'` finds among all pairs: the second score.
+
+The exit status is 1 if any score but the first of the entropy exceeds the bound.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-import statistics
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,6 +36,7 @@ from provenance import environment
 from report import write_json
 from torch import Tensor
 from tqdm import tqdm
+from zscores import DIFFERS, ERROR_RATE, Comparison, compare, comparisons, verdict
 
 from torch_geometric_gsl.nn import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES, resolve_similarity
@@ -41,8 +44,6 @@ from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES, resolve_sim
 CHANNELS, EMBEDDING_CHANNELS, MESSAGES, K = 8, 4, 3, 2
 # About as many pairs a call, so that settings take about as long.
 PAIRS, MIN_TARGETS, MAX_TARGETS = 2**16, 8, 64
-# The probability that a correct method exceeds the bound anywhere in the table.
-ERROR_RATE = 0.01
 HEADER = (
     'similarity | tau | scale | draws | sources | targets | z loss | z similarity | '
     'z largest weight | z entropy | z entropy, stream | rms z gradient | '
@@ -67,21 +68,6 @@ class Problem(NamedTuple):
     x_dst: Tensor
     h: Tensor
     linear: Tensor
-
-
-class Comparison(NamedTuple):
-    """The z-scores of one quantity, and the relative differences of its means."""
-
-    z: list[float]
-    difference: list[float]
-
-    @property
-    def largest(self) -> float:
-        return max(map(abs, self.z))
-
-    @property
-    def rms(self) -> float:
-        return math.sqrt(statistics.fmean(z * z for z in self.z))
 
 
 def make_sampler(setting: Setting, method: str, **kwargs: Any) -> GumbelKNNSampler:
@@ -157,14 +143,6 @@ def shapes(
     return torch.stack(found).double().split(1, dim=1)
 
 
-def compare(dense: Tensor, race: Tensor) -> Comparison:
-    """Two-sample z-scores of the columns; the rows are independent repeats."""
-    difference = race.mean(0) - dense.mean(0)
-    error = (race.var(0) / race.size(0) + dense.var(0) / dense.size(0)).sqrt()
-    relative = difference / dense.mean(0).abs()
-    return Comparison((difference / error).tolist(), relative.tolist())
-
-
 def run_setting(setting: Setting, repeats: int, seed: int) -> dict[str, Any]:
     """One row of the table; a seed is followed by nine of its own."""
     problem = make_problem(setting)
@@ -206,42 +184,6 @@ def compare_shapes(
         'entropy': compare(dense[2], listed[2]),
         'entropy_stream': compare(stream[2], listed[2]),
     }
-
-
-def comparisons(row: dict[str, Any]) -> Iterator[tuple[str, Comparison]]:
-    """The quantities that a row compares, by name."""
-    for name, value in row.items():
-        if isinstance(value, Comparison):
-            yield name, value
-
-
-def bonferroni_bound(count: int, degrees: int) -> float:
-    """The bound that no |z| of so many exceeds, but with `ERROR_RATE` at the most."""
-    z = statistics.NormalDist().inv_cdf(1 - ERROR_RATE / 2 / count)
-    # Student's quantile, to first order: variances are estimated, too.
-    return z + (z**3 + z) / (4 * degrees)
-
-
-def verdict(rows: list[dict[str, Any]], repeats: int) -> tuple[float, str]:
-    """The bound, and which quantities exceed it."""
-    every = [(name, each) for row in rows for name, each in comparisons(row)]
-    count = sum(len(each.z) for _, each in every)
-    bound = bonferroni_bound(count, 2 * (repeats // 2 - 1))
-    lines = [
-        f'{count} two-sided comparisons with {repeats} graphs of either method (half '
-        f'as many without gradients): a correct method exceeds |z| = {bound:.2f} '
-        f'anywhere with a probability of at most {ERROR_RATE:.0%} (Bonferroni).'
-    ]
-    for name in dict.fromkeys(name for name, _ in every):
-        some = [each for own, each in every if own == name]
-        total = sum(len(each.z) for each in some)
-        over = sum(abs(z) > bound for each in some for z in each.z)
-        largest = max(each.largest for each in some)
-        says = 'all below the bound' if over == 0 else f'{over} ABOVE THE BOUND'
-        lines.append(f'- {name}: {says} (of {total}; largest |z| {largest:.2f})')
-    ratio = statistics.fmean(row['variance_ratio'] for row in rows)
-    lines.append(f'- gradient variance ratio: {ratio:.3f} on average')
-    return bound, '\n'.join(lines)
 
 
 def cell(comparison: Comparison | None) -> str:
@@ -292,13 +234,15 @@ def main(argv: Sequence[str] | None = None) -> None:
         run_setting(Setting(*point), args.repeats, seed=10 * i)
         for i, point in enumerate(tqdm(list(grid)))
     ]
-    bound, says = verdict(rows, args.repeats)
+    bound, above, says = verdict(rows, args.repeats)
     print(f'{markdown(rows)}\n\n{says}')
     if args.out is not None:
         # All z-scores, those of each parameter included.
         plain = [row | {n: c._asdict() for n, c in comparisons(row)} for row in rows]
         result = {'error_rate': ERROR_RATE, 'bound': bound, 'rows': plain}
         write_json(args.out, about | result)
+    if above - {DIFFERS}:
+        sys.exit(1)
 
 
 if __name__ == '__main__':

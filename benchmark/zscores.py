@@ -1,0 +1,75 @@
+"""Two-sample z-scores of what two methods give, and the bound that they must keep."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+# The probability that a correct method exceeds the bound anywhere in the table.
+ERROR_RATE = 0.01
+# What differs from the definition on purpose.
+DIFFERS = 'entropy'
+
+
+class Comparison(NamedTuple):
+    """The z-scores of one quantity, and the relative differences of its means."""
+
+    z: list[float]
+    difference: list[float]
+
+    @property
+    def largest(self) -> float:
+        return max(map(abs, self.z))
+
+    @property
+    def rms(self) -> float:
+        return math.sqrt(statistics.fmean(z * z for z in self.z))
+
+
+def compare(dense: Tensor, race: Tensor) -> Comparison:
+    """Two-sample z-scores of the columns; the rows are independent repeats."""
+    difference = race.mean(0) - dense.mean(0)
+    error = (race.var(0) / race.size(0) + dense.var(0) / dense.size(0)).sqrt()
+    relative = difference / dense.mean(0).abs()
+    return Comparison((difference / error).tolist(), relative.tolist())
+
+
+def comparisons(row: dict[str, Any]) -> Iterator[tuple[str, Comparison]]:
+    """The quantities that a row compares, by name."""
+    for name, value in row.items():
+        if isinstance(value, Comparison):
+            yield name, value
+
+
+def bonferroni_bound(count: int, degrees: int) -> float:
+    """The bound that no |z| of so many exceeds, but with `ERROR_RATE` at the most."""
+    z = statistics.NormalDist().inv_cdf(1 - ERROR_RATE / 2 / count)
+    # Student's quantile, to first order: variances are estimated, too.
+    return z + (z**3 + z) / (4 * degrees)
+
+
+def verdict(rows: list[dict[str, Any]], repeats: int) -> tuple[float, set[str], str]:
+    """The bound, which quantities exceed it, and a text that says so."""
+    every = [(name, each) for row in rows for name, each in comparisons(row)]
+    count = sum(len(each.z) for _, each in every)
+    bound = bonferroni_bound(count, 2 * (repeats // 2 - 1))
+    lines, above = [], set()
+    for name in dict.fromkeys(name for name, _ in every):
+        z = [abs(z) for own, each in every if own == name for z in each.z]
+        over = sum(not value <= bound for value in z)  # NaN exceeds it, too.
+        says = f'{over} ABOVE THE BOUND' if over else 'all below the bound'
+        says += ', as documented' if over and name == DIFFERS else ''
+        lines.append(f'- {name}: {says} (of {len(z)}; largest |z| {max(z):.2f})')
+        above |= {name} if over else set()
+    ratio = statistics.fmean(row['variance_ratio'] for row in rows)
+    text = (
+        f'{count} two-sided comparisons with {repeats} graphs of either method (half '
+        f'as many without gradients): a correct method exceeds |z| = {bound:.2f} '
+        f'anywhere with a probability of at most {ERROR_RATE:.0%} (Bonferroni).'
+    )
+    lines.append(f'- gradient variance ratio: {ratio:.3f} on average')
+    return bound, above, '\n'.join([text, *lines])
