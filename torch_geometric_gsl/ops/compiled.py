@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
-import warnings
 from collections.abc import Callable
 from functools import cache
 from typing import TypeVar, cast
 
 import torch
 from torch import Tensor
+
+from torch_geometric_gsl._warnings import warn_caller
 
 Result = TypeVar('Result')
 
@@ -58,11 +59,10 @@ def _compile(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
                 return quick(*args)
             except torch._dynamo.exc.TorchDynamoException as error:
                 broken = True
-                warnings.warn(
+                warn_caller(
                     f'{function.__name__} could not be compiled and runs eagerly: '
                     f'{str(error).strip().splitlines()[0]}',
                     RuntimeWarning,
-                    stacklevel=2,
                 )
         return function(*args)
 

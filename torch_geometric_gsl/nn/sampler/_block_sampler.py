@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.nn.sampler._plan import (
     LEAST_SAMPLES,
     SampledEvaluationWarning,
@@ -16,6 +16,7 @@ from torch_geometric_gsl.nn.sampler._plan import (
 from torch_geometric_gsl.nn.sampler._scorer import Request
 from torch_geometric_gsl.ops.arrivals import Arrivals
 from torch_geometric_gsl.ops.draws import draw_tail, drawn_graph, drawn_sum
+from torch_geometric_gsl.ops.eager import eager
 from torch_geometric_gsl.ops.propagate import expected_sum, sampled_expected_sum
 from torch_geometric_gsl.ops.race import race_arrivals
 from torch_geometric_gsl.ops.relaxed import (
@@ -68,15 +69,7 @@ class BlockSampler(NamedTuple):
         if count >= num_sources:
             return expected_sum(h, scorer, tau, **budget)
         out, error = sampled_expected_sum(h, scorer, tau, count, **budget)
-        size = out.detach().square().mean().sqrt()
-        warnings.warn(
-            f'the sums over {num_targets} x {num_sources} pairs are estimated from '
-            f'{count} sources with a standard error of {float(error):.2g} (root mean '
-            f'square; that of the sums is {float(size):.2g}): a larger '
-            f"'max_eval_pairs' makes them exact",
-            SampledEvaluationWarning,
-            stacklevel=2,
-        )
+        _warn(scorer.size, count, out, error)
         return out
 
     def _arrivals(self, scorer: Scorer, method: str) -> Arrivals:
@@ -111,3 +104,16 @@ class BlockSampler(NamedTuple):
             generator=self.generator,
             memory_budget=self.memory_budget,
         )
+
+
+@eager
+def _warn(size: tuple[int, int], count: int, out: Tensor, error: Tensor) -> None:
+    """Tells of an estimate; the tracer cannot write the numbers."""
+    level = float(out.detach().square().mean().sqrt())
+    warn_caller(
+        f'the sums over {size[0]} x {size[1]} pairs are estimated from {count} '
+        f'sources with a standard error of {float(error):.2g} (root mean square; '
+        f"that of the sums is {level:.2g}): a larger 'max_eval_pairs' makes them "
+        f'exact',
+        SampledEvaluationWarning,
+    )
