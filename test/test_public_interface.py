@@ -50,6 +50,12 @@ FACTORIES: dict[str, list[Callable[[], torch.nn.Module]]] = {
         lambda: nn.GSLNet(IN, 8, 2, OUT),
         lambda: nn.GSLNet(IN, 8, 2, OUT, **TRANSITION),
     ],
+    'KNNGCN': [
+        lambda: nn.KNNGCN(IN, 8, 2, OUT),
+        lambda: nn.KNNGCN(IN, 8, 2, OUT, root_weight=True, cached=True),
+    ],
+    'KNNLINKX': [lambda: nn.KNNLINKX(IN, 8, 2, OUT, num_nodes=N)],
+    'MLPClassifier': [lambda: nn.MLPClassifier(IN, 8, 2, OUT)],
 }
 CASES = [
     pytest.param(factory, id=f'{name}-{number}')

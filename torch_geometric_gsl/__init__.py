@@ -1,6 +1,8 @@
 r"""Graph structure learning for PyTorch Geometric."""
 
 from torch_geometric_gsl.nn import (
+    KNNGCN,
+    KNNLINKX,
     CosineSimilarity,
     DifferenceSimilarity,
     EncodedPair,
@@ -10,6 +12,7 @@ from torch_geometric_gsl.nn import (
     HeatKernelSimilarity,
     LatentGraphConv,
     LinearSimilarity,
+    MLPClassifier,
     NeuralGaussianSimilarity,
     NodeClassifier,
     SampledEvaluationWarning,
@@ -41,6 +44,9 @@ __all__ = [
     'TransitionGraphConv',
     'NodeClassifier',
     'GSLNet',
+    'KNNGCN',
+    'KNNLINKX',
+    'MLPClassifier',
     'SampledGraph',
     '__version__',
 ]

@@ -246,10 +246,12 @@ def check_messages(h: object, num_sources: int, device: torch.device) -> None:
         raise ValueError(f"'h' is on {h.device} but 'x' is on {device}")
 
 
-def check_num_nodes(x: Tensor, num_nodes: int) -> None:
+def check_num_nodes(
+    x: Tensor, num_nodes: int, what: str = 'the transition nodes'
+) -> None:
     """Raises unless there is one row of features per node."""
     if x.size(0) != num_nodes:
         raise ValueError(
-            f"'x' must have num_nodes={num_nodes} rows (got {x.size(0)}); the "
-            f'transition nodes belong to the nodes of one data set'
+            f"'x' must have num_nodes={num_nodes} rows (got {x.size(0)}); {what} "
+            f'belong to the nodes of one data set'
         )

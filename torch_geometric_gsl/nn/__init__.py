@@ -1,7 +1,13 @@
 r"""Modules: similarities, samplers, convolutions and models."""
 
 from torch_geometric_gsl.nn.conv import LatentGraphConv, TransitionGraphConv
-from torch_geometric_gsl.nn.models import GSLNet, NodeClassifier
+from torch_geometric_gsl.nn.models import (
+    KNNGCN,
+    KNNLINKX,
+    GSLNet,
+    MLPClassifier,
+    NodeClassifier,
+)
 from torch_geometric_gsl.nn.sampler import (
     GumbelKNNSampler,
     SampledEvaluationWarning,
@@ -38,4 +44,7 @@ __all__ = [
     'TransitionGraphConv',
     'NodeClassifier',
     'GSLNet',
+    'KNNGCN',
+    'KNNLINKX',
+    'MLPClassifier',
 ]

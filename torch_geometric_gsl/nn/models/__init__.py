@@ -2,5 +2,8 @@ r"""Models that learn a graph."""
 
 from torch_geometric_gsl.nn.models.base import NodeClassifier
 from torch_geometric_gsl.nn.models.gsl_net import GSLNet
+from torch_geometric_gsl.nn.models.knn_gcn import KNNGCN
+from torch_geometric_gsl.nn.models.knn_linkx import KNNLINKX
+from torch_geometric_gsl.nn.models.mlp import MLPClassifier
 
-__all__ = ['NodeClassifier', 'GSLNet']
+__all__ = ['NodeClassifier', 'GSLNet', 'KNNGCN', 'KNNLINKX', 'MLPClassifier']

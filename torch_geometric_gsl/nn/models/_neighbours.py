@@ -1,4 +1,4 @@
-"""The graph of nearest neighbours that several models start from."""
+"""The graph of nearest neighbours, and what models on it share."""
 
 from __future__ import annotations
 
@@ -9,9 +9,13 @@ from torch_geometric_gsl._checks import (
     check_batch,
     check_candidate_count,
     check_count,
+    check_edge_index,
     check_features,
+    check_flag,
     check_option,
+    check_value,
 )
+from torch_geometric_gsl.nn.models.base import NodeClassifier
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
@@ -105,3 +109,79 @@ def _is_filled(x: Tensor) -> Tensor:
     places = x.crow_indices()
     filled = torch.cat([places.new_zeros(1), (x.values() != 0).cumsum(0)])
     return filled[places].diff() > 0
+
+
+class NeighbourModel(NodeClassifier):
+    r"""Base class of the models on one fixed graph: of nearest neighbours, or given.
+
+    Args:
+        k (int): The number of neighbours.
+        cached (bool): Whether the graph is found once.
+        similarity (str, optional): The weights, :obj:`"linear"` or
+            :obj:`"heat_kernel"`; ones if :obj:`None`. (default: :obj:`None`)
+    """
+
+    def __init__(self, k: int, cached: bool, similarity: str | None = None) -> None:
+        super().__init__()
+        check_count(k, 'k')
+        check_flag(cached, 'cached')
+        self.k = k
+        self.similarity = similarity
+        self.cached = cached
+        self._cached_graph: SampledGraph | None = None
+        self._cached_size = 0
+
+    def reset_parameters(self) -> None:
+        r"""Resets all learnable parameters of the module, and forgets its graph."""
+        self._cached_graph = None
+
+    def _graph(
+        self,
+        x: Tensor,
+        edge_index: Tensor | None = None,
+        batch: Tensor | None = None,
+        edge_weight: Tensor | None = None,
+    ) -> SampledGraph:
+        """The graph that is given, cached, or found; no weight is negative."""
+        if edge_index is not None:
+            return _given_graph(x, edge_index, edge_weight)
+        if edge_weight is not None:
+            raise ValueError("'edge_weight' needs 'edge_index' (got None)")
+        if self._cached_graph is not None:
+            if x.size(0) != self._cached_size:
+                raise ValueError(
+                    f"'x' must hold the {self._cached_size} nodes of the cached graph "
+                    f'(got {x.size(0)} nodes)'
+                )
+            return self._cached_graph
+        similarity = self.similarity or 'linear'
+        edge_index, weight = nearest_neighbours(x, self.k, batch, similarity=similarity)
+        is_weighted = self.similarity is not None
+        weight = weight.clamp(min=0) if is_weighted else torch.ones_like(weight)
+        graph = SampledGraph(edge_index, weight)
+        if self.cached:
+            self._cached_graph, self._cached_size = graph, x.size(0)
+        return graph
+
+
+def _given_graph(
+    x: Tensor, edge_index: Tensor, edge_weight: Tensor | None
+) -> SampledGraph:
+    check_edge_index(edge_index, x, x)
+    num_edges = edge_index.size(1)
+    if edge_weight is None:
+        weight = torch.ones(num_edges, dtype=x.dtype, device=x.device)
+        return SampledGraph(edge_index, weight)
+    if not isinstance(edge_weight, Tensor) or not edge_weight.is_floating_point():
+        raise TypeError(
+            f"'edge_weight' must be a floating-point tensor "
+            f'(got {getattr(edge_weight, "dtype", type(edge_weight).__name__)})'
+        )
+    if edge_weight.shape != (num_edges,):
+        raise ValueError(
+            f"'edge_weight' must have shape [{num_edges}] "
+            f'(got {list(edge_weight.shape)})'
+        )
+    smallest = edge_weight.detach().amin() if num_edges else edge_weight.new_zeros(())
+    check_value(smallest >= 0, "'edge_weight' must not be negative", smallest.item)
+    return SampledGraph(edge_index, edge_weight)

@@ -1,0 +1,46 @@
+"""What models with a stack of layers share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.nn import Linear
+from torch_geometric.nn.resolver import activation_resolver
+
+from torch_geometric_gsl._checks import (
+    check_count,
+    check_features,
+    check_parameter_match,
+)
+
+
+def layer_sizes(
+    in_channels: int, hidden_channels: int, num_layers: int, out_channels: int
+) -> list[tuple[int, int]]:
+    """The sizes of the input and the output of each layer, checked."""
+    if in_channels != -1:
+        check_count(in_channels, 'in_channels')
+    check_count(hidden_channels, 'hidden_channels')
+    check_count(num_layers, 'num_layers')
+    check_count(out_channels, 'out_channels')
+    widths = [in_channels, *[hidden_channels] * (num_layers - 1), out_channels]
+    return list(pairwise(widths))
+
+
+def resolve_activation(act: Any) -> Callable[[Tensor], Tensor]:
+    """The activation by its name; none if :obj:`None`."""
+    resolved: Callable[[Tensor], Tensor] = (
+        torch.nn.Identity() if act is None else activation_resolver(act)
+    )
+    return resolved
+
+
+def check_input(x: Tensor, lin: Linear) -> None:
+    """Raises unless a first layer can take the features."""
+    check_features(x, width=lin.in_channels)
+    is_lazy = isinstance(lin.weight, torch.nn.UninitializedParameter)
+    check_parameter_match(x, None if is_lazy else lin.weight)

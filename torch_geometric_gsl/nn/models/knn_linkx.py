@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+from torch_geometric.nn.models import LINKX
+
+from torch_geometric_gsl._checks import (
+    check_count,
+    check_num_nodes,
+    check_probability,
+)
+from torch_geometric_gsl.nn.models._layers import check_input, layer_sizes
+from torch_geometric_gsl.nn.models._neighbours import NeighbourModel
+from torch_geometric_gsl.typing import SampledGraph
+
+
+class KNNLINKX(NeighbourModel):
+    r"""The LINKX model from the `"Large Scale Learning on Non-Homophilous Graphs: New
+    Benchmarks and Strong Simple Methods" <https://arxiv.org/abs/2110.14446>`_ paper on
+    a graph of nearest neighbours.
+
+    .. math::
+        \mathbf{H}_{\mathbf{A}} &= \mathbf{A} \mathbf{W}_{\mathbf{A}} + \mathbf{b}
+
+        \mathbf{H}_{\mathbf{X}} &= \mathbf{X} \mathbf{W}_{\mathbf{X}} + \mathbf{c}
+
+        \mathbf{Y} &= \mathrm{MLP} \left( \mathrm{ReLU} \left( \mathbf{W}
+        [\mathbf{H}_{\mathbf{A}}, \mathbf{H}_{\mathbf{X}}] + \mathbf{H}_{\mathbf{A}} +
+        \mathbf{H}_{\mathbf{X}} \right) \right)
+
+    where :math:`A_{ij} = 1` if :math:`j` is one of the :obj:`k` nodes whose input
+    features have the largest cosine with those of node :math:`i`, and 0 else: as in the
+    paper the adjacency has no weights. It is
+    :class:`torch_geometric.nn.models.LINKX`. The rows of
+    :math:`\mathbf{W}_{\mathbf{A}}` belong to the nodes of one data set: the model is
+    transductive.
+
+    Args:
+        in_channels (int): Size of each input sample, or :obj:`-1` to derive the size
+            from the first input to the forward method.
+        hidden_channels (int): Size of each hidden sample.
+        num_layers (int): The number of layers of :math:`\mathrm{MLP}`.
+        out_channels (int): Size of each output sample.
+        num_nodes (int): The number of nodes.
+        k (int, optional): The number of neighbours. (default: :obj:`5`)
+        dropout (float, optional): Dropout probability inside :math:`\mathrm{MLP}`.
+            (default: :obj:`0.5`)
+        cached (bool, optional): If :obj:`True`, the graph of the first input serves
+            all later ones, until :meth:`reset_parameters`. (default: :obj:`False`)
+
+    Shapes:
+        - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
+          CSR, edges :math:`(2, |\mathcal{E}|)` *(optional)*, edge weights
+          :math:`(|\mathcal{E}|)` *(optional)*
+        - **output:** node features :math:`(|\mathcal{V}|, F_{out})`
+
+    Raises:
+        TypeError: If an argument has the wrong type.
+        ValueError: If an argument is out of range.
+
+    Example:
+        >>> model = KNNLINKX(16, 32, num_layers=2, out_channels=7, num_nodes=100)
+        >>> model(torch.randn(100, 16)).shape
+        torch.Size([100, 7])
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        num_layers: int,
+        out_channels: int,
+        *,
+        num_nodes: int,
+        k: int = 5,
+        dropout: float = 0.5,
+        cached: bool = False,
+    ) -> None:
+        super().__init__(k, cached)
+        layer_sizes(in_channels, hidden_channels, num_layers, out_channels)
+        check_count(num_nodes, 'num_nodes')
+        check_probability(dropout, 'dropout')
+        self.in_channels = in_channels
+        self.hidden_channels = hidden_channels
+        self.num_layers = num_layers
+        self.out_channels = out_channels
+        self.num_nodes = num_nodes
+        self.dropout = float(dropout)
+        self.linkx = LINKX(
+            num_nodes,
+            in_channels,
+            hidden_channels,
+            out_channels,
+            num_layers,
+            dropout=self.dropout,
+        )
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        self.linkx.reset_parameters()
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor | None = None,
+        *,
+        edge_weight: Tensor | None = None,
+    ) -> Tensor:
+        r"""Runs the forward pass.
+
+        Args:
+            x (torch.Tensor): The node features, dense or sparse CSR.
+            edge_index (torch.Tensor, optional): If given, this graph is used instead
+                of that of the nearest neighbours. (default: :obj:`None`)
+            edge_weight (torch.Tensor, optional): The weights of :obj:`edge_index`,
+                not negative; ones if :obj:`None`. (default: :obj:`None`)
+        """
+        node_mlp: Any = self.linkx.node_mlp
+        check_input(x, node_mlp.lins[0])
+        check_num_nodes(x, self.num_nodes, 'the weights of the edges')
+        out: Tensor = self.linkx(
+            x, *self._graph(x, edge_index, edge_weight=edge_weight)
+        )
+        return out
+
+    def graphs(
+        self,
+        x: Tensor,
+        edge_index: Tensor | None = None,
+        *,
+        edge_weight: Tensor | None = None,
+    ) -> list[SampledGraph]:
+        r"""Returns the graph; the arguments are those of :meth:`forward`."""
+        return [self._graph(x, edge_index, edge_weight=edge_weight)]
+
+    def __repr__(self) -> str:
+        return (
+            f'{self.__class__.__name__}({self.in_channels}, {self.hidden_channels}, '
+            f'num_layers={self.num_layers}, out_channels={self.out_channels}, '
+            f'num_nodes={self.num_nodes}, k={self.k})'
+        )

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch_geometric.nn import Linear
+
+from torch_geometric_gsl._checks import check_probability
+from torch_geometric_gsl.nn.linear import apply_linear
+from torch_geometric_gsl.nn.models._layers import (
+    check_input,
+    layer_sizes,
+    resolve_activation,
+)
+from torch_geometric_gsl.nn.models.base import NodeClassifier
+
+
+class MLPClassifier(NodeClassifier):
+    r"""A multilayer perceptron, which sees no graph: the first control of a model that
+    learns one, such as that of the `"Neural Gaussian Similarity Modeling for
+    Differential Graph Structure Learning" <https://arxiv.org/abs/2312.09498>`_ paper.
+
+    .. math::
+        \mathbf{H}^{(\ell + 1)} = \mathrm{Dropout} \left( \mathrm{ELU} \left(
+        \mathbf{H}^{(\ell)} \mathbf{W}^{(\ell)} + \mathbf{b}^{(\ell)} \right) \right)
+
+    where :math:`\mathbf{H}^{(0)}` holds the node features. The last layer has neither
+    activation nor dropout. Unlike :class:`torch_geometric.nn.models.MLP` it takes
+    sparse CSR features.
+
+    Args:
+        in_channels (int): Size of each input sample, or :obj:`-1` to derive the size
+            from the first input to the forward method.
+        hidden_channels (int): Size of each hidden sample.
+        num_layers (int): The number of layers.
+        out_channels (int): Size of each output sample.
+        dropout (float, optional): Dropout probability of the hidden samples.
+            (default: :obj:`0.5`)
+        act (str, Callable or None, optional): The activation, or :obj:`None` for none.
+            (default: :obj:`"elu"`)
+
+    Shapes:
+        - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
+          CSR
+        - **output:** node features :math:`(|\mathcal{V}|, F_{out})`
+
+    Raises:
+        TypeError: If an argument has the wrong type.
+        ValueError: If an argument is out of range.
+
+    Example:
+        >>> model = MLPClassifier(16, 32, num_layers=2, out_channels=7)
+        >>> model(torch.randn(100, 16)).shape
+        torch.Size([100, 7])
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        num_layers: int,
+        out_channels: int,
+        *,
+        dropout: float = 0.5,
+        act: Any = 'elu',
+    ) -> None:
+        super().__init__()
+        sizes = layer_sizes(in_channels, hidden_channels, num_layers, out_channels)
+        check_probability(dropout, 'dropout')
+        self.in_channels = in_channels
+        self.hidden_channels = hidden_channels
+        self.num_layers = num_layers
+        self.out_channels = out_channels
+        self.dropout = dropout
+        self.act = resolve_activation(act)
+        self.lins = torch.nn.ModuleList(Linear(*size) for size in sizes)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        r"""Resets all learnable parameters of the module."""
+        for lin in self.lins:
+            lin.reset_parameters()  # type: ignore[operator]
+
+    def forward(self, x: Tensor) -> Tensor:
+        r"""Runs the forward pass.
+
+        Args:
+            x (torch.Tensor): The node features, dense or sparse CSR.
+        """
+        lins: Any = self.lins
+        check_input(x, lins[0])
+        for lin in lins[:-1]:
+            x = F.dropout(self.act(apply_linear(lin, x)), self.dropout, self.training)
+        return apply_linear(lins[-1], x)
+
+    def __repr__(self) -> str:
+        return (
+            f'{self.__class__.__name__}({self.in_channels}, {self.hidden_channels}, '
+            f'num_layers={self.num_layers}, out_channels={self.out_channels})'
+        )
