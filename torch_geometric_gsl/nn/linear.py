@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from threading import Lock
+
 import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
@@ -9,6 +11,7 @@ from torch_geometric_gsl.ops.pairs import Neighbours, neighbour_sum
 
 # Features stay the same for all epochs: what orders them by column is kept with them.
 _ORDERED: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+_LOCK = Lock()
 
 
 def apply_linear(lin: Linear, x: Tensor) -> Tensor:
@@ -39,8 +42,9 @@ def apply_linear(lin: Linear, x: Tensor) -> Tensor:
 
 
 def _columns(x: Tensor) -> Neighbours:
-    found: Neighbours | None = _ORDERED.get(x)
-    if found is None:
-        found = Neighbours(x.col_indices(), x.size(1), x.crow_indices())
-        _ORDERED[x] = found
+    with _LOCK:
+        found: Neighbours | None = _ORDERED.get(x)
+        if found is None:
+            found = Neighbours(x.col_indices(), x.size(1), x.crow_indices())
+            _ORDERED[x] = found
     return found

@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Callable
 from functools import cache
+from threading import Lock
 from typing import TypeVar, cast
 
 import torch
@@ -17,6 +18,8 @@ Result = TypeVar('Result')
 
 #: The number of entries from which a function is compiled: it takes some seconds.
 MIN_NUMEL = 2**18
+
+_LOCK = Lock()
 
 
 def fastest(
@@ -37,7 +40,8 @@ def fastest(
         return function
     if torch._dynamo.config.disable or os.environ.get('TORCH_COMPILE_DISABLE') == '1':
         return function
-    return cast('Callable[..., Result]', _compile(function))
+    with _LOCK:  # Each function once, however many threads ask for it.
+        return cast('Callable[..., Result]', _compile(function))
 
 
 @cache
@@ -58,12 +62,14 @@ def _compile(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
             try:
                 return quick(*args)
             except torch._dynamo.exc.TorchDynamoException as error:
-                broken = True
-                warn_caller(
-                    f'{function.__name__} could not be compiled and runs eagerly: '
-                    f'{str(error).strip().splitlines()[0]}',
-                    RuntimeWarning,
-                )
+                with _LOCK:
+                    is_first, broken = not broken, True
+                if is_first:
+                    warn_caller(
+                        f'{function.__name__} could not be compiled and runs eagerly: '
+                        f'{str(error).strip().splitlines()[0]}',
+                        RuntimeWarning,
+                    )
         return function(*args)
 
     return call

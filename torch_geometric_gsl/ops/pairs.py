@@ -7,7 +7,6 @@ source.
 
 from __future__ import annotations
 
-import warnings
 from functools import cached_property
 
 import torch
@@ -15,6 +14,7 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.nn import functional as F
 
+from torch_geometric_gsl._warnings import hush_csr
 from torch_geometric_gsl.ops.chunking import row_blocks
 from torch_geometric_gsl.ops.compiled import fastest
 from torch_geometric_gsl.ops.eager import eager
@@ -99,15 +99,14 @@ class Neighbours:
         return out.view(self.source.shape)
 
     def _sampled_product(self, dst: Tensor, src: Tensor) -> Tensor:
-        with warnings.catch_warnings():  # That CSR tensors are in beta state.
-            warnings.simplefilter('ignore', UserWarning)
-            pattern = torch.sparse_csr_tensor(
-                self.offsets,
-                self.source.flatten(),
-                dst.new_zeros(self.source.numel()),
-                (dst.size(0), src.size(0)),
-                check_invariants=False,
-            )
+        hush_csr()
+        pattern = torch.sparse_csr_tensor(
+            self.offsets,
+            self.source.flatten(),
+            dst.new_zeros(self.source.numel()),
+            (dst.size(0), src.size(0)),
+            check_invariants=False,
+        )
         product = torch.sparse.sampled_addmm(pattern, dst, src.t(), beta=0.0)
         # Not a view: Dynamo cannot trace what is based on a part of a sparse tensor.
         values: Tensor = product.values().clone()

@@ -1,0 +1,140 @@
+"""What a process keeps is made once and shared, whatever threads do."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from threading import Barrier
+from typing import Any, TypeVar
+
+import pytest
+import torch
+from torch import Tensor
+from torch_geometric.nn import Linear
+
+from torch_geometric_gsl import GaussianSimilarity, GSLNet, GumbelKNNSampler
+from torch_geometric_gsl.nn import linear
+from torch_geometric_gsl.ops import compiled
+from torch_geometric_gsl.ops.pairs import Neighbours
+
+THREADS = 8
+Result = TypeVar('Result')
+
+
+def at_once(function: Callable[[], Result]) -> list[Result]:
+    """What a function returns in threads that begin at the same moment."""
+    barrier = Barrier(THREADS)
+
+    def run(_: int) -> Result:
+        barrier.wait()
+        return function()
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        return list(pool.map(run, range(THREADS)))
+
+
+def slowly(function: Callable[..., Result], made: list[Result]) -> Callable[..., Any]:
+    """Lets other threads in while something is made, and counts."""
+
+    def make(*args: Any) -> Result:
+        time.sleep(0.05)
+        made.append(function(*args))
+        return made[-1]
+
+    return make
+
+
+def double(x: Tensor) -> Tensor:
+    return 2 * x
+
+
+@pytest.fixture
+def compile_with(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Any]]:
+    def stub(function: Callable[[Any], Any]) -> list[Any]:
+        made: list[Any] = []
+        own = cache(compiled._compile.__wrapped__)
+        monkeypatch.setattr(compiled, '_compile', own)
+        monkeypatch.setattr(compiled, 'has_compiler', lambda: True)
+        monkeypatch.setattr(torch, 'compile', slowly(function, made))
+        return made
+
+    return stub
+
+
+def fastest() -> Callable[..., Tensor]:
+    return compiled.fastest(double, compiled.MIN_NUMEL, torch.device('cpu'))
+
+
+def test_a_function_is_compiled_once(compile_with: Callable[..., list[Any]]) -> None:
+    made = compile_with(lambda function: function)
+    assert len(set(at_once(fastest))) == 1
+    assert made == [double]
+
+
+def test_a_failure_is_told_once(
+    compile_with: Callable[..., list[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(x: Tensor) -> Tensor:
+        time.sleep(0.05)
+        raise torch._dynamo.exc.InternalTorchDynamoError('no headers')
+
+    compile_with(lambda function: broken)
+    told: list[str] = []
+    monkeypatch.setattr(compiled, 'warn_caller', lambda text, _: told.append(text))
+    quick = fastest()
+    assert at_once(lambda: float(quick(torch.tensor(3.0)))) == THREADS * [6]
+    assert len(told) == 1
+
+
+def test_features_are_ordered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Neighbours] = []
+    monkeypatch.setattr(linear, 'Neighbours', slowly(Neighbours, made))
+    x = (torch.rand(6, 5) < 0.4).float()
+    sparse, lin = x.to_sparse_csr(), Linear(5, 3)
+    with torch.no_grad():
+        expected = lin(x)
+        for found in at_once(lambda: linear.apply_linear(lin, sparse)):
+            torch.testing.assert_close(found, expected)
+    assert len(made) == 1
+
+
+def test_no_filter_of_warnings_is_touched(monkeypatch: pytest.MonkeyPatch) -> None:
+    sampler = GumbelKNNSampler(GaussianSimilarity(4), method='race')
+    x = torch.randn(200, 4)
+    sampler(x)  # The first call of a process may hide what PyTorch says once.
+    monkeypatch.delattr(warnings, 'catch_warnings')
+    at_once(lambda: sampler(x))
+
+
+def test_no_warning_of_pytorch_is_shown() -> None:
+    # PyTorch warns once per process: only a new one can tell.
+    code = """
+import warnings
+import torch
+from torch_geometric_gsl import GaussianSimilarity, GumbelKNNSampler
+warnings.simplefilter('error')
+GumbelKNNSampler(GaussianSimilarity(4), method='race')(torch.randn(200, 4))
+"""
+    subprocess.run([sys.executable, '-c', code], check=True)
+
+
+@pytest.mark.parametrize('is_training', [True, False])
+def test_models_of_many_threads(is_training: bool) -> None:
+    torch.manual_seed(0)
+    model = GSLNet(16, 8, 2, 3, dropout=0.0, method='race').train(is_training)
+    x = torch.randn(150, 16)
+
+    def step() -> list[Tensor]:
+        generator = torch.Generator().manual_seed(1)
+        out = model(x, generator=generator)
+        return [out, *torch.autograd.grad(out.square().sum(), list(model.parameters()))]
+
+    expected = step()
+    for found in at_once(step):
+        for one, other in zip(found, expected, strict=True):
+            assert torch.equal(one, other)
