@@ -60,7 +60,7 @@ def ours(trial: Trial) -> dict[str, Any]:
         'k': trial.suggest_categorical('k', [5, 10, 20]),
         'tau': trial.suggest_categorical('tau', [0.25, 0.5, 1.0]),
         'scale': trial.suggest_float('scale', 1.0, 30.0, log=True),
-        'candidates': trial.suggest_categorical('candidates', [10, 20, 40]),
+        'candidates': trial.suggest_categorical('candidates', [None, 10, 20, 40]),
     }
 
 

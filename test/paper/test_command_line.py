@@ -1,0 +1,65 @@
+"""The commands as a user types them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import run
+
+FOLDER = Path(run.__file__).parent
+
+
+def call(*words: str, cwd: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, str(FOLDER / words[0]), *words[1:]],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_quick_run_and_tables(tmp_path: Path) -> None:
+    words = ['--quick', '--results', 'found', '--methods', 'gau_sim', 'mlp']
+    first = call('run.py', 'table1', *words, cwd=tmp_path)
+    assert first.startswith('table1: 4 runs, 0 finished, 4 to do\n')
+    again = call('run.py', 'table1', *words, cwd=tmp_path)
+    assert again.startswith('table1: 4 runs, 4 finished, 0 to do\n')
+    shown = ['--preset', 'quick', '--results', 'found', '--datasets', 'wine']
+    table = call('tables.py', 'table1', *shown, cwd=tmp_path)
+    assert table.count('(2) |') == 2
+
+
+def test_own_file_and_tensorboard(tmp_path: Path) -> None:
+    rows = [f'{i % 7},{i % 3},{"ab"[i % 2]}' for i in range(40)]
+    (tmp_path / 'my.csv').write_text('\n'.join(['u,v,kind', *rows]) + '\n')
+    words = ['--quick', '--seeds', '1', '--results', 'found', '--methods', 'mlp']
+    file = ['--datasets', 'my.csv', '--label', 'kind', '--tensorboard']
+    assert 'done' not in call('run.py', 'table1', *words, *file, cwd=tmp_path)
+    assert list((tmp_path / 'found').rglob('events.out.tfevents.*'))
+    assert list((tmp_path / 'found').rglob('result.json'))
+
+
+@pytest.mark.parametrize(
+    ('words', 'text'),
+    [
+        (['table9'], "invalid choice: 'table9'"),
+        (['table1', '--seeds', '0'], "must be a positive integer (got '0')"),
+        (['table1', '--methods', 'gcn'], "invalid choice: 'gcn'"),
+    ],
+)
+def test_errors(
+    words: list[str],
+    text: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, 'argv', ['run.py', *words])
+    with pytest.raises(SystemExit):
+        run.main()
+    assert text in capsys.readouterr().err

@@ -1,0 +1,83 @@
+"""The tables in README and documentation are those of the finished runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from config import RunConfig
+from experiments import Choice
+from files import write_json
+from settings import make_config
+from store import Store
+from tables import DOCUMENTS, RESULTS, SEEDS, TABLES, fill, render
+
+
+def kind_of(path: Path) -> str:
+    return 'markdown' if path.suffix == '.md' else 'rst'
+
+
+@pytest.mark.parametrize('path', DOCUMENTS, ids=lambda path: path.name)
+def test_tables_equal_the_results(path: Path) -> None:
+    text = path.read_text(encoding='utf-8')
+    assert 'begin ' in text
+    assert fill(text, kind_of(path), Store(RESULTS)) == text
+
+
+def finish(store: Store, config: RunConfig, test: float) -> None:
+    folder = store.folder(config)
+    write_json(folder / 'about.json', {'starts': [{}]})
+    outcome = {'status': 'done', 'test': test, 'val': 0.5}
+    write_json(folder / 'result.json', {'config': config.to_dict(), **outcome})
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    store = Store(tmp_path)
+    for seed, test in enumerate((0.70, 0.71, 0.73)):
+        finish(store, make_config('CiteSeer', 'mlp', seed), test)
+        finish(store, make_config('CiteSeer', 'lin_sim', seed), test - 0.02)
+        finish(store, make_config('CiteSeer', 'lin_sim', seed, k=10), test)
+    return store
+
+
+def lines(store: Store, name: str, **choice: tuple[str, ...]) -> list[str]:
+    chosen = Choice(choice.get('datasets', ()), choice.get('methods', ()), SEEDS)
+    return render(name, 'markdown', store, chosen).splitlines()
+
+
+def test_table1(store: Store) -> None:
+    found = lines(store, 'table1', datasets=('CiteSeer',))
+    assert len(found) == 2 + 16 + 2
+    assert '| MLP | **71.3 ± 1.5 (3)** |' in found
+    assert '| LinSim | 69.3 ± 1.5 (3)<br>paper: 67.23 ± 0.23 |' in found
+    assert '| SLAPS | paper: 68.23 ± 0.22 |' in found
+
+
+def test_paired_and_verdicts(store: Store) -> None:
+    found = lines(store, 'paired', datasets=('CiteSeer',), methods=('lin_sim',))
+    assert found[2] == '| LinSim - MLP | -2.0 ± 0.0, p < 0.001 (3) |'
+    found = lines(store, 'verdicts', datasets=('CiteSeer',), methods=('lin_sim',))
+    assert found[2] == '| LinSim | above |'
+
+
+def test_table2(store: Store) -> None:
+    found = lines(store, 'table2', datasets=('CiteSeer',))
+    assert '| K = 10, LinSim | **71.3 ± 1.5 (3)**<br>paper: 66.10 ± 0.82 |' in found
+    assert '| K = 20, LinSim | paper: 64.39 ± 0.76 |' in found
+
+
+@pytest.mark.parametrize('name', [*TABLES, 'table4'])
+@pytest.mark.parametrize('kind', ['markdown', 'rst', 'latex'])
+def test_every_table_renders_without_runs(tmp_path: Path, name: str, kind: str) -> None:
+    assert render(name, kind, Store(tmp_path), Choice((), (), SEEDS)).strip()
+
+
+def test_fill_renews_and_settles(store: Store) -> None:
+    text = 'a\n<!-- begin table1 -->\nold\n<!-- end table1 -->\nb\n'
+    once = fill(text, 'markdown', store)
+    assert 'old' not in once
+    assert '71.3' in once
+    assert once.startswith('a\n')
+    assert once.endswith('\nb\n')
+    assert fill(once, 'markdown', store) == once

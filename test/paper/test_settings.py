@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import settings
+from experiments import EXPERIMENTS, KS, TAUS, Choice
+from files import write_json
+from methods import METHODS
+from settings import PAPER, TRAINING, make_config
+
+DEFAULT = Choice((), (), range(5))
+
+
+def test_the_paper_s_values() -> None:
+    config = make_config('CiteSeer', 'neural_gau_sim_t', 0)
+    assert config.lr == 0.01
+    assert dict(config.options) == {
+        'hidden_channels': 32,
+        'num_layers': 2,
+        'dropout': 0.5,
+        'k': 5,
+        'tau': 0.25,
+        'num_transition_nodes': 500,
+    }
+    assert make_config('PubMed', 'neural_gau_sim', 0).lr == 0.001
+    assert make_config('MiniImageNet', 'lin_sim', 0).options['hidden_channels'] == 256
+
+
+@pytest.mark.parametrize('method', METHODS)
+@pytest.mark.parametrize('preset', ['paper', 'quick'])
+def test_every_method_has_a_setting(method: str, preset: str) -> None:
+    config = make_config('wine', method, 3, preset)
+    assert config.seed == 3
+    assert not TRAINING & config.options.keys()
+    assert config.epochs == {'paper': 500, 'quick': 20}[preset]
+
+
+def test_changes_come_last() -> None:
+    config = make_config('CiteSeer', 'gau_sim', 0, 'quick', k=9, lr=0.5, epochs=3)
+    assert (config.options['k'], config.lr, config.epochs) == (9, 0.5, 3)
+
+
+def test_tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, 'TUNED', tmp_path / 'tuned.json')
+    with pytest.raises(ValueError, match="no tuned setting of 'mlp' on 'wine': python"):
+        make_config('wine', 'mlp', 0, 'tuned')
+    found = {'setting': {'lr': 0.25, 'dropout': 0.75}}
+    write_json(tmp_path / 'tuned.json', {'wine': {'mlp': found}})
+    config = make_config('wine', 'mlp', 0, 'tuned')
+    assert (config.lr, config.options['dropout']) == (0.25, 0.75)
+
+
+def test_errors() -> None:
+    with pytest.raises(ValueError, match=r"'preset' must be one of .* \(got 'best'\)"):
+        make_config('wine', 'mlp', 0, 'best')
+    with pytest.raises(ValueError, match=r"'method' must be one of .* \(got 'gcn'\)"):
+        make_config('wine', 'gcn', 0)
+
+
+def test_table1() -> None:
+    configs = EXPERIMENTS['table1'].configs(DEFAULT)
+    assert len({str(config) for config in configs}) == len(configs) == 5 * 7 * 16
+    groups = [method.group for method in METHODS.values()]
+    assert [groups.count(g) for g in ('baseline', 'ours', 'control')] == [7, 6, 3]
+    # Every cell has its first seed before any has its second.
+    assert {config.seed for config in configs[: 7 * 16]} == {0}
+
+
+def test_tables_share_runs() -> None:
+    names = {
+        name: {str(config) for config in experiment.configs(DEFAULT)}
+        for name, experiment in EXPERIMENTS.items()
+    }
+    assert len(names['table2'] & names['table1']) == len(names['table2']) / len(KS)
+    assert len(names['table3'] & names['table1']) == len(names['table3']) / len(KS)
+    shared = len(names['temperature'] & names['table1'])
+    assert shared == len(names['temperature']) / len(TAUS)
+    for name in ('removal', 'parameters', 'graphs'):
+        assert names[name] <= names['table1']
+
+
+def test_a_choice_narrows() -> None:
+    choice = Choice(('my.csv',), ('mlp',), range(2), 'quick', 'kind')
+    configs = EXPERIMENTS['table1'].configs(choice)
+    assert [str(c).rpartition('-')[2] for c in configs] == ['0', '1']
+    assert {(c.dataset, c.method, c.label) for c in configs} == {
+        ('my.csv', 'mlp', 'kind')
+    }
+    assert set(PAPER) == set(EXPERIMENTS['table1'].datasets)
