@@ -262,7 +262,8 @@ COMPILE = """
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from torch_geometric_gsl.ops._triton import race_kernel as module
+from torch_geometric_gsl.ops._triton.race_kernel import _options
+from torch_geometric_gsl.ops._triton.race_program import run_races
 
 POINTERS = {
     **dict.fromkeys(('dst', 'src', 'b', 'c', 'out_noise', 'out_horizon'), '*fp32'),
@@ -272,13 +273,13 @@ POINTERS = {
 NUMBERS = dict.fromkeys(('scale', 'upper', 'log_size'), 'fp32')
 
 def build(arch, response, absent, sizes):
-    options = module._options(*sizes)
+    options = _options(*sizes)
     warps = options.pop('num_warps')
     constants = {'RESPONSE': response, **options, **dict.fromkeys(absent)}
-    types = dict.fromkeys(module._race.arg_names, 'i32') | POINTERS | NUMBERS
+    types = dict.fromkeys(run_races.arg_names, 'i32') | POINTERS | NUMBERS
     types |= dict.fromkeys(constants, 'constexpr')
     kernel = triton.compile(
-        ASTSource(module._race, types, constants),
+        ASTSource(run_races, types, constants),
         target=GPUTarget('cuda', arch, 32),
         options={'num_warps': warps, 'enable_fp_fusion': True},
     )

@@ -1,0 +1,272 @@
+r"""What the kernel of the race runs on the device: a block of races a program.
+
+Races take turns: some proposals of each race of the block at a time. Tensors have the
+shape [R] of the races, [R, P] of these proposals, or [R, M] of the arrivals.
+"""
+
+# Triton's language has neither types nor stubs.
+# mypy: disable-error-code="import-untyped, import-not-found, untyped-decorator"
+# mypy: disable-error-code="no-untyped-def, no-untyped-call"
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+# SplitMix64, as in `counter`.
+_GAMMA = tl.constexpr(0x9E3779B97F4A7C15)
+_MIX_1 = tl.constexpr(0xBF58476D1CE4E5B9)
+_MIX_2 = tl.constexpr(0x94D049BB133111EB)
+
+
+@triton.jit
+def _random_words(state):
+    """`counter.random_words` of unsigned numbers."""
+    word = (state ^ (state >> 30)) * _MIX_1
+    word = (word ^ (word >> 27)) * _MIX_2
+    return word ^ (word >> 31)
+
+
+@triton.jit
+def _uniform(word):
+    """`counter.uniform` in float32."""
+    whole = (word & 0x7FFFFF).to(tl.int32).to(tl.float32)
+    return (whole + 0.5) * 1.1920928955078125e-07  # 2^-23
+
+
+@triton.jit
+def _compare(
+    dst,
+    src,
+    row,
+    source,
+    is_wanted,
+    channels,
+    IS_DISTANCE: tl.constexpr,
+    BLOCK_CHANNELS: tl.constexpr,
+):
+    """Inner products or squared distances of targets and their sources [R, P]."""
+    target = dst + row * channels
+    gathered = src + source.to(tl.int64) * channels
+    shape: tl.constexpr = [source.shape[0], source.shape[1], BLOCK_CHANNELS]
+    total = tl.zeros(shape, tl.float32)
+    for first in range(0, channels, BLOCK_CHANNELS):
+        channel = first + tl.arange(0, BLOCK_CHANNELS)
+        is_channel = channel < channels
+        u = tl.load(
+            target[:, None] + channel[None, :], mask=is_channel[None, :], other=0.0
+        )[:, None, :]
+        v = tl.load(
+            gathered[:, :, None] + channel[None, None, :],
+            mask=is_wanted[:, :, None] & is_channel[None, None, :],
+            other=0.0,
+        )
+        if IS_DISTANCE:
+            total += (u - v) * (u - v)
+        else:
+            total += u * v
+    return tl.sum(total, 2)
+
+
+@triton.jit
+def _score(
+    dst,
+    src,
+    b,
+    c,
+    b_stride,
+    c_stride,
+    row,
+    source,
+    is_wanted,
+    channels,
+    scale,
+    RESPONSE: tl.constexpr,
+    BLOCK_CHANNELS: tl.constexpr,
+):
+    """`FusedScore.score` [R, P]."""
+    value = _compare(
+        dst,
+        src,
+        row,
+        source,
+        is_wanted,
+        channels,
+        RESPONSE == 'heat_kernel',
+        BLOCK_CHANNELS,
+    )
+    if RESPONSE == 'difference':
+        value = 1 - value
+    elif RESPONSE == 'gaussian':
+        t = value - tl.load(b + row * b_stride)[:, None]
+        value = tl.exp(-(t * t) / tl.load(c + row * c_stride)[:, None])
+    elif RESPONSE == 'heat_kernel':
+        width = tl.load(c + row * c_stride)[:, None]
+        value = tl.exp(-tl.minimum(value, 1e36) / width)
+    return scale * value
+
+
+@triton.jit
+def _first_state(seed, row, draw, draws, proposals):
+    """The random states [R] of the first proposals, and the way to those of gaps."""
+    width = draws.to(tl.int64) * proposals
+    place = row * 2 * width + draw * proposals + 1
+    first = tl.load(seed).to(tl.uint64) + place.to(tl.uint64) * _GAMMA
+    return first, width.to(tl.uint64) * _GAMMA
+
+
+@triton.jit
+def _count(
+    row, excluded, start, size, num_sources, log_size, BLOCK_RACES: tl.constexpr
+):
+    """The number of candidates, its logarithm, and the place of the excluded one."""
+    own = tl.zeros([BLOCK_RACES], tl.int64)
+    if size is None:
+        count = tl.full([BLOCK_RACES], num_sources, tl.int64)
+    else:
+        count = tl.load(size + row)
+    if excluded is not None:
+        count -= 1
+        own = tl.load(excluded + row)
+        if start is not None:
+            own -= tl.load(start + row)
+    if size is None:
+        log_count = tl.full([BLOCK_RACES], log_size, tl.float32)
+    else:
+        log_count = tl.log(count.to(tl.float32))
+    return count, log_count, own
+
+
+@triton.jit
+def _propose(word, row, count, own, is_wanted, excluded, start, listed):
+    """The proposed sources [R, P]."""
+    index = (((word >> 32) * count[:, None].to(tl.uint64)) >> 32).to(tl.int64)
+    if excluded is not None:
+        index += (index >= own[:, None]).to(tl.int64)
+    if start is not None:
+        index += tl.load(start + row)[:, None]
+    if listed is not None:
+        index = tl.load(listed + index, mask=is_wanted, other=0)
+    return index.to(tl.int32)
+
+
+@triton.jit
+def _select(values, is_kept):
+    """Moves values [R, P] to the places [R, M] of the arrivals; others are zero."""
+    return tl.sum(tl.where(is_kept, values[:, :, None], 0), 1)
+
+
+@triton.jit
+def _close(source, noise, last_source, found, slot, kept):
+    """Fills places [R, M] without an arrival, and drops repeated sources."""
+    missing = slot >= found[:, None]
+    # The last proposal stands in for an arrival; so it does in the definition.
+    source = tl.where(missing, last_source[:, None], source)
+    for earlier in range(0, kept - 1):
+        one = tl.sum(tl.where(slot == earlier, source, 0), 1)
+        missing = missing | ((slot > earlier) & (source == one[:, None]))
+    return source, tl.where(missing, float('-inf'), noise)
+
+
+# Options of a call: a kernel of its own for some of their values does not pay, and a
+# specialised 1 would be no tensor.
+_OPTIONS = ['num_races', 'draws', 'proposals', 'kept', 'num_sources']
+
+
+@triton.jit(do_not_specialize=_OPTIONS)
+def run_races(
+    dst,
+    src,
+    b,
+    c,
+    excluded,
+    start,
+    size,
+    listed,
+    seed,
+    out_source,
+    out_noise,
+    out_horizon,
+    num_races,
+    draws,
+    proposals,
+    kept,
+    num_sources,
+    channels,
+    b_stride,
+    c_stride,
+    scale,
+    upper,
+    log_size,
+    RESPONSE: tl.constexpr,
+    BLOCK_RACES: tl.constexpr,
+    BLOCK_PROPOSALS: tl.constexpr,
+    BLOCK_CHANNELS: tl.constexpr,
+    BLOCK_KEPT: tl.constexpr,
+):
+    """Runs a block of races, some proposals at a time, until all have arrivals."""
+    number = tl.program_id(0).to(tl.int64) * BLOCK_RACES + tl.arange(0, BLOCK_RACES)
+    # What is too many runs the last race once more, and writes nothing.
+    race = tl.minimum(number, num_races - 1)
+    row = race // draws
+    count, log_count, own = _count(
+        row, excluded, start, size, num_sources, log_size, BLOCK_RACES
+    )
+    shift = log_count + upper
+    first, to_gap = _first_state(seed, row, race % draws, draws, proposals)
+    slot = tl.arange(0, BLOCK_KEPT)[None, :]
+    kept_source = tl.zeros([BLOCK_RACES, BLOCK_KEPT], tl.int32)
+    kept_noise = tl.zeros([BLOCK_RACES, BLOCK_KEPT], tl.float32)
+    last_source = tl.zeros([BLOCK_RACES], tl.int32)
+    full_time = tl.zeros([BLOCK_RACES], tl.float32)
+    clock = tl.zeros([BLOCK_RACES], tl.float32)
+    found = tl.zeros([BLOCK_RACES], tl.int32)
+    begin = tl.zeros([], tl.int32)
+    while (begin < proposals) & (tl.min(found, 0) < kept):
+        turn = (begin + tl.arange(0, BLOCK_PROPOSALS))[None, :]
+        is_turn = turn < proposals
+        is_last = turn == proposals - 1
+        state = first[:, None] + turn.to(tl.uint64) * _GAMMA
+        word = _random_words(state)
+        gap = -tl.log(_uniform(_random_words(state + to_gap)))
+        gap = tl.where(is_turn, gap, 0.0)
+        time = tl.log(clock[:, None] + tl.cumsum(gap, 1)) - shift[:, None]
+        # A race that is full needs no more scores.
+        is_wanted = is_turn & (found < kept)[:, None]
+        source = _propose(word, row, count, own, is_wanted, excluded, start, listed)
+        score = _score(
+            dst,
+            src,
+            b,
+            c,
+            b_stride,
+            c_stride,
+            row,
+            source,
+            is_wanted,
+            channels,
+            scale,
+            RESPONSE,
+            BLOCK_CHANNELS,
+        )
+        accepted = is_wanted & (_uniform(word) < tl.exp(score - upper))
+        rank = found[:, None] + tl.cumsum(accepted.to(tl.int32), 1)
+        accepted = accepted | (is_last & (rank == 0))
+        rank = tl.maximum(rank, 1)
+        is_kept = accepted[:, :, None] & (rank[:, :, None] == slot[:, None, :] + 1)
+        kept_source += _select(source, is_kept)
+        kept_noise += _select(-(time + score), is_kept)
+        full_time += tl.sum(tl.where(accepted & (rank == kept), time, 0.0), 1)
+        last_source += tl.sum(tl.where(is_last, source, 0), 1)
+        found += tl.sum(accepted.to(tl.int32), 1)
+        clock += tl.sum(gap, 1)
+        begin += BLOCK_PROPOSALS
+    kept_source, kept_noise = _close(
+        kept_source, kept_noise, last_source, found, slot, kept
+    )
+    horizon = tl.where(found >= kept, full_time, tl.log(clock) - shift)
+    is_race = number < num_races
+    out = race[:, None] * kept + slot
+    is_place = is_race[:, None] & (slot < kept)
+    tl.store(out_source + out, kept_source.to(tl.int64), mask=is_place)
+    tl.store(out_noise + out, kept_noise, mask=is_place)
+    tl.store(out_horizon + race, horizon, mask=is_race)
