@@ -19,6 +19,7 @@ import os
 import time
 import warnings
 from pathlib import Path
+from typing import Any
 
 import torch
 from config import RunConfig
@@ -51,16 +52,26 @@ class Progress:
     def __init__(self, configs: list[RunConfig]) -> None:
         self.bar = tqdm(total=sum(c.epochs for c in configs), unit='epoch', smoothing=0)
 
-    def watcher(self, config: RunConfig, writer: object | None) -> Watcher:
+    def watcher(self, config: RunConfig, log: Path | None) -> Watcher:
+        """Shows the metrics of a run, and writes them for TensorBoard if asked."""
         self.bar.set_description(f'{config.dataset} {config.method} {config.seed}')
+        writer = None
 
         def watch(metrics: Metrics) -> None:
+            nonlocal writer
             self.bar.update()
-            shown = {k: f'{v:.3f}' for k, v in metrics.items() if k != 'epoch'}
+            epoch = int(metrics['epoch'])
+            named = {name: v for name, v in metrics.items() if name != 'epoch'}
+            shown = {name: f'{value:.3f}' for name, value in named.items()}
             self.bar.set_postfix(shown, refresh=False)
-            if writer is not None:
-                for name in metrics.keys() - {'epoch'}:
-                    writer.add_scalar(name, metrics[name], int(metrics['epoch']))
+            if log is None:
+                return
+            if writer is None:
+                # A resumed run repeats the epochs after its checkpoint.
+                writer = summary_writer(log, purge_step=epoch)
+            for name, value in named.items():
+                writer.add_scalar(name, value, epoch)
+            writer.flush()
 
         return watch
 
@@ -79,14 +90,12 @@ class Progress:
         self.bar.refresh()
 
 
-def summary_writer(folder: Path, is_wanted: bool) -> object | None:
-    if not is_wanted:
-        return None
+def summary_writer(log: Path, purge_step: int) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
         raise SystemExit('--tensorboard needs: pip install tensorboard') from error
-    return SummaryWriter(str(folder / 'tensorboard'))
+    return SummaryWriter(str(log), purge_step=purge_step)
 
 
 def work(
@@ -123,12 +132,12 @@ def _one(
     progress: Progress,
 ) -> None:
     data = load(config.dataset, config.label)
-    writer = summary_writer(store.folder(config), args.tensorboard)
+    log = store.folder(config) / 'tensorboard' if args.tensorboard else None
     record = execute(
         config,
         data,
         store,
-        progress.watcher(config, writer),
+        progress.watcher(config, log),
         device=args.device,
         memory_limit=f'{args.memory_limit:.0f} GB',
         checkpoint_seconds=args.checkpoint_seconds,
