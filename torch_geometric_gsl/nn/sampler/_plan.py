@@ -6,7 +6,6 @@ import math
 from typing import NamedTuple
 
 from torch_geometric_gsl.nn.similarity.base import Similarity
-from torch_geometric_gsl.ops.arrivals import tail_size
 from torch_geometric_gsl.ops.race import num_proposals
 from torch_geometric_gsl.ops.scorer import Law
 
@@ -14,8 +13,7 @@ from torch_geometric_gsl.ops.scorer import Law
 SMALL = 2**22
 # A race pays where it proposes fewer than this share of the candidates.
 SHARE = 4
-
-
+RACE = 'race', 'the scores are bounded and the candidates many'
 # An estimate from fewer sources has no useful standard error.
 LEAST_SAMPLES = 1024
 
@@ -50,25 +48,25 @@ def proposals(similarity: Similarity, law: Law, scale: float) -> float:
     return num_proposals(law, scale * (upper - lower))
 
 
-def has_bounds(similarity: Similarity) -> bool:
-    """Whether the scores are bounded on both sides."""
-    return all(map(math.isfinite, similarity.bounds))
+def bounds_obstacle(similarity: Similarity) -> str | None:
+    """Why no race can serve, however many candidates there are."""
+    if all(map(math.isfinite, similarity.bounds)):
+        return None
+    return f"'similarity' ({similarity}) has no finite 'bounds'"
 
 
 def race_obstacle(
     similarity: Similarity, law: Law, scale: float, num_sources: int
 ) -> str | None:
     """Why a race cannot serve, or does not pay."""
-    if not has_bounds(similarity):
-        return f"'similarity' ({similarity}) has no finite 'bounds'"
     needed = proposals(similarity, law, scale)
-    if needed * SHARE >= num_sources:
-        return (
-            f'{needed:.4g} proposals a draw (scale={scale:g}, bounds='
-            f'{similarity.bounds}) need more than {needed * SHARE:.4g} candidates '
-            f'(got {num_sources})'
-        )
-    return None
+    if needed * SHARE < num_sources:
+        return None
+    return bounds_obstacle(similarity) or (
+        f'{needed:.4g} proposals a draw (scale={scale:g}, bounds='
+        f'{similarity.bounds}) need more than {needed * SHARE:.4g} candidates '
+        f'(got {num_sources})'
+    )
 
 
 def choose(
@@ -79,30 +77,10 @@ def choose(
         return method, 'as asked for'
     obstacle = race_obstacle(similarity, law, scale, size[1])
     if obstacle is None:
-        return 'race', 'the scores are bounded and the candidates many'
-    if size[0] * size[1] <= SMALL and (has_bounds(similarity) or method != 'race'):
+        return RACE
+    is_race_out = method == 'race' and bounds_obstacle(similarity) is not None
+    if size[0] * size[1] <= SMALL and not is_race_out:
         return 'dense', f'{size[0]} x {size[1]} pairs are few, and {obstacle}'
     if method == 'race':
         raise ValueError(f"'method' cannot be 'race': {obstacle}")
     return 'stream', obstacle
-
-
-def make_plan(
-    chosen: tuple[str, str],
-    similarity: Similarity,
-    law: Law,
-    scale: float,
-    num_sources: int,
-    is_ragged: bool = False,
-) -> SamplingPlan:
-    """Adds the numbers of what a method looks at."""
-    method, reason = chosen
-    is_whole = method == 'dense' or law.kept >= num_sources
-    count = proposals(similarity, law, scale) if method == 'race' else None
-    return SamplingPlan(
-        method,
-        reason,
-        None if count is None else int(count),
-        None if is_whole else law.kept,
-        0 if is_whole else tail_size(law, num_sources, is_ragged),
-    )

@@ -17,10 +17,9 @@ from torch_geometric_gsl._checks import (
 )
 from torch_geometric_gsl.nn.sampler._plan import (
     SHARE,
+    bounds_obstacle,
     choose,
-    has_bounds,
     proposals,
-    race_obstacle,
 )
 from torch_geometric_gsl.nn.sampler._scorer import Request, make_scorer
 from torch_geometric_gsl.nn.similarity.base import EncodedPair
@@ -190,11 +189,9 @@ def _largest_list(request: Request) -> float:
     similarity, law, scale = request.similarity, request.law, request.scale
     if request.method in ('dense', 'stream') or not request.is_noisy:
         return math.inf
-    if not has_bounds(similarity):
-        if request.method == 'race':
-            obstacle = race_obstacle(similarity, law, scale, 0)
-            raise ValueError(f"'method' cannot be 'race': {obstacle}")
-        return math.inf
+    obstacle = bounds_obstacle(similarity)
+    if request.method == 'race' and obstacle is not None:
+        raise ValueError(f"'method' cannot be 'race': {obstacle}")
     return SHARE * proposals(similarity, law, scale)
 
 

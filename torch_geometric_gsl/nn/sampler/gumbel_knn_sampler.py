@@ -13,9 +13,10 @@ from torch_geometric_gsl._checks import (
     check_option,
     check_positive,
 )
-from torch_geometric_gsl.nn.sampler._plan import SamplingPlan, choose, make_plan
+from torch_geometric_gsl.nn.sampler._plan import SamplingPlan
 from torch_geometric_gsl.nn.sampler._scorer import Request
 from torch_geometric_gsl.nn.sampler._task import Task, make_task
+from torch_geometric_gsl.nn.sampler._task_plan import plan_task
 from torch_geometric_gsl.nn.sampler._task_sampler import TaskSampler
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.arrivals import default_num_arrivals
@@ -211,8 +212,8 @@ class GumbelKNNSampler(torch.nn.Module):
                 :obj:`batch` is not sorted or :obj:`edge_index` is out of range.
             ImportError: If :obj:`return_adj_t` is set without torch-sparse.
         """
-        task = self._task(x, edge_index, batch, generator, self.is_noisy)
-        graph = self._task_sampler(generator).graph(task)
+        task, sampler = self._begin(x, edge_index, batch, generator)
+        graph = sampler.graph(task)
         graph = SampledGraph(graph.edge_index, graph.edge_weight.to(task.dtype))
         if return_adj_t:
             return graph.to_adj_t((task.num_sources, task.num_targets))
@@ -244,9 +245,9 @@ class GumbelKNNSampler(torch.nn.Module):
             generator (torch.Generator, optional): Source of randomness.
                 (default: :obj:`None`)
         """
-        task = self._task(x, edge_index, batch, generator, self.is_noisy)
+        task, sampler = self._begin(x, edge_index, batch, generator)
         check_messages(h, task.num_sources, task.device)
-        return self._task_sampler(generator).sum(task, h)
+        return sampler.sum(task, h)
 
     def plan(
         self, x: Features, edge_index: Tensor | None = None, batch: Batch | None = None
@@ -266,21 +267,9 @@ class GumbelKNNSampler(torch.nn.Module):
             their own, targets with few of them list them all; the plan is that of the
             target with the most.
         """
-        with torch.no_grad():
-            task = self._task(x, edge_index, batch, None, is_noisy=True)
         request = self._request(is_noisy=True)
-        args = request.similarity, request.law, request.scale
-        if task.ragged is not None and task.ragged.scorer.candidates is not None:
-            num_sources = int(task.ragged.scorer.candidates.size.max())
-            chosen = 'race', 'the scores are bounded and the candidates many'
-        elif task.blocks:
-            size = max(block.scorer.size for block in task.blocks)
-            num_sources, chosen = size[1], choose(self.method, *args, size)
-        else:
-            is_asked = self.method in ('dense', 'stream')
-            why = '' if is_asked else 'the candidates are few: '
-            num_sources, chosen = 0, ('dense', f'{why}all are listed')
-        return make_plan(chosen, *args, num_sources, task.ragged is not None)
+        with torch.no_grad():
+            return plan_task(request, make_task(request, x, edge_index, batch))
 
     @property
     def is_noisy(self) -> bool:
@@ -301,21 +290,17 @@ class GumbelKNNSampler(torch.nn.Module):
             self.max_eval_pairs,
         )
 
-    def _task(
+    def _begin(
         self,
         x: Features,
         edge_index: Tensor | None,
         batch: Batch | None,
         generator: torch.Generator | None,
-        is_noisy: bool,
-    ) -> Task:
-        task = make_task(self._request(is_noisy), x, edge_index, batch)
-        check_generator(generator, task.device)
-        return task
-
-    def _task_sampler(self, generator: torch.Generator | None) -> TaskSampler:
+    ) -> tuple[Task, TaskSampler]:
         request = self._request(self.is_noisy)
-        return TaskSampler(request, self.memory_budget, generator)
+        task = make_task(request, x, edge_index, batch)
+        check_generator(generator, task.device)
+        return task, TaskSampler(request, self.memory_budget, generator)
 
     def __repr__(self) -> str:
         return (
