@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from torch_geometric_gsl.nn.similarity import base
+from torch_geometric_gsl.nn.similarity import _compare
 from torch_geometric_gsl.nn.similarity.base import EncodedPair, Similarity
 from torch_geometric_gsl.ops import chunking
 
@@ -218,8 +218,8 @@ def test_many_pairs_are_scored_by_blocks(
     x = torch.randn(4, 5, **DOUBLE, requires_grad=True)
     source, target = torch.arange(4), torch.arange(4).unsqueeze(1)
     expected = scores_and_gradients()
-    monkeypatch.setattr(base, 'row_blocks', row_blocks)
-    monkeypatch.setattr(base, '_GATHER_LIMIT', 0)
+    monkeypatch.setattr(_compare, 'row_blocks', row_blocks)
+    monkeypatch.setattr(_compare, '_GATHER_LIMIT', 0)
     torch.testing.assert_close(scores_and_gradients(), expected)
     assert sum(sizes) == 16
     assert max(sizes) == {1: 1, 2**25: 16}.get(budget, max(sizes))

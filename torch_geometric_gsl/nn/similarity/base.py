@@ -7,7 +7,6 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch.utils.checkpoint import checkpoint
 from torch_geometric.nn import Linear
 
 from torch_geometric_gsl._checks import (
@@ -17,14 +16,12 @@ from torch_geometric_gsl._checks import (
     check_parameter_match,
 )
 from torch_geometric_gsl.nn.linear import apply_linear
+from torch_geometric_gsl.nn.similarity._compare import compare_all, compare_pairs
 from torch_geometric_gsl.ops import scores
-from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET, row_blocks
 from torch_geometric_gsl.ops.fused import FusedScore
 from torch_geometric_gsl.ops.pairs import Neighbours, pair_dots
 from torch_geometric_gsl.typing import Features
 
-# Bytes of gathered embeddings from which pairs are scored by blocks (256 MiB).
-_GATHER_LIMIT = 8 * MEMORY_BUDGET
 # What a subclass overrides to have a score of its own.
 _SCORING = {
     'comparison',
@@ -167,13 +164,8 @@ class Similarity(torch.nn.Module, ABC):
             rows (slice, optional): The targets. (default: :obj:`slice(None)`)
         """
         with torch.autocast(pair.src.device.type, enabled=False):
-            compare = (
-                scores.dot_matrix
-                if self.comparison == 'dot'
-                else scores.squared_distance_matrix
-            )
-            params = (param[rows].unsqueeze(-1) for param in pair.params)
-            return self.response(compare(pair.dst[rows], pair.src), *params)
+            value = compare_all(self.comparison, pair.src, pair.dst[rows])
+            return self.response(value, *(p[rows].unsqueeze(-1) for p in pair.params))
 
     def score_pairs(self, pair: EncodedPair, source: Tensor, target: Tensor) -> Tensor:
         r"""Scores listed pairs; the two indices broadcast against each other.
@@ -185,36 +177,8 @@ class Similarity(torch.nn.Module, ABC):
         """
         source, target = torch.broadcast_tensors(source, target)
         with torch.autocast(pair.src.device.type, enabled=False):
-            value = self._compare_pairs(pair, source, target)
+            value = compare_pairs(self.comparison, pair.src, pair.dst, source, target)
             return self.response(value, *(param[target] for param in pair.params))
-
-    def _compare_pairs(
-        self, pair: EncodedPair, source: Tensor, target: Tensor
-    ) -> Tensor:
-        compare = scores.dot if self.comparison == 'dot' else scores.squared_distance
-
-        def gathered(source: Tensor, target: Tensor) -> Tensor:
-            return compare(pair.dst[target], pair.src[source])
-
-        source, target = torch.broadcast_tensors(source, target)
-        bytes_per_pair = 4 * pair.src.size(1) * pair.src.element_size()
-        few = source.numel() * bytes_per_pair <= _GATHER_LIMIT
-        if few or torch.compiler.is_compiling():
-            return gathered(source, target)
-        # Raw features are wide and pairs many: gather them by blocks, in the
-        # backward pass once more.
-        flat = source.flatten(), target.flatten()
-        parts = [
-            checkpoint(
-                gathered,
-                flat[0][block],
-                flat[1][block],
-                use_reentrant=False,
-                preserve_rng_state=False,
-            )
-            for block in row_blocks(source.numel(), bytes_per_pair)
-        ]
-        return torch.cat(parts).view(source.shape)
 
     def compare_neighbours(
         self, pair: EncodedPair, rows: slice, neighbours: Neighbours
@@ -233,7 +197,8 @@ class Similarity(torch.nn.Module, ABC):
             if self.comparison == 'dot':
                 return pair_dots(pair.dst[rows], pair.src, neighbours)
             target = torch.arange(pair.dst.size(0), device=pair.dst.device)[rows]
-            return self._compare_pairs(pair, neighbours.source, target.unsqueeze(1))
+            source, target = neighbours.source, target.unsqueeze(1)
+            return compare_pairs(self.comparison, pair.src, pair.dst, source, target)
 
     def compare_groups(self, pair: EncodedPair, group: int) -> Tensor:
         r"""Compares groups of targets with the sources of their group.
@@ -245,15 +210,11 @@ class Similarity(torch.nn.Module, ABC):
         Returns:
             torch.Tensor: Inner products or squared distances :math:`[n, S]`.
         """
-        compare = (
-            scores.dot_matrix
-            if self.comparison == 'dot'
-            else scores.squared_distance_matrix
-        )
         with torch.autocast(pair.src.device.type, enabled=False):
             missing = pair.src.size(0) * group - pair.dst.size(0)
             dst = F.pad(pair.dst, (0, 0, 0, missing)).unflatten(0, (-1, group))
-            return compare(dst, pair.src).flatten(0, 1)[: pair.dst.size(0)]
+            value = compare_all(self.comparison, pair.src, dst)
+            return value.flatten(0, 1)[: pair.dst.size(0)]
 
     def respond_rows(self, pair: EncodedPair, rows: slice, value: Tensor) -> Tensor:
         r"""Maps the compared values of a block of targets to scores.
