@@ -55,6 +55,11 @@ FACTORIES: dict[str, list[Callable[[], torch.nn.Module]]] = {
         lambda: nn.KNNGCN(IN, 8, 2, OUT, root_weight=True, cached=True),
     ],
     'KNNLINKX': [lambda: nn.KNNLINKX(IN, 8, 2, OUT, num_nodes=N)],
+    'SLAPS': [
+        lambda: nn.SLAPS(IN, 8, 2, OUT, k=3, binary=False),
+        lambda: nn.SLAPS(IN, 8, 2, OUT, k=3, binary=False, graph_generator='mlp_d'),
+    ],
+    'NodeFormer': [lambda: nn.NodeFormer(IN, 8, 2, OUT)],
     'MLPClassifier': [lambda: nn.MLPClassifier(IN, 8, 2, OUT)],
 }
 CASES = [
@@ -143,7 +148,12 @@ def test_every_parameter_gets_a_gradient(
 ) -> None:
     torch.manual_seed(1)
     module = factory().train(training)
-    out = module(torch.randn(N, IN))
+    x = torch.randn(N, IN)
+    if isinstance(module, nn.NodeClassifier):
+        # A part of a model may serve its loss alone.
+        out = module.loss(x, torch.arange(N) % OUT, torch.arange(N))
+    else:
+        out = module(x)
     if isinstance(out, tuple):
         value = torch.randn(N)[out.edge_index[0]]
         out = (out.edge_weight * value).view(-1)

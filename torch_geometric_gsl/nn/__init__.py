@@ -4,9 +4,11 @@ from torch_geometric_gsl.nn.conv import LatentGraphConv, TransitionGraphConv
 from torch_geometric_gsl.nn.models import (
     KNNGCN,
     KNNLINKX,
+    SLAPS,
     GSLNet,
     MLPClassifier,
     NodeClassifier,
+    NodeFormer,
 )
 from torch_geometric_gsl.nn.sampler import (
     GumbelKNNSampler,
@@ -46,5 +48,7 @@ __all__ = [
     'GSLNet',
     'KNNGCN',
     'KNNLINKX',
+    'SLAPS',
+    'NodeFormer',
     'MLPClassifier',
 ]

@@ -5,5 +5,15 @@ from torch_geometric_gsl.nn.models.gsl_net import GSLNet
 from torch_geometric_gsl.nn.models.knn_gcn import KNNGCN
 from torch_geometric_gsl.nn.models.knn_linkx import KNNLINKX
 from torch_geometric_gsl.nn.models.mlp import MLPClassifier
+from torch_geometric_gsl.nn.models.nodeformer import NodeFormer
+from torch_geometric_gsl.nn.models.slaps import SLAPS
 
-__all__ = ['NodeClassifier', 'GSLNet', 'KNNGCN', 'KNNLINKX', 'MLPClassifier']
+__all__ = [
+    'NodeClassifier',
+    'GSLNet',
+    'KNNGCN',
+    'KNNLINKX',
+    'SLAPS',
+    'NodeFormer',
+    'MLPClassifier',
+]
