@@ -94,7 +94,7 @@ def cosine_top_k(
     offsets = offsets - offsets[0]
     column = x.col_indices()[entries]
     words = Neighbours(column, x.size(1), offsets)
-    row, value = words.target.long(), _unit_entries(x.values()[entries], words)
+    row, value = words.target.long(), unit_entries(x.values()[entries], words)
     num_rows = stop - start
     source = torch.empty(num_rows, k, dtype=torch.long, device=x.device)
     cosine = value.new_empty(num_rows, k)
@@ -112,7 +112,7 @@ def cosine_top_k(
     return NearestRows(source, cosine)
 
 
-def _unit_entries(value: Tensor, words: Neighbours) -> Tensor:
+def unit_entries(value: Tensor, words: Neighbours) -> Tensor:
     """Scales the entries of each row to unit 2-norm, without under- or overflow."""
     row = words.target.long()
     value = value.float() if value.dtype in (torch.float16, torch.bfloat16) else value
