@@ -17,13 +17,13 @@ from unittest import mock
 import torch
 import torch.nn.functional as F
 from models import HIDDEN, NODEFORMER_FEATURES, NODEFORMER_K, TAU, Model, gsl_net
-from nodeformer import linear_attention, orthogonal_features, positive_features
 from plain import PlainNet, plain_name
 from torch import Tensor
 from workloads import Workload
 
 from torch_geometric_gsl import GSLNet
 from torch_geometric_gsl.ops import compiled
+from torch_geometric_gsl.ops.attention import kernel_attention, orthogonal_directions
 
 WHOLE, EVALUATION_NODES = 4_000, 2_000
 RTOL, SEEDS, STANDARD_ERRORS = 1e-4, 20, 4.0
@@ -136,20 +136,15 @@ def check_attention(heads: int, seed: int, num_nodes: int = 7) -> Agreement:
     shape = (num_nodes, heads, HIDDEN)
     query, key, value = (torch.randn(shape, dtype=torch.float64) for _ in range(3))
     query, key = (x / (math.sqrt(TAU) * HIDDEN**0.25) for x in (query, key))
-    directions = orthogonal_features(NODEFORMER_FEATURES, HIDDEN).double()
+    directions = orthogonal_directions(NODEFORMER_FEATURES, HIDDEN).double()
     gumbel = -torch.empty(num_nodes, heads, NODEFORMER_K).exponential_().log()
-    noise = torch.exp(gumbel.double() / TAU)
-    linear = linear_attention(
-        positive_features(query, directions, dim=(-1,)),
-        positive_features(key, directions, dim=(0, -1)),
-        value,
-        noise,
-    )
+    noise = gumbel.double() / TAU
+    linear = kernel_attention(query, key, value, directions, noise)
     quadratic = torch.zeros_like(value)
     for head in range(heads):
         kernel = _kernel(query[:, head], key[:, head], directions)
         for draw in range(NODEFORMER_K):
-            weight = kernel * noise[:, head, draw]
+            weight = kernel * noise[:, head, draw].exp()
             weight = weight / weight.sum(dim=1, keepdim=True)
             quadratic[:, head] += weight @ value[:, head] / NODEFORMER_K
     difference = float((linear - quadratic).abs().max())

@@ -6,11 +6,10 @@ import os
 from typing import NamedTuple
 
 import torch
-from nodeformer import NodeFormer
 from plain import PlainNet
 from workloads import Workload
 
-from torch_geometric_gsl import GSLNet
+from torch_geometric_gsl import GSLNet, NodeFormer
 
 # The method of the sampler whose row every ratio refers to.
 OURS = 'race'
@@ -110,8 +109,8 @@ def _needed_bytes(implementation: str, variant: str, num_nodes: int) -> float:
         return LAYERS * 2 * 2 * 4 * TRANSITION_NODES * num_nodes
     if implementation.startswith('nodeformer-'):
         heads = int(implementation.split('-')[1])
-        width = NODEFORMER_FEATURES + HIDDEN
-        # Keys and sums of every draw, twice: before and after a product.
+        width = 2 * NODEFORMER_FEATURES
+        # Weights of keys and mixtures of queries in every draw, and their gradients.
         return LAYERS * 2 * 4 * heads * NODEFORMER_K * width * num_nodes
     return 0
 
