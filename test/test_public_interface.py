@@ -60,6 +60,8 @@ FACTORIES: dict[str, list[Callable[[], torch.nn.Module]]] = {
         lambda: nn.SLAPS(IN, 8, 2, OUT, k=3, binary=False, graph_generator='mlp_d'),
     ],
     'NodeFormer': [lambda: nn.NodeFormer(IN, 8, 2, OUT)],
+    'IDGL': [lambda: nn.IDGL(IN, 8, 2, OUT, k=3)],
+    'IDGLAnchor': [lambda: nn.IDGLAnchor(IN, 8, 2, OUT, k=3, num_anchors=5)],
     'MLPClassifier': [lambda: nn.MLPClassifier(IN, 8, 2, OUT)],
 }
 CASES = [

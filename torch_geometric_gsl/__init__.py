@@ -1,6 +1,7 @@
 r"""Graph structure learning for PyTorch Geometric."""
 
 from torch_geometric_gsl.nn import (
+    IDGL,
     KNNGCN,
     KNNLINKX,
     SLAPS,
@@ -11,6 +12,7 @@ from torch_geometric_gsl.nn import (
     GSLNet,
     GumbelKNNSampler,
     HeatKernelSimilarity,
+    IDGLAnchor,
     LatentGraphConv,
     LinearSimilarity,
     MLPClassifier,
@@ -49,6 +51,8 @@ __all__ = [
     'KNNGCN',
     'KNNLINKX',
     'SLAPS',
+    'IDGL',
+    'IDGLAnchor',
     'NodeFormer',
     'MLPClassifier',
     'SampledGraph',

@@ -2,10 +2,12 @@ r"""Modules: similarities, samplers, convolutions and models."""
 
 from torch_geometric_gsl.nn.conv import LatentGraphConv, TransitionGraphConv
 from torch_geometric_gsl.nn.models import (
+    IDGL,
     KNNGCN,
     KNNLINKX,
     SLAPS,
     GSLNet,
+    IDGLAnchor,
     MLPClassifier,
     NodeClassifier,
     NodeFormer,
@@ -49,6 +51,8 @@ __all__ = [
     'KNNGCN',
     'KNNLINKX',
     'SLAPS',
+    'IDGL',
+    'IDGLAnchor',
     'NodeFormer',
     'MLPClassifier',
 ]

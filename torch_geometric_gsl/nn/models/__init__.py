@@ -2,6 +2,8 @@ r"""Models that learn a graph."""
 
 from torch_geometric_gsl.nn.models.base import NodeClassifier
 from torch_geometric_gsl.nn.models.gsl_net import GSLNet
+from torch_geometric_gsl.nn.models.idgl import IDGL
+from torch_geometric_gsl.nn.models.idgl_anchor import IDGLAnchor
 from torch_geometric_gsl.nn.models.knn_gcn import KNNGCN
 from torch_geometric_gsl.nn.models.knn_linkx import KNNLINKX
 from torch_geometric_gsl.nn.models.mlp import MLPClassifier
@@ -14,6 +16,8 @@ __all__ = [
     'KNNGCN',
     'KNNLINKX',
     'SLAPS',
+    'IDGL',
+    'IDGLAnchor',
     'NodeFormer',
     'MLPClassifier',
 ]

@@ -1,0 +1,336 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from numbers import Real
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch_geometric.nn import Linear
+
+from torch_geometric_gsl._checks import (
+    check_batch,
+    check_count,
+    check_generator,
+    check_number,
+    check_probability,
+)
+from torch_geometric_gsl.nn.linear import apply_linear
+from torch_geometric_gsl.nn.models._idgl_graph import (
+    Learned,
+    Mixture,
+    Prior,
+)
+from torch_geometric_gsl.nn.models._idgl_nodes import Nodes
+from torch_geometric_gsl.nn.models._layers import check_input, layer_sizes
+from torch_geometric_gsl.nn.models._neighbours import NeighbourModel
+from torch_geometric_gsl.nn.similarity.cosine_similarity import CosineSimilarity
+from torch_geometric_gsl.typing import SampledGraph
+
+
+class _Step(NamedTuple):
+    """One iteration: the logits, the graph, and the nodes that it joins."""
+
+    out: Tensor
+    graph: Learned
+    nodes: Nodes
+
+
+class IDGL(NeighbourModel):
+    r"""The network of the `"Iterative Deep Graph Learning for Graph Neural Networks:
+    Better and Robust Node Embeddings" <https://arxiv.org/abs/2006.13009>`_ paper,
+    which learns a graph from embeddings and embeddings from the graph in turn.
+
+    .. math::
+        a_{ij}^{(t)} &= \begin{cases} s_{ij} & \textrm{if } s_{ij} > \epsilon \\ 0 &
+        \textrm{else} \end{cases}, \qquad s_{ij} = \frac{1}{P} \sum_{p=1}^{P}
+        \cos(\mathbf{w}_p \odot \mathbf{v}_i, \mathbf{w}_p \odot \mathbf{v}_j)
+
+        \mathbf{\tilde{A}}^{(t)} &= \lambda \mathbf{L}^{(0)} + (1 - \lambda) \left(
+        \eta f(\mathbf{A}^{(t)}) + (1 - \eta) f(\mathbf{A}^{(1)}) \right)
+
+        \mathbf{Z}^{(t)} &= \mathrm{ReLU}( \mathbf{\tilde{A}}^{(t)} \mathbf{X}
+        \mathbf{W}_1 ), \qquad \mathbf{\hat{Y}}^{(t)} = \mathbf{\tilde{A}}^{(t)}
+        \mathbf{Z}^{(t)} \mathbf{W}_2
+
+    where :math:`\mathbf{v}_i` is the row :math:`\mathbf{x}_i` for :math:`t = 1` and
+    the row of :math:`\mathbf{Z}^{(t - 1)}` later, with weights of its own,
+    :math:`f` divides rows by their sums, and :math:`\mathbf{L}^{(0)}` is the graph of
+    the :obj:`k` nearest neighbours by the cosine of the features, with self-loops and
+    weights of 1, normalized as in :class:`~torch_geometric.nn.conv.GCNConv`. The
+    iteration ends with :math:`\lVert \mathbf{A}^{(t)} - \mathbf{A}^{(t - 1)}
+    \rVert_F^2 \leq \delta \lVert \mathbf{A}^{(1)} \rVert_F^2`, and at the latest with
+    :math:`t` equal to :obj:`max_iterations`. The loss of an iteration is
+
+    .. math::
+        \mathcal{L}^{(t)} = \mathrm{CE}(\mathbf{\hat{Y}}^{(t)}) + \frac{\alpha}{n^2}
+        \mathrm{tr}( \mathbf{X}^{\top} \mathbf{L}^{(t)} \mathbf{X}) - \frac{\beta}{n}
+        \mathbf{1}^{\top} \log( \mathbf{A}^{(t)} \mathbf{1}) + \frac{\gamma}{n^2}
+        \lVert \mathbf{A}^{(t)} \rVert_F^2
+
+    with the Laplacian :math:`\mathbf{L}^{(t)}` of :math:`\mathbf{A}^{(t)}`;
+    :meth:`loss` adds the first one and the mean of the others.
+
+    .. note::
+        The learned graphs are dense: each iteration stores :math:`n^2` weights.
+        :class:`~torch_geometric_gsl.nn.models.IDGLAnchor` stores :math:`n s`.
+
+    Args:
+        in_channels (int): Size of each input sample.
+        hidden_channels (int): Size of each hidden sample.
+        num_layers (int): The number of layers, at least 2; graphs are learned from
+            the input of the last one.
+        out_channels (int): Size of each output sample.
+        k (int, optional): The number of neighbours of the graph to start from.
+            (default: :obj:`20`)
+        num_heads (int, optional): The number of heads :math:`P` of the similarity.
+            (default: :obj:`1`)
+        skip_weight (float, optional): The share :math:`\lambda` of the graph to start
+            from, which is not needed for :obj:`0`. (default: :obj:`0.6`)
+        update_weight (float, optional): The share :math:`\eta` of the present graph
+            among the learned ones. (default: :obj:`0.5`)
+        epsilon (float, optional): Similarities up to this one are no edges, in
+            :math:`[0, 1)`. (default: :obj:`0.0`)
+        smoothness (float, optional): The factor :math:`\alpha`.
+            (default: :obj:`0.4`)
+        degree (float, optional): The factor :math:`\beta`. (default: :obj:`0.0`)
+        sparsity (float, optional): The factor :math:`\gamma`. (default: :obj:`0.2`)
+        delta (float, optional): The relative change :math:`\delta` that ends the
+            iteration. (default: :obj:`0.001`)
+        max_iterations (int, optional): The largest number of learned graphs.
+            (default: :obj:`10`)
+        dropout (float, optional): Dropout probability of the hidden samples of the
+            first iteration. (default: :obj:`0.5`)
+        iteration_dropout (float, optional): That of later iterations. Graphs that are
+            learned from hidden samples with dropout keep changing.
+            (default: :obj:`0.0`)
+        cached (bool, optional): If :obj:`True`, the nearest neighbours of the first
+            input serve all later ones, until :meth:`reset_parameters`: for one set of
+            nodes whose features stay as they are. (default: :obj:`False`)
+
+    Shapes:
+        - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
+          CSR, edges :math:`(2, |\mathcal{E}|)` *(optional)*, batch vector
+          :math:`(|\mathcal{V}|)` *(optional)*, edge weights
+          :math:`(|\mathcal{E}|)` *(optional)*
+        - **output:** node features :math:`(|\mathcal{V}|, F_{out})`
+
+    Raises:
+        TypeError: If an argument has the wrong type.
+        ValueError: If an argument is out of range.
+
+    Example:
+        >>> model = IDGL(16, 32, num_layers=2, out_channels=7)
+        >>> model(torch.randn(100, 16)).shape
+        torch.Size([100, 7])
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        num_layers: int,
+        out_channels: int,
+        *,
+        k: int = 20,
+        num_heads: int = 1,
+        skip_weight: float = 0.6,
+        update_weight: float = 0.5,
+        epsilon: float = 0.0,
+        smoothness: float = 0.4,
+        degree: float = 0.0,
+        sparsity: float = 0.2,
+        delta: float = 1e-3,
+        max_iterations: int = 10,
+        dropout: float = 0.5,
+        iteration_dropout: float = 0.0,
+        cached: bool = False,
+    ) -> None:
+        super().__init__(k, cached)
+        check_count(in_channels, 'in_channels')
+        check_count(num_layers, 'num_layers', minimum=2)
+        sizes = layer_sizes(in_channels, hidden_channels, num_layers, out_channels)
+        check_count(num_heads, 'num_heads')
+        check_count(max_iterations, 'max_iterations')
+        for value, name in (
+            (skip_weight, 'skip_weight'),
+            (epsilon, 'epsilon'),
+            (dropout, 'dropout'),
+            (iteration_dropout, 'iteration_dropout'),
+        ):
+            check_probability(value, name)
+        check_number(update_weight, 'update_weight')
+        if not 0 <= update_weight <= 1:
+            raise ValueError(
+                f"'update_weight' must lie in [0, 1] (got {update_weight})"
+            )
+        for value, name in (
+            (smoothness, 'smoothness'),
+            (degree, 'degree'),
+            (sparsity, 'sparsity'),
+        ):
+            check_number(value, name)
+            _check_not_negative(value, name)
+        _check_not_negative(delta, 'delta')
+        self.in_channels = in_channels
+        self.hidden_channels = hidden_channels
+        self.num_layers = num_layers
+        self.out_channels = out_channels
+        self.num_heads = num_heads
+        self.skip_weight = skip_weight
+        self.update_weight = update_weight
+        self.epsilon = epsilon
+        self.smoothness = smoothness
+        self.degree = degree
+        self.sparsity = sparsity
+        self.delta = delta
+        self.max_iterations = max_iterations
+        self.dropout = dropout
+        self.iteration_dropout = iteration_dropout
+        self.lins = torch.nn.ModuleList(
+            Linear(*size, bias=False, weight_initializer='glorot') for size in sizes
+        )
+        self.metrics = torch.nn.ModuleList(
+            CosineSimilarity(width, heads=num_heads)
+            for width in (in_channels, hidden_channels)
+        )
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        for module in (*self.lins, *self.metrics):
+            module.reset_parameters()
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor | None = None,
+        batch: Tensor | None = None,
+        *,
+        edge_weight: Tensor | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        r"""Runs the forward pass, and returns the logits of the last iteration.
+
+        Args:
+            x (torch.Tensor): The node features, dense or sparse CSR.
+            edge_index (torch.Tensor, optional): If given, this graph is the one to
+                start from, in place of that of the nearest neighbours: it does not
+                limit the graphs that are learned. (default: :obj:`None`)
+            batch (torch.Tensor, optional): Sorted graph ids of the nodes: no learned
+                edge joins two graphs, and all graphs end the iteration together.
+                (default: :obj:`None`)
+            edge_weight (torch.Tensor, optional): The weights of :obj:`edge_index`,
+                not negative; ones if :obj:`None`. (default: :obj:`None`)
+            generator (torch.Generator, optional): Source of randomness of the anchors
+                in training mode, if there are any; dropout uses the global one.
+                (default: :obj:`None`)
+        """
+        for step in self._iterate(
+            x, edge_index, batch, edge_weight=edge_weight, generator=generator
+        ):
+            out = step.out
+        return out
+
+    def loss(self, x: Tensor, y: Tensor, mask: Tensor, **kwargs: Any) -> Tensor:
+        losses = []
+        factors = self.smoothness, self.degree, self.sparsity
+        for out, graph, nodes in self._iterate(x, **kwargs):
+            value = F.cross_entropy(out[mask], y[mask])
+            if any(factors):
+                with torch.autocast(x.device.type, enabled=False):
+                    value = value + graph.penalty(nodes.products, factors)
+            losses.append(value)
+        first, *later = losses
+        return first + torch.stack(later).mean() if later else first
+
+    def graphs(
+        self,
+        x: Tensor,
+        edge_index: Tensor | None = None,
+        batch: Tensor | None = None,
+        *,
+        edge_weight: Tensor | None = None,
+        generator: torch.Generator | None = None,
+    ) -> list[SampledGraph]:
+        r"""Returns the graph :math:`f(\mathbf{A}^{(t)})` of each iteration, without
+        the graph to start from; the arguments are those of :meth:`forward`.
+        """
+        return [
+            graph.edges(nodes.anchors, x.dtype)
+            for _, graph, nodes in self._iterate(
+                x, edge_index, batch, edge_weight=edge_weight, generator=generator
+            )
+        ]
+
+    def _iterate(
+        self,
+        x: Tensor,
+        edge_index: Tensor | None = None,
+        batch: Tensor | None = None,
+        *,
+        edge_weight: Tensor | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Iterator[_Step]:
+        """Learns a graph and embeds the nodes, until the graph stays as it is."""
+        lins: Any = self.lins
+        metrics: Any = self.metrics
+        check_input(x, lins[0])
+        check_generator(generator, x.device)
+        if batch is not None:
+            check_batch(batch, x)
+        nodes = Nodes(x, batch, self._anchors(x, generator))
+        prior = self._prior(x, edge_index, batch, edge_weight)
+        first = last = nodes.learn(metrics[0], x, self.epsilon)
+        start = apply_linear(lins[0], x)
+        mixture = Mixture(prior, first, start, self.skip_weight, self.update_weight)
+        h, out = self._embed(mixture, first, self.dropout)
+        yield _Step(out, first, nodes)
+        for _ in range(1, self.max_iterations):
+            graph = nodes.learn(metrics[1], h, self.epsilon)
+            h, out = self._embed(mixture, graph, self.iteration_dropout)
+            yield _Step(out, graph, nodes)
+            if bool(graph.change(last) <= self.delta * first.size()):
+                return
+            last = graph
+
+    def _embed(
+        self, mixture: Mixture, graph: Learned, dropout: float
+    ) -> tuple[Tensor, Tensor]:
+        """The input and the output of the last layer."""
+        out = mixture.first_layer(graph)
+        for lin in self.lins[1:]:
+            h = F.dropout(out.relu(), dropout, self.training)
+            out = mixture.propagate(lin(h), graph)
+        return h, out
+
+    def _anchors(self, x: Tensor, generator: torch.Generator | None) -> Tensor | None:
+        """The nodes that are the sources of the learned graphs; all if :obj:`None`."""
+        return None
+
+    def _prior(
+        self,
+        x: Tensor,
+        edge_index: Tensor | None,
+        batch: Tensor | None,
+        edge_weight: Tensor | None,
+    ) -> Prior | None:
+        if self.skip_weight == 0 and edge_index is None:
+            return None
+        graph = self._graph(x, edge_index, batch, edge_weight)
+        return Prior(*graph, x.size(0))
+
+    def __repr__(self) -> str:
+        return (
+            f'{self.__class__.__name__}({self.in_channels}, {self.hidden_channels}, '
+            f'num_layers={self.num_layers}, out_channels={self.out_channels}, '
+            f'k={self.k})'
+        )
+
+
+def _check_not_negative(value: object, name: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"'{name}' must be a number (got {type(value).__name__})")
+    if not float(value) >= 0:
+        raise ValueError(f"'{name}' must not be negative (got {value})")
