@@ -21,17 +21,13 @@ import time
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
 import torch_geometric
-from torch import Tensor
 from torch_geometric.data import Data
-from torch_geometric.nn import MLP, GCNConv, Linear
 from tqdm import tqdm
 
 import torch_geometric_gsl as gsl
 from torch_geometric_gsl.datasets import DATASETS, load_dataset, paper_split
 from torch_geometric_gsl.diagnostics import describe_graph, describe_model
-from torch_geometric_gsl.transforms import SimilarityKNNGraph
 from torch_geometric_gsl.visualization import (
     plot_gaussian_parameters,
     plot_graph,
@@ -45,59 +41,38 @@ NAMES = {
     'neural_gaussian': 'NeuralGauSim',
     'heat_kernel': 'HeatKernel',
     'cosine': 'Cosine',
+    'uniform': 'Uniform',
 }
 
 
-class KNNGCN(torch.nn.Module):
-    """A two-layer GCN with a root weight on a fixed graph."""
-
-    def __init__(self, data: Data, hidden: int, num_classes: int, k: int) -> None:
-        super().__init__()
-        dense = data.x.to_dense() if data.x.layout != torch.strided else data.x
-        graph = SimilarityKNNGraph(k)(Data(x=dense))
-        # Normalisation takes the root of a degree, which must not be negative.
-        self.graph = (graph.edge_index, graph.edge_weight.clamp(min=0))
-        sizes = [(data.num_features, hidden), (hidden, num_classes)]
-        self.convs = torch.nn.ModuleList(GCNConv(*s, cached=True) for s in sizes)
-        self.roots = torch.nn.ModuleList(
-            Linear(*s, bias=False, weight_initializer='glorot') for s in sizes
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = F.elu(self.convs[0](x, *self.graph) + self.roots[0](x))
-        x = F.dropout(x, 0.5, self.training)
-        return self.convs[1](x, *self.graph) + self.roots[1](x)
-
-
-def build(model: str, data: Data, args: argparse.Namespace) -> torch.nn.Module:
-    num_classes = int(data.y.max()) + 1
+def build(model: str, data: Data, args: argparse.Namespace) -> gsl.NodeClassifier:
+    sizes = {
+        'in_channels': data.num_features,
+        'hidden_channels': args.hidden,
+        'num_layers': 2,
+        'out_channels': int(data.y.max()) + 1,
+    }
     if model == 'mlp':
-        sizes = [data.num_features, args.hidden, num_classes]
-        return MLP(sizes, act='elu', dropout=0.5, norm=None)
+        return gsl.MLPClassifier(**sizes)
     if model == 'knn':
-        return KNNGCN(data, args.hidden, num_classes, args.k)
-    transition = {}
+        return gsl.KNNGCN(**sizes, k=args.k, root_weight=True, cached=True)
     if model == 'transition':
-        transition = {
+        sizes |= {
             'num_transition_nodes': args.transition_nodes,
             'num_nodes': data.num_nodes,
         }
     return gsl.GSLNet(
-        data.num_features,
-        args.hidden,
-        num_layers=2,
-        out_channels=num_classes,
+        **sizes,
         similarity=args.similarity,
         k=args.k,
         tau=args.tau,
         scale=args.scale,
         root_weight=not args.no_root_weight,
-        **transition,
     )
 
 
 def train(
-    name: str, model: torch.nn.Module, data: Data, args: argparse.Namespace
+    name: str, model: gsl.NodeClassifier, data: Data, args: argparse.Namespace
 ) -> dict[str, float]:
     """Trains one model; the epoch is selected by the validation nodes alone."""
     optimizer = torch.optim.Adam(
@@ -110,8 +85,7 @@ def train(
     for epoch in bar:
         model.train()
         optimizer.zero_grad()
-        out = model(data.x)
-        loss = F.cross_entropy(out[data.train_mask], data.y[data.train_mask])
+        loss = model.loss(data.x, data.y, data.train_mask)
         loss.backward()
         optimizer.step()
         model.eval()
@@ -138,13 +112,15 @@ def show_model(model: gsl.GSLNet, data: Data, folder: Path) -> None:
     """Describes and draws what a model learned."""
     model.train()
     model.zero_grad()
-    out = model(data.x)[data.train_mask]
-    F.cross_entropy(out, data.y[data.train_mask]).backward()  # For gradient norms.
+    # For the norms of the gradients.
+    model.loss(data.x, data.y, data.train_mask).backward()
     summary = describe_model(model, data.x)
     print(f'\nThe model\n{summary}\n')
-    curves = {f'layer {i}': layer for i, layer in enumerate(summary.layers, start=1)}
-    pictures = {'similarity.png': plot_similarity_curves(curves)}
+    pictures = {}
     if all(layer.b is not None for layer in summary.layers):
+        layers = enumerate(summary.layers, start=1)
+        curves = {f'layer {number}': layer for number, layer in layers}
+        pictures['similarity.png'] = plot_similarity_curves(curves)
         pictures['parameters.png'] = plot_gaussian_parameters(summary)
     if model.num_nodes is None:
         model.eval()
