@@ -18,6 +18,7 @@ TUNED = HERE / 'tuned.json'
 PRESETS = ('paper', 'quick', 'tuned')
 
 PAPER = ('CiteSeer', 'PubMed', 'Chameleon', 'Squirrel', 'CS', 'Physics', '20News')
+WORDS = ('CiteSeer', 'PubMed', 'Chameleon', 'Squirrel', 'CS', 'Physics')
 BROUGHT = 'MiniImageNet'  # The user brings its file.
 
 #: Fields of a run that are not arguments of the model.
@@ -57,7 +58,13 @@ METHOD: dict[str, dict[str, Any]] = {
     'gcn_knn': {'k': 5},
     'heat_gcn_knn': {'k': 5},
     'linkx_knn': {'k': 5, 'optimizer': 'adamw', 'lr': 0.01, 'weight_decay': 1e-3},
-    'slaps': {'lr': 0.01, 'weight_decay': 5e-4, 'pretrain_epochs': 100},
+    'slaps': {
+        'lr': 0.01,
+        'weight_decay': 5e-4,
+        'pretrain_epochs': 100,
+        'k': 30,
+        'binary': False,
+    },
     'idgl': {'hidden_channels': 16, 'lr': 0.01, 'weight_decay': 5e-4},
     'idgl_anchor': {'hidden_channels': 16, 'lr': 0.01, 'weight_decay': 5e-4},
     'nodeformer': {'heads': 4, 'k': 10, 'tau': 0.25, 'weight_decay': 5e-3},
@@ -71,7 +78,16 @@ METHOD: dict[str, dict[str, Any]] = {
     'knn_gcn_root': {'k': 5},
     'uniform': OURS,
 }
-METHOD_ON_DATASET: dict[tuple[str, str], dict[str, Any]] = {}
+METHOD_ON_DATASET: dict[tuple[str, str], dict[str, Any]] = {
+    # Their features are words that a document has or has not.
+    **{('slaps', name): {'binary': True} for name in WORDS},
+    ('slaps', 'PubMed'): {
+        'binary': True,
+        'k': 15,
+        'mask_ratio': 20,
+        'denoising_channels': 128,
+    },
+}
 QUICK: dict[str, Any] = {
     'epochs': 20,
     'patience': 20,

@@ -37,11 +37,12 @@ def without_nodes(
 ) -> NodeClassifier:
     """The model without some random transition nodes or anchors."""
     total = config.options.get('num_transition_nodes', 500)
+    if isinstance(model, IDGLAnchor):
+        model.anchor_seed += seed
+        model.keep_anchors(total - count)
+        return model
     generator = torch.Generator().manual_seed(seed)
     kept = torch.randperm(total, generator=generator)[: total - count].sort().values
-    if isinstance(model, IDGLAnchor):
-        model.keep_anchors(kept)
-        return model
     state: dict[str, Tensor] = {
         name: value[kept] if name.endswith(THETAS) else value
         for name, value in model.state_dict().items()
