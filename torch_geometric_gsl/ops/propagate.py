@@ -24,6 +24,8 @@ _MAX_RANGE = 40.0
 _TILE = 4096
 # Compiling a tile takes seconds, which sums over so many pairs win back.
 _MIN_PAIRS = 2**23
+# The standard error of an estimate is that of about so many targets.
+_ERROR_TARGETS = 1024
 
 
 def weighted_sum(
@@ -143,7 +145,8 @@ def sampled_expected_sum(
     r"""Estimates :func:`expected_sum` from some of the sources.
 
     One source is drawn from each of :math:`S` equal parts of all sources, the same for
-    all targets and in each call. The standard error is that of a ratio of two means.
+    all targets and in each call. The standard error is that of a ratio of two means; of
+    many targets about 1,024 tell it.
 
     .. math::
         o_i = \sum_{j \in S} w_{ij} h_j, \qquad
@@ -164,23 +167,29 @@ def sampled_expected_sum(
     """
     generator = torch.Generator(scorer.device).manual_seed(0)
     source = spread_sources(scorer.size[1], num_samples, scorer.device, generator)
-    sample = scorer.select(source)
-
-    def block(rows: slice, some: Tensor) -> tuple[Tensor, Tensor]:
-        weight = expected_weights(sample.rows(rows), tau)
-        total = weight @ some
-        with torch.no_grad():
-            square = weight.square()
-            # The square of the difference, multiplied out.
-            error = square @ some.square() - 2 * total * (square @ some)
-            error += total.square() * square.sum(dim=1, keepdim=True)
-        return total, error.clamp_(min=0).sum()
-
-    bytes_per_row = 4 * num_samples * scorer.dtype.itemsize
-    rows = list(row_blocks(scorer.size[0], bytes_per_row, memory_budget))
-    some = h[source].to(scorer.dtype)
-    parts = [_run_block(block, part, some, len(rows) > 1) for part in rows]
-    sums, squares = zip(*parts, strict=True)
-    out = torch.cat(sums).to(h.dtype)
+    sample, some = scorer.select(source), h[source].to(scorer.dtype)
+    out = expected_sum(some, sample, tau, memory_budget=memory_budget)
     rest = 1 - num_samples / scorer.size[1]
-    return out, (torch.stack(squares).sum() * rest / out.numel()).sqrt()
+    error = _mean_square_error(some.detach(), sample, tau, memory_budget) * rest
+    return out.to(h.dtype), error.sqrt()
+
+
+@torch.no_grad()
+def _mean_square_error(
+    h: Tensor, scorer: Scorer, tau: float, memory_budget: int
+) -> Tensor:
+    """The mean of the squared standard errors of some targets and all channels."""
+    num_targets, num_sources = scorer.size
+    height = rows_per_block(4 * num_sources * scorer.dtype.itemsize, memory_budget)
+    height = min(16, height)
+    total, count = h.new_zeros(()), 0
+    for start in range(0, num_targets, max(1, num_targets // _ERROR_TARGETS) * height):
+        rows = slice(start, min(start + height, num_targets))
+        weight = expected_weights(scorer.rows(rows), tau)
+        mean, square = weight @ h, weight.square()
+        # The square of the difference, multiplied out.
+        error = square @ h.square() - 2 * mean * (square @ h)
+        error += mean.square() * square.sum(dim=1, keepdim=True)
+        total += error.clamp_(min=0).sum()
+        count += error.numel()
+    return total / count

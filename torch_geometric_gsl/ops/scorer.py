@@ -79,7 +79,7 @@ class Scorer(NamedTuple):
             :math:`[|\mathrm{slice}|, q]` that each of them lists to what is compared,
             of that shape.
         respond (Callable): Maps a slice of targets and such values to scores.
-        select (Callable): Maps sources :math:`[S]` to the scorer of these alone, or
+        select (Callable): Maps distinct sources :math:`[S]` to their scorer alone, or
             sources :math:`[B, S]` and a number of targets, where each group of so many
             targets has its own.
         split (Callable): Maps numbers of targets to one scorer for each block of so

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from torch_geometric_gsl.nn.similarity.base import EncodedPair, Similarity
@@ -73,13 +74,7 @@ def _selected_scorer(
     chosen = pair._replace(src=pair.src[source])
     scorer = make_scorer(request, chosen, excluded)
     if source.dim() == 1:
-        plain = make_scorer(request, chosen, None)
-
-        def rows(block: slice) -> Tensor:
-            own = None if excluded is None else excluded[block]
-            return exclude(plain.rows(block), own, source)
-
-        return plain._replace(rows=rows, excluded=excluded, fused=None)
+        return make_scorer(request, chosen, _places(excluded, source, pair.src.size(0)))
 
     def scores(part: EncodedPair, own: Tensor | None, source: Tensor) -> Tensor:
         value = request.similarity.compare_groups(part, group)
@@ -106,6 +101,15 @@ def _selected_scorer(
     return scorer._replace(
         rows=_rows(scores, chosen, excluded, source), split=split, fused=None
     )
+
+
+def _places(excluded: Tensor | None, source: Tensor, num_sources: int) -> Tensor | None:
+    """Where excluded sources stand among some distinct ones; -1 for nowhere."""
+    if excluded is None:
+        return None
+    place = excluded.new_full((num_sources,), -1)
+    place[source] = torch.arange(source.size(0), device=source.device)
+    return place[excluded]
 
 
 def _rows(

@@ -1,0 +1,86 @@
+"""Evaluation of too many pairs: sums over some of the sources, and a warning."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import pytest
+import torch
+
+from torch_geometric_gsl import SampledEvaluationWarning
+from torch_geometric_gsl.nn.sampler import _block_sampler
+from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
+from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES, resolve_similarity
+from torch_geometric_gsl.ops import propagate
+from torch_geometric_gsl.ops.fused import FusedScore
+
+N, SAMPLES, TAU, SCALE = 40, 12, 0.5, 1.5
+X = torch.randn(N, 6, generator=torch.Generator().manual_seed(0)).double()
+H = torch.randn(N, 3, generator=torch.Generator().manual_seed(1)).double()
+
+
+@pytest.fixture(autouse=True)
+def _few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_block_sampler, 'LEAST_SAMPLES', SAMPLES)
+    monkeypatch.setattr(propagate, '_MIN_PAIRS', 0)
+
+
+def make(name: str, loop: bool) -> GumbelKNNSampler:
+    torch.manual_seed(0)
+    similarity = resolve_similarity(name, 6, out_channels=4)
+    sampler = GumbelKNNSampler(
+        similarity, k=2, tau=TAU, scale=SCALE, loop=loop, max_eval_pairs=1
+    )
+    return sampler.double().eval()
+
+
+def drawn_sources() -> list[int]:
+    generator = torch.Generator().manual_seed(0)
+    part = torch.rand(SAMPLES, generator=generator, dtype=torch.float64).tolist()
+    return [int((place + u) * N / SAMPLES) for place, u in enumerate(part)]
+
+
+@pytest.mark.parametrize('loop', [True, False])
+@pytest.mark.parametrize('name', SIMILARITIES)
+def test_the_estimate_by_tiles_and_with_a_gradient(
+    name: str, loop: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sampler, tiles, weights = make(name, loop), [], FusedScore.weights
+    monkeypatch.setattr(
+        FusedScore, 'weights', lambda *args: tiles.append(args) or weights(*args)
+    )
+    with pytest.warns(SampledEvaluationWarning):
+        slow = sampler.propagate(X, H).detach()
+    assert not tiles
+    with torch.no_grad(), pytest.warns(SampledEvaluationWarning):
+        fast = sampler.propagate(X, H)
+    assert tiles
+    phi = sampler.similarity(X).tolist()
+    for i in range(N):
+        source = [j for j in drawn_sources() if loop or j != i]
+        power = [math.exp(SCALE * phi[i][j] / TAU) for j in source]
+        for channel in range(H.size(1)):
+            expected = sum(
+                p * float(H[j, channel]) for p, j in zip(power, source, strict=True)
+            )
+            expected /= sum(power)
+            assert float(slow[i, channel]) == pytest.approx(expected, abs=1e-12)
+            assert float(fast[i, channel]) == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_warning_tells_the_error_and_the_size() -> None:
+    sampler = make('gaussian', loop=True)
+    with pytest.warns(SampledEvaluationWarning) as seen:
+        out = sampler.propagate(X, H).detach()
+    phi = sampler.similarity(X).detach()[:, drawn_sources()]
+    weight = torch.softmax(SCALE * phi / TAU, dim=1)
+    spread = (H[drawn_sources()] - out.unsqueeze(1)).square()
+    square = (weight.square().unsqueeze(2) * spread).sum(1).mean()
+    error, size = (square * (1 - SAMPLES / N)).sqrt(), out.square().mean().sqrt()
+    text = (
+        f'the sums over 40 x 40 pairs are estimated from 12 sources with a standard '
+        f'error of {float(error):.2g} (root mean square; that of the sums is '
+        f"{float(size):.2g}): a larger 'max_eval_pairs' makes them exact"
+    )
+    assert re.fullmatch(re.escape(text), str(seen[0].message))
