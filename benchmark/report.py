@@ -1,7 +1,15 @@
-"""Rows of the table: ratios, growth, bound; as Markdown and as JSON."""
+"""Rows of the table: ratios, growth, bound; as Markdown and as JSON.
+
+    python benchmark/report.py
+    python benchmark/report.py benchmark/results/quick.json
+
+prints the table of a run that was written before. Ratios of time and memory stand
+beside each other for both references: ours, and the plain definition where it was run.
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import os
@@ -19,13 +27,17 @@ HEADER = (
     'implementation',
     'time [s]',
     'quartiles',
-    'time ratio',
+    'time / ours',
+    'time / dense',
     'memory [MB]',
-    'memory ratio',
+    'memory / ours',
+    'memory / dense',
     'agreement',
 )
 GROWTH_TASK = 'forward+backward'
 GROWTH_SIZES = (100_000, 1_000_000)
+DEFINITION = 'dense'
+FULL = Path(__file__).resolve().parent / 'results' / 'full.json'
 
 
 @dataclass
@@ -83,15 +95,20 @@ def make_rows(
 
 
 def _compare(row: Row, group: list[Row]) -> None:
-    """Ratios to the reference: of time round by round, their median."""
     base = next((r for r in group if r.implementation == row.reference), None)
-    if base is None:
-        return
+    if base is not None:
+        row.time_ratio, row.memory_ratio = _ratios(row, base)
+
+
+def _ratios(row: Row, base: Row) -> tuple[float | None, float | None]:
+    """Of time round by round, their median, and of memory."""
+    time_ratio = memory_ratio = None
     if row.seconds and base.seconds:
         pairs = zip(row.seconds, base.seconds, strict=True)
-        row.time_ratio = statistics.median(own / other for own, other in pairs)
+        time_ratio = statistics.median(own / other for own, other in pairs)
     if row.memory_mb is not None and base.memory_mb:
-        row.memory_ratio = row.memory_mb / base.memory_mb
+        memory_ratio = row.memory_mb / base.memory_mb
+    return time_ratio, memory_ratio
 
 
 def _quartiles(values: list[float]) -> list[float]:
@@ -149,8 +166,17 @@ def bound(workload: str, timed: dict[str, Any], rows: list[Row]) -> dict[str, An
 
 def markdown(rows: list[Row], growths: list[Any], bounds: list[Any]) -> str:
     """The table, and below it growth, bound and what was skipped."""
-    lines = [_line(HEADER), _line(['---'] * len(HEADER))]
-    lines += [_line(_cells(row)) for row in rows if row.skipped is None]
+    lines = [line(HEADER), line(['---'] * len(HEADER))]
+    definitions = {
+        (row.workload, row.task): row
+        for row in rows
+        if row.implementation == DEFINITION and row.agrees
+    }
+    lines += [
+        line(_cells(row, definitions.get((row.workload, row.task))))
+        for row in rows
+        if row.skipped is None
+    ]
     for entry in growths:
         ratio = f', ratio {entry["ratio"]:.1f}' if 'ratio' in entry else ''
         lines += [
@@ -185,29 +211,32 @@ def markdown(rows: list[Row], growths: list[Any], bounds: list[Any]) -> str:
     return '\n'.join(lines)
 
 
-def _cells(row: Row) -> list[str]:
+def _cells(row: Row, definition: Row | None) -> list[str]:
     cells = [row.workload, row.task, row.implementation]
     if not row.agrees:
-        return [*cells, *['-'] * 5, f'DISAGREES: {row.agreement}']
+        return [*cells, *['-'] * 7, f'DISAGREES: {row.agreement}']
     low, high = row.quartiles or (None, None)
+    of_dense = (None, None) if definition is None else _ratios(row, definition)
     return [
         *cells,
-        _number(row.median),
-        f'{_number(low)} to {_number(high)}',
-        _number(row.time_ratio),
+        number(row.median),
+        f'{number(low)} to {number(high)}',
+        number(row.time_ratio),
+        number(of_dense[0]),
         '-' if row.memory_mb is None else f'{row.memory_mb:,.0f}',
-        _number(row.memory_ratio),
+        number(row.memory_ratio),
+        number(of_dense[1]),
         row.agreement,
     ]
 
 
-def _number(value: float | None) -> str:
+def number(value: float | None) -> str:
     if value is None:
         return '-'
     return f'{value:,.0f}' if value >= 100 else f'{value:.3g}'
 
 
-def _line(cells: Any) -> str:
+def line(cells: Any) -> str:
     return f'| {" | ".join(cells)} |'
 
 
@@ -230,3 +259,17 @@ def _plain(value: object) -> object:
     if isinstance(value, Row):
         return asdict(value)
     raise TypeError(f"'content' must be plain (got {type(value).__name__})")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument('path', nargs='?', type=Path, default=FULL)
+    content = json.loads(parser.parse_args().path.read_text())
+    rows = [Row(**row) for row in content['rows']]
+    print(markdown(rows, content['growth'], content['bounds']))
+
+
+if __name__ == '__main__':
+    main()
