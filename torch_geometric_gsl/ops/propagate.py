@@ -25,7 +25,7 @@ _TILE = 4096
 # Compiling a tile takes seconds, which sums over so many pairs win back.
 _MIN_PAIRS = 2**23
 # The standard error of an estimate is that of about so many targets.
-_ERROR_TARGETS = 1024
+_ERROR_TARGETS = 256
 
 
 def weighted_sum(
@@ -146,7 +146,7 @@ def sampled_expected_sum(
 
     One source is drawn from each of :math:`S` equal parts of all sources, the same for
     all targets and in each call. The standard error is that of a ratio of two means; of
-    many targets about 1,024 tell it.
+    many targets about 256 tell it.
 
     .. math::
         o_i = \sum_{j \in S} w_{ij} h_j, \qquad
@@ -180,10 +180,11 @@ def _mean_square_error(
 ) -> Tensor:
     """The mean of the squared standard errors of some targets and all channels."""
     num_targets, num_sources = scorer.size
-    height = rows_per_block(4 * num_sources * scorer.dtype.itemsize, memory_budget)
-    height = min(16, height)
+    bytes_per_row = 4 * num_sources * scorer.dtype.itemsize
+    height = min(4, rows_per_block(bytes_per_row, memory_budget))
+    step = height * max(1, num_targets // _ERROR_TARGETS)
     total, count = h.new_zeros(()), 0
-    for start in range(0, num_targets, max(1, num_targets // _ERROR_TARGETS) * height):
+    for start in range(0, num_targets, step):
         rows = slice(start, min(start + height, num_targets))
         weight = expected_weights(scorer.rows(rows), tau)
         mean, square = weight @ h, weight.square()
