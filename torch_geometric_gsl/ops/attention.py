@@ -84,7 +84,7 @@ def kernel_attention(
         v_j}{\sum_j \kappa(q_i, k_j) \, e^{g_{jk}}}, \qquad
         \kappa(q, k) = \sum_m \varphi_m(q) \, \varphi_m(k) \approx M e^{q \cdot k}
 
-    where :math:`\varphi_m` are the features of :meth:`feature_exponents`. Time and
+    where :math:`\varphi_m` are the features of :func:`feature_exponents`. Time and
     memory are linear in the numbers of queries and of keys.
 
     Args:
