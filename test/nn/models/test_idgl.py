@@ -479,6 +479,15 @@ def test_autocast(kind: type[IDGL]) -> None:
     assert not torch.equal(out.float(), exact)
     torch.testing.assert_close(out.float(), exact, rtol=0.2, atol=0.2)
     loss.backward()
+    # What is added to the cross-entropy is computed in full precision.
+    model.max_iterations = 1
+    added = []
+    for enabled in (False, True):
+        with torch.autocast('cpu', dtype=torch.bfloat16, enabled=enabled):
+            out = model(x.float(), generator=seeded(1))
+            loss = model.loss(x.float(), y, torch.arange(N), generator=seeded(1))
+            added.append(loss - F.cross_entropy(out, y))
+    torch.testing.assert_close(*added, rtol=1e-5, atol=1e-6)
 
 
 @KINDS
@@ -576,6 +585,7 @@ def test_bad_arguments(
 
 
 @KINDS
+@pytest.mark.parametrize('skip_weight', [0.0, 0.6])
 @pytest.mark.parametrize('method', ['forward', 'graphs', 'loss'])
 @pytest.mark.parametrize(
     ('error', 'kwargs', 'match'),
@@ -600,6 +610,7 @@ def test_bad_arguments(
 def test_bad_inputs(
     kind: type[IDGL],
     method: str,
+    skip_weight: float,
     error: type[Exception],
     kwargs: dict[str, Any],
     match: str,
@@ -609,4 +620,4 @@ def test_bad_inputs(
     if method == 'loss':
         args |= {'y': y, 'mask': torch.arange(N)}
     with pytest.raises(error, match=match):
-        getattr(make(kind), method)(**args)
+        getattr(make(kind, skip_weight=skip_weight), method)(**args)

@@ -316,7 +316,8 @@ class IDGL(NeighbourModel):
         batch: Tensor | None,
         edge_weight: Tensor | None,
     ) -> Prior | None:
-        if self.skip_weight == 0 and edge_index is None:
+        is_given = edge_index is not None or edge_weight is not None
+        if self.skip_weight == 0 and not is_given:
             return None
         graph = self._graph(x, edge_index, batch, edge_weight)
         return Prior(*graph, x.size(0))
