@@ -137,6 +137,17 @@ def test_normalization_is_that_of_pyg(tmp_path: Path) -> None:
     assert torch.equal(load_dataset('Chameleon', str(tmp_path)).x, expected)
 
 
+@pytest.mark.usefixtures('small')
+def test_the_home_folder_is_known_by_its_sign(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / FOLDER)
+    (tmp_path / 'my.csv').write_text('a,y\n1,0\n2,1\n')
+    monkeypatch.setenv('HOME', str(tmp_path))
+    assert load_dataset('Chameleon', '~').num_nodes == 3
+    assert load_dataset('~/my.csv', label='y').num_nodes == 2
+
+
 def test_an_incomplete_folder_is_passed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,10 +194,10 @@ def test_download_fails(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ('content', 'text'),
     [
-        (LINES[:-10], r'must give 3 nodes, .* \(got 2, 3 and 2\): delete'),
-        (LINES.replace(b'\t0\n', b'\t1\n'), r'\(got 3, 3 and 1\)'),
-        (LINES.replace(b'\t0\n', b'\t2\n'), r'\(got 3, 3 and 2\)'),
-        (LINES.replace(b',', b',0,'), r'\(got 3, 5 and 2\)'),
+        (LINES[:-10], r'must give 3 nodes, .* \(got 2, 3 and the classes \[0, 1\]\)'),
+        (LINES.replace(b'\t0\n', b'\t1\n'), r'\(got 3, 3 and the classes \[1\]\)'),
+        (LINES.replace(b'\t0\n', b'\t2\n'), r'\(got 3, 3 and the classes \[1, 2\]\)'),
+        (LINES.replace(b',', b',0,'), r'\(got 3, 5 and the classes \[0, 1\]\)'),
         (LINES[:-3], r'is damaged \(line 4'),
     ],
 )

@@ -219,7 +219,7 @@ def load_dataset(
             f"'name' must be one of {list(DATASETS)}, or the path of a file that ends "
             f'in one of {list(SUFFIXES)} (got {str(name)!r})'
         )
-    name = str(name)
+    name, root = str(name), str(Path(root).expanduser())
     check_absent(label, 'label', f"for '{name}'")
     entry = _TABLE[name]
     if not entry.files:
@@ -292,13 +292,14 @@ def _download(entry: _Entry, folder: Path) -> None:
 def _check_counts(
     entry: _Entry, entries: Entries, y: NDArray[Any], folder: Path
 ) -> None:
-    expected = entry[:3]
-    found = (*entries.shape, len(set(y.tolist())))
-    if found != expected or y.size != entry.num_nodes or y.min() != 0:
+    classes = sorted(set(y.tolist()))
+    found = (*entries.shape, len(classes))
+    if found != entry[:3] or classes != list(range(entry.num_classes)):
         raise OSError(
-            f"'{folder / entry.files[0]}' must give {expected[0]} nodes, {expected[1]} "
-            f'features and {expected[2]} classes (got {found[0]}, {found[1]} and '
-            f'{found[2]}): delete {list(entry.files)} to download them again'
+            f"'{folder / entry.files[0]}' must give {entry.num_nodes} nodes, "
+            f'{entry.num_features} features and {entry.num_classes} classes (got '
+            f'{found[0]}, {found[1]} and the classes {classes[:20]}): delete '
+            f'{list(entry.files)} to download them again'
         )
 
 

@@ -57,7 +57,7 @@ def read_table_file(
         ValueError: If the file is not what it must be; the text tells where.
         OSError: If the file cannot be opened.
     """
-    path = Path(path)
+    path = Path(path).expanduser()
     suffix = path.suffix.lower()
     if standardize is None:
         standardize = suffix == '.csv'

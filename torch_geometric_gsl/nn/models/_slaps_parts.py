@@ -158,7 +158,7 @@ def _nearest_rows(z: Tensor, k: int, batch: Tensor | None) -> Tensor:
     for part in z.split(sizes):
         size = part.size(0)
         for rows in row_blocks(size, 2 * size * z.itemsize):
-            found = (part[rows] @ part.t()).topk(min(k, size)).indices.sort().values
+            found = (part[rows] @ part.t()).topk(min(k, size)).indices
             target = torch.arange(rows.start, rows.stop, device=z.device).unsqueeze(1)
             edges.append(
                 torch.stack([found, target.expand_as(found)]).flatten(1) + start
