@@ -138,8 +138,9 @@ def parameter_groups(
     """All parameters; those of a SLAPS generator learn ten times slower."""
     if not isinstance(model, nn.SLAPS):
         return list(model.parameters())
-    slow = set(model.graph_generator.parameters())
+    slow = dict(model.graph_generator.named_parameters(prefix='graph_generator'))
+    rest = [value for name, value in model.named_parameters() if name not in slow]
     return [
-        {'params': [p for p in model.parameters() if p not in slow]},
-        {'params': list(slow), 'lr': config.lr / 10, 'weight_decay': 0.0},
+        {'params': rest},
+        {'params': list(slow.values()), 'lr': config.lr / 10, 'weight_decay': 0.0},
     ]

@@ -54,7 +54,8 @@ class Progress:
 
     def watcher(self, config: RunConfig, log: Path | None) -> Watcher:
         """Shows the metrics of a run, and writes them for TensorBoard if asked."""
-        self.bar.set_description(f'{config.dataset} {config.method} {config.seed}')
+        name = Path(config.dataset).name
+        self.bar.set_description(f'{name} {config.method} {config.seed}')
         writer = None
 
         def watch(metrics: Metrics) -> None:

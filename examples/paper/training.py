@@ -42,7 +42,7 @@ class Run:
         data: Features and labels of all nodes.
         folder: Where checkpoints and metrics go.
         device: Where the model runs.
-        checkpoint_seconds: Least time between two checkpoints.
+        checkpoint_seconds: Least time between two checkpoints; 0 for one an epoch.
     """
 
     def __init__(
@@ -144,6 +144,8 @@ class Run:
         }
 
     def _is_due(self) -> bool:
+        if self.checkpoint_seconds == 0:
+            return True
         wait = max(self.checkpoint_seconds, self._save_seconds / CHECKPOINT_SHARE)
         return time.monotonic() - self._saved_at >= wait
 

@@ -36,7 +36,9 @@ def store(tmp_path: Path) -> Store:
     store = Store(tmp_path)
     for seed, test in enumerate((0.70, 0.71, 0.73)):
         finish(store, make_config('CiteSeer', 'mlp', seed), test)
-        finish(store, make_config('CiteSeer', 'lin_sim', seed), test - 0.02)
+        finish(
+            store, make_config('CiteSeer', 'lin_sim', seed), test - 0.02 + seed / 200
+        )
         finish(store, make_config('CiteSeer', 'lin_sim', seed, k=10), test)
     return store
 
@@ -50,13 +52,13 @@ def test_table1(store: Store) -> None:
     found = lines(store, 'table1', datasets=('CiteSeer',))
     assert len(found) == 2 + 16 + 2
     assert '| MLP | **71.3 ± 1.5 (3)** |' in found
-    assert '| LinSim | 69.3 ± 1.5 (3)<br>paper: 67.23 ± 0.23 |' in found
+    assert '| LinSim | 69.8 ± 2.0 (3)<br>paper: 67.23 ± 0.23 |' in found
     assert '| SLAPS | paper: 68.23 ± 0.22 |' in found
 
 
 def test_paired_and_verdicts(store: Store) -> None:
     found = lines(store, 'paired', datasets=('CiteSeer',), methods=('lin_sim',))
-    assert found[2] == '| LinSim - MLP | -2.0 ± 0.0, p < 0.001 (3) |'
+    assert found[2] == '| LinSim - MLP | -1.5 ± 0.5, p = 0.035 (3) |'
     found = lines(store, 'verdicts', datasets=('CiteSeer',), methods=('lin_sim',))
     assert found[2] == '| LinSim | above |'
 

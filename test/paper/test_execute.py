@@ -9,19 +9,19 @@ import torch
 from files import read_json, read_tensors
 from settings import make_config
 from store import Store
-from test_training import make_data
+from torch_geometric.data import Data
 
 QUICK: dict[str, Any] = {'epochs': 2, 'eval_every': 1}
 
 
-def run(tmp_path: Path, seed: int = 0) -> tuple[Store, Any, Any]:
+def run(tmp_path: Path, data: Data, seed: int = 0) -> tuple[Store, Any, Any]:
     store = Store(tmp_path)
     config = make_config('wine', 'mlp', seed, **QUICK)
-    return store, config, execution.execute(config, make_data(), store, lambda m: None)
+    return store, config, execution.execute(config, data, store, lambda m: None)
 
 
-def test_folder(tmp_path: Path) -> None:
-    store, config, record = run(tmp_path)
+def test_folder(tmp_path: Path, data: Data) -> None:
+    store, config, record = run(tmp_path, data)
     folder = store.folder(config)
     names = {path.name for path in folder.iterdir()}
     assert names == {
@@ -37,8 +37,8 @@ def test_folder(tmp_path: Path) -> None:
     assert read_tensors(folder / 'model.pt') is not None
 
 
-def test_model_of_the_first_seed_only(tmp_path: Path) -> None:
-    store, config, _ = run(tmp_path, seed=1)
+def test_model_of_the_first_seed_only(tmp_path: Path, data: Data) -> None:
+    store, config, _ = run(tmp_path, data, seed=1)
     assert not (store.folder(config) / 'model.pt').exists()
 
 
@@ -51,7 +51,7 @@ def test_model_of_the_first_seed_only(tmp_path: Path) -> None:
     ],
 )
 def test_out_of_memory_is_a_result(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, data: Data
 ) -> None:
     def fail(*args: object) -> None:
         raise error
@@ -60,18 +60,18 @@ def test_out_of_memory_is_a_result(
     store = Store(tmp_path)
     config = make_config('wine', 'mlp', 0, **QUICK)
     record = execution.execute(
-        config, make_data(), store, lambda m: None, memory_limit='24 GB'
+        config, data, store, lambda m: None, memory_limit='24 GB'
     )
     assert record['outcome'] == {'status': 'oom', 'detail': 'OOM at 24 GB'}
     assert store.missing([config]) == []
 
 
 def test_other_errors_are_not_swallowed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: Data
 ) -> None:
     def fail(*args: object) -> None:
         raise RuntimeError('a bug')
 
     monkeypatch.setattr(execution, '_train', fail)
     with pytest.raises(RuntimeError, match='a bug'):
-        run(tmp_path)
+        run(tmp_path, data)
