@@ -180,12 +180,12 @@ def _mean_square_error(
 ) -> Tensor:
     """The mean of the squared standard errors of some targets and all channels."""
     num_targets, num_sources = scorer.size
-    bytes_per_row = 4 * num_sources * scorer.dtype.itemsize
-    height = min(4, rows_per_block(bytes_per_row, memory_budget))
-    step = height * max(1, num_targets // _ERROR_TARGETS)
+    step = max(1, num_targets // _ERROR_TARGETS)
+    height = rows_per_block(4 * num_sources * scorer.dtype.itemsize, memory_budget)
+    num_blocks = -(-num_targets // (step * height))
     total, count = h.new_zeros(()), 0
-    for start in range(0, num_targets, step):
-        rows = slice(start, min(start + height, num_targets))
+    for block in range(num_blocks):
+        rows = slice(block * step, num_targets, num_blocks * step)
         weight = expected_weights(scorer.rows(rows), tau)
         mean, square = weight @ h, weight.square()
         # The square of the difference, multiplied out.
