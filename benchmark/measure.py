@@ -63,11 +63,11 @@ def interleave(
     return seconds
 
 
-def peak_memory(step: Step) -> float | None:
+def peak_memory(step: Step, warm_up: Step | None = None) -> float | None:
     """Megabytes that a step takes above what was allocated before it.
 
     The step runs twice: what its first call allocates for good, such as compiled code,
-    belongs to no step.
+    belongs to no step. A shorter one may do as the warm-up.
 
     The kernel keeps the largest resident size of a process exactly, and forgets it on
     request; other systems than Linux do not, and give :obj:`None`.
@@ -78,7 +78,7 @@ def peak_memory(step: Step) -> float | None:
     # Freed memory that the allocator holds would hide what the step takes, so every
     # tensor from 64 kB on is returned to the system as soon as it is freed.
     libc.mallopt(M_MMAP_THRESHOLD, 2**16)
-    step()
+    (warm_up or step)()
     gc.collect()
     libc.malloc_trim(0)
     Path('/proc/self/clear_refs').write_text('5')

@@ -24,7 +24,7 @@ from models import IMPLEMENTATIONS, OURS, Limits
 from provenance import environment
 from report import Row, bound, growth, make_rows, markdown, write_json
 from tqdm import tqdm
-from worker import ask
+from worker import KINDS, ask
 from workloads import DEFAULT, QUICK, missing_reason, parse
 
 HERE = Path(__file__).resolve().parent
@@ -74,7 +74,7 @@ def measure(
     kind: str, request: dict[str, Any], failures: list[dict[str, str]]
 ) -> Any | None:
     """Runs one worker; a failure is recorded and leaves the others alone."""
-    found, status = ask(kind, request)
+    found, status = ask(KINDS[kind], request)
     if found is None:
         what = ' '.join([kind, request['workload'], request.get('implementation', '')])
         failures.append({'worker': what.strip(), 'status': str(status)})

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import warnings
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -133,22 +134,30 @@ def memory(request: dict[str, Any]) -> list[dict[str, Any]]:
     return rows
 
 
-def answer(kind: str, request: dict[str, Any], connection: Connection) -> None:
+KINDS = {'time': time_workload, 'memory': memory}
+
+
+def answer(
+    function: Callable[[dict[str, Any]], Any],
+    request: dict[str, Any],
+    connection: Connection,
+) -> None:
     """Runs one request and sends what it found."""
     warnings.filterwarnings('ignore', 'Sparse (CSR|invariant)')
     torch.set_num_threads(request['threads'])
-    kinds = {'time': time_workload, 'memory': memory}
-    connection.send(kinds[kind](request))
+    connection.send(function(request))
 
 
-def ask(kind: str, request: dict[str, Any]) -> tuple[Any | None, int]:
+def ask(
+    function: Callable[[dict[str, Any]], Any], request: dict[str, Any]
+) -> tuple[Any | None, int]:
     """What a fresh process found, if it ended well, and its exit status."""
     context = multiprocessing.get_context('forkserver')
     # Imported once, by a process that does nothing else and that all others copy. Not
     # our package: this process looks for it in the working directory first.
     context.set_forkserver_preload(['torch_geometric'])
     receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=answer, args=(kind, request, sender))
+    process = context.Process(target=answer, args=(function, request, sender))
     process.start()
     sender.close()
     try:

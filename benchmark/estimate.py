@@ -1,0 +1,189 @@
+"""Compares estimated evaluation with the exact one: error, time and memory.
+
+    python benchmark/estimate.py
+    python benchmark/estimate.py --sizes 10000 30000 --repeats 7
+
+What is measured is one noise-free sum of messages over all nodes, the step that makes
+an evaluation quadratic. Beyond `max_eval_pairs` pairs a sampler estimates it from some
+of the sources and announces the standard error. Up to 30,000 nodes the sum is computed
+exactly as well, interleaved with the estimates: the actual error stands beside the
+announced one, and a time beside that of the exact sum of the same run. An actual error
+beyond a factor of 2 of the announced one is a failure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import statistics
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from measure import interleave, peak_memory
+from provenance import environment
+from report import line, number, write_json
+from torch import Tensor
+from tqdm import tqdm
+from worker import ask
+from workloads import load
+
+from torch_geometric_gsl import (
+    GumbelKNNSampler,
+    NeuralGaussianSimilarity,
+    SampledEvaluationWarning,
+)
+
+HERE = Path(__file__).resolve().parent
+SIZES, SAMPLES = (10_000, 30_000, 100_000, 1_000_000), (1_024, 8_192)
+EXACT_UP_TO = 30_000
+CHANNELS = 32
+EXACT = 2**62
+ANNOUNCED = re.compile(r'standard error of (\S+) ')
+HEADER = (
+    'nodes',
+    'sources',
+    'time [s]',
+    'exact / estimated',
+    'memory [MB]',
+    'announced error',
+    'actual error',
+    'size of the sums',
+)
+ERRORS = ('standard_error', 'actual_error', 'size')
+
+
+class Sum:
+    """One sum, with what it gave and announced when it was last computed."""
+
+    def __init__(self, x: Tensor, h: Tensor, max_eval_pairs: int) -> None:
+        torch.manual_seed(0)
+        similarity = NeuralGaussianSimilarity(x.size(1), out_channels=h.size(1))
+        self.sampler = GumbelKNNSampler(similarity, max_eval_pairs=max_eval_pairs)
+        self.sampler.eval()
+        self.x, self.h = x, h
+        self.out = h.new_empty(0)
+        self.error: float | None = None
+
+    @torch.no_grad()
+    def __call__(self) -> None:
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter('always', SampledEvaluationWarning)
+            self.out = self.sampler.propagate(self.x, self.h)
+        texts = [ANNOUNCED.search(str(warning.message)) for warning in seen]
+        self.error = next((float(text[1]) for text in texts if text), None)
+
+
+def measure(request: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows of one size, by the number of sources that they look at."""
+    size, seed = request['size'], request['seed']
+    x = load(f'synthetic-{size}', seed).x
+    h = x @ torch.randn(x.size(1), CHANNELS, generator=seeded(seed)) / x.size(1) ** 0.5
+    limits = {count: count * size for count in sorted(request['samples'])}
+    if size <= EXACT_UP_TO:
+        limits[size] = EXACT
+    sums = {count: Sum(x, h, limit) for count, limit in limits.items()}
+    if size in sums:
+        seconds = interleave({**sums}, request['repeats'], limit=0)
+    else:
+        seconds = once(sums)
+    return [describe(size, count, sums, seconds) for count in sums]
+
+
+def once(sums: dict[int, Sum]) -> dict[int, list[float]]:
+    """Seconds of large sums: the smallest is the warm-up of all."""
+    seconds = {}
+    next(iter(sums.values()))()
+    for count, each in sums.items():
+        start = time.perf_counter()
+        each()
+        seconds[count] = [time.perf_counter() - start]
+    return seconds
+
+
+def seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def describe(
+    size: int, count: int, sums: dict[int, Sum], seconds: dict[int, list[float]]
+) -> dict[str, Any]:
+    """One row; where the exact sum is there, beside it."""
+    own = sums[count]
+    row: dict[str, Any] = {
+        'num_nodes': size,
+        'num_sources': count,
+        'seconds': seconds[count],
+        'standard_error': own.error,
+        'size': root_mean_square(own.out),
+    }
+    if size in sums and count != size:
+        pairs = zip(seconds[size], seconds[count], strict=True)
+        row['time_ratio'] = statistics.median(a / b for a, b in pairs)
+        row['actual_error'] = root_mean_square(own.out - sums[size].out)
+    # Last: it changes how memory is allocated from then on.
+    row['memory_mb'] = peak_memory(own, warm_up=next(iter(sums.values())))
+    return row
+
+
+def root_mean_square(x: Tensor) -> float:
+    return float(x.square().mean().sqrt())
+
+
+def agrees(row: dict[str, Any]) -> bool:
+    """Whether the announced error is of the size of the actual one."""
+    actual = row.get('actual_error')
+    return actual is None or 0.5 < actual / row['standard_error'] < 2
+
+
+def markdown(rows: list[dict[str, Any]]) -> str:
+    lines = [line(HEADER), line(['---'] * len(HEADER))]
+    for row in rows:
+        count, memory = row['num_sources'], row['memory_mb']
+        cells = [
+            f'{row["num_nodes"]:,}',
+            'all' if count == row['num_nodes'] else f'{count:,}',
+            number(statistics.median(row['seconds'])),
+            number(row.get('time_ratio')),
+            '-' if memory is None else f'{memory:,.0f}',
+            *(number(row.get(name)) for name in ERRORS),
+        ]
+        lines.append(line(cells))
+    return '\n'.join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument('--sizes', nargs='+', type=int, default=[*SIZES])
+    parser.add_argument('--samples', nargs='+', type=int, default=[*SAMPLES])
+    parser.add_argument(
+        '--repeats', type=int, default=3, help='rounds beside the exact sum; else 1'
+    )
+    parser.add_argument('--threads', type=int, default=torch.get_num_threads())
+    parser.add_argument('--seed', type=int, default=0)
+    parser.add_argument('--out', type=Path, default=HERE / 'results' / 'estimate.json')
+    args = parser.parse_args()
+    about = environment(**{k: v for k, v in vars(args).items() if k != 'out'})
+    about['load_average'] = [os.getloadavg()[0]]
+    rows: list[dict[str, Any]] = []
+    for size in tqdm(args.sizes):
+        request = vars(args) | {'size': size}
+        found, status = ask(measure, request)
+        if found is None:
+            sys.exit(f'{size:,} nodes ended with status {status}')
+        rows += found
+        about['load_average'].append(os.getloadavg()[0])
+        write_json(args.out, about | {'rows': rows})
+    print(f'{markdown(rows)}\n\nWritten: {args.out}')
+    if not all(map(agrees, rows)):
+        sys.exit('an actual error is not of the size of the announced one')
+
+
+if __name__ == '__main__':
+    main()
