@@ -28,8 +28,8 @@ class RunConfig:
         weight_decay: The weight decay.
         epochs: The largest number of epochs.
         eval_every: Epochs between two looks at the validation nodes.
-        patience: Epochs without a better validation accuracy after which training
-            ends.
+        patience: Epochs without a better validation accuracy or loss after which
+            training ends.
         pretrain_epochs: Epochs of self-supervision alone, where the model has any.
         time_limit: Seconds of training after which a run ends.
     """

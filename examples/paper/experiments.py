@@ -29,7 +29,7 @@ class Choice(NamedTuple):
     datasets: tuple[str, ...]
     methods: tuple[str, ...]
     seeds: Sequence[int]
-    preset: str = 'paper'
+    preset: str = 'standard'
     label: str | None = None
 
 

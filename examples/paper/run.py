@@ -191,7 +191,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument('--datasets', nargs='+', default=[], help='names or files')
     parser.add_argument('--methods', nargs='+', default=[], choices=METHODS)
     parser.add_argument('--seeds', type=positive, help='number of seeds (5, quick: 2)')
-    parser.add_argument('--preset', choices=PRESETS, default='paper')
+    parser.add_argument('--preset', choices=PRESETS, default='standard')
     parser.add_argument('--quick', action='store_true', help='--preset quick, wine')
     add_arguments(parser)
     args = parser.parse_args()

@@ -1,4 +1,4 @@
-"""The settings: the paper's, a quick one, and those that a search found.
+"""The settings: standard, as the paper prints them, quick, and found by a search.
 
 A setting is looked up in the order below; what comes later replaces what came before:
 everything, the data set, the method, the method on the data set, the preset.
@@ -15,7 +15,7 @@ from methods import METHODS
 
 HERE = Path(__file__).resolve().parent
 TUNED = HERE / 'tuned.json'
-PRESETS = ('paper', 'quick', 'tuned')
+PRESETS = ('standard', 'paper', 'quick', 'tuned')
 
 PAPER = ('CiteSeer', 'PubMed', 'Chameleon', 'Squirrel', 'CS', 'Physics', '20News')
 WORDS = ('CiteSeer', 'PubMed', 'Chameleon', 'Squirrel', 'CS', 'Physics')
@@ -29,27 +29,28 @@ TRAINING = frozenset(
     }
 )
 
-# Learning rate, widths, dropout, K and tau are the paper's; the number of epochs and
-# the selection of the epoch, which it does not tell, are its released code's. Weight
-# decay is ours, and so is the end of training after 100 epochs without improvement.
+# Widths, dropout, K and tau are the paper's; the epoch of the best validation accuracy
+# is its released code's. It does not tell weight decay and number of epochs. Its rate
+# of learning is 0.001 but for CiteSeer: with features whose rows sum to 1, training has
+# then not converged after 500 epochs (an MLP on PubMed is best in its last, 82.1 %).
 EVERYTHING: dict[str, Any] = {
-    'lr': 0.001,
+    'lr': 0.01,
     'weight_decay': 0.0,
-    'epochs': 500,
-    'patience': 100,
-    'eval_every': 5,
+    'epochs': 200,
+    'patience': 50,
+    'eval_every': 2,
     'hidden_channels': 32,
     'num_layers': 2,
     'dropout': 0.5,
     'time_limit': 1200.0,
 }
+# An exact evaluation of the full graph looks at all pairs of nodes.
+LARGE: dict[str, Any] = {'eval_every': 10}
 DATASET: dict[str, dict[str, Any]] = {
-    'CiteSeer': {'lr': 0.01, 'eval_every': 1},
-    # An exact evaluation of the full graph looks at all pairs of nodes.
-    'PubMed': {'eval_every': 10},
-    'CS': {'eval_every': 10},
-    'Physics': {'eval_every': 10},
-    BROUGHT: {'eval_every': 10, 'hidden_channels': 256},
+    'PubMed': LARGE,
+    'CS': LARGE,
+    'Physics': LARGE,
+    BROUGHT: LARGE | {'hidden_channels': 256},
 }
 OURS: dict[str, Any] = {'k': 5, 'tau': 0.25}
 TRANSITION: dict[str, Any] = OURS | {'num_transition_nodes': 500}
@@ -61,7 +62,7 @@ METHOD: dict[str, dict[str, Any]] = {
     'slaps': {
         'lr': 0.01,
         'weight_decay': 5e-4,
-        'pretrain_epochs': 100,
+        'pretrain_epochs': 40,
         'k': 30,
         'binary': False,
     },
@@ -88,6 +89,7 @@ METHOD_ON_DATASET: dict[tuple[str, str], dict[str, Any]] = {
         'denoising_channels': 128,
     },
 }
+AS_PRINTED: dict[str, Any] = {'lr': 0.001, 'epochs': 500, 'patience': 100}
 QUICK: dict[str, Any] = {
     'epochs': 20,
     'patience': 20,
@@ -100,7 +102,7 @@ def make_config(
     dataset: str,
     method: str,
     seed: int,
-    preset: str = 'paper',
+    preset: str = 'standard',
     label: str | None = None,
     **changes: Any,
 ) -> RunConfig:
@@ -120,6 +122,9 @@ def make_config(
         raise ValueError(f"'method' must be one of {list(METHODS)} (got {method!r})")
     values = EVERYTHING | DATASET.get(dataset, {}) | METHOD[method]
     values |= METHOD_ON_DATASET.get((method, dataset), {})
+    if preset == 'paper':
+        printed = AS_PRINTED | ({'lr': 0.01} if dataset == 'CiteSeer' else {})
+        values |= printed
     if preset == 'quick':
         values |= QUICK
         values['pretrain_epochs'] = min(values.get('pretrain_epochs', 0), 5)

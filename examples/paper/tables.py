@@ -244,7 +244,7 @@ def main() -> None:
     parser.add_argument('--datasets', nargs='+', default=[])
     parser.add_argument('--label', help='column of the labels, for files')
     parser.add_argument('--methods', nargs='+', default=[], choices=METHODS)
-    parser.add_argument('--preset', choices=PRESETS, default='paper')
+    parser.add_argument('--preset', choices=PRESETS, default='standard')
     parser.add_argument('--results', type=Path, default=RESULTS)
     parser.add_argument('--write', action='store_true')
     args = parser.parse_args()

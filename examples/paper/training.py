@@ -18,6 +18,7 @@ from config import RunConfig
 from files import read_tensors, write_tensors, write_text
 from methods import build, parameter_groups
 from torch import Tensor
+from torch.nn import functional as F
 from torch_geometric.data import Data
 
 from torch_geometric_gsl.datasets import paper_split
@@ -25,6 +26,11 @@ from torch_geometric_gsl.nn import NodeClassifier
 
 #: Stands for a label that must not be read: no class has it.
 HIDDEN_LABEL = -100
+#: What a checkpoint restores as it is.
+RESTORED = (
+    *('epoch', 'seconds', 'best', 'least_loss', 'improved', 'best_state'),
+    'history',
+)
 #: The share of the time that checkpoints may take.
 CHECKPOINT_SHARE = 0.05
 OPTIMIZERS = {'adam': torch.optim.Adam, 'adamw': torch.optim.AdamW}
@@ -72,6 +78,7 @@ class Run:
         )
         self.epoch, self.seconds = 0, 0.0
         self.best: Metrics = {'val': -1.0, 'epoch': -1}
+        self.least_loss, self.improved = math.inf, config.pretrain_epochs
         self.best_state: dict[str, Tensor] = {}
         self.prediction = torch.zeros_like(self.y)
         self.history: list[Metrics] = []
@@ -111,25 +118,30 @@ class Run:
         is_last = self.epoch + 1 == config.epochs
         if is_pretraining or ((self.epoch + 1) % config.eval_every and not is_last):
             return metrics
-        return metrics | {'val': self._evaluate()}
+        return metrics | self._evaluate()
 
     @torch.no_grad()
-    def _evaluate(self) -> float:
+    def _evaluate(self) -> Metrics:
+        """Looks at the validation nodes; the best accuracy selects the epoch."""
         self.model.eval()
-        prediction = self.model(self.x).argmax(dim=-1)
+        out = self.model(self.x)
+        prediction = out.argmax(dim=-1)
         hit = (prediction == self.y)[self.val_mask]
         val = float(hit.double().mean())
+        loss = float(F.cross_entropy(out[self.val_mask], self.y[self.val_mask]))
+        if val > self.best['val'] or loss < self.least_loss:
+            self.improved = self.epoch
+        self.least_loss = min(self.least_loss, loss)
         if val > self.best['val']:
             self.best = {'val': val, 'epoch': self.epoch}
             self.prediction = prediction
             state = self.model.state_dict().items()
             self.best_state = {name: value.clone() for name, value in state}
-        return val
+        return {'val': val, 'val_loss': loss}
 
     def _is_late(self) -> bool:
-        """Whether the validation accuracy has not improved for too long."""
-        best = max(self.best['epoch'], self.config.pretrain_epochs)
-        return self.epoch - 1 - best >= self.config.patience
+        """Whether neither accuracy nor loss of validation improved for too long."""
+        return self.epoch - 1 - self.improved >= self.config.patience
 
     def score(self, data: Data) -> Outcome:
         """Reads the test labels, once, for the epoch that validation selected."""
@@ -160,6 +172,8 @@ class Run:
             'model': self.model.state_dict(),
             'optimizer': self.optimizer.state_dict(),
             'best': self.best,
+            'least_loss': self.least_loss,
+            'improved': self.improved,
             'best_state': self.best_state,
             'prediction': self.prediction,
             'history': self.history,
@@ -176,7 +190,7 @@ class Run:
             return False
         self.model.load_state_dict(found['model'])
         self.optimizer.load_state_dict(found['optimizer'])
-        for name in ('epoch', 'seconds', 'best', 'best_state', 'history'):
+        for name in RESTORED:
             setattr(self, name, found[name])
         self.prediction = found['prediction'].to(self.y.device)
         _set_random_state(found['random'])
@@ -184,8 +198,9 @@ class Run:
 
     def metrics_table(self) -> str:
         """One line per epoch; `val` is empty where it was not looked at."""
-        lines = [f'{m["epoch"]},{m["loss"]!r},{m.get("val", "")}' for m in self.history]
-        return '\n'.join(['epoch,loss,val', *lines]) + '\n'
+        names = ('epoch', 'loss', 'val', 'val_loss')
+        lines = [','.join(str(m.get(n, '')) for n in names) for m in self.history]
+        return '\n'.join([','.join(names), *lines]) + '\n'
 
 
 def _random_state() -> dict[str, Any]:

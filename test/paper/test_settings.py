@@ -13,7 +13,7 @@ DEFAULT = Choice((), (), range(5))
 
 
 def test_the_paper_s_values() -> None:
-    config = make_config('CiteSeer', 'neural_gau_sim_t', 0)
+    config = make_config('CiteSeer', 'neural_gau_sim_t', 0, 'paper')
     assert config.lr == 0.01
     assert dict(config.options) == {
         'hidden_channels': 32,
@@ -23,17 +23,17 @@ def test_the_paper_s_values() -> None:
         'tau': 0.25,
         'num_transition_nodes': 500,
     }
-    assert make_config('PubMed', 'neural_gau_sim', 0).lr == 0.001
+    assert make_config('PubMed', 'neural_gau_sim', 0, 'paper').lr == 0.001
     assert make_config('MiniImageNet', 'lin_sim', 0).options['hidden_channels'] == 256
 
 
 @pytest.mark.parametrize('method', METHODS)
-@pytest.mark.parametrize('preset', ['paper', 'quick'])
+@pytest.mark.parametrize('preset', ['standard', 'paper', 'quick'])
 def test_every_method_has_a_setting(method: str, preset: str) -> None:
     config = make_config('wine', method, 3, preset)
     assert config.seed == 3
     assert not TRAINING & config.options.keys()
-    assert config.epochs == {'paper': 500, 'quick': 20}[preset]
+    assert config.epochs == {'standard': 200, 'paper': 500, 'quick': 20}[preset]
 
 
 def test_changes_come_last() -> None:
