@@ -14,9 +14,7 @@ from torch_geometric_gsl.ops.scorer import Scorer, matrix_scorer
 
 def drawn_sources(num_sources: int, num_samples: int) -> list[int]:
     generator = torch.Generator().manual_seed(0)
-    part = torch.rand(num_samples, generator=generator, dtype=torch.float64).tolist()
-    width = num_sources / num_samples
-    return [int((place + u) * width) for place, u in enumerate(part)]
+    return torch.randperm(num_sources, generator=generator)[:num_samples].tolist()
 
 
 def naive_estimate(
@@ -58,12 +56,13 @@ def test_sampled_expected_sum(num_samples: int, budget: int) -> None:
         assert float(error) == 0
 
 
-def test_the_standard_error_is_of_the_right_size() -> None:
+@pytest.mark.parametrize('num_samples', [200, 1600])
+def test_the_standard_error_is_of_the_right_size(num_samples: int) -> None:
     generator = torch.Generator().manual_seed(0)
     score = torch.randn(4, 2000, generator=generator, dtype=torch.float64)
     h = torch.randn(2000, 200, generator=generator, dtype=torch.float64)
     scorer = matrix_scorer(score)
-    out, error = sampled_expected_sum(h, scorer, 2.0, 200)
+    out, error = sampled_expected_sum(h, scorer, 2.0, num_samples)
     found = (out - expected_sum(h, scorer, 2.0)).square().mean().sqrt()
     # The columns are independent: of 200 errors the root mean square deviates by 5 %
     # from its expectation, and by five times that once in a million.

@@ -8,7 +8,6 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 from torch_geometric.utils import cumsum
 
-from torch_geometric_gsl.ops.arrivals import spread_sources
 from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET, row_blocks, rows_per_block
 from torch_geometric_gsl.ops.eager import eager
 from torch_geometric_gsl.ops.fused import FusedScore
@@ -144,9 +143,9 @@ def sampled_expected_sum(
 ) -> tuple[Tensor, Tensor]:
     r"""Estimates :func:`expected_sum` from some of the sources.
 
-    One source is drawn from each of :math:`S` equal parts of all sources, the same for
-    all targets and in each call. The standard error is that of a ratio of two means; of
-    many targets about 256 tell it.
+    :math:`S` distinct sources are drawn at random, the same for all targets and in each
+    call. The standard error is that of a ratio of two means; of many targets about 256
+    tell it.
 
     .. math::
         o_i = \sum_{j \in S} w_{ij} h_j, \qquad
@@ -166,7 +165,8 @@ def sampled_expected_sum(
         square of their standard errors.
     """
     generator = torch.Generator(scorer.device).manual_seed(0)
-    source = spread_sources(scorer.size[1], num_samples, scorer.device, generator)
+    order = torch.randperm(scorer.size[1], device=scorer.device, generator=generator)
+    source = order[:num_samples]
     sample, some = scorer.select(source), h[source].to(scorer.dtype)
     out = expected_sum(some, sample, tau, memory_budget=memory_budget)
     rest = 1 - num_samples / scorer.size[1]

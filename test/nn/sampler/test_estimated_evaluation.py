@@ -37,8 +37,7 @@ def make(name: str, loop: bool) -> GumbelKNNSampler:
 
 def drawn_sources() -> list[int]:
     generator = torch.Generator().manual_seed(0)
-    part = torch.rand(SAMPLES, generator=generator, dtype=torch.float64).tolist()
-    return [int((place + u) * N / SAMPLES) for place, u in enumerate(part)]
+    return torch.randperm(N, generator=generator)[:SAMPLES].tolist()
 
 
 @pytest.mark.parametrize('loop', [True, False])
