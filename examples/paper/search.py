@@ -28,7 +28,7 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import Trial, TrialState
 from run import add_arguments, positive, prepare, work
-from settings import TUNED, make_config
+from settings import PRESETS, TUNED, make_config
 from store import Store
 
 SEARCHED = ('neural_gau_sim', 'mlp', 'knn_gcn_root')
@@ -90,7 +90,7 @@ def search(store: Store, dataset: str, method: str, args: argparse.Namespace) ->
     def objective(trial: Trial) -> float:
         setting = SPACES[method](trial)
         configs = [
-            make_config(dataset, method, seed, label=args.label, **setting)
+            make_config(dataset, method, seed, args.preset, args.label, **setting)
             for seed in SPLITS
         ]
         work('search', configs, store, args)
@@ -145,6 +145,7 @@ def main() -> None:
     parser.add_argument('--dataset', required=True)
     parser.add_argument('--methods', nargs='+', default=SEARCHED, choices=SPACES)
     parser.add_argument('--trials', type=positive, default=40)
+    parser.add_argument('--preset', choices=PRESETS[:3], default=PRESETS[0])
     parser.add_argument('--compare', action='store_true')
     add_arguments(parser)
     args = parser.parse_args()
