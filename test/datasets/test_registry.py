@@ -14,6 +14,7 @@ from torch_geometric.data import Data
 from torch_geometric.transforms import NormalizeFeatures
 
 from torch_geometric_gsl.datasets import DATASETS, load_dataset, registry
+from torch_geometric_gsl.datasets._raw_files import Entries
 from torch_geometric_gsl.datasets.mini_imagenet_features import MiniImageNetFeatures
 from torch_geometric_gsl.datasets.registry import raw_folder
 
@@ -135,6 +136,20 @@ def test_normalization_is_that_of_pyg(tmp_path: Path) -> None:
     counts = torch.tensor([[0.0, 1, 0], [7, 1, 0], [0, 0, 0]])
     expected = NormalizeFeatures()(Data(x=counts)).x
     assert torch.equal(load_dataset('Chameleon', str(tmp_path)).x, expected)
+
+
+@pytest.mark.parametrize(('count', 'is_sparse'), [(9, True), (10, False)])
+def test_rows_of_words(count: int, is_sparse: bool) -> None:
+    # Sums below and above 1, and one of them is stored in no order.
+    x = torch.zeros(10, 10)
+    x.view(-1)[torch.arange(count) * 7] = torch.arange(1, count + 1) / 5
+    row, column = x.nonzero().flip(0).t().numpy()
+    entries = Entries(row, column, x.numpy()[row, column], (10, 10))
+    out = registry._normalize(entries)
+    assert (out.layout == torch.sparse_csr) == is_sparse
+    expected = NormalizeFeatures()(Data(x=x.clone())).x
+    assert 0 < float(expected.sum(dim=1)[0]) < 1
+    torch.testing.assert_close(out.to_dense(), expected)
 
 
 @pytest.mark.usefixtures('small')

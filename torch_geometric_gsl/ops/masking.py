@@ -110,7 +110,7 @@ def choose(
     if probability <= 0 or count == 0:
         return torch.empty(0, dtype=torch.long, device=device)
     mean = count * probability
-    size = int(mean + 6 * math.sqrt(mean)) + 16
+    size = int(mean + math.sqrt(mean)) + 1
     chosen: list[Tensor] = []
     last = -1
     while last < count:
