@@ -24,13 +24,20 @@ sparse_requires = ['torch-scatter', 'torch-sparse']
 datasets_requires = ['scikit-learn']
 plot_requires = ['matplotlib']
 # The runs, tables and searches of examples/paper/.
-paper_requires = ['filelock', 'matplotlib', 'optuna', 'scikit-learn', 'scipy']
+paper_requires = [
+    'filelock',
+    'matplotlib',
+    'optuna',
+    'scikit-learn',
+    'scipy',
+    'tensorboard',
+]
 
 extras_require = {
     'sparse': sparse_requires,
     'datasets': datasets_requires,
     'plot': plot_requires,
-    'paper': [*paper_requires, 'tensorboard'],
+    'paper': paper_requires,
     'full': sparse_requires + datasets_requires + plot_requires,
     'test': [
         'hypothesis',
