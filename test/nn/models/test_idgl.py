@@ -39,7 +39,7 @@ def make(kind: type[IDGL] = IDGL, **kwargs: Any) -> IDGL:
     torch.manual_seed(5)
     defaults = {'k': K, 'dropout': 0.0, 'delta': 0.0, 'max_iterations': 3}
     if kind is IDGLAnchor:
-        defaults['num_anchors'] = 4
+        defaults |= {'num_anchors': 4, 'smoothness': 0.4, 'sparsity': 0.2}
     sizes = {'num_layers': 2, **defaults, **kwargs}
     return kind(IN, HIDDEN, out_channels=OUT, **sizes).double()
 
@@ -326,7 +326,7 @@ def test_batch(
     kind: type[IDGL], is_sparse: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     in_blocks(3, monkeypatch)
-    model = make(kind, num_anchors=N) if kind is IDGLAnchor else make(kind)
+    model = make(kind, **({'num_anchors': N} if kind is IDGLAnchor else {}))
     x = problem()[0].relu()
     batch = torch.tensor([0] * 4 + [2] * 5)
     parts = [x[:4], x[4:]]

@@ -27,6 +27,13 @@ class IDGLAnchor(IDGL):
     features in the loss. Time and memory are linear in :math:`n`, apart from the
     search for the nearest neighbours.
 
+    .. note::
+        The weights of the graph of the anchors grow like :math:`n / s`, so that its
+        smoothness and sparsity soon outweigh the cross-entropy: their factors are zero
+        by default. Those that suit :class:`~torch_geometric_gsl.nn.models.IDGL` have
+        the same effect here as :math:`\alpha \, s / n` and
+        :math:`\gamma \, (s / n)^2`.
+
     Anchors are drawn anew in each forward pass in training mode. In evaluation mode
     they are the same for the same number of nodes: a seed that
     :meth:`reset_parameters` draws, and that the :obj:`state_dict` holds, gives an order
@@ -40,6 +47,10 @@ class IDGLAnchor(IDGL):
         out_channels (int): Size of each output sample.
         num_anchors (int, optional): The number of anchors :math:`s`; all nodes, if
             there are fewer. (default: :obj:`500`)
+        smoothness (float, optional): The factor :math:`\alpha` of the loss.
+            (default: :obj:`0.0`)
+        sparsity (float, optional): The factor :math:`\gamma` of the loss.
+            (default: :obj:`0.0`)
         **kwargs (optional): Additional arguments of
             :class:`~torch_geometric_gsl.nn.models.IDGL`.
 
@@ -70,11 +81,19 @@ class IDGLAnchor(IDGL):
         out_channels: int,
         *,
         num_anchors: int = 500,
+        smoothness: float = 0.0,
+        sparsity: float = 0.0,
         **kwargs: Any,
     ) -> None:
         check_count(num_anchors, 'num_anchors')
         super().__init__(
-            in_channels, hidden_channels, num_layers, out_channels, **kwargs
+            in_channels,
+            hidden_channels,
+            num_layers,
+            out_channels,
+            smoothness=smoothness,
+            sparsity=sparsity,
+            **kwargs,
         )
         self.num_anchors = num_anchors
         self.num_kept = num_anchors
