@@ -30,9 +30,9 @@ class IDGLAnchor(IDGL):
     .. note::
         The weights of the graph of the anchors grow like :math:`n / s`, so that its
         smoothness and sparsity soon outweigh the cross-entropy: their factors are zero
-        by default. Those that suit :class:`~torch_geometric_gsl.nn.models.IDGL` have
-        the same effect here as :math:`\alpha \, s / n` and
-        :math:`\gamma \, (s / n)^2`.
+        by default. To give them about the weight that they have in
+        :class:`~torch_geometric_gsl.nn.models.IDGL`, multiply :math:`\alpha` by
+        :math:`s / n` and :math:`\gamma` by :math:`(s / n)^2`.
 
     Anchors are drawn anew in each forward pass in training mode. In evaluation mode
     they are the same for the same number of nodes: a seed that
