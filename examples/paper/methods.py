@@ -154,12 +154,13 @@ def build(config: RunConfig, data: Data, num_classes: int) -> NodeClassifier:
 def parameter_groups(
     model: NodeClassifier, config: RunConfig
 ) -> list[dict[str, Any]] | list[torch.nn.Parameter]:
-    """All parameters; those of a SLAPS generator learn ten times slower."""
+    """All parameters; SLAPS trains its graph and autoencoder at a rate of their own."""
     if not isinstance(model, nn.SLAPS):
         return list(model.parameters())
-    slow = dict(model.graph_generator.named_parameters(prefix='graph_generator'))
-    rest = [value for name, value in model.named_parameters() if name not in slow]
+    is_fast = config.dataset == 'PubMed' or config.options['graph_generator'] == 'mlp_d'
+    rest = [*model.denoiser.parameters(), *model.graph_generator.parameters()]
+    rate = config.lr if is_fast else config.lr / 10
     return [
-        {'params': rest},
-        {'params': list(slow.values()), 'lr': config.lr / 10, 'weight_decay': 0.0},
+        {'params': list(model.classifier.parameters())},
+        {'params': rest, 'lr': rate, 'weight_decay': 0.0},
     ]

@@ -22,7 +22,7 @@ KILLS = 12
 METHODS: dict[str, dict[str, Any]] = {
     'gau_sim': {'k': 3},
     'mlp': {},
-    'slaps': {'k': 4, 'binary': False},
+    'slaps': {'k': 4, 'binary': False, 'graph_generator': 'mlp'},
 }
 # The folder of the modules must be known to the process that forks the workers.
 CONTEXT = multiprocessing.get_context('forkserver')
