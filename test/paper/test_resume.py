@@ -60,11 +60,7 @@ def configs(table: Path, seeds: int = 2, epochs: int = 24) -> list[RunConfig]:
             eval_every=3,
         )
         for seed in range(seeds)
-        for method, options in (
-            ('gau_sim', {'k': 3}),
-            ('mlp', {}),
-            ('slaps', {'k': 4, 'binary': False}),
-        )
+        for method, options in METHODS.items()
     ]
 
 
