@@ -129,6 +129,8 @@ def refusal(what: str) -> pickle.UnpicklingError:
 
 
 class SafeUnpickler(pickle.Unpickler):
+    """Resolves every name that a pickle asks for to a stand-in, or refuses."""
+
     def find_class(self, module: str, name: str) -> Any:
         # numpy 2 renamed its core.
         key = (re.sub(r'^numpy\.core\b', 'numpy._core', module), name)

@@ -4,7 +4,7 @@ import os
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from numpy.typing import NDArray
@@ -267,8 +267,7 @@ def raw_folder(name: str, root: str = 'data') -> Path | None:
 
 def _open(dataset: FeatureTable) -> Data:
     """The data of a dataset that has a class of its own."""
-    data = dataset[0]
-    assert isinstance(data, Data)
+    data = cast(Data, dataset[0])
     class_names = getattr(dataset, 'class_names', None)
     if class_names is not None:
         data.class_names = list(class_names)

@@ -9,7 +9,7 @@ import zlib
 from array import array
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -69,8 +69,7 @@ def read_table_file(
     else:
         check_absent(label, 'label', "for a '.pt' file, whose labels are its 'y'")
         data = _read_data(path)
-    x = data.x
-    assert x is not None
+    x = cast(Tensor, data.x)
     if standardize:
         if x.layout != torch.strided:
             raise ValueError(

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from torch_geometric_gsl._warnings import hush_csr
 
 
 class MaskedFeatures(NamedTuple):
@@ -148,12 +149,11 @@ def _without(x: Tensor, place: Tensor) -> Tensor:
     """Features with zeros at places of their storage."""
     if x.layout == torch.strided:
         return x.flatten().index_fill(0, place, 0).view_as(x)
-    with warnings.catch_warnings():  # That CSR tensors are in beta state.
-        warnings.simplefilter('ignore', UserWarning)
-        return torch.sparse_csr_tensor(
-            x.crow_indices(),
-            x.col_indices(),
-            x.values().index_fill(0, place, 0),
-            x.shape,
-            check_invariants=False,
-        )
+    hush_csr()
+    return torch.sparse_csr_tensor(
+        x.crow_indices(),
+        x.col_indices(),
+        x.values().index_fill(0, place, 0),
+        x.shape,
+        check_invariants=False,
+    )
