@@ -31,6 +31,8 @@ class Grid(NamedTuple):
     def render(self, kind: str) -> str:
         if kind not in FORMATS:
             raise ValueError(f"'format' must be one of {FORMATS} (got {kind!r})")
+        if not any(entries for _, entries in self.rows):
+            return 'No finished runs yet.\n'
         return {'markdown': _markdown, 'rst': _rst, 'latex': _latex}[kind](self)
 
 
