@@ -2,7 +2,6 @@ r"""Diagnostics: what a graph looks like, and whether a model samples at all."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
@@ -12,6 +11,7 @@ from torch_geometric.utils import homophily
 
 from torch_geometric_gsl._checks import check_count, check_number
 from torch_geometric_gsl._graph_checks import check_graph, check_labels, num_targets
+from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.diagnostics._sampler_probe import (
     find_samplers,
     fork_rng,
@@ -195,12 +195,10 @@ def _warn_if_uniform(layers: Iterable[LayerSummary]) -> None:
         return
     UniformSamplingWarning._issued = True
     shares = ', '.join(f'{layer.name} {100 * layer.share:.1f} %' for layer in flat)
-    warnings.warn(
+    warn_caller(
         f'neighbours are drawn almost uniformly at random: the effective candidates '
         f"are {shares} of the candidates. A larger 'scale' sharpens the choice.",
         UniformSamplingWarning,
-        # The caller of `describe_model`, which `no_grad` wraps once more.
-        stacklevel=4,
     )
 
 
