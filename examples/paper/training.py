@@ -87,9 +87,13 @@ class Run:
     def train(self, watch: Watcher = lambda metrics: None) -> str:
         """Trains to the end; tells how it ended: done, timeout or diverged."""
         while self.epoch < self.config.epochs:
-            start = time.monotonic()
+            start, cpu = time.monotonic(), time.process_time()
             metrics = self._train_epoch()
-            self.seconds += time.monotonic() - start
+            seconds = time.monotonic() - start
+            if not self.x.is_cuda:
+                # A process that was stopped, or waited for a core, has not used it.
+                seconds = min(seconds, time.process_time() - cpu)
+            self.seconds += seconds
             self.history.append(metrics)
             self.epoch += 1
             watch(metrics)

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import csv
+import itertools
+import time
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +125,16 @@ def test_time_limit(tmp_path: Path, data: Data) -> None:
     assert run.train() == 'timeout'
     assert run.epoch == 1
     assert run.score(data)['test'] is None
+
+
+def test_time_in_which_a_process_waits_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: Data
+) -> None:
+    run = Run(make('mlp', epochs=2, time_limit=100.0), data, tmp_path)
+    hours = itertools.count(step=3600)
+    monkeypatch.setattr(time, 'monotonic', lambda: float(next(hours)))
+    assert run.train() == 'done'
+    assert 0 < run.seconds < 100
 
 
 def test_divergence(tmp_path: Path, data: Data) -> None:

@@ -1,0 +1,141 @@
+"""Figures and trained models, of runs on a small data set."""
+
+from __future__ import annotations
+
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import experiments
+import figures
+import pytest
+import settings
+import torch
+from execute import execute
+from experiments import Experiment
+from figures import FIGURES, Figures
+from settings import make_config
+from store import Store
+from torch_geometric.data import Data
+from trained import load_trained, without_nodes
+
+from torch_geometric_gsl.datasets import paper_split
+
+METHODS = ('neural_gau_sim', 'neural_gau_sim_t', 'idgl_anchor', *figures.CONTROLS)
+
+
+@pytest.fixture(scope='module')
+def points() -> Data:
+    """More nodes than a model has anchors."""
+    generator = torch.Generator().manual_seed(0)
+    y = torch.arange(600) % 3
+    return Data(x=torch.randn(600, 6, generator=generator) + y.unsqueeze(1), y=y)
+
+
+@pytest.fixture(scope='module', autouse=True)
+def short(points: Data) -> object:
+    """A few epochs of every run; one data set for every figure."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(settings.EVERYTHING, 'epochs', 4)
+        patch.setattr(figures, 'load', lambda dataset, label: points)
+        for name in ('temperature', 'removal', 'parameters', 'graphs'):
+            found = experiments.EXPERIMENTS[name]
+            small = Experiment(('wine',), found.methods, found.variations)
+            patch.setitem(experiments.EXPERIMENTS, name, small)
+        yield
+
+
+@pytest.fixture(scope='module')
+def store(tmp_path_factory: pytest.TempPathFactory, points: Data, short: None) -> Store:
+    store = Store(tmp_path_factory.mktemp('results'))
+    for method in METHODS:
+        execute(make_config('wine', method, 0), points, store, lambda metrics: None)
+    for tau in (0.5, 1.0):
+        config = make_config('wine', 'neural_gau_sim', 0, tau=tau)
+        execute(config, points, store, lambda metrics: None)
+    return store
+
+
+def lines(found: Figures) -> dict[str, list[float]]:
+    """The heights of the points of each line of the only panel."""
+    (figure,) = found.values()
+    (ax,) = figure.axes
+    errors = {bar.get_label(): bar.lines[0] for bar in ax.containers}
+    controls = {
+        line.get_label(): line for line in ax.lines if line.get_label()[0] != '_'
+    }
+    return {
+        name: [float(y) for y in line.get_ydata()]
+        for name, line in (errors | controls).items()
+    }
+
+
+def accuracy(store: Store, method: str, **changes: float) -> float:
+    record = store.record(make_config('wine', method, 0, **changes))
+    assert record is not None
+    return 100 * float(record['outcome']['test'])
+
+
+def test_temperature(store: Store) -> None:
+    found = lines(FIGURES['temperature'](store))
+    expected = [accuracy(store, 'neural_gau_sim', tau=tau) for tau in (0.25, 0.5, 1.0)]
+    assert found['NeuralGauSim'] == pytest.approx(expected)
+    assert found['MLP'] == pytest.approx([accuracy(store, 'mlp')] * 2)
+
+
+def test_removal(store: Store) -> None:
+    found = lines(FIGURES['removal'](store))
+    for title, method in (
+        ('NeuralGauSim-T', 'neural_gau_sim_t'),
+        ('IDGL-Anchor', 'idgl_anchor'),
+    ):
+        assert len(found[title]) == len(figures.REMOVED)
+        # Nothing removed: the accuracy of the run.
+        assert found[title][0] == pytest.approx(accuracy(store, method))
+
+
+@pytest.mark.filterwarnings(
+    'ignore::torch_geometric_gsl.diagnostics.UniformSamplingWarning'
+)
+def test_parameters(store: Store) -> None:
+    figure = FIGURES['parameters'](store)['parameters']
+    labels = [label.get_text() for label in figure.axes[0].get_xticklabels()]
+    assert labels == ['$b_1$', '$10\\,c_1$', '$b_2$', '$10\\,c_2$']
+
+
+def test_files(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ['curves', 'graphs', '--results', str(store.root), '--out', str(tmp_path)]
+    monkeypatch.setattr(sys, 'argv', ['figures.py', *words])
+    figures.main()
+    names = ('curves', 'curves_heat', 'graph_layer1', 'graph_layer2')
+    written = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert written.keys() == {f'{n}.{kind}' for n in names for kind in ('png', 'svg')}
+    for name in names:
+        assert written[f'{name}.png'].startswith(b'\x89PNG')
+        ElementTree.fromstring(written[f'{name}.svg'])
+    # Drawn again, a file is the same.
+    figures.main()
+    assert written == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+
+def test_without_runs(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match='run it again'):
+        FIGURES['graphs'](Store(tmp_path))
+
+
+@pytest.mark.parametrize('method', ['neural_gau_sim_t', 'idgl_anchor'])
+def test_nodes_are_removed(store: Store, points: Data, method: str) -> None:
+    config = make_config('wine', method, 0)
+    data = paper_split(points, seed=0)
+    outputs = []
+    for count, seed in ((0, 0), (400, 0), (400, 0), (400, 1)):
+        trained = load_trained(store, config, data)
+        model = without_nodes(trained, config, data, count, seed).eval()
+        with torch.no_grad():
+            outputs.append(model(data.x))
+    whole, first, again, other = outputs
+    with torch.no_grad():
+        assert torch.equal(whole, load_trained(store, config, data).eval()(data.x))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, whole)
+    assert not torch.equal(first, other)
