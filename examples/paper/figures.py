@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import matplotlib as mpl
@@ -95,7 +95,8 @@ def removal(store: Store) -> Figures:
                 continue
             found = [after_removal(store, config, count) for count in REMOVED]
             draw_line(ax, REMOVED, found, METHODS[method].title)
-        draw_controls(ax, store, dataset)
+        # The controls on the same split.
+        draw_controls(ax, store, dataset, seeds=(0,))
         ax.set(title=dataset, xlabel='removed nodes', xticks=REMOVED)
     return {'removal': with_legend(figure, axes)}
 
@@ -151,9 +152,15 @@ def graphs(store: Store) -> Figures:
     }
 
 
-def cell_of(store: Store, dataset: str, method: str, **changes: float) -> Cell:
-    seeds = [make_config(dataset, method, seed, **changes) for seed in SEEDS]
-    return make_cell(store, seeds)
+def cell_of(
+    store: Store,
+    dataset: str,
+    method: str,
+    seeds: Iterable[int] = SEEDS,
+    **changes: float,
+) -> Cell:
+    configs = [make_config(dataset, method, seed, **changes) for seed in seeds]
+    return make_cell(store, configs)
 
 
 def draw_line(
@@ -170,9 +177,11 @@ def draw_line(
     ax.errorbar([value for value, _ in known], means, spread, marker='o', label=name)
 
 
-def draw_controls(ax: mpl.axes.Axes, store: Store, dataset: str) -> None:
+def draw_controls(
+    ax: mpl.axes.Axes, store: Store, dataset: str, seeds: Iterable[int] = SEEDS
+) -> None:
     for style, control in zip(('--', ':'), CONTROLS, strict=True):
-        cell = cell_of(store, dataset, control)
+        cell = cell_of(store, dataset, control, seeds)
         if cell.test:
             title = METHODS[control].title
             ax.axhline(cell.mean, color='0.4', linestyle=style, label=title)
