@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -27,6 +28,7 @@ def execute(
     store: Store,
     watch: Watcher,
     *,
+    resumed: Callable[[int], None] = lambda epochs: None,
     device: str = 'cpu',
     memory_limit: str = 'this machine',
     checkpoint_seconds: float = 30.0,
@@ -38,6 +40,7 @@ def execute(
         data: Its data.
         store: Where its folder is.
         watch: Called after each epoch.
+        resumed: Called with the number of epochs of the checkpoint, if there is one.
         device: Where the model runs.
         memory_limit: The memory there is, in words, for a run that needs more.
         checkpoint_seconds: Least time between two checkpoints.
@@ -49,6 +52,8 @@ def execute(
     write_json(folder / 'about.json', about)
     try:
         run = Run(config, data, folder, device, checkpoint_seconds)
+        if run.resume():
+            resumed(run.epoch)
         outcome, cost = _train(run, data, watch)
     except (MemoryError, RuntimeError) as error:
         if not _is_out_of_memory(error):
@@ -65,7 +70,6 @@ def execute(
 
 
 def _train(run: Run, data: Data, watch: Watcher) -> tuple[Outcome, dict[str, Any]]:
-    run.resume()
     status = run.train(watch)
     run.save()
     if run.config.seed == KEPT_SEED:

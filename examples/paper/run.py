@@ -76,6 +76,10 @@ class Progress:
 
         return watch
 
+    def resumed(self, config: RunConfig, epochs: int) -> None:
+        self.bar.update(epochs)
+        self.bar.write(f'{config}: goes on after {epochs} epochs')
+
     def finished(self, config: RunConfig, record: Record) -> None:
         """Takes off what the run did not need and tells how it ended."""
         outcome = record['outcome']
@@ -139,6 +143,7 @@ def _one(
         data,
         store,
         progress.watcher(config, log),
+        resumed=functools.partial(progress.resumed, config),
         device=args.device,
         memory_limit=f'{args.memory_limit:.0f} GB',
         checkpoint_seconds=args.checkpoint_seconds,

@@ -37,6 +37,32 @@ def test_folder(tmp_path: Path, data: Data) -> None:
     assert read_tensors(folder / 'model.pt') is not None
 
 
+def test_a_checkpoint_is_taken_up_and_told(tmp_path: Path, data: Data) -> None:
+    store = Store(tmp_path)
+    config = make_config('wine', 'mlp', 0, epochs=6, eval_every=1)
+    told: list[int] = []
+
+    def kill(metrics: dict[str, float]) -> None:
+        if metrics['epoch'] == 4:
+            raise KeyboardInterrupt
+
+    def again(watch: Any) -> Any:
+        return execution.execute(
+            config, data, store, watch, resumed=told.append, checkpoint_seconds=0
+        )
+
+    with pytest.raises(KeyboardInterrupt):
+        again(kill)
+    assert told == []
+    seen: list[float] = []
+    record = again(lambda metrics: seen.append(metrics['epoch']))
+    assert told == [4]
+    assert seen == [4, 5]
+    assert record['outcome']['epochs'] == 6
+    lines = (store.folder(config) / 'metrics.csv').read_text().splitlines()
+    assert [line.split(',')[0] for line in lines[1:]] == list('012345')
+
+
 def test_model_of_the_first_seed_only(tmp_path: Path, data: Data) -> None:
     store, config, _ = run(tmp_path, data, seed=1)
     assert not (store.folder(config) / 'model.pt').exists()
