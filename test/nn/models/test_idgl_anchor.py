@@ -97,6 +97,30 @@ def test_kept_anchors() -> None:
     assert torch.equal(model(x), expected)
 
 
+def test_randomly_kept_anchors() -> None:
+    model = make().eval()
+    every = set(anchors(model))
+    choices = []
+    for seed in range(100):
+        model.keep_anchors(7, seed=seed)
+        choices.append(set(anchors(model)))
+        assert len(choices[-1]) == 7
+        assert choices[-1] < every
+        model.keep_anchors(4, seed=seed)
+        assert set(anchors(model)) < choices[-1]
+    # Each anchor is kept as often as any other. Binomial: mean 58, standard deviation
+    # 4.9; one of twelve is beyond five of them with a probability of 1e-5.
+    counts = [sum(anchor in kept for kept in choices) for anchor in every]
+    assert min(counts) > 58 - 5 * 4.9
+    assert max(counts) < 58 + 5 * 4.9
+    # Of fewer nodes than anchors as many are kept as asked for.
+    model = make(num_anchors=500).eval()
+    model.keep_anchors(30, seed=0)
+    assert len(anchors(model)) == 30
+    with pytest.raises(ValueError, match=r"'seed' must be at least 0 \(got -1\)"):
+        model.keep_anchors(30, seed=-1)
+
+
 @pytest.mark.parametrize(
     ('error', 'value', 'match'),
     [

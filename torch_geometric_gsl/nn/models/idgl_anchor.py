@@ -97,6 +97,7 @@ class IDGLAnchor(IDGL):
         )
         self.num_anchors = num_anchors
         self.num_kept = num_anchors
+        self.kept_seed: int | None = None
         self.register_buffer('anchor_seed', torch.zeros((), dtype=torch.long))
         self.reset_parameters()
 
@@ -105,30 +106,43 @@ class IDGLAnchor(IDGL):
         if hasattr(self, 'anchor_seed'):
             self.anchor_seed.random_(2**31)
 
-    def keep_anchors(self, num_kept: int) -> None:
-        r"""Removes anchors in evaluation mode: only the first of them are kept.
+    def keep_anchors(self, num_kept: int, seed: int | None = None) -> None:
+        r"""Removes anchors in evaluation mode: only some of the model's are kept.
 
         Args:
             num_kept (int): The number of anchors that are kept.
+            seed (int, optional): If given, the kept anchors are chosen at random with
+                this seed, the fewer among the more; if :obj:`None`, they are the first
+                ones. (default: :obj:`None`)
 
         Raises:
-            TypeError: If :obj:`num_kept` is no integer.
-            ValueError: If it is not between 1 and :obj:`num_anchors`.
+            TypeError: If :obj:`num_kept` or :obj:`seed` is no integer.
+            ValueError: If :obj:`num_kept` is not between 1 and :obj:`num_anchors`, or
+                :obj:`seed` is negative.
         """
         check_count(num_kept, 'num_kept')
         if num_kept > self.num_anchors:
             raise ValueError(
                 f"'num_kept' must be at most {self.num_anchors} (got {num_kept})"
             )
+        if seed is not None:
+            check_count(seed, 'seed', minimum=0)
         self.num_kept = num_kept
+        self.kept_seed = seed
 
     def _anchors(self, x: Tensor, generator: torch.Generator | None) -> Tensor:
         if self.training:
             order = torch.randperm(x.size(0), generator=generator, device=x.device)
             return order[: self.num_anchors].sort().values
-        seeded = torch.Generator().manual_seed(int(self.anchor_seed))
-        order = torch.randperm(x.size(0), generator=seeded)[: self.num_kept]
-        return order.sort().values.to(x.device)
+        anchors = _order(x.size(0), int(self.anchor_seed))[: self.num_anchors]
+        if self.kept_seed is not None:
+            anchors = anchors[_order(anchors.numel(), self.kept_seed)]
+        return anchors[: self.num_kept].sort().values.to(x.device)
 
     def __repr__(self) -> str:
         return f'{super().__repr__()[:-1]}, num_anchors={self.num_anchors})'
+
+
+def _order(size: int, seed: int) -> Tensor:
+    """The same random order for the same size and seed."""
+    return torch.randperm(size, generator=torch.Generator().manual_seed(seed))
