@@ -17,6 +17,8 @@ import torch_geometric
 import torch_geometric_gsl
 
 HERE = Path(__file__).resolve().parent
+# Results are written while their code stays as it is.
+CODE = (':/', ':(top,exclude)*/results/*')
 # Variables that change how memory is allocated.
 ALLOCATOR = re.compile(r'^(MALLOC_|GLIBC_TUNABLES$|THP_|LD_PRELOAD$)')
 
@@ -33,7 +35,7 @@ def environment(**options: Any) -> dict[str, Any]:
         'torch_geometric': torch_geometric.__version__,
         'torch_geometric_gsl': torch_geometric_gsl.__version__,
         'git_commit': git('rev-parse', 'HEAD'),
-        'git_changes': bool(git('status', '--porcelain')),
+        'git_changes': bool(git('status', '--porcelain', '--', *CODE)),
     }
 
 

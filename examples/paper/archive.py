@@ -12,7 +12,7 @@ from typing import Any
 
 from config import RunConfig
 from filelock import FileLock
-from files import read_json, write_json
+from files import read_json, remove_drafts, write_json
 
 Record = dict[str, Any]
 
@@ -48,6 +48,7 @@ def add_to_archive(path: Path, records: Iterable[Record]) -> int:
     """Adds finished runs to an archive; returns how many it then holds."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_name(f'.{path.name}.lock')):
+        remove_drafts(path.parent, path.name)
         found = read_archive(path)
         for record in records:
             found[str(RunConfig.from_dict(record['config']))] = record

@@ -32,6 +32,7 @@ class RunConfig:
             training ends.
         pretrain_epochs: Epochs of self-supervision alone, where the model has any.
         time_limit: Seconds of training after which a run ends.
+        digest: Of the content of a file: a file that changed is other data.
     """
 
     dataset: str
@@ -47,6 +48,7 @@ class RunConfig:
     patience: int = 100
     pretrain_epochs: int = 0
     time_limit: float = 3600.0
+    digest: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, 'options', MappingProxyType(dict(self.options)))
@@ -69,6 +71,8 @@ class RunConfig:
         """Plain values, as they stand in JSON."""
         names = [item.name for item in dataclasses.fields(self)]
         values = {name: getattr(self, name) for name in names}
+        if self.digest is None:
+            del values['digest']
         return json.loads(json.dumps(values | {'options': dict(self.options)}))
 
     @classmethod

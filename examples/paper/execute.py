@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from config import RunConfig
-from files import read_json, write_json, write_tensors
+from files import read_json, remove_drafts, write_json, write_tensors
 from shared import environment
 from store import Record, Store
 from torch_geometric.data import Data
@@ -19,7 +19,10 @@ from training import Outcome, Run, Watcher
 # The seed whose trained model is kept: figures show it.
 KEPT_SEED = 0
 # What PyTorch says when the operating system gives no memory.
-NO_MEMORY = ("can't allocate memory", 'not enough memory', 'Cannot allocate memory')
+NO_MEMORY = (
+    *("can't allocate memory", 'not enough memory', 'Cannot allocate memory'),
+    'bad_alloc',
+)
 
 
 def execute(
@@ -30,7 +33,7 @@ def execute(
     *,
     resumed: Callable[[int], None] = lambda epochs: None,
     device: str = 'cpu',
-    memory_limit: str = 'this machine',
+    memory_limit: float | None = None,
     checkpoint_seconds: float = 30.0,
 ) -> Record:
     """Runs, and writes the result last: without it the run is not finished.
@@ -42,10 +45,11 @@ def execute(
         watch: Called after each epoch.
         resumed: Called with the number of epochs of the checkpoint, if there is one.
         device: Where the model runs.
-        memory_limit: The memory there is, in words, for a run that needs more.
+        memory_limit: The memory there is, in GB, for a run that needs more.
         checkpoint_seconds: Least time between two checkpoints.
     """
     folder = store.folder(config)
+    remove_drafts(folder)
     write_json(folder / 'config.json', config.to_dict())
     about = read_json(folder / 'about.json') or {'starts': []}
     about['starts'].append(environment(device=device, time=time.strftime('%F %T')))
@@ -58,7 +62,10 @@ def execute(
     except (MemoryError, RuntimeError) as error:
         if not _is_out_of_memory(error):
             raise
-        outcome = {'status': 'oom', 'detail': f'OOM at {memory_limit}'}
+        outcome = {'status': 'oom', 'detail': 'OOM'}
+        if memory_limit is not None:
+            outcome['detail'] += f' at {memory_limit:.0f} GB'
+            outcome['memory_limit'] = memory_limit
         cost = {}
         gc.collect()
     write_json(folder / 'about.json', about | cost)

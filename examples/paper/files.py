@@ -70,8 +70,17 @@ def read_tensors(path: Path) -> dict[str, Any] | None:
     digest, payload = content[:DIGEST_BYTES], content[DIGEST_BYTES:]
     if hashlib.sha256(payload).digest() != digest:
         return None
-    found: dict[str, Any] = torch.load(io.BytesIO(payload), weights_only=True)
+    # Also on a machine without the device that they were written on.
+    found: dict[str, Any] = torch.load(
+        io.BytesIO(payload), map_location='cpu', weights_only=True
+    )
     return found
+
+
+def remove_drafts(folder: Path, name: str = '*') -> None:
+    """Deletes what killed processes left; nobody else may write there meanwhile."""
+    for draft in folder.glob(f'.{name}.*.tmp'):
+        draft.unlink(missing_ok=True)
 
 
 def _lines(value: Any) -> str:

@@ -5,6 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 FORMATS = ('markdown', 'rst', 'latex')
+SIGNS = {
+    '±': r'$\pm$',
+    '_': r'\_',
+    '<': '$<$',
+    '†': r'$\dagger$',
+    '‡': r'$\ddagger$',
+}
 
 
 class Entry(NamedTuple):
@@ -74,13 +81,18 @@ def _latex(grid: Grid) -> str:
         return rf'\makecell{{{content}}}' if len(parts) > 1 else content
 
     def line(cells: list[str]) -> str:
-        joined = ' & '.join(cells).replace('±', r'$\pm$').replace('_', r'\_')
-        marked = joined.replace('†', r'$\dagger$').replace('‡', r'$\ddagger$')
-        return f'{marked} \\\\'
+        joined = ' & '.join(cells)
+        for sign, command in SIGNS.items():
+            joined = joined.replace(sign, command)
+        return f'{joined} \\\\'
 
     body = [line([title, *map(text, entries)]) for title, entries in grid.rows]
     top = [r'% Needs \usepackage{booktabs,makecell}.']
     top.append(rf'\begin{{tabular}}{{l{"c" * (len(grid.head) - 1)}}}')
     top += [r'\toprule', line(grid.head), r'\midrule']
-    notes = [f'% {note}' for note in grid.notes if note]
-    return '\n'.join([*top, *body, r'\bottomrule', r'\end{tabular}', *notes]) + '\n'
+    notes = [
+        line([rf'\multicolumn{{{len(grid.head)}}}{{l}}{{{text(Entry(note))}}}'])
+        for note in grid.notes
+        if note
+    ]
+    return '\n'.join([*top, *body, r'\bottomrule', *notes, r'\end{tabular}']) + '\n'

@@ -139,14 +139,18 @@ METHODS = {
 
 
 def build(config: RunConfig, data: Data, num_classes: int) -> NodeClassifier:
-    """Builds the model of a run."""
+    """Builds the model of a run; a small data set has fewer neighbours to choose."""
     method = METHODS[config.method]
+    options = dict(config.options)
+    for name in ('k', 'candidates'):
+        if options.get(name) is not None:
+            options[name] = min(options[name], data.num_nodes - 1)
     model = method.build(
         data.num_features,
         out_channels=num_classes,
         num_nodes=data.num_nodes,
         **method.options,
-        **config.options,
+        **options,
     )
     return model
 

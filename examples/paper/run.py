@@ -17,6 +17,7 @@ import functools
 import gc
 import os
 import time
+import traceback
 import warnings
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,8 @@ from typing import Any
 import torch
 from config import RunConfig
 from execute import execute, limit_memory
-from experiments import EXPERIMENTS, Choice
+from experiments import EXPERIMENTS, MAX_SEEDS, Choice
+from files import write_text
 from methods import METHODS
 from settings import PRESETS
 from store import Record, Store
@@ -51,15 +53,14 @@ class Progress:
 
     def __init__(self, configs: list[RunConfig]) -> None:
         self.bar = tqdm(total=sum(c.epochs for c in configs), unit='epoch', smoothing=0)
+        self._writer: Any = None
 
     def watcher(self, config: RunConfig, log: Path | None) -> Watcher:
         """Shows the metrics of a run, and writes them for TensorBoard if asked."""
         name = Path(config.dataset).name
         self.bar.set_description(f'{name} {config.method} {config.seed}')
-        writer = None
 
         def watch(metrics: Metrics) -> None:
-            nonlocal writer
             self.bar.update()
             epoch = int(metrics['epoch'])
             named = {name: v for name, v in metrics.items() if name != 'epoch'}
@@ -67,12 +68,12 @@ class Progress:
             self.bar.set_postfix(shown, refresh=False)
             if log is None:
                 return
-            if writer is None:
+            if self._writer is None:
                 # A resumed run repeats the epochs after its checkpoint.
-                writer = summary_writer(log, purge_step=epoch)
+                self._writer = summary_writer(log, purge_step=epoch)
             for name, value in named.items():
-                writer.add_scalar(name, value, epoch)
-            writer.flush()
+                self._writer.add_scalar(name, value, epoch)
+            self._writer.flush()
 
         return watch
 
@@ -89,10 +90,21 @@ class Progress:
         if outcome.get('val') is not None:
             text += f', validation {100 * outcome["val"]:.1f}'
         self.bar.write(f'{config}: {text}')
+        self._close_log()
+
+    def failed(self, config: RunConfig, error: Exception) -> None:
+        self.bar.write(f'{config}: FAILED, {type(error).__name__}: {error}')
+        self.skipped(config)
 
     def skipped(self, config: RunConfig) -> None:
         self.bar.total -= config.epochs
         self.bar.refresh()
+        self._close_log()
+
+    def _close_log(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
 
 
 def summary_writer(log: Path, purge_step: int) -> Any:
@@ -105,28 +117,36 @@ def summary_writer(log: Path, purge_step: int) -> Any:
 
 def work(
     name: str, configs: list[RunConfig], store: Store, args: argparse.Namespace
-) -> None:
-    """Takes run after run until all are finished, by this process or by another."""
-    pending = store.missing(configs)
+) -> int:
+    """Takes run after run until all are finished, by this process or by another.
+
+    A run that raises an error is told, left unfinished, and the next one taken.
+
+    Returns:
+        int: How many runs raised an error.
+    """
+    pending = store.missing(configs, args.memory_limit)
     done = len(configs) - len(pending)
     print(f'{name}: {len(configs)} runs, {done} finished, {len(pending)} to do')
     progress = Progress(pending)
+    failures = 0
     while pending:
         busy = []
         for config in pending:
             with store.claim(config) as is_ours:
                 if not is_ours:
                     busy.append(config)
-                elif store.record(config) is not None:
+                elif store.is_finished(config, args.memory_limit):
                     progress.skipped(config)
                 else:
-                    _one(name, config, store, args, progress)
+                    failures += not _one(name, config, store, args, progress)
         if len(busy) == len(pending):
             time.sleep(PAUSE)
         pending = busy
     progress.bar.close()
     # Also what was finished, but not collected, when a process was killed.
     store.collect(name, configs)
+    return failures
 
 
 def _one(
@@ -135,22 +155,28 @@ def _one(
     store: Store,
     args: argparse.Namespace,
     progress: Progress,
-) -> None:
-    data = load(config.dataset, config.label)
+) -> bool:
     log = store.folder(config) / 'tensorboard' if args.tensorboard else None
-    record = execute(
-        config,
-        data,
-        store,
-        progress.watcher(config, log),
-        resumed=functools.partial(progress.resumed, config),
-        device=args.device,
-        memory_limit=f'{args.memory_limit:.0f} GB',
-        checkpoint_seconds=args.checkpoint_seconds,
-    )
+    try:
+        record = execute(
+            config,
+            load(config.dataset, config.label),
+            store,
+            progress.watcher(config, log),
+            resumed=functools.partial(progress.resumed, config),
+            device=args.device,
+            memory_limit=args.memory_limit,
+            checkpoint_seconds=args.checkpoint_seconds,
+        )
+    except Exception as error:
+        text = traceback.format_exc()
+        write_text(store.folder(config) / 'error.txt', text)
+        progress.failed(config, error)
+        return False
     store.collect(name, [config])
     progress.finished(config, record)
     gc.collect()
+    return True
 
 
 def positive(text: str) -> int:
@@ -159,9 +185,11 @@ def positive(text: str) -> int:
     return int(text)
 
 
-def memory_of_machine() -> float:
+def memory_of(device: str) -> float:
     """Gigabytes."""
-    return os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 1e9
+    if torch.device(device).type == 'cuda':
+        return torch.cuda.get_device_properties(device).total_memory / 1e9
+    return 0.9 * os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 1e9
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -173,8 +201,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         '--memory-limit',
         type=float,
-        default=0.9 * memory_of_machine(),
-        help='GB, beyond which a run counts as out of memory',
+        help='GB, beyond which a run counts as out of memory (CPU: 90 %% of all)',
     )
     parser.add_argument('--checkpoint-seconds', type=float, default=30.0)
     parser.add_argument('--tensorboard', action='store_true')
@@ -184,6 +211,8 @@ def prepare(args: argparse.Namespace) -> None:
     """Sets threads and limits of this process."""
     warnings.filterwarnings('ignore', 'Sparse CSR')
     torch.set_num_threads(args.threads)
+    if args.memory_limit is None:
+        args.memory_limit = memory_of(args.device)
     if args.device == 'cpu':
         limit_memory(args.memory_limit)
 
@@ -204,6 +233,8 @@ def parse_args() -> argparse.Namespace:
         args.preset = 'quick'
         args.datasets = args.datasets or ['wine']
     args.seeds = args.seeds or (2 if args.quick else 5)
+    if args.seeds > MAX_SEEDS:
+        parser.error(f'--seeds must be at most {MAX_SEEDS} (got {args.seeds})')
     return args
 
 
@@ -218,7 +249,9 @@ def main() -> None:
         args.label,
     )
     configs = EXPERIMENTS[args.experiment].configs(choice)
-    work(args.experiment, configs, Store(args.results), args)
+    failures = work(args.experiment, configs, Store(args.results), args)
+    if failures:
+        raise SystemExit(f'{failures} runs failed: error.txt in their folders says why')
 
 
 if __name__ == '__main__':

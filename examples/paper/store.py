@@ -8,6 +8,7 @@ nothing behind that must be cleared away.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -50,16 +51,31 @@ class Store:
         if found is None or about is None or found['config'] != config.to_dict():
             return self._archived.get(str(config))
         outcome = {key: value for key, value in found.items() if key != 'config'}
-        start = about['starts'][-1]
+        *before, start = about['starts']
+        environment = {k: v for k, v in start.items() if k not in UNSTABLE}
+        commits = {start.get('git_commit'), *(s.get('git_commit') for s in before)}
+        if len(commits) > 1:
+            environment['git_commits_before'] = sorted(
+                map(str, commits - {start.get('git_commit')})
+            )
         return {
             'config': found['config'],
             'outcome': outcome,
             'cost': {k: v for k, v in about.items() if k != 'starts'},
-            'environment': {k: v for k, v in start.items() if k not in UNSTABLE},
+            'environment': environment,
         }
 
-    def missing(self, configs: Iterable[RunConfig]) -> list[RunConfig]:
-        return [config for config in configs if self.record(config) is None]
+    def is_finished(self, config: RunConfig, memory_limit: float = 0.0) -> bool:
+        """Whether there is a result that this much memory (GB) would not change."""
+        record = self.record(config)
+        if record is None:
+            return False
+        return float(record['outcome'].get('memory_limit', math.inf)) >= memory_limit
+
+    def missing(
+        self, configs: Iterable[RunConfig], memory_limit: float = 0.0
+    ) -> list[RunConfig]:
+        return [c for c in configs if not self.is_finished(c, memory_limit)]
 
     @contextmanager
     def claim(self, config: RunConfig) -> Iterator[bool]:

@@ -15,6 +15,10 @@ from store import Store
 
 #: How a run that does not end by itself is marked.
 MARKS = {'timeout': '†', 'diverged': '‡'}
+#: Fewer runs are neither the best of a table nor compared with the paper.
+LEAST_RUNS = 3
+#: Of the paper's split, 25 and 50 %.
+TEST_TO_TRAIN = 0.5
 
 
 class Cell(NamedTuple):
@@ -42,9 +46,10 @@ class Cell(NamedTuple):
 
     def __str__(self) -> str:
         if not self.test:
-            return self.note
+            return ' '.join(part for part in (self.note, self.marks) if part)
         std = '' if math.isnan(self.std) else f' ± {self.std:.1f}'
-        return f'{self.mean:.1f}{std}{self.marks} ({len(self.test)})'
+        note = f', {self.note}' if self.note else ''
+        return f'{self.mean:.1f}{std}{self.marks} ({len(self.test)}{note})'
 
 
 class Comparison(NamedTuple):
@@ -83,7 +88,12 @@ def _note(records: list[Record]) -> str:
 
 
 def compare(first: Cell, second: Cell) -> Comparison | None:
-    """A two-sided paired t-test over the seeds that both have."""
+    """A two-sided paired test over the seeds that both have.
+
+    The t-test of Nadeau and Bengio (2003) for random splits: they overlap, so that the
+    variance of the mean is larger than that of independent differences by the ratio of
+    test to training nodes.
+    """
     seeds = sorted(first.test.keys() & second.test.keys())
     if not seeds:
         return None
@@ -92,14 +102,16 @@ def compare(first: Cell, second: Cell) -> Comparison | None:
     if len(seeds) < 2:
         return Comparison(mean, math.nan, math.nan, 1)
     std = statistics.stdev(differences)
-    # Without any spread the test has no answer.
-    p = math.nan if std == 0 else float(stats.ttest_1samp(differences, 0).pvalue)
+    if std == 0:  # Without any spread the test has no answer.
+        return Comparison(mean, std, math.nan, len(seeds))
+    error = std * math.sqrt(1 / len(seeds) + TEST_TO_TRAIN)
+    p = 2 * float(stats.t.sf(abs(mean) / error, len(seeds) - 1))
     return Comparison(mean, std, p, len(seeds))
 
 
 def verdict(cell: Cell, paper: Accuracy | None) -> str:
     """Where a mean lies: by the paper's standard deviation, of one run of its five."""
-    if not cell.test:
+    if len(cell.test) < LEAST_RUNS:
         return ''
     if paper is None:
         return 'paper: OOM'

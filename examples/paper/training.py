@@ -29,8 +29,10 @@ HIDDEN_LABEL = -100
 #: What a checkpoint restores as it is.
 RESTORED = (
     *('epoch', 'seconds', 'best', 'least_loss', 'improved', 'best_state'),
-    'history',
+    *('history', 'status'),
 )
+#: What else stands in a checkpoint.
+STATES = ('model', 'optimizer', 'prediction', 'random')
 #: The share of the time that checkpoints may take.
 CHECKPOINT_SHARE = 0.05
 OPTIMIZERS = {'adam': torch.optim.Adam, 'adamw': torch.optim.AdamW}
@@ -82,10 +84,17 @@ class Run:
         self.best_state: dict[str, Tensor] = {}
         self.prediction = torch.zeros_like(self.y)
         self.history: list[Metrics] = []
+        #: How training ended: done, timeout or diverged; :obj:`None` before.
+        self.status: str | None = None
         self._saved_at, self._save_seconds = time.monotonic(), 0.0
 
     def train(self, watch: Watcher = lambda metrics: None) -> str:
-        """Trains to the end; tells how it ended: done, timeout or diverged."""
+        """Trains to the end, unless the checkpoint is that of the end."""
+        if self.status is None:
+            self.status = self._train(watch)
+        return self.status
+
+    def _train(self, watch: Watcher) -> str:
         while self.epoch < self.config.epochs:
             start, cpu = time.monotonic(), time.process_time()
             metrics = self._train_epoch()
@@ -171,16 +180,10 @@ class Run:
         write_text(self.folder / 'metrics.csv', self.metrics_table())
         content = {
             'config': self.config.to_dict(),
-            'epoch': self.epoch,
-            'seconds': self.seconds,
+            **{name: getattr(self, name) for name in RESTORED},
             'model': self.model.state_dict(),
             'optimizer': self.optimizer.state_dict(),
-            'best': self.best,
-            'least_loss': self.least_loss,
-            'improved': self.improved,
-            'best_state': self.best_state,
             'prediction': self.prediction,
-            'history': self.history,
             'random': _random_state(),
         }
         write_tensors(self.folder / 'checkpoint.pt', content)
@@ -190,7 +193,9 @@ class Run:
     def resume(self) -> bool:
         """Takes up the last checkpoint; a damaged one counts as none."""
         found = read_tensors(self.folder / 'checkpoint.pt')
-        if found is None or found['config'] != self.config.to_dict():
+        if found is None or found.get('config') != self.config.to_dict():
+            return False
+        if not found.keys() >= {*RESTORED, *STATES}:
             return False
         self.model.load_state_dict(found['model'])
         self.optimizer.load_state_dict(found['optimizer'])

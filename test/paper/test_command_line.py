@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import run
+from methods import METHODS
 
 FOLDER = Path(run.__file__).parent
 
@@ -46,10 +47,40 @@ def test_own_file_and_tensorboard(tmp_path: Path) -> None:
     assert list((tmp_path / 'found').rglob('result.json'))
 
 
+def test_every_method_serves_a_small_table(tmp_path: Path) -> None:
+    rows = [f'{i % 5},{i % 7},{"ab"[i % 2]}' for i in range(28)]
+    (tmp_path / 'my.csv').write_text('\n'.join(['u,v,kind', *rows]) + '\n')
+    words = ['--quick', '--seeds', '1', '--label', 'kind', '--datasets', 'my.csv']
+    out = call('run.py', 'table1', *words, '--results', 'found', cwd=tmp_path)
+    assert out.count('done, validation') == len(METHODS)
+
+
+def test_a_run_that_fails_does_not_stop_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*args: object, **kwargs: object) -> None:
+        raise ValueError("'k' is wrong")
+
+    broken = METHODS['gau_sim']._replace(build=fail)
+    monkeypatch.setitem(METHODS, 'gau_sim', broken)
+    words = ['table1', '--quick', '--seeds', '1', '--methods', 'gau_sim', 'mlp']
+    monkeypatch.setattr(sys, 'argv', ['run.py', *words, '--results', str(tmp_path)])
+    monkeypatch.setattr(run, 'limit_memory', lambda gigabytes: None)
+    for _ in range(2):
+        with pytest.raises(SystemExit, match=r'1 runs failed: error\.txt'):
+            run.main()
+        out = capsys.readouterr().out
+        assert "FAILED, ValueError: 'k' is wrong" in out
+    assert out.startswith('table1: 2 runs, 1 finished, 1 to do')
+    (log,) = tmp_path.rglob('error.txt')
+    assert 'Traceback' in log.read_text()
+
+
 @pytest.mark.parametrize(
     ('words', 'text'),
     [
         (['table9'], "invalid choice: 'table9'"),
+        (['table1', '--seeds', '21'], 'must be at most 20 (got 21)'),
         (['table1', '--seeds', '0'], "must be a positive integer (got '0')"),
         (['table1', '--methods', 'gcn'], "invalid choice: 'gcn'"),
     ],

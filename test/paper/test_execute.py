@@ -63,6 +63,16 @@ def test_a_checkpoint_is_taken_up_and_told(tmp_path: Path, data: Data) -> None:
     assert [line.split(',')[0] for line in lines[1:]] == list('012345')
 
 
+def test_drafts_of_killed_processes_are_removed(tmp_path: Path, data: Data) -> None:
+    store = Store(tmp_path)
+    config = make_config('wine', 'mlp', 0, **QUICK)
+    draft = store.folder(config) / '.checkpoint.pt.0123abcd.tmp'
+    draft.parent.mkdir(parents=True)
+    draft.write_bytes(b'half')
+    execution.execute(config, data, store, lambda m: None)
+    assert not draft.exists()
+
+
 def test_model_of_the_first_seed_only(tmp_path: Path, data: Data) -> None:
     store, config, _ = run(tmp_path, data, seed=1)
     assert not (store.folder(config) / 'model.pt').exists()
@@ -74,6 +84,7 @@ def test_model_of_the_first_seed_only(tmp_path: Path, data: Data) -> None:
         MemoryError(),
         torch.OutOfMemoryError('CUDA out of memory'),
         RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"),
+        RuntimeError('std::bad_alloc'),
     ],
 )
 def test_out_of_memory_is_a_result(
@@ -85,11 +96,12 @@ def test_out_of_memory_is_a_result(
     monkeypatch.setattr(execution, '_train', fail)
     store = Store(tmp_path)
     config = make_config('wine', 'mlp', 0, **QUICK)
-    record = execution.execute(
-        config, data, store, lambda m: None, memory_limit='24 GB'
-    )
-    assert record['outcome'] == {'status': 'oom', 'detail': 'OOM at 24 GB'}
-    assert store.missing([config]) == []
+    record = execution.execute(config, data, store, lambda m: None, memory_limit=24.0)
+    expected = {'status': 'oom', 'detail': 'OOM at 24 GB', 'memory_limit': 24.0}
+    assert record['outcome'] == expected
+    assert store.missing([config], memory_limit=24.0) == []
+    # More memory is worth another try.
+    assert store.missing([config], memory_limit=25.0) == [config]
 
 
 def test_other_errors_are_not_swallowed(

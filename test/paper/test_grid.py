@@ -55,8 +55,8 @@ def test_latex() -> None:
         ' & OOM \\\\\n'
         'MLP & 60.0$\\dagger$ (1) & 50\\% \\\\\n'
         '\\bottomrule\n'
+        '\\multicolumn{3}{l}{A note.} \\\\\n'
         '\\end{tabular}\n'
-        '% A note.\n'
     )
 
 

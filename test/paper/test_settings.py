@@ -33,12 +33,26 @@ def test_every_method_has_a_setting(method: str, preset: str) -> None:
     config = make_config('wine', method, 3, preset)
     assert config.seed == 3
     assert not TRAINING & config.options.keys()
-    assert config.epochs == {'standard': 200, 'paper': 500, 'quick': 20}[preset]
+    assert config.epochs == {'standard': 500, 'paper': 500, 'quick': 20}[preset]
 
 
 def test_changes_come_last() -> None:
     config = make_config('CiteSeer', 'gau_sim', 0, 'quick', k=9, lr=0.5, epochs=3)
     assert (config.options['k'], config.lr, config.epochs) == (9, 0.5, 3)
+
+
+def test_a_file_is_known_by_its_content(tmp_path: Path) -> None:
+    path = tmp_path / 'my.csv'
+    digests = []
+    for text in ('x,y\n1,a\n', 'x,y\n1,bb\n', 'x,y\n1,a\n'):
+        path.write_text(text)
+        config = make_config(str(path), 'mlp', 0, label='y')
+        assert config.label == 'y'
+        digests.append(config.digest)
+    assert digests[0] == digests[2] != digests[1]
+    # The label is that of files: among them may stand a name.
+    named = make_config('wine', 'mlp', 0, label='y')
+    assert (named.label, named.digest) == (None, None)
 
 
 def test_tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,6 +70,19 @@ def test_archive_replaces_the_folders(tmp_path: Path) -> None:
     assert Store(tmp_path).missing([CONFIG, OTHER]) == [OTHER]
 
 
+def test_environment_names_all_commits_of_a_resumed_run(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    finish(store, CONFIG)
+    starts = [{'git_commit': name, 'time': 'now'} for name in ('a', 'b', 'a', 'c')]
+    write_json(store.folder(CONFIG) / 'about.json', {'starts': starts})
+    record = store.record(CONFIG)
+    assert record is not None
+    assert record['environment'] == {
+        'git_commit': 'c',
+        'git_commits_before': ['a', 'b'],
+    }
+
+
 def test_other_json_files_are_no_archives(tmp_path: Path) -> None:
     (tmp_path / 'cost.json').write_text('{}')
     assert Store(tmp_path).missing([CONFIG]) == [CONFIG]

@@ -18,6 +18,8 @@ def test_cell() -> None:
     assert str(Cell({0: 70.0}, marks='†')) == '70.0† (1)'
     assert str(Cell({}, 'OOM at 24 GB')) == 'OOM at 24 GB'
     assert str(Cell({})) == ''
+    assert str(Cell({}, marks='†')) == '†'
+    assert str(Cell({0: 70.0}, 'OOM at 24 GB')) == '70.0 (1, OOM at 24 GB)'
 
 
 def test_make_cell(tmp_path: Path) -> None:
@@ -37,13 +39,16 @@ def test_make_cell(tmp_path: Path) -> None:
     assert make_cell(store, configs[4:]) == Cell({})
 
 
-def test_compare_is_the_paired_t_test() -> None:
+def test_compare_is_the_paired_t_test_for_splits_that_overlap() -> None:
     first = Cell({0: 70.0, 1: 72.5, 2: 71.0, 3: 69.0, 9: 1.0})
     second = Cell({3: 68.5, 2: 70.0, 1: 70.0, 0: 70.5, 8: 1.0})
     found = compare(first, second)
     assert found is not None
     pairs = [70.0, 72.5, 71.0, 69.0], [70.5, 70.0, 70.0, 68.5]
-    assert found.p_value == pytest.approx(stats.ttest_rel(*pairs).pvalue)
+    plain = stats.ttest_rel(*pairs)
+    # The variance of the mean is 1/4 + 1/2 times that of a difference, not 1/4.
+    corrected = 2 * stats.t.sf(abs(plain.statistic) / 3**0.5, 3)
+    assert found.p_value == pytest.approx(corrected)
     assert found.difference == pytest.approx(0.875)
     assert found.count == 4
     assert str(found) == f'+0.9 ± 1.2, p = {found.p_value:.3f} (4)'
@@ -60,10 +65,15 @@ def test_compare_few() -> None:
 
 def test_verdict() -> None:
     paper = Accuracy(70.0, 0.5)
-    assert verdict(Cell({0: 70.4}), paper) == 'within'
-    assert verdict(Cell({0: 70.6}), paper) == 'above'
-    assert verdict(Cell({0: 69.4}), paper) == 'below'
-    assert verdict(Cell({0: 69.4}), None) == 'paper: OOM'
+
+    def around(mean: float) -> Cell:
+        return Cell({0: mean - 1, 1: mean, 2: mean + 1})
+
+    assert verdict(around(70.4), paper) == 'within'
+    assert verdict(around(70.6), paper) == 'above'
+    assert verdict(around(69.4), paper) == 'below'
+    assert verdict(around(69.4), None) == 'paper: OOM'
+    assert verdict(Cell({0: 69.4, 1: 69.4}), paper) == ''
     assert verdict(Cell({}), paper) == ''
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from config import RunConfig
+from files import read_tensors, write_tensors
 from methods import METHODS
 from settings import make_config
 from torch import Tensor
@@ -112,6 +113,33 @@ def test_patience(tmp_path: Path, data: Data) -> None:
         if values[epoch][which] < min([v[which] for v in values[:epoch]], default=1e9)
     )
     assert run.epoch - 1 - last == 7
+
+
+def test_a_run_killed_after_its_last_checkpoint_stays_at_its_end(
+    tmp_path: Path, data: Data
+) -> None:
+    config = make('mlp', epochs=500, eval_every=1, patience=7)
+    run = Run(config, data, tmp_path)
+    run.train()
+    run.save()
+    again = Run(config, data, tmp_path)
+    assert again.resume()
+    assert again.train() == 'done'
+    assert fields(again) == fields(run)
+    assert again.score(data) == run.score(data)
+
+
+@pytest.mark.parametrize('name', ['status', 'least_loss', 'optimizer', 'config'])
+def test_a_checkpoint_without_a_part_counts_as_none(
+    tmp_path: Path, data: Data, name: str
+) -> None:
+    run = Run(make('mlp'), data, tmp_path)
+    run.save()
+    content = read_tensors(tmp_path / 'checkpoint.pt')
+    assert content is not None
+    del content[name]
+    write_tensors(tmp_path / 'checkpoint.pt', content)
+    assert not Run(make('mlp'), data, tmp_path).resume()
 
 
 def test_last_epoch_is_evaluated(tmp_path: Path, data: Data) -> None:
