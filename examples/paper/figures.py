@@ -3,8 +3,9 @@
     python examples/paper/figures.py
     python examples/paper/figures.py temperature removal
 
-`parameters`, `removal` and `graphs` show trained models, which `run.py` keeps of the
-first seed in `<results>/runs/`: run the experiment of that name before.
+`parameters`, `removal` and `graphs` show trained models of the first seed, which
+`run.py` keeps in `<results>/runs/`. A clone has the results without the models: they
+are then trained again, and kept; no result changes.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 import matplotlib as mpl
 import torch
 from config import RunConfig
-from experiments import EXPERIMENTS, TAUS
+from experiments import EXPERIMENTS, TAUS, Choice
 from matplotlib.figure import Figure
 from methods import METHODS
 from run import RESULTS, load
@@ -27,7 +28,7 @@ from store import Store
 from summary import Cell, make_cell
 from tables import SEEDS
 from torch import Tensor
-from trained import load_trained, without_nodes
+from trained import count_removable, has_model, load_trained, without_nodes
 
 from torch_geometric_gsl import (
     DifferenceSimilarity,
@@ -44,6 +45,8 @@ REMOVED = (0, 100, 200, 300, 400)
 #: Random choices of the nodes that are removed, of each number.
 REMOVALS = 5
 CONTROLS = ('mlp', 'knn_gcn_root')
+#: The runs of an experiment whose models are kept.
+FIRST_SEED = Choice((), (), (0,))
 Figures = dict[str, Figure]
 
 
@@ -75,10 +78,16 @@ def temperature(store: Store) -> Figures:
     """Test accuracy over the temperature."""
     experiment = EXPERIMENTS['temperature']
     (method,) = experiment.methods
-    figure, axes = new_figure(len(experiment.datasets))
-    for ax, dataset in zip(axes, experiment.datasets, strict=True):
-        found = [cell_of(store, dataset, method, tau=tau) for tau in TAUS]
-        draw_line(ax, TAUS, found, METHODS[method].title)
+    found = {
+        dataset: [cell_of(store, dataset, method, tau=tau) for tau in TAUS]
+        for dataset in experiment.datasets
+    }
+    found = {name: row for name, row in found.items() if any(c.test for c in row)}
+    if not found:
+        return {}
+    figure, axes = new_figure(len(found))
+    for ax, (dataset, row) in zip(axes, found.items(), strict=True):
+        draw_line(ax, TAUS, row, METHODS[method].title)
         draw_controls(ax, store, dataset)
         ax.set(title=dataset, xlabel=r'temperature $\tau$', xticks=TAUS)
     return {'temperature': with_legend(figure, axes)}
@@ -86,40 +95,46 @@ def temperature(store: Store) -> Figures:
 
 def removal(store: Store) -> Figures:
     """Test accuracy after transition nodes or anchors of a trained model are gone."""
-    experiment = EXPERIMENTS['removal']
-    figure, axes = new_figure(len(experiment.datasets))
-    for ax, dataset in zip(axes, experiment.datasets, strict=True):
-        for method in experiment.methods:
-            config = make_config(dataset, method, 0)
-            if store.record(config) is None:
-                continue
-            found = [after_removal(store, config, count) for count in REMOVED]
-            draw_line(ax, REMOVED, found, METHODS[method].title)
+    runs: dict[str, list[RunConfig]] = {}
+    for config in EXPERIMENTS['removal'].configs(FIRST_SEED):
+        if has_model(store, config):
+            runs.setdefault(config.dataset, []).append(config)
+    if not runs:
+        return {}
+    figure, axes = new_figure(len(runs))
+    for ax, (dataset, configs) in zip(axes, runs.items(), strict=True):
+        for config in configs:
+            cells = after_removal(store, config)
+            draw_line(ax, cells, cells.values(), METHODS[config.method].title)
         # The controls on the same split.
-        draw_controls(ax, store, dataset, seeds=(0,))
+        draw_controls(ax, store, dataset, seeds=FIRST_SEED.seeds)
         ax.set(title=dataset, xlabel='removed nodes', xticks=REMOVED)
     return {'removal': with_legend(figure, axes)}
 
 
-def after_removal(store: Store, config: RunConfig, count: int) -> Cell:
-    """The accuracy without some random nodes, over several choices of them."""
+def after_removal(store: Store, config: RunConfig) -> dict[int, Cell]:
+    """The accuracy without that many random nodes, over several choices of them."""
     data = paper_split(load(config.dataset, config.label), seed=config.seed)
-    test = {}
-    for choice in range(REMOVALS if count else 1):
-        trained = load_trained(store, config, data)
-        model = without_nodes(trained, config, data, count, choice)
-        with torch.no_grad():
-            hit = model.eval()(data.x).argmax(dim=-1) == data.y
-        test[choice] = 100 * float(hit[data.test_mask].double().mean())
-    return Cell(test)
+    # One model, which searches its nearest neighbours once.
+    trained = load_trained(store, config, data)
+    total, cells = count_removable(trained, data), {}
+    for count in [count for count in REMOVED if count < total]:
+        test = {}
+        for choice in range(REMOVALS if count else 1):
+            model = without_nodes(trained, config, data, count, choice)
+            with torch.no_grad():
+                hit = model.eval()(data.x).argmax(dim=-1) == data.y
+            test[choice] = 100 * float(hit[data.test_mask].double().mean())
+        cells[count] = Cell(test)
+    return cells
 
 
 def parameters(store: Store) -> Figures:
     """Box plots of the centres and widths of both layers; widths are ten times c."""
-    experiment = EXPERIMENTS['parameters']
-    (method,) = experiment.methods
-    configs = [make_config(dataset, method, 0) for dataset in experiment.datasets]
-    configs = [config for config in configs if store.record(config) is not None]
+    configs = EXPERIMENTS['parameters'].configs(FIRST_SEED)
+    configs = [config for config in configs if has_model(store, config)]
+    if not configs:
+        return {}
     figure, axes = new_figure(len(configs))
     for ax, config in zip(axes, configs, strict=True):
         data = load(config.dataset, config.label)
@@ -140,10 +155,11 @@ def parameters(store: Store) -> Figures:
 
 def graphs(store: Store) -> Figures:
     """The learned graphs of two layers."""
-    experiment = EXPERIMENTS['graphs']
-    (dataset,), (method,) = experiment.datasets, experiment.methods
-    data = load(dataset, None)
-    model = load_trained(store, make_config(dataset, method, 0), data).eval()
+    (config,) = EXPERIMENTS['graphs'].configs(FIRST_SEED)
+    if not has_model(store, config):
+        return {}
+    data = load(config.dataset, config.label)
+    model = load_trained(store, config, data).eval()
     with torch.no_grad():
         found = model.graphs(data.x)
     return {
@@ -164,7 +180,7 @@ def cell_of(
 
 
 def draw_line(
-    ax: mpl.axes.Axes, x: tuple[float, ...], found: list[Cell], name: str
+    ax: mpl.axes.Axes, x: Iterable[float], found: Iterable[Cell], name: str
 ) -> None:
     known = [(value, cell) for value, cell in zip(x, found, strict=True) if cell.test]
     if not known:
@@ -220,13 +236,21 @@ def main() -> None:
     warnings.filterwarnings('ignore', 'Sparse CSR')
     mpl.rcParams['svg.hashsalt'] = 'torch_geometric_gsl'
     args.out.mkdir(parents=True, exist_ok=True)
+    store, without_runs = Store(args.results), []
     for name in args.figures or FIGURES:
-        for file, figure in FIGURES[name](Store(args.results)).items():
+        found = FIGURES[name](store)
+        if not found:
+            without_runs.append(name)
+        for file, figure in found.items():
             for suffix in ('png', 'svg'):
                 path = args.out / f'{file}.{suffix}'
                 metadata = {'Date': None} if suffix == 'svg' else {}
                 figure.savefig(path, dpi=120, metadata=metadata)
                 print('wrote', path)
+    if without_runs:
+        where = '' if args.results == RESULTS else f' --results {args.results}'
+        lines = [f'  python examples/paper/run.py {n}{where}' for n in without_runs]
+        raise SystemExit('\n'.join(['not drawn for want of finished runs:', *lines]))
 
 
 if __name__ == '__main__':

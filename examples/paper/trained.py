@@ -6,11 +6,13 @@ import dataclasses
 
 import torch
 from config import RunConfig
-from files import read_tensors
+from files import read_tensors, remove_drafts, write_tensors
 from methods import build
 from store import Store
 from torch import Tensor
 from torch_geometric.data import Data
+from tqdm import tqdm
+from training import Run
 
 from torch_geometric_gsl.nn import IDGLAnchor, NodeClassifier
 
@@ -18,28 +20,60 @@ from torch_geometric_gsl.nn import IDGLAnchor, NodeClassifier
 THETAS = ('theta_t', 'theta_e')
 
 
+def has_model(store: Store, config: RunConfig) -> bool:
+    """Whether the run is finished, and has selected an epoch."""
+    record = store.record(config)
+    return record is not None and record['outcome'].get('test') is not None
+
+
 def load_trained(store: Store, config: RunConfig, data: Data) -> NodeClassifier:
-    """The model of the epoch that validation selected."""
-    path = store.folder(config) / 'model.pt'
-    state = read_tensors(path)
+    """The model of the epoch that validation selected.
+
+    Archives hold no models: a run whose model is not there is trained again.
+    """
+    state = read_tensors(store.folder(config) / 'model.pt')
     if state is None:
-        raise SystemExit(
-            f"'{path}' is missing or damaged: delete its folder, take the run out of "
-            'the results, and run it again'
-        )
+        state = train_again(store, config, data)
     model = build(config, data, int(data.y.max()) + 1)
     model.load_state_dict(state)
     return model
 
 
+def train_again(store: Store, config: RunConfig, data: Data) -> dict[str, Tensor]:
+    """Makes the model of a finished run, whose result stays what it is."""
+    folder = store.folder(config)
+    with store.claim(config) as is_ours:
+        if not is_ours:
+            raise SystemExit(f'{config}: another process trains it, try again later')
+        remove_drafts(folder)
+        run = Run(config, data, folder)
+        run.resume()
+        with tqdm(
+            total=config.epochs,
+            initial=run.epoch,
+            desc=f'{config}, trained again for its model',
+            unit='epoch',
+        ) as bar:
+            run.train(lambda metrics: bar.update())
+        write_tensors(folder / 'model.pt', run.best_state)
+        (folder / 'checkpoint.pt').unlink(missing_ok=True)
+    return run.best_state
+
+
+def count_removable(model: NodeClassifier, data: Data) -> int:
+    """The number of its transition nodes or anchors."""
+    if isinstance(model, IDGLAnchor):
+        return min(model.num_anchors, data.num_nodes)
+    return int(model.num_transition_nodes)
+
+
 def without_nodes(
     model: NodeClassifier, config: RunConfig, data: Data, count: int, seed: int
 ) -> NodeClassifier:
-    """The model without some random transition nodes or anchors."""
-    total = config.options.get('num_transition_nodes', 500)
+    """The model without some random ones of its transition nodes or anchors."""
+    total = count_removable(model, data)
     if isinstance(model, IDGLAnchor):
-        model.anchor_seed += seed
-        model.keep_anchors(total - count)
+        model.keep_anchors(total - count, seed)
         return model
     generator = torch.Generator().manual_seed(seed)
     kept = torch.randperm(total, generator=generator)[: total - count].sort().values

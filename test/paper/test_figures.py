@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+from typing import Any
 
 import experiments
 import figures
@@ -14,12 +16,16 @@ import torch
 from execute import execute
 from experiments import Experiment
 from figures import FIGURES, Figures
+from files import write_json
 from settings import make_config
 from store import Store
 from torch_geometric.data import Data
-from trained import load_trained, without_nodes
+from trained import has_model, load_trained, train_again, without_nodes
 
 from torch_geometric_gsl.datasets import paper_split
+from torch_geometric_gsl.nn.models import _neighbours
+from torch_geometric_gsl.nn.models._neighbours import nearest_neighbours
+from torch_geometric_gsl.typing import SampledGraph
 
 METHODS = ('neural_gau_sim', 'neural_gau_sim_t', 'idgl_anchor', *figures.CONTROLS)
 
@@ -109,10 +115,10 @@ def test_parameters(store: Store) -> None:
 
 
 def test_files(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    words = ['curves', 'graphs', '--results', str(store.root), '--out', str(tmp_path)]
+    words = ['graphs', '--results', str(store.root), '--out', str(tmp_path)]
     monkeypatch.setattr(sys, 'argv', ['figures.py', *words])
     figures.main()
-    names = ('curves', 'curves_heat', 'graph_layer1', 'graph_layer2')
+    names = ('graph_layer1', 'graph_layer2')
     written = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert written.keys() == {f'{n}.{kind}' for n in names for kind in ('png', 'svg')}
     for name in names:
@@ -123,9 +129,102 @@ def test_files(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert written == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
 
 
-def test_without_runs(tmp_path: Path) -> None:
-    with pytest.raises(SystemExit, match='run it again'):
-        FIGURES['graphs'](Store(tmp_path))
+def test_without_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names the commands that make the runs, and draws what needs none."""
+    words = ['--results', str(tmp_path / 'found'), '--out', str(tmp_path / 'drawn')]
+    monkeypatch.setattr(sys, 'argv', ['figures.py', *words])
+    with pytest.raises(SystemExit, match='want of finished runs') as raised:
+        figures.main()
+    assert str(raised.value).splitlines()[1:] == [
+        f'  python examples/paper/run.py {name} --results {tmp_path / "found"}'
+        for name in ('temperature', 'removal', 'parameters', 'graphs')
+    ]
+    names = {path.stem for path in (tmp_path / 'drawn').iterdir()}
+    assert names == {'curves', 'curves_heat'}
+
+
+def test_a_model_that_is_not_there_is_trained_again(
+    store: Store, points: Data, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As in a clone, which has the archive alone."""
+    config = make_config('wine', 'neural_gau_sim', 0)
+    assert store.collect('graphs', [config]) == 1
+    archive = tmp_path / 'graphs.runs.json'
+    shutil.copy(store.root / archive.name, archive)
+    before = archive.read_bytes()
+    clone = Store(tmp_path)
+    record = clone.record(config)
+    assert record is not None
+
+    state = load_trained(clone, config, points).state_dict()
+    assert 'trained again' in capsys.readouterr().err
+    for name, value in load_trained(store, config, points).state_dict().items():
+        assert torch.equal(state[name], value)
+    load_trained(clone, config, points)
+    assert 'trained again' not in capsys.readouterr().err
+    # It is no new result.
+    assert clone.record(config) == Store(tmp_path).record(config) == record
+    assert archive.read_bytes() == before
+    assert not (clone.folder(config) / 'result.json').exists()
+    with clone.claim(config), pytest.raises(SystemExit, match='another process'):
+        train_again(Store(tmp_path), config, points)
+
+
+def test_a_run_without_a_model_is_not_shown(store: Store, tmp_path: Path) -> None:
+    config = make_config('wine', 'neural_gau_sim', 0)
+    other = Store(tmp_path)
+    assert not has_model(other, config)
+    write_json(other.folder(config) / 'about.json', {'starts': [{}]})
+    outcome = {'status': 'oom', 'detail': 'OOM at 24 GB'}
+    content = {'config': config.to_dict(), **outcome}
+    write_json(other.folder(config) / 'result.json', content)
+    assert not has_model(other, config)
+    assert has_model(store, config)
+    assert FIGURES['parameters'](other) == {}
+
+
+def test_neighbours_are_searched_once(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+
+    def search(*args: Any, **kwargs: Any) -> SampledGraph:
+        calls.append(args)
+        return nearest_neighbours(*args, **kwargs)
+
+    monkeypatch.setattr(_neighbours, 'nearest_neighbours', search)
+    cells = figures.after_removal(store, make_config('wine', 'idgl_anchor', 0))
+    assert list(cells) == list(figures.REMOVED)
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize(
+    ('method', 'option'),
+    [('neural_gau_sim_t', 'num_transition_nodes'), ('idgl_anchor', 'num_anchors')],
+)
+def test_no_more_nodes_are_removed_than_there_are(
+    store: Store, points: Data, method: str, option: str
+) -> None:
+    config = make_config('wine', method, 0, **{option: 200})
+    execute(config, points, store, lambda metrics: None)
+    assert list(figures.after_removal(store, config)) == [0, 100]
+
+
+def test_anchors_of_the_model_are_kept(store: Store, points: Data) -> None:
+    config = make_config('wine', 'idgl_anchor', 0)
+    data = paper_split(points, seed=0)
+
+    def anchors(count: int, seed: int) -> set[int]:
+        model = without_nodes(trained, config, data, count, seed).eval()
+        with torch.no_grad():
+            return set(model.graphs(data.x)[0].edge_index[0].tolist())
+
+    trained = load_trained(store, config, data)
+    whole = anchors(0, 0)
+    assert len(whole) == 500
+    found = [anchors(100, seed) for seed in range(figures.REMOVALS)]
+    assert all(len(kept) == 400 and kept < whole for kept in found)
+    assert found[0] != found[1]
 
 
 @pytest.mark.parametrize('method', ['neural_gau_sim_t', 'idgl_anchor'])
