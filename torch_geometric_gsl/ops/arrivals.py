@@ -160,7 +160,8 @@ def log_tail_mass(log_rate: Tensor, tau: float) -> Tensor:
     """
     table = _table(tau, log_rate.dtype, log_rate.device)
     place = (log_rate - _FIRST) / _STEP
-    index = place.clamp(0, table.numel() - 2).long()
+    # NaN has no place; it comes back with the line below.
+    index = place.nan_to_num(0.0).clamp(0, table.numel() - 2).long()
     # Beyond the ends of the table the line through its outermost places goes on.
     inner = torch.lerp(table[index], table[index + 1], place - index)
     return inner + log_rate - log_rate.exp()

@@ -23,7 +23,7 @@ _MAX_RANGE = 40.0
 _TILE = 4096
 # Compiling a tile takes seconds, which sums over so many pairs win back.
 _MIN_PAIRS = 2**23
-# The standard error of an estimate is that of about so many targets.
+# The error of an estimate is that of about so many targets.
 _ERROR_TARGETS = 256
 
 
@@ -144,13 +144,14 @@ def sampled_expected_sum(
     r"""Estimates :func:`expected_sum` from some of the sources.
 
     :math:`S` distinct sources are drawn at random, the same for all targets and in each
-    call. The standard error is that of a ratio of two means; of many targets about 256
-    tell it.
+    call.
 
     .. math::
         o_i = \sum_{j \in S} w_{ij} h_j, \qquad
-        w_{ij} = \mathrm{softmax}_{j \in S} (s_{ij} / \tau), \qquad
-        e_i^2 = \left( 1 - \tfrac{S}{N} \right) \sum_{j \in S} w_{ij}^2 (h_j - o_i)^2
+        w_{ij} = \mathrm{softmax}_{j \in S} (s_{ij} / \tau)
+
+    About 256 of the targets are summed exactly as well, to tell the error: weights of
+    the sample alone would not show that it lacks a target's few heavy sources.
 
     Args:
         h (torch.Tensor): Messages of the sources :math:`[N, m]`.
@@ -162,23 +163,22 @@ def sampled_expected_sum(
 
     Returns:
         tuple[torch.Tensor, torch.Tensor]: The sums :math:`[n, m]`, and the root mean
-        square of their standard errors.
+        square of the errors of those targets.
     """
     generator = torch.Generator(scorer.device).manual_seed(0)
     order = torch.randperm(scorer.size[1], device=scorer.device, generator=generator)
     source = order[:num_samples]
     sample, some = scorer.select(source), h[source].to(scorer.dtype)
     out = expected_sum(some, sample, tau, memory_budget=memory_budget)
-    rest = 1 - num_samples / scorer.size[1]
-    error = _mean_square_error(some.detach(), sample, tau, memory_budget) * rest
-    return out.to(h.dtype), error.sqrt()
+    error = _error_of_some(out, h.to(scorer.dtype), scorer, tau, memory_budget)
+    return out.to(h.dtype), error
 
 
 @torch.no_grad()
-def _mean_square_error(
-    h: Tensor, scorer: Scorer, tau: float, memory_budget: int
+def _error_of_some(
+    out: Tensor, h: Tensor, scorer: Scorer, tau: float, memory_budget: int
 ) -> Tensor:
-    """The mean of the squared standard errors of some targets and all channels."""
+    """The root mean square error of the sums of some targets, over all channels."""
     num_targets, num_sources = scorer.size
     step = max(1, num_targets // _ERROR_TARGETS)
     height = rows_per_block(4 * num_sources * scorer.dtype.itemsize, memory_budget)
@@ -186,11 +186,7 @@ def _mean_square_error(
     total, count = h.new_zeros(()), 0
     for block in range(num_blocks):
         rows = slice(block * step, num_targets, num_blocks * step)
-        weight = expected_weights(scorer.rows(rows), tau)
-        mean, square = weight @ h, weight.square()
-        # The square of the difference, multiplied out.
-        error = square @ h.square() - 2 * mean * (square @ h)
-        error += mean.square() * square.sum(dim=1, keepdim=True)
-        total += error.clamp_(min=0).sum()
+        error = expected_weights(scorer.rows(rows), tau) @ h - out[rows]
+        total += error.square().sum()
         count += error.numel()
-    return total / count
+    return (total / count).sqrt()

@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor
 
+from torch_geometric_gsl._checks import check_value
 from torch_geometric_gsl.ops.arrivals import Arrivals
 from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET, row_blocks
 from torch_geometric_gsl.ops.compiled import fastest
@@ -147,6 +148,7 @@ def _race_rows(
     if sets is not None:
         source = sets.at(rows, source)
     score = scorer.pairs(rows, Neighbours(source, scorer.size[1]))
+    _check_bound(score[:, : law.kept], scorer.upper)
     accepted = level < (score - scorer.upper).exp_()
     source, accepted = source.view(shape), accepted.view(shape)
     if not law.replace:
@@ -160,6 +162,16 @@ def _race_rows(
         log_size = size.to(time.dtype).log()
     unit = log_size + scorer.upper
     return Arrivals(found.source, found.noise + unit.unsqueeze(2), found.horizon - unit)
+
+
+def _check_bound(score: Tensor, upper: float) -> None:
+    """Raises if some of the scores exceed their bound, which no race would notice."""
+    rounding = 64 * torch.finfo(score.dtype).eps * max(1.0, abs(upper))
+    check_value(
+        ~(score > upper + rounding).any(),
+        "'similarity' must not exceed the upper one of its 'bounds'",
+        got=lambda: f'scores up to {float(score.max()):.4g}, bound {upper:.4g}',
+    )
 
 
 def _is_accepted_before(source: Tensor, accepted: Tensor) -> Tensor:

@@ -138,3 +138,27 @@ def test_given_candidates_of_which_some_are_many(
     total = torch.zeros(300).double().index_add_(0, edge_index[1], weight.detach())
     expected = torch.tensor([float(i < 3 or not replace) for i in range(300)])
     torch.testing.assert_close(total, expected.double())
+
+
+@pytest.mark.parametrize('bounds', [(1.0, 0.0), (float('nan'), 1.0)])
+def test_bounds_are_ordered(bounds: tuple[float, float]) -> None:
+    sampler = make('linear', method='race')
+    sampler.similarity.bounds = bounds  # type: ignore[misc, assignment]
+    for call in (sampler, sampler.plan):
+        with pytest.raises(ValueError, match=r"'bounds' of 'similarity' must be a low"):
+            call(features(900))
+
+
+def test_scores_beyond_their_bound_are_noticed() -> None:
+    sampler = make('linear', method='race')
+    sampler.similarity.bounds = (-0.5, 0.25)  # type: ignore[misc, assignment]
+    text = r"'similarity' must not exceed the upper one of its 'bounds' \(got scores up"
+    with pytest.raises(ValueError, match=text):
+        sampler(features(900))
+
+
+def test_parameters_that_are_nan_reach_the_weights() -> None:
+    sampler = make('neural_gaussian', method='race', tau=0.75)
+    for parameter in sampler.similarity.parameters():
+        torch.nn.init.constant_(parameter, float('nan'))
+    assert sampler(features(900)).edge_weight.isnan().any()

@@ -112,8 +112,8 @@ def _warn(size: tuple[int, int], count: int, out: Tensor, error: Tensor) -> None
     level = float(out.detach().square().mean().sqrt())
     warn_caller(
         f'the sums over {size[0]} x {size[1]} pairs are estimated from {count} '
-        f'sources with a standard error of {float(error):.2g} (root mean square; '
-        f"that of the sums is {level:.2g}): a larger 'max_eval_pairs' makes them "
-        f'exact',
+        f'sources with an error of {float(error):.2g} (root mean square of some '
+        f"targets; that of the sums is {level:.2g}): a larger 'max_eval_pairs' makes "
+        f'them exact',
         SampledEvaluationWarning,
     )

@@ -14,7 +14,7 @@ SMALL = 2**22
 # A race pays where it proposes fewer than this share of the candidates.
 SHARE = 4
 RACE = 'race', 'the scores are bounded and the candidates many'
-# An estimate from fewer sources has no useful standard error.
+# An estimate from fewer sources is of no use.
 LEAST_SAMPLES = 1024
 
 
@@ -45,6 +45,11 @@ class SamplingPlan(NamedTuple):
 def proposals(similarity: Similarity, law: Law, scale: float) -> float:
     """The number of proposals of a race; infinite where it cannot serve."""
     lower, upper = similarity.bounds
+    if not lower <= upper:
+        raise ValueError(
+            f"'bounds' of 'similarity' must be a lower and an upper one "
+            f'(got {similarity.bounds} of {similarity})'
+        )
     return num_proposals(law, scale * (upper - lower))
 
 

@@ -95,10 +95,11 @@ class GumbelKNNSampler(torch.nn.Module):
             (default: :obj:`None`)
         sample_in_eval (bool, optional): If :obj:`True`, evaluation mode samples as
             training does. (default: :obj:`False`)
-        max_eval_pairs (int, optional): The number of pairs up to which
-            :meth:`propagate` is exact in evaluation mode. Beyond it estimates sums from
-            a sample of the sources, and says so with their standard error in a
-            :class:`SampledEvaluationWarning`. (default: :obj:`2**33`)
+        max_eval_pairs (int, optional): The number of pairs of one graph up to which
+            :meth:`propagate` is exact in evaluation mode; over given candidates it
+            always is. Beyond it estimates sums from a sample of the sources, and says
+            so with their error in a :class:`SampledEvaluationWarning`.
+            (default: :obj:`2**33`)
         memory_budget (int, optional): Bytes of temporary memory of one block of
             rows. (default: :obj:`2**25`)
 
