@@ -63,11 +63,14 @@ def interleave(
     return seconds
 
 
-def peak_memory(step: Step, warm_up: Step | None = None) -> float | None:
+def peak_memory(
+    step: Step, warm_up: Step | None = None, setup: Step | None = None
+) -> float | None:
     """Megabytes that a step takes above what was allocated before it.
 
     The step runs twice: what its first call allocates for good, such as compiled code,
-    belongs to no step. A shorter one may do as the warm-up.
+    belongs to no step. A shorter one may do as the warm-up. What :obj:`setup` leaves,
+    such as a model, counts as well, but not what it takes on its way.
 
     The kernel keeps the largest resident size of a process exactly, and forgets it on
     request; other systems than Linux do not, and give :obj:`None`.
@@ -81,8 +84,12 @@ def peak_memory(step: Step, warm_up: Step | None = None) -> float | None:
     (warm_up or step)()
     gc.collect()
     libc.malloc_trim(0)
-    Path('/proc/self/clear_refs').write_text('5')
     before = _resident('VmRSS')
+    if setup is not None:
+        setup()
+        gc.collect()
+        libc.malloc_trim(0)
+    Path('/proc/self/clear_refs').write_text('5')
     step()
     return (_resident('VmHWM') - before) / 1e6
 

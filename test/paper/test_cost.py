@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import cost
 import pytest
+import torch
 from files import read_json, write_json
 from torch_geometric.data import Data
 
@@ -19,6 +22,54 @@ def test_an_epoch_trains_every_row(method: str, data: Data) -> None:
     step()
     step()
     assert losses[0] != losses[1]
+
+
+def test_optimizer_of_the_setting(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+
+    def adamw(*args: Any, **kwargs: Any) -> torch.optim.Optimizer:
+        calls.append(kwargs)
+        return torch.optim.AdamW(*args, **kwargs)
+
+    monkeypatch.setitem(cost.OPTIMIZERS, 'adamw', adamw)
+    cost.epoch('linkx_knn', paper_split(data, seed=0))()
+    assert calls == [{'lr': 0.01, 'weight_decay': 1e-3}]
+
+
+needs_linux = pytest.mark.skipif(sys.platform != 'linux', reason='not measured')
+
+
+@needs_linux
+def test_memory_counts_what_training_holds() -> None:
+    y = torch.arange(48) % 3
+    data = Data(x=torch.rand(48, 60_000), y=y)
+    parameters = 4 * 32 * 60_000 / 1e6
+    found = cost.peak('mlp', paper_split(data, seed=0))
+    # The parameters, their gradients, and two moments, of each 8 MB.
+    assert found is not None
+    assert 4 * parameters <= found <= 7 * parameters
+
+
+@needs_linux
+def test_memory_is_that_of_a_later_epoch(
+    data: Data, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def epoch(method: str, data: Data) -> Callable[[], None]:
+        held, is_first = [torch.ones(8_000_000)], True
+
+        def step() -> None:
+            nonlocal is_first
+            if is_first:
+                held.append(torch.ones(4_000_000))
+                torch.ones(40_000_000).sum()
+            is_first = False
+            torch.ones(2_000_000).sum()
+
+        return step
+
+    monkeypatch.setattr(cost, 'epoch', epoch)
+    # A number has four bytes.
+    assert cost.peak('mlp', data) == pytest.approx(4 * (8 + 4 + 2), abs=4)
 
 
 def test_measure_and_table(
