@@ -13,6 +13,8 @@ FULL = ('lin_sim', 'gau_sim', 'neural_gau_sim')
 TRANSITION = ('lin_sim_t', 'gau_sim_t', 'neural_gau_sim_t')
 #: Tables look for the runs of seeds below it.
 MAX_SEEDS = 20
+#: Seeds of the splits that compare the settings which a search found on others.
+COMPARED = range(3, 13)
 KS = (5, 10, 15, 20)
 TAUS = (0.25, 0.5, 0.75, 1.0)
 

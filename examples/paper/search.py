@@ -4,10 +4,15 @@
     python examples/paper/search.py --dataset CiteSeer --compare
 
 Each method gets the same number of trials, the controls as well. A trial is the mean
-validation accuracy over the splits of some seeds. Its runs stand in the store of
-`run.py`, the study in `<results>/search.journal`: killed and started again, it goes on.
-What was found is written to `tuned.json`; `--compare` then runs the best settings on
-ten splits.
+validation accuracy over three splits; one without a score on any of them, as of a run
+out of memory, counts too. Its runs stand in the store of `run.py`, the study in
+`<results>/search.journal`: killed and started again, the search goes on, but for the
+trial that it was at. Start it twice, and the two processes share the trials.
+
+The best of the first `--trials` is written to `tuned.json`, beside this file for the
+results that are, else into the folder of the results. `--compare` then runs the best
+settings on ten other splits. All splits are of the same nodes: test nodes of one may
+have been validation nodes of those that selected the setting.
 """
 
 from __future__ import annotations
@@ -21,21 +26,23 @@ from typing import Any
 
 import optuna
 from config import RunConfig
-from experiments import Choice
+from experiments import COMPARED
 from filelock import FileLock
 from files import read_json, write_json
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
-from optuna.trial import Trial, TrialState
-from run import add_arguments, positive, prepare, work
+from optuna.trial import FrozenTrial, Trial, TrialState
+from run import RESULTS, add_arguments, positive, prepare, work
 from settings import PRESETS, TUNED, make_config
 from store import Store
 
 SEARCHED = ('neural_gau_sim', 'mlp', 'knn_gcn_root')
 #: Seeds of the splits that a trial is judged on.
 SPLITS = (0, 1, 2)
-#: Seeds of the splits on which the best settings are compared.
-COMPARED = 10
+#: Trials that have used up their share, with a score or without.
+FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
+#: Trials before the first one that learns from the others.
+STARTUP = 12
 
 
 def common(trial: Trial) -> dict[str, Any]:
@@ -71,69 +78,100 @@ SPACES: dict[str, Callable[[Trial], dict[str, Any]]] = {
 }
 
 
-def study_of(root: Path, dataset: str, method: str) -> optuna.Study:
+def study_of(root: Path, dataset: str, method: str, preset: str) -> optuna.Study:
     root.mkdir(parents=True, exist_ok=True)
     backend = JournalFileBackend(str(root / 'search.journal'))
     return optuna.create_study(
         storage=JournalStorage(backend),
-        study_name=f'{dataset}/{method}',
+        study_name=f'{dataset}/{method}/{preset}',
         direction='maximize',
-        sampler=optuna.samplers.TPESampler(seed=0, n_startup_trials=12),
         load_if_exists=True,
     )
 
 
 def search(store: Store, dataset: str, method: str, args: argparse.Namespace) -> None:
     """Adds trials until there are enough, and writes down the best."""
-    study = study_of(store.root, dataset, method)
-
-    def objective(trial: Trial) -> float:
+    study = study_of(store.root, dataset, method, args.preset)
+    while (trial := next_trial(study, store.root, args.trials)) is not None:
         setting = SPACES[method](trial)
         configs = [
             make_config(dataset, method, seed, args.preset, args.label, **setting)
             for seed in SPLITS
         ]
-        work('search', configs, store, args)
-        return validation(store, configs)
+        if work('search', configs, store, args):
+            study.tell(trial, state=TrialState.FAIL)
+            raise SystemExit('runs failed: error.txt in their folders says why')
+        value = validation(store, configs)
+        state = TrialState.PRUNED if value is None else TrialState.COMPLETE
+        study.tell(trial, value, state)
+    best = best_of(study, args.trials)
+    if best is None:
+        print(f'{study.study_name}: none of {args.trials} trials has a score')
+        return
+    print(f'{study.study_name}: {best.value:.4f} with {best.params}')
+    with FileLock(tuned_path(store).with_name('.tuned.json.lock')):
+        content = read_json(tuned_path(store)) or {}
+        content.setdefault(dataset, {})[method] = {
+            'setting': best.params,
+            'validation': best.value,
+            'splits': list(SPLITS),
+            'trials': args.trials,
+            'preset': args.preset,
+        }
+        write_json(tuned_path(store), content)
 
-    done = len(study.get_trials(states=(TrialState.COMPLETE,)))
-    study.optimize(objective, n_trials=max(0, args.trials - done))
-    record_best(study, dataset, method, args.trials)
+
+def next_trial(study: optuna.Study, root: Path, trials: int) -> Trial | None:
+    """One more, unless enough have finished, in this process or another."""
+    with FileLock(root / '.search.lock'):
+        if len(study.get_trials(states=FINISHED)) >= trials:
+            return None
+        # No two trials have the same seed, however often the search is started.
+        study.sampler = optuna.samplers.TPESampler(
+            seed=len(study.trials), n_startup_trials=STARTUP
+        )
+        return study.ask()
 
 
-def validation(store: Store, configs: list[RunConfig]) -> float:
-    """The mean validation accuracy; a setting that fails on a split is out."""
+def validation(store: Store, configs: list[RunConfig]) -> float | None:
+    """The mean validation accuracy; a setting that fails on a split has none."""
     found = []
     for config in configs:
         record = store.record(config)
         value = None if record is None else record['outcome'].get('val')
         if value is None:
-            raise optuna.TrialPruned
+            return None
         found.append(value)
     return statistics.mean(found)
 
 
-def record_best(study: optuna.Study, dataset: str, method: str, trials: int) -> None:
-    """Writes the best setting into the file of tuned settings."""
-    with FileLock(TUNED.with_name(f'.{TUNED.name}.lock')):
-        content = read_json(TUNED) or {}
-        content.setdefault(dataset, {})[method] = {
-            'setting': study.best_params,
-            'validation': study.best_value,
-            'splits': list(SPLITS),
-            'trials': trials,
-        }
-        write_json(TUNED, content)
-    print(f'{study.study_name}: {study.best_value:.4f} with {study.best_params}')
+def best_of(study: optuna.Study, trials: int) -> FrozenTrial | None:
+    """The best of the first trials: processes that share them may make some more."""
+    finished = study.get_trials(states=FINISHED)[:trials]
+    scored = [trial for trial in finished if trial.value is not None]
+    return max(scored, key=lambda trial: trial.value, default=None)
+
+
+def tuned_path(store: Store) -> Path:
+    """What was found: the preset `tuned` is that of the results beside this file."""
+    is_ours = store.root.resolve() == RESULTS
+    return TUNED if is_ours else store.root / TUNED.name
 
 
 def compare(store: Store, dataset: str, args: argparse.Namespace) -> None:
-    """Runs the best setting of each method on ten splits."""
-    choice = Choice((dataset,), SEARCHED, range(COMPARED), 'tuned', args.label)
+    """Runs the best setting of each method on splits that did not select it."""
+    found = (read_json(tuned_path(store)) or {}).get(dataset, {})
+    missing = [method for method in args.methods if method not in found]
+    if missing:
+        raise SystemExit(
+            f'no setting was found yet of {", ".join(missing)} on {dataset}: search '
+            'without --compare first'
+        )
+    settings = {method: found[method]['setting'] for method in args.methods}
     configs = [
-        make_config(dataset, method, seed, 'tuned', args.label)
-        for seed in choice.seeds
-        for method in choice.methods
+        make_config(dataset, method, seed, label=args.label, **setting)
+        for seed in COMPARED
+        for method, setting in settings.items()
     ]
     work('tuned', configs, store, args)
 

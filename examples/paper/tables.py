@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cost import cost_grid
-from experiments import EXPERIMENTS, FULL, KS, MAX_SEEDS, TRANSITION, Choice
+from experiments import COMPARED, EXPERIMENTS, FULL, KS, MAX_SEEDS, TRANSITION, Choice
 from files import read_json, write_text
 from grid import FORMATS, Entry, Grid
 from methods import METHODS
@@ -178,13 +178,12 @@ def controls(store: Store, choice: Choice) -> Grid:
 
 
 def tuned(store: Store, choice: Choice) -> Grid:
-    """The settings that a search found, on the same splits."""
+    """The settings that a search found, on splits that did not select them."""
     methods = ('neural_gau_sim', *CONTROLS)
     known = read_json(TUNED) or {}
     datasets = tuple(d for d in PAPER if known.get(d, {}).keys() >= {*methods})
-    found = cells(
-        store, choice._replace(datasets=datasets, methods=methods, preset='tuned')
-    )
+    chosen = choice._replace(datasets=datasets, methods=methods, seeds=COMPARED)
+    found = cells(store, chosen._replace(preset='tuned'))
     blank, best = [''] * len(datasets), best_means(found, datasets)
     rows = []
     for method in methods:

@@ -1,25 +1,32 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 
 import optuna
 import pytest
 import search
 import settings
-from files import read_json
+import tables
+from config import RunConfig
+from experiments import Choice
+from files import read_json, write_json
 from store import Store
+
+pytestmark = pytest.mark.filterwarnings('ignore::optuna.exceptions.ExperimentalWarning')
 
 
 @pytest.fixture
 def args(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> argparse.Namespace:
-    for module in (search, settings):
+    for module in (search, settings, tables):
         monkeypatch.setattr(module, 'TUNED', tmp_path / 'tuned.json')
+    monkeypatch.setattr(search, 'RESULTS', tmp_path / 'results')
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    monkeypatch.chdir(tmp_path)
     return argparse.Namespace(
         label=None,
         preset='quick',
+        methods=['mlp'],
         trials=3,
         tensorboard=False,
         device='cpu',
@@ -28,17 +35,34 @@ def args(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> argparse.Namespace:
     )
 
 
-@pytest.mark.filterwarnings('ignore::optuna.exceptions.ExperimentalWarning')
+Draw = Callable[[list[RunConfig]], float | None]
+
+
+@pytest.fixture
+def scores(monkeypatch: pytest.MonkeyPatch) -> Callable[[Draw], None]:
+    """Replaces the runs of a trial by a function that gives its score."""
+
+    def use(score: Draw) -> None:
+        monkeypatch.setattr(search, 'work', lambda *args: 0)
+        monkeypatch.setattr(search, 'validation', lambda store, c: score(c))
+
+    return use
+
+
+def trials_of(store: Store) -> list[optuna.trial.FrozenTrial]:
+    return search.study_of(store.root, 'wine', 'mlp', 'quick').trials
+
+
 def test_search_goes_on_and_writes_the_best(
     tmp_path: Path, args: argparse.Namespace
 ) -> None:
     store = Store(tmp_path / 'results')
     args.trials = 2
     search.search(store, 'wine', 'mlp', args)
-    first = search.study_of(store.root, 'wine', 'mlp').trials
+    first = trials_of(store)
     args.trials = 3
     search.search(store, 'wine', 'mlp', args)
-    study = search.study_of(store.root, 'wine', 'mlp')
+    study = search.study_of(store.root, 'wine', 'mlp', 'quick')
     assert [t.params for t in study.trials[:2]] == [t.params for t in first]
     assert len(study.trials) == 3
 
@@ -55,6 +79,117 @@ def test_search_goes_on_and_writes_the_best(
     assert search.validation(store, configs) == pytest.approx(study.best_value)
 
 
+def test_no_setting_is_tried_twice(
+    tmp_path: Path, args: argparse.Namespace, scores: Callable[[Draw], None]
+) -> None:
+    scores(lambda configs: 0.5)
+    store = Store(tmp_path / 'results')
+    for trials in (4, 8):
+        args.trials = trials
+        search.search(store, 'wine', 'mlp', args)
+    # One that was killed, and one of another process.
+    study = search.study_of(store.root, 'wine', 'mlp', 'quick')
+    for _ in range(2):
+        trial = search.next_trial(study, store.root, 20)
+        assert trial is not None
+        search.SPACES['mlp'](trial)
+    args.trials = 9
+    search.search(store, 'wine', 'mlp', args)
+    rates = [trial.params['lr'] for trial in trials_of(store)]
+    assert len(set(rates)) == len(rates) == 11
+
+
+def test_trials_without_a_score_count(
+    tmp_path: Path,
+    args: argparse.Namespace,
+    scores: Callable[[Draw], None],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    values = iter([None, 0.5, None, 0.7, None, 0.9])
+    scores(lambda configs: next(values))
+    store = Store(tmp_path / 'results')
+    args.trials = 1
+    search.search(store, 'wine', 'mlp', args)
+    assert 'none of 1 trials has a score' in capsys.readouterr().out
+    assert not (tmp_path / 'tuned.json').exists()
+    args.trials = 5
+    search.search(store, 'wine', 'mlp', args)
+    assert [trial.value for trial in trials_of(store)] == [None, 0.5, None, 0.7, None]
+    found = (read_json(tmp_path / 'tuned.json') or {})['wine']['mlp']
+    assert (found['validation'], found['trials']) == (0.7, 5)
+
+
+def test_two_processes_share_the_trials(
+    tmp_path: Path, args: argparse.Namespace, scores: Callable[[Draw], None]
+) -> None:
+    """While the first one works on its second trial, the other one does the rest."""
+    store, other = Store(tmp_path / 'results'), Store(tmp_path / 'results')
+    count = 0
+
+    def score(configs: list[RunConfig]) -> float:
+        nonlocal count
+        count += 1
+        if count == 2:
+            search.search(other, 'wine', 'mlp', args)
+            return 0.1
+        return count / 10
+
+    scores(score)
+    search.search(store, 'wine', 'mlp', args)
+    # The other one did two; the first one found its own to be one more than asked for.
+    assert [trial.value for trial in trials_of(store)] == [0.1, 0.1, 0.3, 0.4]
+    found = (read_json(tmp_path / 'tuned.json') or {})['wine']['mlp']
+    assert found['validation'] == 0.3
+
+
+def test_an_error_ends_the_search(
+    tmp_path: Path, args: argparse.Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, 'work', lambda *args: 1)
+    store = Store(tmp_path / 'results')
+    with pytest.raises(SystemExit, match='runs failed'):
+        search.search(store, 'wine', 'mlp', args)
+    assert [trial.state.name for trial in trials_of(store)] == ['FAIL']
+
+
+def test_settings_stand_with_their_results(
+    tmp_path: Path, args: argparse.Namespace, scores: Callable[[Draw], None]
+) -> None:
+    scores(lambda configs: 0.5)
+    (tmp_path / 'tuned.json').write_text('as it was')
+    search.search(Store(tmp_path / 'other'), 'wine', 'mlp', args)
+    assert (tmp_path / 'tuned.json').read_text() == 'as it was'
+    found = (read_json(tmp_path / 'other' / 'tuned.json') or {})['wine']['mlp']
+    assert (found['validation'], found['preset']) == (0.5, 'quick')
+
+
+def test_compared_on_other_splits(
+    tmp_path: Path, args: argparse.Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(tmp_path / 'results')
+    args.methods = list(search.SEARCHED)
+    with pytest.raises(SystemExit, match='neural_gau_sim, mlp, knn_gcn_root on wine'):
+        search.compare(store, 'wine', args)
+    found = {method: {'setting': {'lr': 0.25}} for method in args.methods}
+    write_json(tmp_path / 'tuned.json', {'wine': found})
+    runs: list[RunConfig] = []
+    monkeypatch.setattr(search, 'work', lambda name, configs, *_: runs.extend(configs))
+    search.compare(store, 'wine', args)
+    assert len(runs) == 30
+    assert not {config.seed for config in runs} & {*search.SPLITS}
+    assert runs[0] == settings.make_config('wine', runs[0].method, 3, 'tuned')
+    # The table shows these, and not what the search ran.
+    for seed in (0, 1, 2, 3, 4):
+        config = settings.make_config('wine', 'mlp', seed, 'tuned')
+        write_json(store.folder(config) / 'about.json', {'starts': [{}]})
+        outcome = {'status': 'done', 'test': 0.6 + 0.1 * (seed < 3)}
+        content = {'config': config.to_dict(), **outcome}
+        write_json(store.folder(config) / 'result.json', content)
+    monkeypatch.setattr(tables, 'PAPER', ('wine',))
+    table = tables.render('tuned', 'markdown', store, Choice((), (), range(20)))
+    assert '| MLP | 60.0 ± 0.0 (2) |' in table
+
+
 def test_every_space_gives_a_setting() -> None:
     assert set(search.SEARCHED) == set(search.SPACES)
     for method, space in search.SPACES.items():
@@ -64,7 +199,6 @@ def test_every_space_gives_a_setting() -> None:
             assert config.options['hidden_channels'] in (32, 64, 128)
 
 
-def test_a_run_without_a_score_is_out(tmp_path: Path, args: argparse.Namespace) -> None:
+def test_a_run_without_a_score_is_out(tmp_path: Path) -> None:
     config = settings.make_config('wine', 'mlp', 0, 'quick')
-    with pytest.raises(optuna.TrialPruned):
-        search.validation(Store(tmp_path), [config])
+    assert search.validation(Store(tmp_path), [config]) is None
