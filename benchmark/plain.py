@@ -1,7 +1,8 @@
-"""The paper's model written simply: n x n matrices, one loop over the draws.
+"""Models written simply: n x n matrices, one loop over the draws.
 
-It takes the parameters of a GSLNet, so that both compute the same function: in
-evaluation mode the same numbers, in training mode the same law.
+The paper's model takes the parameters of a GSLNet, so that both compute the same
+function: in evaluation mode the same numbers, in training mode the same law. That of
+NodeFormer draws the same random features and noise as well.
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch_geometric.nn import Linear
 
-from torch_geometric_gsl import GSLNet
+from torch_geometric_gsl import GSLNet, NodeFormer
+from torch_geometric_gsl.nn.models.nodeformer import NodeFormerLayer
+from torch_geometric_gsl.ops.attention import orthogonal_directions
+from torch_geometric_gsl.ops.gumbel import arrival_times
 
 
 class PlainConv(torch.nn.Module):
@@ -98,3 +102,55 @@ class PlainNet(torch.nn.Module):
 def plain_name(name: str) -> str:
     """The name here of a parameter of a GSLNet."""
     return name.replace('sampler.similarity.', '')
+
+
+class PlainNodeFormer(torch.nn.Module):
+    """A NodeFormer without dropout, whose sums run over all pairs of nodes."""
+
+    def __init__(self, model: NodeFormer) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        model = self.model
+        first, *norms = model.norms
+        h = F.elu(first(model.lin_in(x)))
+        for layer, norm in zip(model.layers, norms, strict=True):
+            h = norm(self.attend(layer, h, generator) + h)
+        return model.lin_out(h)
+
+    def attend(
+        self, layer: NodeFormerLayer, h: Tensor, generator: torch.Generator | None
+    ) -> Tensor:
+        """The heads of a layer, one after the other."""
+        directions = layer.directions
+        gumbel = torch.zeros(h.size(0), layer.heads, 1)
+        if self.training:
+            kind = {'dtype': h.dtype, 'device': h.device, 'generator': generator}
+            directions = orthogonal_directions(*directions.shape, **kind)
+            size = (h.size(0), layer.heads, layer.k)
+            gumbel = -arrival_times(size, **kind).log()
+        parts = (layer.query(h), layer.key(h), layer.value(h))
+        query, key, value = (part.view(h.size(0), layer.heads, -1) for part in parts)
+        # Of both sides: their product is divided by tau and the root of the width.
+        factor = (layer.tau * query.size(-1) ** 0.5) ** -0.5
+        heads = []
+        for head in range(layer.heads):
+            kernel = exponential_kernel(
+                factor * query[:, head], factor * key[:, head], directions
+            )
+            weight = torch.zeros_like(kernel)
+            for noise in gumbel[:, head].t():
+                drawn = kernel * (noise / layer.tau).exp()
+                weight = weight + drawn / drawn.sum(dim=1, keepdim=True)
+            heads.append(weight @ value[:, head] / gumbel.size(2))
+        return layer.out(torch.cat(heads, dim=1))
+
+
+def exponential_kernel(query: Tensor, key: Tensor, directions: Tensor) -> Tensor:
+    """The estimate of exp(q . k) of all pairs, without the factors that cancel."""
+    left, right = (
+        torch.exp(x @ directions.t() - x.square().sum(dim=1, keepdim=True) / 2)
+        for x in (query, key)
+    )
+    return left @ right.t()

@@ -1,0 +1,105 @@
+"""The comparison passes for what is right, and sees each of some mistakes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from agreement import Agreement, check
+from torch import Tensor
+from workloads import Workload, load
+
+from torch_geometric_gsl.nn.models import nodeformer
+from torch_geometric_gsl.ops import race
+from torch_geometric_gsl.ops.fused import FusedScore
+
+TRAINING_NODES = 200
+
+
+@pytest.fixture(scope='module')
+def workload() -> Workload:
+    """A prime number of documents."""
+    return load('words-1009', seed=0)
+
+
+def compare(implementation: str, variant: str, workload: Workload) -> Agreement:
+    return check(implementation, variant, workload, 0, TRAINING_NODES)
+
+
+@pytest.mark.parametrize(
+    ('implementation', 'variant'),
+    [
+        ('race', 'full'),
+        ('race', 'T'),
+        ('stream', 'full'),
+        ('dense', 'full'),
+        ('nodeformer-1', 'full'),
+        ('nodeformer-4', 'full'),
+    ],
+)
+def test_agrees(implementation: str, variant: str, workload: Workload) -> None:
+    found = compare(implementation, variant, workload)
+    assert found.agrees, found.detail
+
+
+def test_runs_what_is_timed(
+    workload: Workload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Many blocks of targets and tiles of sources, of which some are smaller.
+    tiles = set()
+
+    def weights(self: FusedScore, *args: Any) -> Tensor:
+        weight = own(self, *args)
+        tiles.add(tuple(weight.shape))
+        return weight
+
+    own = FusedScore.weights
+    monkeypatch.setattr(FusedScore, 'weights', weights)
+    compare('race', 'full', workload)
+    assert tiles == {(n, m) for n in (505, 504) for m in (169, 164)}
+
+
+def shifted(own: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    return lambda *args: own(*args) + 0.01
+
+
+def larger(own: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    return lambda *args: 1.01 * own(*args)
+
+
+def of_one_source(own: Callable[..., Any]) -> Callable[..., Any]:
+    def propose(*args: Any) -> tuple[Tensor, Tensor, Tensor]:
+        source, level, gap = own(*args)
+        return torch.zeros_like(source), level, gap
+
+    return propose
+
+
+def without_gradient(own: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    return lambda query, key, *args: own(query.detach(), key, *args)
+
+
+@pytest.mark.parametrize(
+    ('implementation', 'where', 'name', 'mistake'),
+    [
+        ('race', FusedScore, 'weights', shifted),
+        ('race', race, 'propose', of_one_source),
+        ('nodeformer-1', nodeformer, 'kernel_attention', shifted),
+        ('nodeformer-1', nodeformer, 'kernel_attention', without_gradient),
+        ('nodeformer-1', nodeformer.NodeFormerLayer, '_draw_noise', larger),
+    ],
+    ids=['a tile', 'a race', 'attention', 'a gradient', 'noise'],
+)
+def test_sees_a_mistake(
+    implementation: str,
+    where: Any,
+    name: str,
+    mistake: Callable[..., Any],
+    workload: Workload,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(where, name, mistake(getattr(where, name)))
+    found = compare(implementation, 'full', workload)
+    assert not found.agrees, found.detail
