@@ -5,7 +5,7 @@
 
 What is measured is one noise-free sum of messages over all nodes, the step that makes
 an evaluation quadratic. Beyond `max_eval_pairs` pairs a sampler estimates it from some
-of the sources and announces the standard error. Up to 30,000 nodes the sum is computed
+of the sources and announces the error. Up to 30,000 nodes the sum is computed
 exactly as well, interleaved with the estimates: the actual error stands beside the
 announced one, and a time beside that of the exact sum of the same run. An actual error
 beyond a factor of 2 of the announced one is a failure.
@@ -14,16 +14,19 @@ beyond a factor of 2 of the announced one is a failure.
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import re
 import statistics
 import sys
 import time
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from arguments import positive
 from measure import interleave, peak_memory
 from provenance import environment
 from report import line, number, write_json
@@ -37,13 +40,14 @@ from torch_geometric_gsl import (
     NeuralGaussianSimilarity,
     SampledEvaluationWarning,
 )
+from torch_geometric_gsl.nn.sampler._plan import LEAST_SAMPLES
 
 HERE = Path(__file__).resolve().parent
 SIZES, SAMPLES = (10_000, 30_000, 100_000, 1_000_000), (1_024, 8_192)
 EXACT_UP_TO = 30_000
 CHANNELS = 32
 EXACT = 2**62
-ANNOUNCED = re.compile(r'standard error of (\S+) ')
+ANNOUNCED = re.compile(r'with an error of (\S+) ')
 HEADER = (
     'nodes',
     'sources',
@@ -54,7 +58,7 @@ HEADER = (
     'actual error',
     'size of the sums',
 )
-ERRORS = ('standard_error', 'actual_error', 'size')
+ERRORS = ('announced_error', 'actual_error', 'size')
 
 
 class Sum:
@@ -83,12 +87,13 @@ def measure(request: dict[str, Any]) -> list[dict[str, Any]]:
     size, seed = request['size'], request['seed']
     x = load(f'synthetic-{size}', seed).x
     h = x @ torch.randn(x.size(1), CHANNELS, generator=seeded(seed)) / x.size(1) ** 0.5
-    limits = {count: count * size for count in sorted(request['samples'])}
+    counts = sorted(count for count in request['samples'] if count < size)
+    limits = {count: count * size for count in counts}
     if size <= EXACT_UP_TO:
         limits[size] = EXACT
     sums = {count: Sum(x, h, limit) for count, limit in limits.items()}
     if size in sums:
-        seconds = interleave({**sums}, request['repeats'], limit=0)
+        seconds = interleave({**sums}, request['repeats'], limit=math.inf)
     else:
         seconds = once(sums)
     return [describe(size, count, sums, seconds) for count in sums]
@@ -118,7 +123,7 @@ def describe(
         'num_nodes': size,
         'num_sources': count,
         'seconds': seconds[count],
-        'standard_error': own.error,
+        'announced_error': own.error,
         'size': root_mean_square(own.out),
     }
     if size in sums and count != size:
@@ -135,9 +140,9 @@ def root_mean_square(x: Tensor) -> float:
 
 
 def agrees(row: dict[str, Any]) -> bool:
-    """Whether the announced error is of the size of the actual one."""
+    """Whether the announced error is of the size of the actual one, if known."""
     actual = row.get('actual_error')
-    return actual is None or 0.5 < actual / row['standard_error'] < 2
+    return actual is None or 0.5 < actual / row['announced_error'] < 2
 
 
 def markdown(rows: list[dict[str, Any]]) -> str:
@@ -156,19 +161,39 @@ def markdown(rows: list[dict[str, Any]]) -> str:
     return '\n'.join(lines)
 
 
-def main() -> None:
+def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument('--sizes', nargs='+', type=int, default=[*SIZES])
-    parser.add_argument('--samples', nargs='+', type=int, default=[*SAMPLES])
+    parser.add_argument('--sizes', nargs='+', type=positive, default=[*SIZES])
     parser.add_argument(
-        '--repeats', type=int, default=3, help='rounds beside the exact sum; else 1'
+        '--samples',
+        nargs='+',
+        type=positive,
+        default=[*SAMPLES],
+        help='numbers of sources; a size takes those below it',
     )
-    parser.add_argument('--threads', type=int, default=torch.get_num_threads())
+    repeats = 'rounds beside the exact sum; else 1'
+    parser.add_argument('--repeats', type=positive, default=3, help=repeats)
+    parser.add_argument('--threads', type=positive, default=torch.get_num_threads())
     parser.add_argument('--seed', type=int, default=0)
     parser.add_argument('--out', type=Path, default=HERE / 'results' / 'estimate.json')
-    args = parser.parse_args()
+    args = parser.parse_args(argv)
+    if min(args.samples) < LEAST_SAMPLES:
+        parser.error(
+            f"'--samples' must be at least {LEAST_SAMPLES}, of which an estimate is "
+            f'made in any case (got {min(args.samples)})'
+        )
+    if min(args.sizes) <= min(args.samples):
+        parser.error(
+            f"'--sizes' must exceed the smallest of '--samples', {min(args.samples)} "
+            f'(got {min(args.sizes)})'
+        )
+    return args
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    args = parse_args(argv)
     about = environment(**{k: v for k, v in vars(args).items() if k != 'out'})
     about['load_average'] = [os.getloadavg()[0]]
     rows: list[dict[str, Any]] = []

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from arguments import positive
 from models import IMPLEMENTATIONS, OURS, Limits
 from provenance import environment
 from report import Row, bound, growth, make_rows, markdown, write_json
@@ -38,12 +39,6 @@ def workload_name(name: str) -> str:
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
     return name
-
-
-def positive(text: str) -> int:
-    if not text.isdigit() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f'must be a positive integer (got {text!r})')
-    return int(text)
 
 
 def parse_args() -> argparse.Namespace:

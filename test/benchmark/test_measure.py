@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import measure
+import pytest
+from measure import interleave
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """A clock that goes on only when it is told to."""
+    now = [0.0]
+
+    def wait(seconds: float) -> None:
+        now[0] += seconds
+
+    monkeypatch.setattr(measure, 'time', SimpleNamespace(perf_counter=lambda: now[0]))
+    return wait
+
+
+@pytest.mark.parametrize('repeats', [1, 3, 7])
+def test_rounds(repeats: int, clock: Callable[[float], None]) -> None:
+    waits = iter(range(1, 100))
+    found = interleave({'a': lambda: clock(next(waits))}, repeats, limit=math.inf)
+    # The first is not counted.
+    assert found == {'a': [float(2 + number) for number in range(repeats)]}
+
+
+def test_each_round_starts_one_step_later() -> None:
+    calls: list[str] = []
+    steps = {name: lambda name=name: calls.append(name) for name in 'abc'}
+    found = interleave(steps, 3, limit=math.inf)
+    assert ''.join(calls) == 'abcbcacababc'
+    assert [len(seconds) for seconds in found.values()] == [3, 3, 3]
+
+
+@pytest.mark.parametrize(
+    ('limit', 'rounds'), [(0.0, 3), (7.9, 3), (8.0, 4), (10.0, 5), (1e9, 7)]
+)
+def test_the_limit_leaves_three_rounds(
+    limit: float, rounds: int, clock: Callable[[float], None]
+) -> None:
+    # Two seconds a round, the one that is not counted included.
+    found = interleave(dict.fromkeys('ab', lambda: clock(1.0)), 7, limit)
+    assert found == {'a': [1.0] * rounds, 'b': [1.0] * rounds}
+
+
+def test_nothing_to_time() -> None:
+    assert interleave({}, 7, limit=0) == {}
