@@ -238,7 +238,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     print(f'{markdown(rows)}\n\n{says}')
     if args.out is not None:
         # All z-scores, those of each parameter included.
-        plain = [row | {n: c._asdict() for n, c in comparisons(row)} for row in rows]
+        plain = [row | {n: c.plain() for n, c in comparisons(row)} for row in rows]
         result = {'error_rate': ERROR_RATE, 'bound': bound, 'rows': plain}
         write_json(args.out, about | result)
     if above - {DIFFERS}:

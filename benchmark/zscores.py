@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 # The probability that a correct method exceeds the bound anywhere in the table.
@@ -29,13 +30,22 @@ class Comparison(NamedTuple):
     def rms(self) -> float:
         return math.sqrt(statistics.fmean(z * z for z in self.z))
 
+    def plain(self) -> dict[str, list[float | None]]:
+        """The numbers as JSON takes them: it knows no NaN and no infinity."""
+        return {
+            name: [value if math.isfinite(value) else None for value in values]
+            for name, values in self._asdict().items()
+        }
+
 
 def compare(dense: Tensor, race: Tensor) -> Comparison:
     """Two-sample z-scores of the columns; the rows are independent repeats."""
     difference = race.mean(0) - dense.mean(0)
     error = (race.var(0) / race.size(0) + dense.var(0) / dense.size(0)).sqrt()
-    relative = difference / dense.mean(0).abs()
-    return Comparison((difference / error).tolist(), relative.tolist())
+    sizes = error, dense.mean(0).abs()
+    # Means that are equal do not differ: also where nothing varies, or both are zero.
+    parts = (torch.where(difference == 0, 0, difference / size) for size in sizes)
+    return Comparison(*(part.tolist() for part in parts))
 
 
 def comparisons(row: dict[str, Any]) -> Iterator[tuple[str, Comparison]]:

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+import torch
+from scipy import stats
+from torch import Tensor
+from zscores import ERROR_RATE, Comparison, bonferroni_bound, compare, verdict
+
+REPEATS = 20
+
+
+def row(**z: list[float]) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        name: Comparison(values, [0.0] * len(values)) for name, values in z.items()
+    }
+    return found | {'similarity': 'linear', 'variance_ratio': 1.5}
+
+
+@pytest.mark.parametrize('degrees', [18, 98, 1998])
+@pytest.mark.parametrize('count', [1, 100, 5000])
+def test_bonferroni_bound_is_students_quantile(count: int, degrees: int) -> None:
+    exact = stats.t(degrees).isf(ERROR_RATE / count / 2)
+    # What the first order leaves out is of the second, and positive.
+    assert 0 < 1 - bonferroni_bound(count, degrees) / exact < 35 / degrees**2
+
+
+def test_compare() -> None:
+    dense = torch.tensor([[1.0, 4], [3, 4], [5, 7]], dtype=torch.float64)
+    race = torch.tensor([[4.0, 1], [6, 2]], dtype=torch.float64)
+    found = compare(dense, race)
+    errors = [math.sqrt(4 / 3 + 2 / 2), math.sqrt(3 / 3 + 0.5 / 2)]
+    assert found.z == pytest.approx([2 / errors[0], -3.5 / errors[1]])
+    assert found.difference == pytest.approx([2 / 3, -3.5 / 5])
+    assert found.largest == pytest.approx(3.5 / errors[1])
+    assert found.rms == pytest.approx(math.hypot(*found.z) / math.sqrt(2))
+
+
+@pytest.mark.parametrize('value', [0.0, 2.5])
+def test_constants_that_are_equal_do_not_differ(value: float) -> None:
+    same = torch.full((3, 1), value)
+    assert compare(same, same) == Comparison([0.0], [0.0])
+
+
+@pytest.mark.parametrize(
+    ('dense', 'race', 'z'), [(0.0, 1.0, math.inf), (2.0, 1.0, -math.inf)]
+)
+def test_constants_that_differ(dense: float, race: float, z: float) -> None:
+    columns = (torch.full((3, 1), value) for value in (dense, race))
+    assert compare(*columns).z == [z]
+
+
+@pytest.mark.parametrize('place', [0, 1])
+def test_what_is_not_a_number_stays_so(place: int) -> None:
+    pair: list[Tensor] = [torch.zeros(3, 1), torch.zeros(3, 1)]
+    pair[place] = torch.full((3, 1), math.nan)
+    found = compare(*pair)
+    assert math.isnan(found.z[0])
+    assert json.dumps(found.plain(), allow_nan=False) == (
+        '{"z": [null], "difference": [null]}'
+    )
+
+
+def test_plain() -> None:
+    found = Comparison([1.5, math.inf], [-math.inf, 0.0]).plain()
+    assert found == {'z': [1.5, None], 'difference': [None, 0.0]}
+
+
+def test_verdict() -> None:
+    bound = bonferroni_bound(5, 2 * (REPEATS // 2 - 1))
+    below, over = bound - 1e-9, bound + 1e-9
+    rows = [row(loss=[below, 0.0], entropy=[-over]), row(loss=[-below, 0.1])]
+    found, above, text = verdict(rows, REPEATS)
+    assert found == bound
+    assert above == {'entropy'}
+    lines = text.splitlines()
+    assert f'5 two-sided comparisons with {REPEATS} graphs' in lines[0]
+    assert lines[1:] == [
+        f'- loss: all below the bound (of 4; largest |z| {bound:.2f})',
+        f'- entropy: 1 ABOVE THE BOUND, as documented (of 1; largest |z| {bound:.2f})',
+        '- gradient variance ratio: 1.500 on average',
+    ]
+
+
+@pytest.mark.parametrize('value', [1e3, -1e3, math.inf, math.nan])
+def test_what_exceeds_the_bound(value: float) -> None:
+    _, above, text = verdict([row(loss=[0.0], gradient=[0.0, value])], REPEATS)
+    assert above == {'gradient'}
+    assert '- gradient: 1 ABOVE THE BOUND (of 2; largest' in text
