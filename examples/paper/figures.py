@@ -211,7 +211,10 @@ def with_legend(figure: Figure, axes: list[mpl.axes.Axes]) -> Figure:
         handles, labels = ax.get_legend_handles_labels()
         named |= dict(zip(labels, handles, strict=True))
     figure.legend(
-        list(named.values()), list(named), loc='outside lower center', ncols=4
+        list(named.values()),
+        list(named),
+        loc='outside lower center',
+        ncols=min(len(axes), 4),
     )
     return figure
 

@@ -93,6 +93,14 @@ def test_temperature(store: Store) -> None:
     assert found['MLP'] == pytest.approx([mean] * 2)
 
 
+def test_legend_lies_in_the_figure(store: Store) -> None:
+    figure = FIGURES['removal'](store)['removal']
+    figure.draw_without_rendering()
+    (legend,) = figure.legends
+    box = legend.get_window_extent()
+    assert 0 <= box.x0 < box.x1 <= figure.bbox.width
+
+
 def test_removal(store: Store) -> None:
     found = lines(FIGURES['removal'](store))
     for title, method in (
