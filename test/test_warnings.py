@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,12 +19,35 @@ from torch_geometric_gsl import (
     GaussianSimilarity,
     GSLNet,
     GumbelKNNSampler,
+    LatentGraphConv,
     SampledEvaluationWarning,
+    _warnings,
 )
 from torch_geometric_gsl._warnings import warn_caller
 
 X = torch.randn(1100, 4, generator=torch.Generator().manual_seed(0))
 Run = Callable[[], Any]
+CHAIN = """
+from torch_geometric.nn import Sequential
+
+class Chain(Sequential):
+    pass
+
+def make(kind, layers):
+    return kind('x', [(layer, 'x -> x') for layer in layers])
+"""
+# Code that is typed in, line by line.
+PROMPT = """
+import torch
+from torch_geometric_gsl import LatentGraphConv
+x, graph = torch.randn(1100, 4), torch.fx.Graph()
+graph.output(graph.call_module('conv', (graph.placeholder('x'),)))
+conv = LatentGraphConv(4, 4, max_eval_pairs=1).eval()
+model = torch.fx.GraphModule({'conv': conv}, graph)
+model(x)
+model(x)
+conv(x)
+"""
 
 
 def make_sampler() -> GumbelKNNSampler:
@@ -30,13 +58,49 @@ def make_model() -> GSLNet:
     return GSLNet(4, 4, 2, 2, max_eval_pairs=1).eval()
 
 
+def make_conv() -> LatentGraphConv:
+    return LatentGraphConv(4, 4, max_eval_pairs=1).eval()
+
+
+def make_graph_module() -> torch.fx.GraphModule:
+    graph = torch.fx.Graph()
+    graph.output(graph.call_module('conv', (graph.placeholder('x'),)))
+    return torch.fx.GraphModule({'conv': make_conv()}, graph)
+
+
+@pytest.fixture
+def make_chain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], torch.nn.Module]:
+    """Layers whose `forward` is written by PyG, which imports what calls it."""
+    (tmp_path / 'my_chain.py').write_text(CHAIN)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, 'my_chain', raising=False)
+
+    def make(name: str) -> torch.nn.Module:
+        module = import_module('my_chain')
+        kind = getattr(module, name)
+        monkeypatch.setattr(kind, 'forward', kind.forward)  # It is replaced.
+        chain: torch.nn.Module = module.make(kind, [make_conv(), make_conv()])
+        file = chain.forward.__code__.co_filename
+        assert Path(file).parent == Path(tempfile.gettempdir())
+        return chain
+
+    return make
+
+
 def line() -> int:
     return sys._getframe(1).f_lineno
 
 
-@pytest.fixture(params=['sampler', 'model', 'no_grad', 'compiled'])
-def run(request: pytest.FixtureRequest) -> Run:
-    """What warns, through layers of the package and of PyTorch."""
+MODELS = ['model', 'no_grad', 'compiled', 'graph_module', 'Sequential', 'Chain']
+
+
+@pytest.fixture(params=['sampler', *MODELS])
+def run(
+    request: pytest.FixtureRequest, make_chain: Callable[[str], torch.nn.Module]
+) -> Run:
+    """What warns, through layers of the package, of PyTorch and of PyG."""
     if request.param == 'sampler':
         sampler = make_sampler()
         return lambda: sampler.propagate(X, X)
@@ -45,6 +109,10 @@ def run(request: pytest.FixtureRequest) -> Run:
         model = torch.no_grad()(model)
     elif request.param == 'compiled':
         model = torch.compile(model, backend='eager')
+    elif request.param == 'graph_module':
+        model = make_graph_module()
+    elif request.param != 'model':
+        model = make_chain(request.param)
     return lambda: model(X)
 
 
@@ -55,21 +123,61 @@ def test_an_estimate_points_at_the_caller(run: Run) -> None:
     assert {warning.lineno for warning in seen} == {run.__code__.co_firstlineno}
 
 
-def test_later_lines_are_warned_too() -> None:
-    sampler = make_sampler()
+@pytest.mark.parametrize(
+    ('kind', 'layers'), [('sampler', 1), ('graph_module', 1), ('Sequential', 2)]
+)
+def test_later_lines_are_warned_too(
+    kind: str, layers: int, make_chain: Callable[[str], torch.nn.Module]
+) -> None:
+    run: Any = partial(make_sampler().propagate, h=X)
+    if kind != 'sampler':
+        run = make_chain(kind) if layers > 1 else make_graph_module()
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter('default')  # Once for each line, as Python does.
         for _ in range(2):
-            first = line(), sampler.propagate(X, X)
-        second = line(), sampler.propagate(X, X)
-    assert [warning.lineno for warning in seen] == [first[0], second[0]]
+            first = line(), run(X)
+        second = line(), run(X)
+    lines = [first[0]] * layers + [second[0]] * layers
+    assert [warning.lineno for warning in seen] == lines
 
 
-def test_nobody_outside() -> None:
-    # Python shows what is called from nowhere, too.
+def test_a_prompt() -> None:
+    args = [sys.executable, '-W', 'default', '-c', PROMPT]
+    done = subprocess.run(args, capture_output=True, text=True, check=True)
+    found = [word for word in done.stderr.splitlines() if 'estimated from' in word]
+    assert [word.partition(' ')[0] for word in found] == [
+        f'<string>:{number}:' for number in (8, 9, 10)
+    ]
+
+
+@pytest.mark.parametrize(
+    ('file', 'name'),
+    [('<stdin>', '__main__'), ('<doctest readme[0]>', 'readme'), ('run.py', None)],
+)
+def test_code_of_a_person(file: str, name: str | None) -> None:
+    names = {'warn': warn_caller} | ({} if name is None else {'__name__': name})
     with pytest.warns(UserWarning, match='^text$') as seen:
-        exec(
-            compile("warn('text', UserWarning)", torch.__file__, 'exec'),
-            {'warn': warn_caller},
-        )
+        exec(compile("warn('text', UserWarning)", file, 'exec'), names)
+    assert seen[0].filename == file
+
+
+@pytest.mark.parametrize(
+    ('file', 'name'),
+    [
+        (torch.__file__, 'torch'),
+        ('<eval_with_key>.0', None),
+        ('/tmp/a.b_Chain_0123ab_x1y2.py', 'a.b_Chain_0123ab'),
+    ],
+)
+def test_code_of_a_library(file: str, name: str | None) -> None:
+    names = {'warn': warn_caller} | ({} if name is None else {'__name__': name})
+    with pytest.warns(UserWarning, match='^text$') as seen:
+        exec(compile("warn('text', UserWarning)", file, 'exec'), names)
     assert seen[0].filename == __file__
+
+
+def test_nobody_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Python shows what is called from nowhere, too.
+    monkeypatch.setattr(_warnings, '_is_outside', lambda frame: False)
+    with pytest.warns(UserWarning, match='^text$'):
+        warn_caller('text', UserWarning)

@@ -7,20 +7,17 @@ import os
 import warnings
 from functools import cache
 from threading import Lock
+from types import FrameType
 
 import torch
-import torch_geometric
 
 # A module calls its `forward` through PyTorch, and layers of models call each other.
-_INSIDE = tuple(
-    os.path.join(os.path.dirname(os.path.abspath(file)), '')
-    for file in (__file__, torch.__file__, torch_geometric.__file__)
-)
+_INSIDE = frozenset({'torch', 'torch_geometric', __name__.partition('.')[0]})
 _LOCK = Lock()
 
 
 def warn_caller(message: str, category: type[Warning]) -> None:
-    r"""Warns in the name of the first frame outside the package and PyTorch.
+    r"""Warns in the name of the first frame outside the package, PyTorch and PyG.
 
     By default Python shows a warning once for each line that it points at: one that
     points into the package would be shown for the first caller alone.
@@ -30,9 +27,19 @@ def warn_caller(message: str, category: type[Warning]) -> None:
         category (type): The class of the warning.
     """
     frame, level = inspect.currentframe(), 1
-    while frame is not None and frame.f_code.co_filename.startswith(_INSIDE):
+    while frame is not None and not _is_outside(frame):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
+
+
+def _is_outside(frame: FrameType) -> bool:
+    """Whether a person wrote what a frame runs, in a file or at a prompt."""
+    name, file = frame.f_globals.get('__name__'), frame.f_code.co_filename
+    if name is None:  # Belongs to no module: `torch.fx` makes such code.
+        return not file.startswith('<')
+    # PyG fills templates into temporary files, each named after its module.
+    is_template = os.path.basename(file).startswith(f'{name}_')
+    return name.partition('.')[0] not in _INSIDE and not is_template
 
 
 def hush_csr() -> None:
