@@ -17,7 +17,12 @@ import torch
 from torch import Tensor
 from torch_geometric.nn import Linear
 
-from torch_geometric_gsl import GaussianSimilarity, GSLNet, GumbelKNNSampler
+from torch_geometric_gsl import (
+    GaussianSimilarity,
+    GSLNet,
+    GumbelKNNSampler,
+    _warnings,
+)
 from torch_geometric_gsl.nn import linear
 from torch_geometric_gsl.ops import compiled
 from torch_geometric_gsl.ops.pairs import Neighbours
@@ -41,9 +46,9 @@ def at_once(function: Callable[[], Result]) -> list[Result]:
 def slowly(function: Callable[..., Result], made: list[Result]) -> Callable[..., Any]:
     """Lets other threads in while something is made, and counts."""
 
-    def make(*args: Any) -> Result:
+    def make(*args: Any, **kwargs: Any) -> Result:
         time.sleep(0.05)
-        made.append(function(*args))
+        made.append(function(*args, **kwargs))
         return made[-1]
 
     return make
@@ -101,6 +106,18 @@ def test_features_are_ordered_once(monkeypatch: pytest.MonkeyPatch) -> None:
         for found in at_once(lambda: linear.apply_linear(lin, sparse)):
             torch.testing.assert_close(found, expected)
     assert len(made) == 1
+
+
+def test_filters_of_warnings_are_changed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As in a new process: each call that changes them may keep those of another one.
+    made: list[Tensor] = []
+    monkeypatch.setattr(_warnings, '_make_csr', cache(_warnings._make_csr.__wrapped__))
+    make = slowly(torch.sparse_csr_tensor, made)
+    monkeypatch.setattr(torch, 'sparse_csr_tensor', make)
+    before = list(warnings.filters)
+    at_once(_warnings.hush_csr)
+    assert len(made) == 1
+    assert list(warnings.filters) == before
 
 
 def test_no_filter_of_warnings_is_touched(monkeypatch: pytest.MonkeyPatch) -> None:
