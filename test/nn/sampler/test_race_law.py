@@ -1,4 +1,4 @@
-"""The law of the race is that of the definition, for every similarity.
+"""The law of the race is that of the definition, for every similarity and input.
 
 Each comparison is two-sided and fails a correct race for one seed in 1000. Mistakes
 that are built in on purpose show that it sees what it should see.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cache
+from itertools import product
 from types import ModuleType
 from typing import Any
 
@@ -18,6 +19,7 @@ from scipy import stats
 from torch import Tensor
 
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
+from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES, resolve_similarity
 from torch_geometric_gsl.ops import arrivals, race
 
@@ -36,6 +38,11 @@ LAWS = [
     (1.0, False, 1.0),
     (0.5, False, 3.0),
 ]
+# One similarity races at every combination of them.
+GRID = list(product((0.25, 0.5, 0.75, 1.0), (False, True), (1.0, 3.0)))
+# Nodes of the graphs of a batch, or of one graph whose edges are given. In the smallest
+# one all candidates are listed.
+SIZES = {'batch': (300, 6, 270), 'edge_index': (400,)}
 
 
 def normal(*size: int, seed: int = 0) -> Tensor:
@@ -67,17 +74,30 @@ def drawn(
 def samples(
     sampler: GumbelKNNSampler, num_sources: int, rows: int, seed: int
 ) -> Samples:
+    pair = normal(num_sources, 6, seed=1), normal(rows, 6, seed=2)
+
+    def draw(generator: torch.Generator) -> Tensor:
+        (source, target), weight = sampler(pair, generator=generator)
+        return torch.zeros(rows, num_sources).index_put((target, source), weight)
+
+    return statistics(draw, sampler.similarity, pair, seed)
+
+
+def statistics(
+    draw: Callable[[torch.Generator], Tensor],
+    similarity: Similarity,
+    pair: tuple[Tensor, Tensor],
+    seed: int,
+) -> Samples:
     """Means over the targets, one row for each call: calls alone are independent."""
     generator, found = torch.Generator().manual_seed(seed), []
-    pair = normal(num_sources, 6, seed=1), normal(rows, 6, seed=2)
-    h = normal(num_sources, 3, seed=3) + pair[0][:, :3]
-    similarity, parameters = sampler.similarity(pair).detach(), [*sampler.parameters()]
+    h = normal(pair[0].size(0), 3, seed=3) + pair[0][:, :3]
+    score, parameters = similarity(pair).detach(), [*similarity.parameters()]
     for _ in range(CALLS):
-        (source, target), weight = sampler(pair, generator=generator)
-        matrix = torch.zeros(rows, num_sources).index_put((target, source), weight)
-        out = matrix @ h
+        matrix = draw(generator)
+        out, rows = matrix @ h, matrix.size(0)
         loss = out.square().mean() + (out[:, 0] * torch.linspace(0, 1, rows)).mean()
-        phi = (matrix * similarity).sum() / rows
+        phi = (matrix * score).sum() / rows
         # Every row adds to the second term of the gradient, with little noise.
         gradient = torch.autograd.grad(loss + 10 * phi, parameters)
         matrix = matrix.detach()
@@ -93,6 +113,40 @@ def samples(
     return {name: torch.stack([each[name] for each in found]) for name in found[0]}
 
 
+@cache
+def drawn_ragged(kind: str, method: str, tau: float, hard: bool) -> Samples:
+    """What a race gives where each target has candidates, or what it stands for."""
+    torch.manual_seed(0)
+    similarity = resolve_similarity('neural_gaussian', 6, out_channels=4)
+    sizes = torch.tensor(SIZES[kind])
+    batch = torch.arange(sizes.numel()).repeat_interleave(sizes)
+    n = batch.numel()
+    x, allowed = normal(n, 6, seed=1), batch.unsqueeze(1) == batch
+    allowed &= ~torch.eye(n, dtype=torch.bool)
+    given = {'batch': batch}
+    if kind == 'edge_index':  # Another number of candidates for each target.
+        allowed &= normal(n, n, seed=4) < torch.linspace(0.5, 3, n).unsqueeze(1)
+        given = {'edge_index': allowed.nonzero().t().flip(0)}
+    options: Any = {'k': 2, 'tau': tau, 'hard': hard, 'loop': False}
+    sampler = GumbelKNNSampler(similarity, method='race', **options)
+    assert sampler.plan(x, **given).method == 'race'
+
+    def race(generator: torch.Generator) -> Tensor:
+        (source, target), weight = sampler(x, **given, generator=generator)
+        assert bool(allowed[target, source].all())
+        return torch.zeros(n, n).index_put((target, source), weight)
+
+    def define(generator: torch.Generator) -> Tensor:
+        score = similarity(x).masked_fill(~allowed, -math.inf)
+        noise = -torch.empty(2, n, n).exponential_(generator=generator).log()
+        soft = ((score + noise) / tau).softmax(dim=2)
+        one_hot = torch.zeros_like(soft).scatter(2, soft.argmax(2, keepdim=True), 1)
+        return (one_hot + soft - soft.detach() if hard else soft).mean(dim=0)
+
+    draw = race if method == 'race' else define
+    return statistics(draw, similarity, (x, x), seed=1 + (method == 'race'))
+
+
 def excess(first: Samples, second: Samples, *names: str) -> float:
     """The largest two-sample |z| by its Bonferroni bound: a name has an equal share."""
     ratios = []
@@ -103,13 +157,24 @@ def excess(first: Samples, second: Samples, *names: str) -> float:
     return max(ratios)
 
 
-@pytest.mark.parametrize(('tau', 'hard', 'scale'), LAWS)
-@pytest.mark.parametrize('name', SIMILARITIES)
+@pytest.mark.parametrize(
+    ('name', 'tau', 'hard', 'scale'),
+    [(name, *law) for name in SIMILARITIES for law in LAWS]
+    + [('neural_gaussian', *law) for law in GRID if law not in LAWS],
+)
 def test_race_has_the_law_of_dense(
     name: str, tau: float, hard: bool, scale: float
 ) -> None:
     found, expected = (drawn(name, m, tau, hard, scale) for m in ('race', 'dense'))
     # The largest weight of hard draws is 1/2 in nearly all rows.
+    names = [part for part in OF_DENSE if not hard or part != 'largest']
+    assert excess(found, expected, *names) < 1
+
+
+@pytest.mark.parametrize(('tau', 'hard'), [(0.5, False), (1.0, False), (0.5, True)])
+@pytest.mark.parametrize('kind', SIZES)
+def test_ragged_race_has_the_law_of_dense(kind: str, tau: float, hard: bool) -> None:
+    found, expected = (drawn_ragged(kind, m, tau, hard) for m in ('race', 'dense'))
     names = [part for part in OF_DENSE if not hard or part != 'largest']
     assert excess(found, expected, *names) < 1
 
@@ -134,6 +199,33 @@ def slower(own: Callable[..., Any]) -> Callable[..., Any]:
         return source, level, 1.3 * gap
 
     return propose
+
+
+def of_the_first(own: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    return lambda *args: own(*args) // 8
+
+
+@pytest.mark.parametrize(
+    ('module', 'function', 'mistake'),
+    [
+        (arrivals, '_tail_logit', without_gradient),
+        (arrivals, 'log_tail_mass', heavier),
+        (race, 'below', of_the_first),
+    ],
+    ids=['no gradient of the tail', 'a heavy tail', 'some of the candidates'],
+)
+@pytest.mark.parametrize('kind', SIZES)
+def test_the_comparison_of_ragged_races_detects_a_mistake(
+    kind: str,
+    module: ModuleType,
+    function: str,
+    mistake: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    expected = drawn_ragged(kind, 'dense', 1.0, False)
+    monkeypatch.setattr(module, function, mistake(getattr(module, function)))
+    found = drawn_ragged.__wrapped__(kind, 'race', 1.0, False)
+    assert excess(found, expected, *OF_DENSE) > 1
 
 
 @pytest.mark.parametrize(
