@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from torch_geometric_gsl.ops import pairs as module
 from torch_geometric_gsl.ops.pairs import (
     Neighbours,
+    compare_listed,
     gathered_dots,
     neighbour_sum,
     pair_dots,
@@ -103,6 +103,25 @@ def test_ragged_lists_against_loops(listed: list[list[int]]) -> None:
         (neighbours.sum_targets(dst, weight), loop_sum(dst, weight, neighbours, 1)),
     ):
         torch.testing.assert_close(found, expected)
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3)), max_size=12))
+def test_pairs_in_any_order_against_loops(pairs: list[tuple[int, int]]) -> None:
+    dst, src, given = rand(4, 3), rand(5, 3, seed=2), rand(len(pairs), seed=4)
+    dst.requires_grad_(), src.requires_grad_()
+    source, target = torch.tensor(pairs, dtype=torch.long).view(-1, 2).t()
+    out = compare_listed(pair_dots, dst, src, source, target)
+    expected = (dst[target] * src[source]).sum(dim=1)
+    torch.testing.assert_close(out, expected)
+    found = [torch.autograd.grad(x, (dst, src), given) for x in (out, expected)]
+    torch.testing.assert_close(*found)
+
+
+def test_pairs_have_the_shape_of_their_indices() -> None:
+    source, target = torch.tensor([[1, 0], [2, 2]]), torch.tensor([[1, 1], [0, 1]])
+    out = compare_listed(pair_dots, rand(2, 3), rand(3, 3, seed=2), source, target)
+    expected = (rand(2, 3)[target] * rand(3, 3, seed=2)[source]).sum(dim=-1)
+    torch.testing.assert_close(out, expected)
 
 
 def test_one_long_row_of_a_sparse_product() -> None:
@@ -226,21 +245,14 @@ def backward(function: Any, first: Tensor, second: Tensor, lists: Neighbours) ->
 
 @pytest.mark.parametrize('num_sources', [64, 8])
 @pytest.mark.parametrize('form', ['table', 'ragged'])
-def test_no_gathered_tensor_is_made(
-    meter: Any, num_sources: int, form: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_gathered_tensor_is_made(meter: Any, num_sources: int, form: str) -> None:
     n, q, m = 32, 16, 8
     # Few sources: no sparse product; blocks of pairs are gathered, here 40 at once.
-    item = 3 * m * 4
-    row_blocks = module.row_blocks
-    monkeypatch.setattr(
-        module, 'row_blocks', lambda rows, each: row_blocks(rows, each, 40 * item)
-    )
-    neighbours = lists((n, num_sources, q))
-    if form == 'ragged':
-        neighbours = Neighbours(
-            neighbours.source.flatten(), num_sources, neighbours.offsets
-        )
+    every = lists((n, num_sources, q))
+    source = every.source if form == 'table' else every.source.flatten()
+    offsets = None if form == 'table' else every.offsets
+    budget = 40 * 3 * m * 4
+    neighbours = Neighbours(source, num_sources, offsets, memory_budget=budget)
     dst, src = torch.randn(n, m), torch.randn(num_sources, m)
     weight, saved = torch.randn(neighbours.source.shape), []
 

@@ -1,13 +1,43 @@
-r"""Distances of the ends of edges, for wide and for sparse features."""
+r"""Distances of listed pairs of rows, also wide and sparse ones."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
+from torch.autograd.function import FunctionCtx, once_differentiable
 
 from torch_geometric_gsl.ops import scores
 from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET, row_blocks
+from torch_geometric_gsl.ops.compiled import fastest
+from torch_geometric_gsl.ops.eager import eager
+from torch_geometric_gsl.ops.pairs import Neighbours, compare_listed
+
+
+def gathered_distances(dst: Tensor, src: Tensor, source: Tensor) -> Tensor:
+    """The definition; compiled, it gathers rows without storing them."""
+    return scores.squared_distance(dst.unsqueeze(1), src[source])
+
+
+@eager
+def pair_distances(dst: Tensor, src: Tensor, neighbours: Neighbours) -> Tensor:
+    r"""Squared distances of targets from their listed sources.
+
+    Equal to :obj:`(dst.unsqueeze(1) - src[source]).square().sum(-1)`. Differences are
+    squared, not rows: of near rows far from the origin nothing else would be left.
+
+    Args:
+        dst (torch.Tensor): Embeddings of the targets :math:`[n, m]`.
+        src (torch.Tensor): Embeddings of the sources :math:`[N, m]`.
+        neighbours (Neighbours): The sources of each target.
+
+    Example:
+        >>> pair_distances(torch.eye(2), torch.tensor([[1.0, 2.0]]),
+        ...                Neighbours(torch.tensor([[0], [0]]), num_sources=1))
+        tensor([[4.],
+                [2.]])
+    """
+    distance: Tensor = _PairDistances.apply(dst, src, neighbours)  # type: ignore[no-untyped-call]
+    return distance
 
 
 def edge_distances(
@@ -34,24 +64,39 @@ def edge_distances(
         return _sparse_distances(x, edge_index, memory_budget)
     x = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
-    def block(source: Tensor, target: Tensor) -> Tensor:
-        return scores.squared_distance(x[target], x[source])
+    source, target = edge_index
+    return compare_listed(
+        pair_distances, x, x, source, target, memory_budget=memory_budget
+    )
 
-    bytes_per_edge = 4 * x.size(1) * x.element_size()
-    blocks = list(row_blocks(edge_index.size(1), bytes_per_edge, memory_budget))
-    if len(blocks) <= 1:
-        return block(edge_index[0], edge_index[1])
-    parts = [
-        checkpoint(
-            block,
-            edge_index[0, edges],
-            edge_index[1, edges],
-            use_reentrant=False,
-            preserve_rng_state=False,
-        )
-        for edges in blocks
-    ]
-    return torch.cat(parts)
+
+class _PairDistances(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: FunctionCtx, dst: Tensor, src: Tensor, neighbours: Neighbours
+    ) -> Tensor:
+        quick = fastest(gathered_distances, neighbours.source.numel(), src.device)
+        distance = neighbours.gathered(quick, dst.detach(), src.detach())
+        ctx.save_for_backward(dst, src, distance)
+        ctx.neighbours = neighbours  # type: ignore[attr-defined]
+        return distance
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: FunctionCtx, grad: Tensor) -> tuple[Tensor | None, ...]:
+        dst, src, distance = ctx.saved_tensors  # type: ignore[attr-defined]
+        neighbours: Neighbours = ctx.neighbours  # type: ignore[attr-defined]
+        weight = 2 * grad * (distance < scores.MAX_SQUARE)
+        grad_dst, grad_src = torch.zeros_like(dst), torch.zeros_like(src)
+        for rows, target, source in neighbours.blocks(src):
+            step = dst[target].unsqueeze(1) - src[source]
+            step *= weight[rows].view(*source.shape, 1)
+            if isinstance(target, slice):
+                grad_dst[target] = step.sum(dim=1)
+            else:
+                grad_dst.index_add_(0, target, step.squeeze(1))
+            grad_src.index_add_(0, source.flatten(), step.flatten(0, 1), alpha=-1)
+        return grad_dst, grad_src, None
 
 
 @torch.no_grad()

@@ -1,12 +1,13 @@
 r"""Products over listed pairs: what an attention over few neighbours is made of.
 
-No gathered tensor of :math:`m` channels a pair is formed, neither forward nor backward:
+No gathered tensor of :math:`m` channels a pair is kept, neither forward nor backward:
 sums are sparse products, and those of the backward pass run over the pairs ordered by
-source.
+source. What has to be gathered is gathered by blocks.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from functools import cached_property
 
 import torch
@@ -15,7 +16,7 @@ from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.nn import functional as F
 
 from torch_geometric_gsl._warnings import hush_csr
-from torch_geometric_gsl.ops.chunking import row_blocks
+from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET, row_blocks
 from torch_geometric_gsl.ops.compiled import fastest
 from torch_geometric_gsl.ops.eager import eager
 
@@ -30,10 +31,17 @@ class Neighbours:
         offsets (torch.Tensor, optional): Where the list of each target begins, and the
             end of the last, :math:`[n + 1]`: needed for sources of one dimension.
             (default: :obj:`None`)
+        memory_budget (int, optional): Bytes for one block of gathered rows.
+            (default: :obj:`2**25`)
     """
 
     def __init__(
-        self, source: Tensor, num_sources: int, offsets: Tensor | None = None
+        self,
+        source: Tensor,
+        num_sources: int,
+        offsets: Tensor | None = None,
+        *,
+        memory_budget: int = MEMORY_BUDGET,
     ) -> None:
         small = max(num_sources, source.numel()) < 2**31
         dtype = torch.int32 if small else torch.int64
@@ -43,6 +51,7 @@ class Neighbours:
         self.source = source.to(dtype)
         self.offsets = offsets.to(dtype)
         self.num_sources = num_sources
+        self.memory_budget = memory_budget
 
     @cached_property
     def target(self) -> Tensor:
@@ -85,18 +94,44 @@ class Neighbours:
         r"""Inner products of each target with its sources, without gradient."""
         # The compiler warns of tensors that are no leaves.
         dst, src = dst.detach(), src.detach()
-        count, width = self.source.numel(), src.size(1) * src.element_size()
+        count = self.source.numel()
         quick = fastest(gathered_dots, count, src.device)
         # A sparse matrix may not have more entries than places.
         is_sparse = 0 < count <= dst.size(0) * src.size(0)
         if src.device.type == 'cpu' and quick is gathered_dots and is_sparse:
             return self._sampled_product(dst, src)
+        return self.gathered(quick, dst, src)
+
+    def gathered(
+        self, compare: Callable[..., Tensor], dst: Tensor, src: Tensor
+    ) -> Tensor:
+        r"""Compares gathered rows by blocks, without gradient.
+
+        Args:
+            compare (Callable): A function as :func:`gathered_dots`.
+            dst (torch.Tensor): Embeddings of the targets :math:`[n, m]`.
+            src (torch.Tensor): Embeddings of the sources :math:`[N, m]`.
+        """
+        out = dst.new_empty(self.source.shape)
+        for rows, target, source in self.blocks(src):
+            out[rows] = compare(dst[target], src, source).view_as(out[rows])
+        return out
+
+    def blocks(self, src: Tensor) -> Iterator[tuple[slice, slice | Tensor, Tensor]]:
+        r"""Blocks of rows whose embeddings fit into the memory budget.
+
+        Args:
+            src (torch.Tensor): Embeddings of the sources :math:`[N, m]`.
+
+        Returns:
+            Iterator: The places of each block in the lists, its targets, and its
+            sources :math:`[r, q]`; each pair is a row where lists differ in length.
+        """
         source = self.source if self.source.dim() == 2 else self.source.unsqueeze(1)
-        out = dst.new_empty(source.shape)
-        for rows in row_blocks(source.size(0), 3 * source.size(1) * width):
-            own = dst[rows] if self.source.dim() == 2 else dst[self.target[rows]]
-            out[rows] = quick(own, src, source[rows])
-        return out.view(self.source.shape)
+        bytes_per_row = 3 * source.size(1) * src.size(1) * src.element_size()
+        for rows in row_blocks(source.size(0), bytes_per_row, self.memory_budget):
+            target = rows if self.source.dim() == 2 else self.target[rows]
+            yield rows, target, source[rows]
 
     def _sampled_product(self, dst: Tensor, src: Tensor) -> Tensor:
         hush_csr()
@@ -150,6 +185,47 @@ def pair_dots(dst: Tensor, src: Tensor, neighbours: Neighbours) -> Tensor:
     """
     product: Tensor = _PairDots.apply(dst, src, neighbours)  # type: ignore[no-untyped-call]
     return product
+
+
+@eager
+def compare_listed(
+    compare: Callable[[Tensor, Tensor, Neighbours], Tensor],
+    dst: Tensor,
+    src: Tensor,
+    source: Tensor,
+    target: Tensor,
+    *,
+    memory_budget: int = MEMORY_BUDGET,
+) -> Tensor:
+    r"""Compares pairs that are listed in any order.
+
+    Args:
+        compare (Callable): What compares neighbours, such as :func:`pair_dots`.
+        dst (torch.Tensor): Embeddings of the targets :math:`[n, m]`.
+        src (torch.Tensor): Embeddings of the sources :math:`[N, m]`.
+        source (torch.Tensor): Indices of sources.
+        target (torch.Tensor): Indices of targets of the same shape.
+        memory_budget (int, optional): Bytes for one block of gathered rows.
+            (default: :obj:`2**25`)
+
+    Returns:
+        torch.Tensor: What is compared, of that shape.
+
+    Example:
+        >>> compare_listed(pair_dots, torch.eye(2), torch.tensor([[1.0, 2.0]]),
+        ...                source=torch.tensor([0, 0]), target=torch.tensor([1, 0]))
+        tensor([2., 1.])
+    """
+    ordered, place = target.flatten().sort()
+    every = torch.arange(dst.size(0) + 1, device=target.device)
+    neighbours = Neighbours(
+        source.flatten()[place],
+        src.size(0),
+        torch.searchsorted(ordered, every),
+        memory_budget=memory_budget,
+    )
+    value = compare(dst, src, neighbours)
+    return torch.empty_like(value).scatter(0, place, value).view(target.shape)
 
 
 @eager

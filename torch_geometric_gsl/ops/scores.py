@@ -13,6 +13,8 @@ from torch import Tensor
 
 # Keeps (t - b)^2 / c and its gradient finite in float32 when c underflows.
 MIN_WIDTH = 1e-9
+# Beyond this square float32 overflows, and so do gradients.
+MAX_SQUARE = 1e36
 
 
 def unit_rows(x: Tensor) -> Tensor:
@@ -51,7 +53,7 @@ def dot_matrix(u: Tensor, v: Tensor) -> Tensor:
 
 def squared_distance(u: Tensor, v: Tensor) -> Tensor:
     r"""Distances :math:`\lVert u - v \rVert^2` over the last dimension."""
-    return (u - v).square().sum(dim=-1).clamp(max=1e36)
+    return (u - v).square().sum(dim=-1).clamp(max=MAX_SQUARE)
 
 
 def squared_distance_matrix(u: Tensor, v: Tensor) -> Tensor:
@@ -60,9 +62,8 @@ def squared_distance_matrix(u: Tensor, v: Tensor) -> Tensor:
     The differences are squared, not the rows: expanding the square would lose the
     distances of near nodes where others are far.
     """
-    # Beyond this distance the square overflows in float32, and so do gradients.
     distance = torch.cdist(u, v, compute_mode='donot_use_mm_for_euclid_dist')
-    return distance.clamp(max=1e18).square()
+    return distance.clamp(max=math.sqrt(MAX_SQUARE)).square()
 
 
 def gaussian(t: Tensor, b: Tensor | float, c: Tensor | float) -> Tensor:

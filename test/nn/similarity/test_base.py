@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import pytest
@@ -9,9 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from torch_geometric_gsl.nn.similarity import _compare
 from torch_geometric_gsl.nn.similarity.base import EncodedPair, Similarity
-from torch_geometric_gsl.ops import chunking
 
 DOUBLE = {'dtype': torch.float64}
 # Scores are exact up to rounding, which a narrow bell magnifies about tenfold.
@@ -198,36 +195,20 @@ def test_indices_of_pairs_broadcast(case: Any) -> None:
     torch.testing.assert_close(out, module((x_src, x_dst)))
 
 
-@pytest.mark.parametrize('budget', [1, 500, 2**25])
-def test_many_pairs_are_scored_by_blocks(
-    case: Any, monkeypatch: pytest.MonkeyPatch, budget: int
-) -> None:
-    sizes = []
-
-    def row_blocks(num_rows: int, bytes_per_row: int) -> Iterator[slice]:
-        for block in chunking.row_blocks(num_rows, bytes_per_row, budget):
-            sizes.append(block.stop - block.start)
-            yield block
-
-    def scores_and_gradients() -> tuple[Tensor, ...]:
-        score = module.score_pairs(module.encode_pair(x), source, target)
-        leaves = [x, *module.parameters()]
-        return score, *torch.autograd.grad(score.square().sum(), leaves)
-
+@pytest.mark.parametrize('budget', [1, 500])
+def test_listed_pairs_are_scored_by_blocks(case: Any, budget: int) -> None:
     module = case.build().double()
     x = torch.randn(4, 5, **DOUBLE, requires_grad=True)
     source, target = torch.arange(4), torch.arange(4).unsqueeze(1)
-    expected = scores_and_gradients()
-    monkeypatch.setattr(_compare, 'row_blocks', row_blocks)
-    monkeypatch.setattr(_compare, '_GATHER_LIMIT', 0)
-    torch.testing.assert_close(scores_and_gradients(), expected)
-    assert sum(sizes) == 16
-    assert max(sizes) == {1: 1, 2**25: 16}.get(budget, max(sizes))
-    with torch.no_grad():
-        out = module.score_pairs(module.encode_pair(x), source, target)
-        nothing = module.score_pairs(module.encode_pair(x), source[:0], target)
-    torch.testing.assert_close(out, expected[0].detach())
-    assert nothing.shape == (4, 0)
+    found = []
+    for memory_budget in (2**25, budget):
+        pair = module.encode_pair(x)
+        score = module.score_pairs(pair, source, target, memory_budget=memory_budget)
+        leaves = [x, *module.parameters()]
+        found.append([score, *torch.autograd.grad(score.square().sum(), leaves)])
+    torch.testing.assert_close(*found)
+    torch.testing.assert_close(found[0][0], module(x))
+    assert module.score_pairs(pair, source[:0], target).shape == (4, 0)
 
 
 def test_nodes_are_embedded_once(case: Any, monkeypatch: pytest.MonkeyPatch) -> None:

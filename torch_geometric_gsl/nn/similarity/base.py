@@ -16,10 +16,11 @@ from torch_geometric_gsl._checks import (
     check_parameter_match,
 )
 from torch_geometric_gsl.nn.linear import apply_linear
-from torch_geometric_gsl.nn.similarity._compare import compare_all, compare_pairs
+from torch_geometric_gsl.nn.similarity._compare import compare_all, comparison_of
 from torch_geometric_gsl.ops import scores
+from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET
 from torch_geometric_gsl.ops.fused import FusedScore
-from torch_geometric_gsl.ops.pairs import Neighbours, pair_dots
+from torch_geometric_gsl.ops.pairs import Neighbours, compare_listed
 from torch_geometric_gsl.typing import Features
 
 # What a subclass overrides to have a score of its own.
@@ -167,17 +168,34 @@ class Similarity(torch.nn.Module, ABC):
             value = compare_all(self.comparison, pair.src, pair.dst[rows])
             return self.response(value, *(p[rows].unsqueeze(-1) for p in pair.params))
 
-    def score_pairs(self, pair: EncodedPair, source: Tensor, target: Tensor) -> Tensor:
+    def score_pairs(
+        self,
+        pair: EncodedPair,
+        source: Tensor,
+        target: Tensor,
+        *,
+        memory_budget: int = MEMORY_BUDGET,
+    ) -> Tensor:
         r"""Scores listed pairs; the two indices broadcast against each other.
 
         Args:
             pair (EncodedPair): The embedded nodes.
             source (torch.Tensor): Indices of sources.
             target (torch.Tensor): Indices of targets.
+            memory_budget (int, optional): Bytes for one block of pairs.
+                (default: :obj:`2**25`)
         """
         source, target = torch.broadcast_tensors(source, target)
+        compare = comparison_of(self.comparison)
         with torch.autocast(pair.src.device.type, enabled=False):
-            value = compare_pairs(self.comparison, pair.src, pair.dst, source, target)
+            value = compare_listed(
+                compare,
+                pair.dst,
+                pair.src,
+                source,
+                target,
+                memory_budget=memory_budget,
+            )
             return self.response(value, *(param[target] for param in pair.params))
 
     def compare_neighbours(
@@ -194,11 +212,8 @@ class Similarity(torch.nn.Module, ABC):
             torch.Tensor: Inner products or squared distances of that shape.
         """
         with torch.autocast(pair.src.device.type, enabled=False):
-            if self.comparison == 'dot':
-                return pair_dots(pair.dst[rows], pair.src, neighbours)
-            target = torch.arange(pair.dst.size(0), device=pair.dst.device)[rows]
-            source, target = neighbours.source, target.unsqueeze(1)
-            return compare_pairs(self.comparison, pair.src, pair.dst, source, target)
+            compare = comparison_of(self.comparison)
+            return compare(pair.dst[rows], pair.src, neighbours)
 
     def compare_groups(self, pair: EncodedPair, group: int) -> Tensor:
         r"""Compares groups of targets with the sources of their group.
