@@ -256,6 +256,19 @@ def test_a_race_that_accepts_nothing_keeps_its_last_proposal() -> None:
     torch.testing.assert_close(found.noise[..., 0], -log_time - own)
 
 
+@pytest.mark.parametrize('proposals', [2**15 - 1, 2**15])
+def test_ranks_do_not_overflow(proposals: int) -> None:
+    # All are accepted: the last has the largest rank.
+    scorer = matrix_scorer(torch.zeros(1, 40))
+    law = Law(1, 0.5, num_arrivals=4)
+    found, few = (
+        race_arrivals(scorer, law, number, generator=seeded())
+        for number in (proposals, 9)
+    )
+    assert torch.equal(found.source, few.source)
+    assert torch.equal(found.noise > -INF, few.noise > -INF)
+
+
 def test_no_targets() -> None:
     found = race_arrivals(matrix_scorer(torch.empty(0, 4)), Law(2, 0.5), 9)
     assert [part.shape[0] for part in found] == [0, 0, 0]

@@ -102,7 +102,7 @@ def race_arrivals(
     horizon = noise.new_empty(shape[:2])
     bytes_per_row = _BYTES_PER_PROPOSAL * law.draws * proposals
     for rows in row_blocks(shape[0], bytes_per_row, memory_budget):
-        found = _race_rows(scorer, law, proposals, seed, rows)
+        found = _race_rows(scorer, law, proposals, seed, rows, memory_budget)
         source[rows], noise[rows], horizon[rows] = found
     return Arrivals(source, noise, horizon)
 
@@ -131,7 +131,12 @@ def propose(
 
 
 def _race_rows(
-    scorer: Scorer, law: Law, proposals: int, seed: Tensor, rows: slice
+    scorer: Scorer,
+    law: Law,
+    proposals: int,
+    seed: Tensor,
+    rows: slice,
+    memory_budget: int,
 ) -> Arrivals:
     shape = (rows.stop - rows.start, law.draws, proposals)
     width = law.draws * proposals
@@ -147,7 +152,8 @@ def _race_rows(
         source += source >= own.unsqueeze(1)
     if sets is not None:
         source = sets.at(rows, source)
-    score = scorer.pairs(rows, Neighbours(source, scorer.size[1]))
+    neighbours = Neighbours(source, scorer.size[1], memory_budget=memory_budget)
+    score = scorer.pairs(rows, neighbours)
     _check_bound(score[:, : law.kept], scorer.upper)
     accepted = level < (score - scorer.upper).exp_()
     source, accepted = source.view(shape), accepted.view(shape)
@@ -189,7 +195,8 @@ def _first(
 ) -> Arrivals:
     """Keeps the first accepted proposals of each race, in their order."""
     last = source.size(-1) - 1
-    rank = accepted.cumsum(-1, dtype=torch.int16 if last < 2**15 else torch.int32)
+    is_short = source.size(-1) < 2**15  # Ranks count up to the number of proposals.
+    rank = accepted.cumsum(-1, dtype=torch.int16 if is_short else torch.int32)
     found = rank[..., -1:].clamp(min=1)
     accepted[..., -1:] |= rank[..., -1:] == 0
     # Rejected proposals meet in place 0, late ones in the last; both are cut off.
