@@ -8,8 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torch_geometric_gsl.ops.arrivals import Tail, group_size
-from torch_geometric_gsl.ops.draws import draw_tail
+from torch_geometric_gsl.ops.arrivals import Tail, group_size, tail_size
+from torch_geometric_gsl.ops.draws import draw_tail, num_tail
 from torch_geometric_gsl.ops.scorer import Candidates, Law, Scorer, matrix_scorer
 
 DOUBLE = {'dtype': torch.float64}
@@ -97,6 +97,7 @@ LISTED = Candidates(
 def test_a_tail_among_candidates_of_ones_own(sets: Candidates, size: int) -> None:
     scorer = zeros(5, 12)._replace(candidates=sets)
     law = Law(3, 0.5, num_arrivals=1, num_tail=size)
+    size = min(size, int(sets.size.max()))
     for seed in range(20):
         tail = tail_of(scorer, law, seed)
         assert tail.group == 1
@@ -147,6 +148,19 @@ def test_a_tail_of_ones_own_is_small() -> None:
     assert tail_of(scorer, law).source.shape == (2, 3 * 100)
 
 
+def test_a_tail_of_ones_own_depends_on_the_candidates_alone() -> None:
+    # Sources of which no target makes use do not count, whatever else is in a batch.
+    law = Law(3, 0.75, num_arrivals=12)
+    for size in (100, 300):
+        sets = Candidates(torch.tensor([0, 50]), torch.tensor([size, 90]))
+        for num_sources in (400, 100_000):
+            scorer = zeros(2, 1)._replace(candidates=sets, size=(2, num_sources))
+            expected = tail_size(law, size, is_ragged=True)
+            assert num_tail(scorer, law) == expected
+            assert tail_of(scorer, law).source.shape == (2, 3 * expected)
+    assert num_tail(scorer._replace(candidates=None), law) > expected
+
+
 def test_where_nothing_arrives_later() -> None:
     for law, loop in (
         (Law(3, 0.5, num_arrivals=2, num_tail=0), True),
@@ -157,6 +171,7 @@ def test_where_nothing_arrives_later() -> None:
         state = torch.get_rng_state()
         scorer = matrix_scorer(torch.zeros(6, 6), loop=loop)
         assert draw_tail(scorer, law) is None
+        assert num_tail(scorer, law) == 0
         assert torch.equal(state, torch.get_rng_state())
     scorer = matrix_scorer(torch.zeros(6, 6), loop=True)
     assert draw_tail(scorer, Law(3, 0.5, num_arrivals=5)) is not None

@@ -27,6 +27,21 @@ from torch_geometric_gsl.ops.scorer import Candidates, Law, Scorer, ungroup
 from torch_geometric_gsl.typing import SampledGraph
 
 
+def num_tail(scorer: Scorer, law: Law) -> int:
+    r"""The number of sources :math:`S` that stand for the tail of each draw.
+
+    It is :func:`~torch_geometric_gsl.ops.arrivals.tail_size` of the target with the
+    most candidates, one number for all targets, and zero where nothing arrives later.
+
+    Args:
+        scorer (Scorer): The scores.
+        law (Law): How neighbours are drawn.
+    """
+    if law.kept >= scorer.available:
+        return 0
+    return tail_size(law, scorer.most, is_ragged=scorer.candidates is not None)
+
+
 @eager
 def draw_tail(
     scorer: Scorer, law: Law, *, generator: torch.Generator | None = None
@@ -47,8 +62,8 @@ def draw_tail(
         Tail or None: :obj:`None` where nothing arrives later.
     """
     num_sources, sets = scorer.size[1], scorer.candidates
-    size = tail_size(law, num_sources, is_ragged=sets is not None)
-    if size == 0 or law.kept >= scorer.available:
+    size = num_tail(scorer, law)
+    if size == 0:
         return None
     if sets is not None:
         return _own_tail(sets, size, scorer, law, generator)
@@ -81,7 +96,11 @@ def _own_tail(
 
 
 def drawn_graph(
-    scorer: Scorer, arrivals: Arrivals, tail: Tail | None, law: Law
+    scorer: Scorer,
+    arrivals: Arrivals,
+    tail: Tail | None,
+    law: Law,
+    memory_budget: int = MEMORY_BUDGET,
 ) -> SampledGraph:
     r"""The graph of the arrivals and of the tail.
 
@@ -92,10 +111,12 @@ def drawn_graph(
         arrivals (Arrivals): The first arrivals of each target.
         tail (Tail or None): The sources that stand for the later ones.
         law (Law): How neighbours are drawn.
+        memory_budget (int, optional): Bytes for one block of gathered rows.
+            (default: :obj:`2**25`)
     """
     every = slice(0, scorer.size[0])
     source = arrivals.source.flatten(1)
-    neighbours = Neighbours(source, scorer.size[1])
+    neighbours = Neighbours(source, scorer.size[1], memory_budget=memory_budget)
     score = scorer.pairs(every, neighbours).view_as(arrivals.source)
     listed = arrivals.noise.flatten(1) > -torch.inf
     if tail is None:
@@ -104,7 +125,7 @@ def drawn_graph(
     if scorer.candidates is None:
         late_score = scorer.select(tail.source, tail.group).rows(every)
     else:
-        late_score = _own_tail_score(scorer, tail)
+        late_score = _own_tail_score(scorer, tail, memory_budget)
     late_score = late_score.unflatten(1, (law.k, -1))
     weight, late = relax(score, arrivals, law, late_score, tail.log_share)
     also = ungroup(tail.source, tail.group, source.size(0))
@@ -140,7 +161,8 @@ def drawn_sum(
     if scorer.size[0] == 0:
         return h.new_zeros(0, h.size(1))
     full = h.float() if h.dtype in (torch.float16, torch.bfloat16) else h
-    neighbours = Neighbours(arrivals.source.flatten(1), scorer.size[1])
+    source = arrivals.source.flatten(1)
+    neighbours = Neighbours(source, scorer.size[1], memory_budget=memory_budget)
     value = scorer.compare(slice(0, scorer.size[0]), neighbours)
     # What stands for later arrivals is gathered once for all blocks.
     if tail is None:
@@ -187,10 +209,11 @@ def _group_sum(weight: Tensor, h: Tensor, group: int) -> Tensor:
     return total[: weight.size(0)]
 
 
-def _own_tail_score(scorer: Scorer, tail: Tail) -> Tensor:
+def _own_tail_score(scorer: Scorer, tail: Tail, memory_budget: int) -> Tensor:
     """Scores of the tail where each target has its own."""
     every = slice(0, scorer.size[0])
-    score = scorer.pairs(every, Neighbours(tail.source, scorer.size[1]))
+    neighbours = Neighbours(tail.source, scorer.size[1], memory_budget=memory_budget)
+    score = scorer.pairs(every, neighbours)
     if scorer.excluded is None:
         return score
     own = tail.source == scorer.excluded.unsqueeze(1)

@@ -63,6 +63,11 @@ class Candidates(NamedTuple):
     size: Tensor
     listed: Tensor | None = None
 
+    @property
+    def most(self) -> int:
+        """The number of candidates of the target with the most."""
+        return int(self.size.max()) if self.size.numel() else 0
+
     def at(self, rows: slice, place: Tensor) -> Tensor:
         r"""The sources at places :math:`[|\mathrm{rows}|, q]` of the targets."""
         index = self.start[rows].unsqueeze(1) + place
@@ -120,8 +125,13 @@ class Scorer(NamedTuple):
 
     @property
     def available(self) -> int:
-        """The number of sources that are not excluded, the same for each target."""
-        return self.size[1] - int(self.excluded is not None)
+        """The number of sources that are not excluded, of the target with the most."""
+        return self.most - int(self.excluded is not None)
+
+    @property
+    def most(self) -> int:
+        """The number of candidates of the target with the most."""
+        return self.size[1] if self.candidates is None else self.candidates.most
 
 
 def matrix_scorer(score: Tensor, *, loop: bool = True) -> Scorer:

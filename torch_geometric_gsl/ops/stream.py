@@ -100,7 +100,7 @@ def stream_graph(
         scorer, law.draws, kept, generator=generator, memory_budget=memory_budget
     )
     tail = draw_tail(scorer, law, generator=generator)
-    return drawn_graph(scorer, arrivals, tail, law)
+    return drawn_graph(scorer, arrivals, tail, law, memory_budget)
 
 
 def nearest_graph(
@@ -117,5 +117,6 @@ def nearest_graph(
             (default: :obj:`2**25`)
     """
     source = top_k(scorer, min(k, scorer.available), memory_budget=memory_budget)
-    score = scorer.pairs(slice(None), Neighbours(source, scorer.size[1]))
+    neighbours = Neighbours(source, scorer.size[1], memory_budget=memory_budget)
+    score = scorer.pairs(slice(None), neighbours)
     return neighbour_graph(source, expected_weights(score, tau))

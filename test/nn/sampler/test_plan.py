@@ -7,10 +7,13 @@ from typing import Any, ClassVar
 import pytest
 import torch
 
+from torch_geometric_gsl.nn.sampler import _block_sampler, _plan
 from torch_geometric_gsl.nn.sampler._plan import SMALL, SamplingPlan, choose
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.gaussian_similarity import GaussianSimilarity
 from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
+from torch_geometric_gsl.ops.arrivals import Tail, tail_size
+from torch_geometric_gsl.ops.draws import draw_tail
 from torch_geometric_gsl.ops.scorer import Law
 
 LAW = Law(5, 0.25, num_arrivals=4)
@@ -114,6 +117,64 @@ def test_plan_of_candidates() -> None:
     assert sampler.plan(x, batch=batch) == SamplingPlan('dense', FEW, None, None, 0)
     batch = torch.tensor([0] * 10 + [1] * 290)
     assert sampler.plan(x, batch=batch) == SamplingPlan('race', BOUNDED, 22, 4, 4)
+
+
+def test_the_tail_of_a_plan_is_the_tail_that_is_drawn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drawn = []
+
+    def spy(*args: Any, **kwargs: Any) -> Tail | None:
+        tail = draw_tail(*args, **kwargs)
+        drawn.append(0 if tail is None else tail.source.size(1) // 5)
+        return tail
+
+    monkeypatch.setattr(_block_sampler, 'draw_tail', spy)
+    expected = tail_size(Law(5, 0.75, num_arrivals=12), 300)
+    sampler = GumbelKNNSampler(GaussianSimilarity(2), tau=0.75)
+    given = torch.stack([torch.arange(300), torch.zeros(300).long()])
+    alone, batch = torch.randn(300, 2), torch.arange(20).repeat_interleave(300)
+    for x, kwargs in (
+        (alone, {}),
+        (alone, {'edge_index': given}),
+        (torch.randn(6000, 2), {'batch': batch}),
+        (torch.randn(6000, 2), {'edge_index': given}),
+    ):
+        found = sampler.plan(x, **kwargs)
+        sampler.propagate(x, x, **kwargs)
+        # A graph has its tail whatever else there is in a batch.
+        assert found.num_tail == drawn.pop() == expected
+
+
+def bipartite_plan(
+    sizes: list[tuple[int, int]], sampler: GumbelKNNSampler
+) -> SamplingPlan:
+    """The plan of graphs of so many sources and targets."""
+    counts = [torch.tensor(count) for count in zip(*sizes, strict=True)]
+    ids = tuple(torch.arange(len(sizes)).repeat_interleave(own) for own in counts)
+    x_src, x_dst = (torch.randn(len(own), 2) for own in ids)
+    return sampler.plan((x_src, x_dst), batch=ids)
+
+
+def test_the_plan_is_that_of_the_target_with_the_most_candidates(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sampler = GumbelKNNSampler(LinearSimilarity(2), tau=1.0, method='stream')
+    found = bipartite_plan([(10, 2000), (5000, 1000)], sampler)
+    assert found == SamplingPlan('stream', 'as asked for', None, 16, 512)
+    # Few pairs are listed, others are not.
+    monkeypatch.setattr(_plan, 'SMALL', 60)
+    sampler = GumbelKNNSampler(LinearSimilarity(2))
+    found = bipartite_plan([(30, 2), (10, 9)], sampler)
+    assert found == SamplingPlan('dense', FEW, None, None, 0)
+    found = bipartite_plan([(30, 9), (10, 2)], sampler)
+    assert found == SamplingPlan('stream', found.reason, None, 4, 4)
+
+
+def test_plan_of_distinct_neighbours() -> None:
+    for method in ('dense', 'stream'):
+        assert plan(50, replace=False, method=method).num_arrivals == 5
+        assert plan(5, replace=False, method=method).num_arrivals is None
 
 
 def test_a_plan_says_what_training_does_and_draws_nothing() -> None:
