@@ -125,7 +125,7 @@ def _pi_spread(
         sampler.scale,
         sampler.loop,
         'dense',
-        sampler.memory_budget // 64,
+        sampler.memory_budget,
     )
     task = make_task(request, x, edge_index, batch)
     n = task.num_targets

@@ -57,7 +57,8 @@ def list_candidates(sets: Candidates, max_pairs: int) -> Iterator[Tensor]:
         degree = sets.size[first:stop]
         target = target.repeat_interleave(degree)
         place = torch.arange(target.numel(), device=total.device)
-        place += listed + (sets.start - total + sets.size)[target]
+        shift = sets.start[first:stop] - total[first:stop] + degree + listed
+        place += shift.repeat_interleave(degree)
         yield torch.stack(
             [place if sets.listed is None else sets.listed[place], target]
         )

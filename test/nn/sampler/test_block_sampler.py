@@ -13,8 +13,8 @@ METHODS = ['dense', 'stream', 'race']
 
 
 def make(law: Law, method: str, is_noisy: bool, budget: int = 2**20) -> BlockSampler:
-    args = LinearSimilarity(6), law, 1.0, False, method, 1000, is_noisy
-    return BlockSampler(Request(*args), budget, torch.Generator().manual_seed(3))
+    args = LinearSimilarity(6), law, 1.0, False, method, budget, is_noisy
+    return BlockSampler(Request(*args), torch.Generator().manual_seed(3))
 
 
 def cosines(n: int) -> Scorer:

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from torch_geometric_gsl.nn.sampler import _plan
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.neural_gaussian_similarity import (
     NeuralGaussianSimilarity,
@@ -119,6 +120,39 @@ def test_bipartite(method: str, training: bool) -> None:
     dense[edge_index[1], edge_index[0]] = weight.detach()
     out = sampler.propagate(pair, h, generator=seeded(1))
     torch.testing.assert_close(out.detach(), dense @ h)
+
+
+@pytest.mark.parametrize('is_pair', [True, False])
+@pytest.mark.parametrize('training', [True, False])
+def test_graphs_of_a_batch_that_are_served_in_different_ways(
+    training: bool, is_pair: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Many pairs are a stream, few are listed; the middle one has no node.
+    monkeypatch.setattr(_plan, 'SMALL', 30)
+    targets = torch.tensor([4, 9, 0, 8, 5])
+    sources = torch.tensor([5, 7, 0, 9, 3]) if is_pair else targets
+    ids = [torch.arange(5).repeat_interleave(count) for count in (sources, targets)]
+    x = [rand(len(own), 6, seed=len(own)) for own in ids]
+    h, leaves = rand(len(x[0]), CHANNELS), x if is_pair else x[:1]
+    for leaf in (h, *leaves):
+        leaf.requires_grad_()
+    sampler = make(tau=0.5).train(training)
+    args = (tuple(x), tuple(ids)) if is_pair else (x[0], ids[0])
+    if training:
+        graph = sampler(args[0], batch=args[1], generator=seeded(1))
+        dense = torch.zeros(len(x[1]), len(x[0])).double()
+        dense = dense.index_put((graph.edge_index[1], graph.edge_index[0]), graph[1])
+    else:
+        score = sampler.similarity(args[0]) / 0.5
+        is_other = ids[1].unsqueeze(1) != ids[0]
+        dense = score.masked_fill(is_other, -torch.inf).softmax(dim=1)
+    out = sampler.propagate(args[0], h, batch=args[1], generator=seeded(1))
+    torch.testing.assert_close(out, dense @ h)
+    found = [
+        torch.autograd.grad(o.square().sum(), (h, *leaves), retain_graph=True)
+        for o in (out, dense @ h)
+    ]
+    torch.testing.assert_close(*found)
 
 
 def test_sample_in_eval() -> None:

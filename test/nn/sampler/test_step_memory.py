@@ -1,4 +1,4 @@
-"""The memory of a training step: its peak by allocations, and its largest tensor."""
+"""The memory of a step: its peak, its largest tensor, and all that it makes."""
 
 from __future__ import annotations
 
@@ -45,35 +45,95 @@ def test_the_definition_is_seen_to_be_quadratic() -> None:
     assert large > 3.5 * small > 4 * 700**2
 
 
-class LargestTensor(TorchDispatchMode):
-    """Records the bytes of the largest tensor that any operation returns."""
+class MadeTensors(TorchDispatchMode):
+    """Records the bytes of tensors that operations make: the largest, and all."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.bytes = 0
+        self.largest = self.all = 0
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         result = function(*args, **(kwargs or {}))
+        given = {address(part) for part in tree_leaves((args, kwargs))}
         for part in tree_leaves(result):
-            if isinstance(part, Tensor) and part.layout == torch.strided:
-                self.bytes = max(self.bytes, part.untyped_storage().nbytes())
+            if address(part) not in given | {None}:  # A view is not made.
+                size = part.untyped_storage().nbytes()
+                self.largest = max(self.largest, size)
+                self.all += size
         return result
 
 
-def largest_bytes(method: str, n: int, channels: int) -> int:
-    conv = LatentGraphConv(8, channels, method=method, memory_budget=2**19)
-    x = torch.randn(n, 8, generator=torch.Generator().manual_seed(1))
-    with LargestTensor() as largest:
-        conv(x, generator=torch.Generator().manual_seed(2)).square().sum().backward()
-    return largest.bytes
+def address(part: Any) -> int | None:
+    """Where the numbers of a tensor stand; nowhere if it is none."""
+    if not isinstance(part, Tensor) or part.layout != torch.strided:
+        return None
+    return part.untyped_storage().data_ptr()
 
 
-def test_the_largest_tensor_grows_linearly() -> None:
-    proposals, channels, k = 22, 64, 5
-    small, large = (largest_bytes('race', n, channels) for n in (2000, 4000))
+def made_bytes(conv: LatentGraphConv, num_nodes: int, *args: Any) -> MadeTensors:
+    x = torch.randn(num_nodes, 8, generator=torch.Generator().manual_seed(1))
+    generator = torch.Generator().manual_seed(2)
+    with MadeTensors() as made:
+        conv(x, *args, generator=generator).square().sum().backward()
+    return made
+
+
+@pytest.mark.parametrize('similarity', ['neural_gaussian', 'heat_kernel'])
+def test_the_largest_tensor_grows_linearly(similarity: str) -> None:
+    proposals, channels, k, budget = 22, 64, 5, {'memory_budget': 2**19}
+    conv = LatentGraphConv(8, channels, similarity, method='race', **budget)
+    small, large = (made_bytes(conv, n).largest for n in (2000, 4000))
     assert 0 < large <= 2.1 * small
     # Far less than one number for each channel of each proposal, or for each pair.
     assert large < 4 * 4000 * min(4000, k * proposals * channels) / 10
-    assert largest_bytes('dense', 700, channels) >= 4 * 700**2  # It would be seen.
+    # Nor one for each channel of each arrival.
+    assert large < 4 * 4000 * k * 4 * channels / 10
+    conv = LatentGraphConv(8, channels, method='dense', **budget)
+    assert made_bytes(conv, 700).largest >= 4 * 700**2  # It would be seen.
+
+
+@pytest.mark.parametrize('similarity', ['neural_gaussian', 'heat_kernel'])
+@pytest.mark.parametrize('candidates', ['all', 'listed', 'many'])
+def test_what_a_step_makes_grows_linearly(similarity: str, candidates: str) -> None:
+    # Also where many blocks serve it, none of which may fill a gradient of all nodes.
+    channels, found = 64, []
+    conv = LatentGraphConv(8, channels, similarity, memory_budget=2**18)
+    for n in (1000, 2000):
+        count, args = {'listed': 12, 'many': 100}.get(candidates, 0), []
+        if count:  # Of each node; many of them race.
+            target = torch.arange(n).repeat_interleave(count)
+            source = (torch.arange(n * count) * 7) % n
+            args = [torch.stack([source, target])]
+        found.append(made_bytes(conv, n, *args))
+    assert 0 < found[1].all < 2.1 * found[0].all
+    assert found[1].largest < 2.1 * found[0].largest
+
+
+@pytest.mark.parametrize('similarity', ['neural_gaussian', 'heat_kernel'])
+def test_listed_candidates_keep_no_rows(similarity: str) -> None:
+    n, count, channels, saved = 500, 50, 256, {}
+    conv = LatentGraphConv(8, channels, similarity, k=1, memory_budget=2**18)
+    target = torch.arange(n).repeat_interleave(count)
+    edges = torch.stack([(torch.arange(n * count) * 7) % n, target])
+
+    def pack(tensor: Tensor) -> Tensor:
+        saved[address(tensor)] = tensor
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        conv(torch.randn(n, 8), edges).sum().backward()
+    kept = sum(part.untyped_storage().nbytes() for part in saved.values())
+    # A few numbers for each pair, not one for each channel of it.
+    assert kept < 4 * n * count * channels / 4
+
+
+@pytest.mark.parametrize('method', ['race', 'dense', 'stream'])
+@pytest.mark.parametrize('training', [True, False])
+def test_graphs_of_a_batch_do_not_add_up(training: bool, method: str) -> None:
+    conv = LatentGraphConv(8, 16, method=method, memory_budget=2**16).train(training)
+    batch = torch.arange(100).repeat_interleave(20)
+    small, large = (made_bytes(conv, n, None, batch[:n]) for n in (1000, 2000))
+    assert 0 < large.all < 2.1 * small.all
+    assert 0 < large.largest < 2.1 * small.largest

@@ -33,12 +33,11 @@ class BlockSampler(NamedTuple):
     """The options, the mode and the randomness of one call."""
 
     request: Request
-    memory_budget: int
     generator: torch.Generator | None
 
     def graph(self, scorer: Scorer, method: str) -> SampledGraph:
         """The graph of the block, its nodes counted from zero."""
-        law = self.request.law
+        law, budget = self.request.law, self.request.memory_budget
         # Distinct neighbours are k edges per target: no method lists all pairs.
         is_whole = self.request.is_noisy or self.request.method == 'dense'
         if method == 'dense' and law.replace and is_whole:
@@ -46,8 +45,9 @@ class BlockSampler(NamedTuple):
         if self.request.is_noisy:
             tail = draw_tail(scorer, law, generator=self.generator)
             with torch.autocast(scorer.device.type, enabled=False):
-                return drawn_graph(scorer, self._arrivals(scorer, method), tail, law)
-        return nearest_graph(scorer, law.k, law.tau, memory_budget=self.memory_budget)
+                arrivals = self._arrivals(scorer, method)
+                return drawn_graph(scorer, arrivals, tail, law, budget)
+        return nearest_graph(scorer, law.k, law.tau, memory_budget=budget)
 
     def sum(self, scorer: Scorer, method: str, h: Tensor) -> Tensor:
         """The weighted sum over the drawn graph, or over all pairs without noise."""
@@ -59,11 +59,12 @@ class BlockSampler(NamedTuple):
         tail = draw_tail(scorer, law, generator=self.generator)
         arrivals = self._arrivals(scorer, method)
         with torch.autocast(scorer.device.type, enabled=False):
-            return drawn_sum(h, scorer, arrivals, tail, law, self.memory_budget)
+            budget = self.request.memory_budget
+            return drawn_sum(h, scorer, arrivals, tail, law, budget)
 
     def _expected_sum(self, scorer: Scorer, h: Tensor) -> Tensor:
         tau, (num_targets, num_sources) = self.request.law.tau, scorer.size
-        budget = {'memory_budget': self.memory_budget}
+        budget = {'memory_budget': self.request.memory_budget}
         count = int(min(self.request.max_eval_pairs, 2**62)) // num_targets
         count = max(count, LEAST_SAMPLES)
         if count >= num_sources:
@@ -81,14 +82,14 @@ class BlockSampler(NamedTuple):
                 law,
                 count,
                 generator=self.generator,
-                memory_budget=self.memory_budget,
+                memory_budget=self.request.memory_budget,
             )
         return first_arrivals(
             scorer,
             law.draws,
             min(law.kept, scorer.available),
             generator=self.generator,
-            memory_budget=self.memory_budget,
+            memory_budget=self.request.memory_budget,
         )
 
     def _matrix(self, scorer: Scorer) -> Tensor:
@@ -102,7 +103,7 @@ class BlockSampler(NamedTuple):
             law.tau,
             hard=law.hard,
             generator=self.generator,
-            memory_budget=self.memory_budget,
+            memory_budget=self.request.memory_budget,
         )
 
 

@@ -22,9 +22,15 @@ class Request(NamedTuple):
     scale: float
     loop: bool
     method: str
-    max_pairs: int
+    memory_budget: int
     is_noisy: bool = True
     max_eval_pairs: float = math.inf
+
+    @property
+    def max_pairs(self) -> int:
+        """The number of listed pairs whose draws fit into the memory budget."""
+        # A listed pair takes about eight numbers of eight bytes a draw.
+        return max(1, self.memory_budget // (64 * self.law.k))
 
 
 def make_scorer(
@@ -99,7 +105,10 @@ def _selected_scorer(
         ]
 
     return scorer._replace(
-        rows=_rows(scores, chosen, excluded, source), split=split, fused=None
+        rows=_rows(scores, chosen, excluded, source),
+        split=split,
+        size=(scorer.size[0], source.size(1)),
+        fused=None,
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -98,7 +97,7 @@ def make_task(
             target = is_raced.nonzero().squeeze(1)
             ragged = Ragged(_ragged_scorer(request, pair, sets, target, own), target)
         short = sets._replace(size=sets.size * ~is_raced)
-        listed = list(_listed(request, pair, short, own))
+        listed = _listed(request, pair, short, own)
     return Task(
         blocks,
         listed,
@@ -235,12 +234,19 @@ def _graphs_of(ids: tuple[Tensor, Tensor], sizes: list[tuple[int, int]]) -> Cand
 
 def _listed(
     request: Request, pair: EncodedPair, sets: Candidates, own: Tensor | None
-) -> Iterator[Listed]:
-    for edges in list_candidates(sets, request.max_pairs):
-        score = request.scale * request.similarity.score_pairs(pair, *edges)
-        if own is not None:  # They keep their share of the noise, as in a block.
-            score = score.masked_fill(edges[0] == edges[1], -torch.inf)
-        yield Listed(edges, score)
+) -> list[Listed]:
+    blocks = list(list_candidates(sets, request.max_pairs))
+    if not blocks:
+        return []
+    # Scored in one go: each block's gradient would be one of all nodes.
+    edges, sizes = torch.cat(blocks, dim=1), [block.size(1) for block in blocks]
+    score = request.scale * request.similarity.score_pairs(
+        pair, *edges, memory_budget=request.memory_budget
+    )
+    if own is not None:  # They keep their share of the noise, as in a block.
+        score = score.masked_fill(edges[0] == edges[1], -torch.inf)
+    parts = zip(edges.split(sizes, dim=1), score.split(sizes), strict=True)
+    return [Listed(*part) for part in parts]
 
 
 def _ragged_scorer(
@@ -263,16 +269,17 @@ def _blocks(
     methods: list[str],
     has_loops: bool,
 ) -> list[Block]:
-    blocks, src, dst = [], 0, 0
-    for (num_src, num_dst), method in zip(sizes, methods, strict=True):
+    blocks, first = [], (0, 0)
+    # Split, not sliced: the gradient of each slice would be one of all nodes.
+    sources = pair.src.split([num_src for num_src, _ in sizes])
+    num_dst = [num_dst for _, num_dst in sizes]
+    targets = [x.split(num_dst) for x in (pair.dst, *pair.params)]
+    for method, src, dst, *params in zip(methods, sources, *targets, strict=True):
         is_block = method not in ('list', 'ragged')
-        if is_block and num_src - int(not has_loops) > 0 and num_dst > 0:
-            own = EncodedPair(
-                pair.src[src : src + num_src],
-                pair.dst[dst : dst + num_dst],
-                tuple(param[dst : dst + num_dst] for param in pair.params),
-            )
-            excluded = None if has_loops else _every(own.dst)
-            blocks.append(Block(make_scorer(request, own, excluded), src, dst, method))
-        src, dst = src + num_src, dst + num_dst
+        if is_block and src.size(0) - int(not has_loops) > 0 and dst.size(0) > 0:
+            own = EncodedPair(src, dst, tuple(params))
+            excluded = None if has_loops else _every(dst)
+            scorer = make_scorer(request, own, excluded)
+            blocks.append(Block(scorer, *first, method))
+        first = first[0] + src.size(0), first[1] + dst.size(0)
     return blocks

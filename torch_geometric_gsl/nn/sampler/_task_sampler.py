@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 from torch_geometric.utils import sort_edge_index
 
 from torch_geometric_gsl.nn.sampler._block_sampler import BlockSampler
@@ -22,7 +20,6 @@ class TaskSampler(NamedTuple):
     """The options, the mode and the randomness of one call."""
 
     request: Request
-    memory_budget: int
     generator: torch.Generator | None
 
     def graph(self, task: Task) -> SampledGraph:
@@ -38,47 +35,69 @@ class TaskSampler(NamedTuple):
 
     def sum(self, task: Task, h: Tensor) -> Tensor:
         """The sums over that graph; without noise over all candidates."""
-        parts = list(self._block_sums(task, h))
+        # In the order of the graph, so that one seed gives its weights.
         edges = self._edges(task, everything=not self.request.is_noisy)
-        if edges.edge_weight.numel() > 0 or not parts:
-            parts.append(weighted_sum(h, *edges, num_targets=task.num_targets))
+        blocks = self._block_sum(task, h) if task.blocks else None
+        if blocks is not None and edges.edge_weight.numel() == 0:
+            return blocks
+        total = weighted_sum(h, *edges, num_targets=task.num_targets)
         # Each target stands in one part: nothing is counted twice.
-        return torch.stack(parts).sum(dim=0) if len(parts) > 1 else parts[0]
+        return total if blocks is None else total + blocks
 
     def _edges(self, task: Task, everything: bool = False) -> SampledGraph:
         """The edges to targets with candidates of their own."""
         empty = torch.empty(0, device=task.device)
         parts = [SampledGraph(empty.long().view(1, 0).expand(2, 0), empty)]
-        parts += [
-            self._listed(listed, task.num_targets, everything) for listed in task.listed
-        ]
+        parts += [self._listed(listed, everything) for listed in task.listed]
         if task.ragged is not None:
             edge_index, weight = self._blocks().graph(task.ragged.scorer, 'race')
             edges = [edge_index[0], task.ragged.target[edge_index[1]]]
             parts.append(SampledGraph(torch.stack(edges), weight))
         return _join(parts, is_sorted=task.ragged is None)
 
-    def _listed(
-        self, listed: Listed, num_targets: int, everything: bool
-    ) -> SampledGraph:
+    def _listed(self, listed: Listed, everything: bool) -> SampledGraph:
         """The graph among listed candidates, all of which are drawn."""
         law = self.request.law
-        args = listed.score, listed.edge_index, num_targets
+        # Targets count from the first of the block: no tensor is one of all targets.
+        first, last = listed.edge_index[1, [0, -1]].tolist()
+        shift = listed.edge_index.new_tensor([[0], [first]])
+        args = listed.score, listed.edge_index - shift, last - first + 1
         if self.request.is_noisy:
-            return candidate_graph(*args, law, generator=self.generator)
-        everything = everything or (self.request.method == 'dense' and law.replace)
-        return nearest_candidates(*args, None if everything else law.k, law.tau)
+            graph = candidate_graph(*args, law, generator=self.generator)
+        else:
+            everything = everything or (self.request.method == 'dense' and law.replace)
+            k = None if everything else law.k
+            graph = nearest_candidates(*args, k, law.tau)
+        return SampledGraph(graph.edge_index + shift, graph.edge_weight)
 
-    def _block_sums(self, task: Task, h: Tensor) -> Iterator[Tensor]:
-        """The sums over the blocks, each filled up to all targets."""
-        blocks = self._blocks()
-        for scorer, source, target, method in task.blocks:
-            total = blocks.sum(scorer, method, h[source : source + scorer.size[1]])
-            after = task.num_targets - target - scorer.size[0]
-            yield F.pad(total, (0, 0, target, after)) if target or after else total
+    def _block_sum(self, task: Task, h: Tensor) -> Tensor:
+        """The sums over the blocks, and zeros of the targets between them."""
+        blocks, parts = self._blocks(), []
+        sources = [(block.first_source, block.scorer.size[1]) for block in task.blocks]
+        targets = [(block.first_target, block.scorer.size[0]) for block in task.blocks]
+        # Split, not sliced: the gradient of each slice would be one of all messages.
+        messages = h.split(_lengths(sources, task.num_sources))[1::2]
+        *gaps, rest = _lengths(targets, task.num_targets)[::2]
+        for (scorer, _, _, method), own, gap in zip(
+            task.blocks, messages, gaps, strict=True
+        ):
+            total = blocks.sum(scorer, method, own)
+            parts += [total.new_zeros(gap, h.size(1)), total]
+        parts.append(total.new_zeros(rest, h.size(1)))
+        parts = [part for part in parts if part.size(0) > 0]
+        return torch.cat(parts) if len(parts) > 1 else parts[0]
 
     def _blocks(self) -> BlockSampler:
-        return BlockSampler(self.request, self.memory_budget, self.generator)
+        return BlockSampler(self.request, self.generator)
+
+
+def _lengths(spans: list[tuple[int, int]], total: int) -> list[int]:
+    """The lengths of a gap, a span (a start and a length), a gap and so on."""
+    lengths, stop = [], 0
+    for start, length in spans:
+        lengths += [start - stop, length]
+        stop = start + length
+    return [*lengths, total - stop]
 
 
 def _join(parts: list[SampledGraph], is_sorted: bool) -> SampledGraph:

@@ -285,8 +285,7 @@ class GumbelKNNSampler(torch.nn.Module):
             self.scale,
             self.loop,
             self.method,
-            # A listed pair takes about eight numbers of eight bytes a draw.
-            max(1, self.memory_budget // (64 * self.k)),
+            self.memory_budget,
             is_noisy,
             self.max_eval_pairs,
         )
@@ -301,7 +300,7 @@ class GumbelKNNSampler(torch.nn.Module):
         request = self._request(self.is_noisy)
         task = make_task(request, x, edge_index, batch)
         check_generator(generator, task.device)
-        return task, TaskSampler(request, self.memory_budget, generator)
+        return task, TaskSampler(request, generator)
 
     def __repr__(self) -> str:
         return (
