@@ -19,12 +19,16 @@ def test_sparse_is_dense(dtype: torch.dtype) -> None:
 def test_sparse_half_precision(dtype: torch.dtype) -> None:
     x = (torch.rand(6, 5) < 0.4).to(dtype)
     lin = Linear(5, 3, bias=False).to(dtype)
-    out = apply_linear(lin, x.to_sparse_csr())
+    sparse = x.to_sparse_csr().requires_grad_()
+    out = apply_linear(lin, sparse)
     assert out.dtype == dtype
     torch.testing.assert_close(out, x @ lin.weight.t())
     out.sum().backward()
     expected = x.sum(dim=0).expand(3, -1)
     torch.testing.assert_close(lin.weight.grad, expected)
+    assert sparse.grad is not None
+    expected = x * lin.weight.sum(dim=0)
+    torch.testing.assert_close(sparse.grad.to_dense(), expected)
 
 
 def test_sparse_autocast() -> None:
@@ -35,6 +39,26 @@ def test_sparse_autocast() -> None:
         expected = apply_linear(lin, x)
     assert out.dtype == expected.dtype == torch.bfloat16
     torch.testing.assert_close(out, expected, rtol=0.02, atol=0.02)
+
+
+@pytest.mark.parametrize('dtype', [torch.float32, torch.float64])
+def test_gradient_of_sparse_features_is_sparse(dtype: torch.dtype) -> None:
+    dense = (torch.rand(6, 5) < 0.4).to(dtype)
+    lin, given = Linear(5, 3, bias=False).to(dtype), torch.randn(6, 3).to(dtype)
+    x = dense.to_sparse_csr().requires_grad_()
+    (apply_linear(lin, x) + 2 * apply_linear(lin, x)).backward(given)
+    assert x.grad is not None
+    assert x.grad.layout == torch.sparse_csr
+    assert x.grad.values().numel() == dense.count_nonzero()
+    expected = 3 * (given @ lin.weight) * dense
+    torch.testing.assert_close(x.grad.to_dense(), expected)
+    # It goes on to what the values were made of.
+    value = x.detach().values().clone().requires_grad_()
+    places = x.crow_indices(), x.col_indices()
+    x = torch.sparse_csr_tensor(*places, value, (6, 5))
+    apply_linear(lin, x).backward(given)
+    expected = (given @ lin.weight)[dense != 0]
+    torch.testing.assert_close(value.grad, expected)
 
 
 @pytest.mark.parametrize(

@@ -19,14 +19,15 @@ def apply_linear(lin: Linear, x: Tensor) -> Tensor:
 
     A sparse product sums rows of :math:`W`, also in the backward pass, without a dense
     copy of :math:`X`; in half precision and under autocast it is computed in
-    :obj:`torch.float32`.
+    :obj:`torch.float32`. The gradient of sparse features is that of their stored
+    values, sparse as well.
 
     Args:
         lin (torch_geometric.nn.Linear): The projection.
         x (torch.Tensor): Node features :math:`(|\mathcal{V}|, F_{in})`.
     """
     is_lazy = isinstance(lin.weight, torch.nn.UninitializedParameter)
-    if x.layout == torch.strided or x.requires_grad or is_lazy:
+    if x.layout == torch.strided or is_lazy:
         dense: Tensor = lin(x)
         return dense
     device = x.device.type
