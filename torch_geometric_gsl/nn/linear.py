@@ -38,11 +38,16 @@ def apply_linear(lin: Linear, x: Tensor) -> Tensor:
         is_half = x.dtype in (torch.float16, torch.bfloat16)
         full = torch.float32 if is_half else x.dtype
         weight = lin.weight.to(full).t().contiguous()
-        out = neighbour_sum(weight, x.values().to(full), _columns(x)).to(dtype)
+        out = neighbour_sum(weight, x.values().to(full), entries_by_row(x)).to(dtype)
         return out if lin.bias is None else out + lin.bias.to(dtype)
 
 
-def _columns(x: Tensor) -> Neighbours:
+def entries_by_row(x: Tensor) -> Neighbours:
+    r"""The columns of the entries of sparse CSR features, for each row.
+
+    Args:
+        x (torch.Tensor): Node features :math:`(|\mathcal{V}|, F_{in})`.
+    """
     with _LOCK:
         found: Neighbours | None = _ORDERED.get(x)
         if found is None:

@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from torch_geometric_gsl.nn.models import _idgl_nodes, _neighbours
+from torch_geometric_gsl.nn.models import _idgl_nodes, _idgl_pairs, _neighbours
 from torch_geometric_gsl.nn.models.idgl import IDGL
 from torch_geometric_gsl.nn.models.idgl_anchor import IDGLAnchor
 from torch_geometric_gsl.ops import regularizers
-from torch_geometric_gsl.ops.chunking import row_blocks
 
 N, IN, HIDDEN, OUT, K = 9, 5, 4, 3, 2
 Matrix = list[list[float]]
@@ -44,11 +44,24 @@ def make(kind: type[IDGL] = IDGL, **kwargs: Any) -> IDGL:
     return kind(IN, HIDDEN, out_channels=OUT, **sizes).double()
 
 
-def in_blocks(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stores graphs by blocks of some rows."""
-    monkeypatch.setattr(
-        _idgl_nodes, 'row_blocks', lambda n, _: row_blocks(n, 1, budget=rows)
-    )
+def in_tiles(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Divides graphs into tiles of some rows of double precision."""
+    monkeypatch.setattr(_idgl_pairs, 'TILE', 8 * rows**2 // torch.get_num_threads())
+
+
+class Meter(TorchDispatchMode):
+    """Notes the size of the largest tensor that any operation returns."""
+
+    largest = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        out = func(*args, **(kwargs or {}))
+        for result in out if isinstance(out, tuple | list) else [out]:
+            if isinstance(result, Tensor) and result.layout == torch.strided:
+                self.largest = max(self.largest, result.numel())
+        return out
 
 
 # The method written out for lists of numbers.
@@ -183,19 +196,25 @@ CASES: list[dict[str, Any]] = [
 
 
 @KINDS
-@pytest.mark.parametrize('is_sparse', [False, True])
+@pytest.mark.parametrize('form', ['dense', 'positive', 'sparse'])
 @pytest.mark.parametrize('case', CASES, ids=str)
 def test_every_equation(
-    kind: type[IDGL], case: dict[str, Any], is_sparse: bool
+    kind: type[IDGL],
+    case: dict[str, Any],
+    form: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    in_tiles(4, monkeypatch)
+    if kind is IDGLAnchor:
+        case = {'num_anchors': 6, **case}
     model = make(kind, **case)
     x, y = problem()
-    x = x.relu() if is_sparse else x
+    x = x if form == 'dense' else x.relu()
     sources = list(range(N))
     if kind is IDGLAnchor:
-        sources = sorted(torch.randperm(N, generator=seeded(1))[:4].tolist())
+        sources = sorted(torch.randperm(N, generator=seeded(1))[:6].tolist())
     outputs, graphs, loss = reference(model, x, y, sources)
-    given = x.to_sparse_csr() if is_sparse else x
+    given = x.to_sparse_csr() if form == 'sparse' else x
     for number, output in enumerate(outputs):
         model.max_iterations = number + 1
         out = model(given, generator=seeded(1))
@@ -221,7 +240,7 @@ def test_every_equation(
 def test_gradient_of_the_loss(
     kind: type[IDGL], is_sparse: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    in_blocks(4, monkeypatch)
+    in_tiles(4, monkeypatch)
     model = make(kind, num_heads=2, degree=0.3)
     x, y = problem(6)
     x = x.relu().to_sparse_csr() if is_sparse else x.requires_grad_()
@@ -245,6 +264,104 @@ def test_gradient_of_the_loss(
 
     inputs = (*model.parameters(), *(() if is_sparse else (x,)))
     assert torch.autograd.gradcheck(loss, inputs, fast_mode=True)
+
+
+def gradients(model: IDGL, x: Tensor, **kwargs: Any) -> list[Tensor]:
+    """Those of the loss by all parameters, and by dense features."""
+    y, inputs = problem(x.size(0))[1], list(model.parameters())
+    if x.requires_grad:
+        inputs.append(x)
+    loss = model.loss(x, y, y < 2, generator=seeded(1), **kwargs)
+    return [loss.detach(), *torch.autograd.grad(loss, inputs)]
+
+
+@KINDS
+@pytest.mark.parametrize('form', ['dense', 'positive', 'sparse'])
+def test_tiles(kind: type[IDGL], form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make(kind, degree=0.3, num_layers=3, epsilon=0.1)
+    x = problem(12)[0]
+    x = x.requires_grad_() if form == 'dense' else x.relu()
+    x = x.to_sparse_csr() if form == 'sparse' else x
+    # Graphs of a batch are not divided into factors.
+    one = torch.zeros(12, dtype=torch.long)
+    for model.epsilon in (0.1, 0.0):
+        expected = gradients(model, x)
+        for rows in (1, 5, 12):
+            in_tiles(rows, monkeypatch)
+            torch.testing.assert_close(gradients(model, x, batch=one), expected)
+    # What is wide is computed once.
+    monkeypatch.setattr(_idgl_pairs, 'WIDE', 0)
+    torch.testing.assert_close(gradients(model, x, batch=one), expected)
+
+
+@KINDS
+def test_gradients_that_are_asked_for(kind: type[IDGL]) -> None:
+    model, (x, y) = make(kind, degree=0.3), problem()
+    loss = model.loss(x.requires_grad_(), y, y < 2)
+    inputs = [*model.parameters(), x]
+    expected = torch.autograd.grad(loss, inputs, retain_graph=True)
+    for value, grad in zip(inputs, expected, strict=True):
+        # What the others leave does not count.
+        (found,) = torch.autograd.grad(loss, value, retain_graph=True)
+        torch.testing.assert_close(found, grad)
+    found = torch.autograd.grad(loss, inputs)
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize('epsilon', [0.0, 0.2])
+@pytest.mark.parametrize(('is_sparse', 'stored'), [(False, 0), (True, 2)])
+def test_stored_weights(
+    is_sparse: bool, stored: int, epsilon: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_tiles(100, monkeypatch)
+    num_nodes = 400
+    x, y = problem(num_nodes)
+    x = x.relu().to_sparse_csr() if is_sparse else x
+    model = make(max_iterations=10, skip_weight=0.0, epsilon=epsilon)
+    sizes: dict[int, int] = {}
+
+    def note(value: Tensor) -> Tensor:
+        sizes[value.data_ptr()] = value.numel()
+        return value
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda value: value):
+        model.loss(x, y, y < 2)
+    # A half of the first graph, and of the products of features.
+    half = num_nodes * (num_nodes + 100) / 2
+    assert stored * half <= sum(sizes.values()) < (stored + 2) * half
+
+
+def test_linear_memory() -> None:
+    num_nodes = 2000
+    x, y = problem(num_nodes)
+    model = make(degree=0.1)
+    loop = torch.arange(num_nodes).expand(2, -1)
+    with Meter() as measured:
+        model.loss(x.relu(), y, y < 2, edge_index=loop).backward()
+    assert measured.largest < 20 * num_nodes
+
+
+@pytest.mark.parametrize('is_sparse', [False, True])
+def test_cached_products(is_sparse: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_idgl_pairs, 'WIDE', 0)
+    known = len(_idgl_nodes._PRODUCTS)
+    kwargs = {'edge_index': torch.zeros(2, 1, dtype=torch.long)}
+    model, cached = make(), make(cached=True)
+    x = problem()[0]
+    features = [x, 2 * x]
+    if is_sparse:
+        features = [x.relu().to_sparse_csr() for x in features]
+    expected = [gradients(model, x, **kwargs) for x in features]
+    assert len(_idgl_nodes._PRODUCTS) == known
+    for _ in range(2):
+        found = [gradients(cached, x, **kwargs) for x in features]
+        torch.testing.assert_close(found, expected)
+        assert len(_idgl_nodes._PRODUCTS) == known + 2
+    in_tiles(4, monkeypatch)
+    found = [gradients(cached, x, **kwargs) for x in features]
+    torch.testing.assert_close(found, expected)
+    del features, x
+    assert len(_idgl_nodes._PRODUCTS) == known
 
 
 def test_penalty_is_that_of_sparse_graphs() -> None:
@@ -325,7 +442,7 @@ def test_order_of_nodes(kind: type[IDGL], monkeypatch: pytest.MonkeyPatch) -> No
 def test_batch(
     kind: type[IDGL], is_sparse: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    in_blocks(3, monkeypatch)
+    in_tiles(3, monkeypatch)
     model = make(kind, **({'num_anchors': N} if kind is IDGLAnchor else {}))
     x = problem()[0].relu()
     batch = torch.tensor([0] * 4 + [2] * 5)

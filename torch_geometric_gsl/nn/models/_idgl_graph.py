@@ -1,61 +1,59 @@
-"""The graphs of IDGL: messages along them, and their regularizer."""
+"""The graphs that IDGL learns: messages along them, and their regularizer."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import FunctionCtx, once_differentiable
-from torch_geometric.nn.conv.gcn_conv import gcn_norm
-from torch_geometric.utils import cumsum, sort_edge_index
+from torch.autograd.function import once_differentiable
 
-from torch_geometric_gsl.ops.pairs import Neighbours, neighbour_sum
+from torch_geometric_gsl.nn.models._idgl_pairs import DensePairs
+from torch_geometric_gsl.nn.models._idgl_weights import AnchorWeights, Kept, Weights
 from torch_geometric_gsl.typing import SampledGraph
 
 # Keeps the logarithm of an isolated node's degree finite.
 _TINY = 1e-12
 
 
-class Learned:
-    """A learned graph of all nodes; rows are targets, columns sources.
+class Graph(ABC):
+    """A learned graph; rows are targets, columns sources."""
 
-    Args:
-        parts (list[torch.Tensor]): The weights, not negative, by blocks of rows.
-    """
+    #: The sums of the weights of targets, and the squared norm.
+    total: Tensor
+    size: Tensor
 
-    def __init__(self, parts: list[Tensor]) -> None:
-        self.parts = parts
-
-    def mean(self, h: Tensor) -> Tensor:
-        """The weighted mean of each target's sources; of no sources, zero."""
-        with torch.autocast(h.device.type, enabled=False):
-            full = _with_ones(h, self.parts[0].dtype)
-            return _mean(torch.cat([part @ full for part in self.parts])).to(h.dtype)
-
+    @abstractmethod
     def propagate(self, h: Tensor) -> Tensor:
-        """Messages along the graph."""
-        return self.mean(h)
+        """Messages along the graph: means of sources, weighted; of none, zero."""
 
-    def penalty(self, products: Tensor, factors: tuple[float, float, float]) -> Tensor:
-        """The regularizer of the graph."""
-        return _penalty(self.parts, products, factors)
+    @abstractmethod
+    def penalty(self, square: Tensor, factors: tuple[float, float, float]) -> Tensor:
+        """The regularizer of the graph.
 
-    def change(self, other: Learned) -> Tensor:
-        """The squared distance of two graphs."""
-        pairs = zip(self.parts, other.parts, strict=True)
-        parts = [(one.detach() - two.detach()).square().sum() for one, two in pairs]
-        return torch.stack(parts).sum()
+        Args:
+            square (torch.Tensor): The squared norms of the features of the sources.
+            factors (tuple): Those of smoothness, degrees, and sparsity.
+        """
 
-    def size(self) -> Tensor:
-        """The squared norm."""
-        parts = [part.detach().flatten() for part in self.parts]
-        return torch.stack([part @ part for part in parts]).sum()
+    @abstractmethod
+    def change(self, last: Any) -> Tensor:
+        """The squared distance from the graph before."""
+
+    @abstractmethod
+    def distance(self, pairs: DensePairs) -> Tensor:
+        """The squared distance from the graph whose weights are these products."""
+
+    @abstractmethod
+    def rows(self) -> Iterable[Tensor]:
+        """The weights by blocks of rows, for autograd."""
 
     def edges(self, anchors: Tensor | None, dtype: torch.dtype) -> SampledGraph:
         """The positive weights, divided by the sum of their target."""
         ends, weights, first = [], [], 0
-        for part in self.parts:
+        for part in self.rows():
             target, source = (part.detach() > 0).nonzero(as_tuple=True)
             weights.append(part[target, source] / part.sum(dim=1)[target])
             source = source if anchors is None else anchors[source]
@@ -64,162 +62,177 @@ class Learned:
         return SampledGraph(torch.cat(ends, dim=1), torch.cat(weights).to(dtype))
 
 
-class LearnedAnchors(Learned):
-    """A learned graph of nodes and anchors: messages run to the anchors and back."""
+class Learned(Graph):
+    """A learned graph of all nodes, by its weights.
+
+    Args:
+        weights (Weights): Its weights.
+        widths (list): The widths of the messages that will be sent along it.
+        products (list): The products of features by tiles, if they are kept.
+    """
+
+    def __init__(self, weights: Weights, widths: list[int], products: Kept) -> None:
+        self.weights = weights
+        self.kept: Kept = ()
+        if weights.pairs.is_costly:
+            self.kept = [part for _, part in weights.parts()]
+        inputs = [*weights.pairs.inputs]
+        if weights.features is not None:
+            inputs += weights.features.inputs
+        measure: Any = _Measure.apply
+        shapes = weights.slots(widths)
+        measures = measure(weights, self.kept, products, shapes, *inputs)
+        self.size, self.total, self._other, *slots = measures
+        self._slots = iter(slots)
 
     def propagate(self, h: Tensor) -> Tensor:
         with torch.autocast(h.device.type, enabled=False):
-            full = _with_ones(h, self.parts[0].dtype)
-            rows = full.split([part.size(0) for part in self.parts])
-            pairs = zip(self.parts, rows, strict=True)
-            total = torch.stack([part.t() @ own for part, own in pairs]).sum(dim=0)
-            to_anchors = _mean(total).to(h.dtype)
-        return self.mean(to_anchors)
+            full = h.to(self.total.dtype)
+            return divided(self._send(full, is_back=False), self.total).to(h.dtype)
 
-    def penalty(self, products: Tensor, factors: tuple[float, float, float]) -> Tensor:
-        steps = [_divided(part, part.sum(dim=1, keepdim=True)) for part in self.parts]
-        pairs = zip(self.parts, steps, strict=True)
-        adjacency = torch.stack([part.t() @ step for part, step in pairs]).sum(dim=0)
-        return _penalty([adjacency], products, factors)
+    def penalty(self, square: Tensor, factors: tuple[float, float, float]) -> Tensor:
+        return penalty(self.total, self.size, self._other, square, factors)
 
+    def change(self, last: Learned) -> Tensor:
+        return self.weights.distance(self.kept, last.weights.parts(last.kept))
 
-class Prior:
-    """The graph to start from, with self-loops and normalized as in GCN.
+    def distance(self, pairs: DensePairs) -> Tensor:
+        others = ((tile, pairs.products(tile)) for tile in self.weights.tiles)
+        return self.weights.distance(self.kept, others)
 
-    Args:
-        edge_index (torch.Tensor): Its edges.
-        edge_weight (torch.Tensor): Their weights.
-        num_nodes (int): The number of nodes.
-    """
+    def rows(self) -> Iterable[Tensor]:
+        return self.weights.rows()
 
-    def __init__(self, edge_index: Tensor, edge_weight: Tensor, num_nodes: int) -> None:
-        edge_index, weight = gcn_norm(edge_index, edge_weight, num_nodes)
-        edge_index, weight = sort_edge_index(
-            edge_index, weight, num_nodes, sort_by_row=False
-        )
-        offsets = cumsum(torch.bincount(edge_index[1], minlength=num_nodes))
-        self.neighbours = Neighbours(edge_index[0], num_nodes, offsets)
-        self.weight = weight
-
-    def propagate(self, h: Tensor) -> Tensor:
-        """Messages along the graph."""
-        full = h.float() if h.dtype in (torch.float16, torch.bfloat16) else h
-        weight = self.weight.to(full.dtype)
-        return neighbour_sum(full, weight, self.neighbours).to(h.dtype)
+    def _send(self, h: Tensor, is_back: bool) -> Tensor:
+        function: Any = _Send.apply
+        out: Tensor = function(next(self._slots), h, self.weights, self.kept, is_back)
+        return out
 
 
-class Mixture:
-    """Messages along the prior graph, the first learned one and the present one.
+class LearnedAnchors(Learned):
+    """A learned graph of nodes and anchors: messages run to the anchors and back.
 
     Args:
-        prior (Prior or None): The graph to start from.
-        first (Learned): The first learned graph.
-        start (torch.Tensor): What the first layer sends in each iteration.
-        skip_weight (float): The share of the prior graph.
-        update_weight (float): The share of the present one among the learned ones.
+        weights (AnchorWeights): Its weights.
+        widths (list): The widths of the messages that will be sent along it.
+        products (torch.Tensor or None): The products of the features of anchors.
     """
 
     def __init__(
-        self,
-        prior: Prior | None,
-        first: Learned,
-        start: Tensor,
-        skip_weight: float,
-        update_weight: float,
+        self, weights: AnchorWeights, widths: list[int], products: Tensor | None
     ) -> None:
-        self.prior = prior
-        self.first = first
-        self.start = start
-        self.skip_weight = skip_weight
-        self.update_weight = update_weight
-        self._fixed = self._without(start)
+        super().__init__(weights, widths, ())
+        self._products = products
+        self._of_steps = next(self._slots)
 
-    def first_layer(self, present: Learned) -> Tensor:
-        """The messages of the first layer; what no iteration changes is known."""
-        return self._mixed(self.start, present, *self._fixed)
+    def propagate(self, h: Tensor) -> Tensor:
+        with torch.autocast(h.device.type, enabled=False):
+            full = h.to(self.total.dtype)
+            at_anchors = divided(self._send(full, is_back=True), self._other)
+            out = divided(self._send(at_anchors, is_back=False), self.total)
+            return out.to(h.dtype)
 
-    def propagate(self, h: Tensor, present: Learned) -> Tensor:
-        """The messages of a later layer."""
-        return self._mixed(h, present, *self._without(h))
-
-    def _without(self, h: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The messages that do not depend on the present graph."""
-        before = None if self.prior is None else self.prior.propagate(h)
-        return self.first.propagate(h), before
-
-    def _mixed(
-        self, h: Tensor, present: Learned, learned: Tensor, before: Tensor | None
-    ) -> Tensor:
-        if present is not self.first:
-            learned = torch.lerp(learned, present.propagate(h), self.update_weight)
-        if before is None:
-            return learned
-        return torch.lerp(learned, before, self.skip_weight)
+    def penalty(self, square: Tensor, factors: tuple[float, float, float]) -> Tensor:
+        function: Any = _Steps.apply
+        steps: Tensor = function(self._of_steps, self.weights, self.kept)
+        size, energy = steps.square().sum(), steps.new_zeros(())
+        if self._products is not None:
+            energy = (steps * self._products).sum()
+        return penalty(steps.sum(dim=1), size, energy, square, factors)
 
 
-def _penalty(
-    parts: list[Tensor], products: Tensor, factors: tuple[float, float, float]
+def penalty(
+    total: Tensor,
+    size: Tensor,
+    energy: Tensor,
+    square: Tensor,
+    factors: tuple[float, float, float],
 ) -> Tensor:
-    """The regularizer of a symmetric graph, given by blocks of rows."""
-    size = products.size(0)
-    smoothness, degree, sparsity = factors
-    scaled = smoothness / size**2, degree / size, sparsity / size**2
-    sizes = [part.size(0) for part in parts]
-    square, rows = products.diagonal().split(sizes), products.split(sizes)
-    function: Any = _Penalty.apply
-    return torch.stack(
-        [function(*args, *scaled) for args in zip(parts, rows, square, strict=True)]
-    ).sum()
+    """The regularizer of a symmetric graph.
 
-
-class _Penalty(torch.autograd.Function):
-    """The regularizer of some rows of a graph.
-
-    Its gradient is written by hand: one matrix, not one for each operation.
+    Args:
+        total (torch.Tensor): The sums of the weights of each node.
+        size (torch.Tensor): The squared norm of the weights.
+        energy (torch.Tensor): The inner product of weights and products of features.
+        square (torch.Tensor): The squared norms of the features.
+        factors (tuple): Those of smoothness, degrees, and sparsity.
     """
+    num_nodes = total.numel()
+    smoothness, degree, sparsity = factors
+    return (
+        smoothness / num_nodes**2 * (total @ square - energy)
+        - degree / num_nodes * (total + _TINY).log().sum()
+        + sparsity / num_nodes**2 * size
+    )
+
+
+def divided(value: Tensor, total: Tensor) -> Tensor:
+    """Divides sums of weighted values by sums of weights, which may be zero."""
+    return value / total.masked_fill(total == 0, 1).unsqueeze(1)
+
+
+class _Measure(torch.autograd.Function):
+    """What is known of the weights, and slots for what the uses of them will leave."""
 
     @staticmethod
     def forward(
-        ctx: FunctionCtx,
-        weight: Tensor,
-        products: Tensor,
-        square: Tensor,
-        smoothness: float,
-        degree: float,
-        sparsity: float,
-    ) -> Tensor:
-        total, flat = weight.sum(dim=1), weight.flatten()
-        ctx.save_for_backward(weight, products, square, total)
-        ctx.factors = smoothness, degree, sparsity  # type: ignore[attr-defined]
-        energy = total @ square - flat @ products.flatten()
-        barrier = (total + _TINY).log().sum()
-        return smoothness * energy - degree * barrier + sparsity * (flat @ flat)
+        ctx: Any,
+        weights: Weights,
+        kept: Kept,
+        products: Kept,
+        shapes: list[tuple[int, int]],
+        *inputs: Tensor,
+    ) -> tuple[Tensor, ...]:
+        ctx.set_materialize_grads(False)
+        ctx.weights, ctx.num_kept = weights, len(kept)
+        ctx.save_for_backward(*kept, *products)
+        measures = weights.measure(kept, products)
+        slots = [measures[0].new_empty(1, 1).expand(shape) for shape in shapes]
+        return *measures, *slots
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: FunctionCtx, grad: Tensor) -> tuple[Tensor | None, ...]:
-        weight, products, square, total = ctx.saved_tensors  # type: ignore[attr-defined]
-        smoothness, degree, sparsity = (
-            factor * grad
-            for factor in ctx.factors  # type: ignore[attr-defined]
-        )
-        of_row = smoothness * square - degree / (total + _TINY)
-        out = (2 * sparsity) * weight
-        out.addcmul_(products, -smoothness).add_(of_row.unsqueeze(1))
-        needs_products = ctx.needs_input_grad[1]  # type: ignore[attr-defined]
-        of_products = -smoothness * weight if needs_products else None
-        return out, of_products, smoothness * total, None, None, None
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        saved, count = ctx.saved_tensors, ctx.num_kept
+        found = ctx.weights.gradient(saved[:count], saved[count:], grads[:3], grads[3:])
+        missing = len(ctx.needs_input_grad) - 4 - len(found)
+        return None, None, None, None, *found, *[None] * missing
 
 
-def _with_ones(h: Tensor, dtype: torch.dtype) -> Tensor:
-    """Messages and a column whose weighted sum is the sum of the weights."""
-    return torch.cat([h, h.new_ones(h.size(0), 1)], dim=1).to(dtype)
+class _Send(torch.autograd.Function):
+    """Weighted sums of messages; back along the graph, the messages of the targets."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, slot: Tensor, h: Tensor, weights: Weights, kept: Kept, is_back: bool
+    ) -> Tensor:
+        ctx.save_for_backward(*kept)
+        ctx.weights, ctx.is_back = weights, is_back
+        long = h.t().contiguous()
+        if ctx.needs_input_grad[0]:
+            weights.sent.append(long)
+        send = weights.send_back if is_back else weights.send
+        # Dropout draws in the order in which messages are stored.
+        return send(long, kept).t().contiguous()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        of_h = None
+        if ctx.needs_input_grad[1]:
+            send = ctx.weights.send if ctx.is_back else ctx.weights.send_back
+            of_h = send(grad.t().contiguous(), ctx.saved_tensors).t()
+        return grad, of_h, None, None, None
 
 
-def _mean(total: Tensor) -> Tensor:
-    return _divided(total[:, :-1], total[:, -1:])
+class _Steps(torch.autograd.Function):
+    """The weights of the steps from anchor to anchor, which are symmetric."""
 
+    @staticmethod
+    def forward(ctx: Any, slot: Tensor, weights: AnchorWeights, kept: Kept) -> Tensor:
+        return weights.steps(kept)
 
-def _divided(value: Tensor, total: Tensor) -> Tensor:
-    """Divides sums of weighted values by sums of weights, which may be zero."""
-    return value / total.masked_fill(total == 0, 1)
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        return grad + grad.t(), None, None

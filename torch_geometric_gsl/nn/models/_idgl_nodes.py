@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
-import math
 from functools import cached_property
+from threading import Lock
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
-from torch_geometric.utils import scatter
+from torch.utils.weak import WeakTensorKeyDictionary
 
-from torch_geometric_gsl.nn.models._idgl_graph import Learned, LearnedAnchors
+from torch_geometric_gsl.nn.models._idgl_factors import Factored, FactoredAnchors
+from torch_geometric_gsl.nn.models._idgl_graph import Graph, Learned, LearnedAnchors
+from torch_geometric_gsl.nn.models._idgl_pairs import (
+    DensePairs,
+    Pairs,
+    SparsePairs,
+    Tile,
+    make_tiles,
+    unit_entries,
+)
+from torch_geometric_gsl.nn.models._idgl_weights import AnchorWeights, Kept, Weights
 from torch_geometric_gsl.nn.similarity.cosine_similarity import CosineSimilarity
-from torch_geometric_gsl.ops.chunking import row_blocks
-from torch_geometric_gsl.ops.pairs import Neighbours, neighbour_sum
+
+
+class _Products(NamedTuple):
+    """The products of features, by tiles."""
+
+    tiles: list[Tile]
+    parts: Kept
+
+
+# The products of features that stay as they are, for as long as these exist.
+_PRODUCTS: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+_LOCK = Lock()
 
 
 class Nodes:
@@ -24,110 +44,105 @@ class Nodes:
         batch (torch.Tensor or None): Their graphs.
         anchors (torch.Tensor or None): The nodes that are sources; all if
             :obj:`None`.
+        epsilon (float): Similarities up to this one are no edges.
+        is_smooth (bool): Whether the penalty of a graph needs the products of features.
+        cached (bool): Whether these serve later passes.
     """
 
-    def __init__(self, x: Tensor, batch: Tensor | None, anchors: Tensor | None) -> None:
+    def __init__(
+        self,
+        x: Tensor,
+        batch: Tensor | None,
+        anchors: Tensor | None,
+        epsilon: float,
+        *,
+        is_smooth: bool,
+        cached: bool,
+    ) -> None:
         self.x = x
         self.batch = batch
         self.anchors = anchors
+        self.epsilon = epsilon
+        self.is_smooth = is_smooth
+        self.cached = cached
+        like = x if x.layout == torch.strided else x.values()
+        num_anchors = None if anchors is None else anchors.numel()
+        self._tiles = make_tiles(x.size(0), num_anchors, _full(like[:0]))
 
-    @cached_property
-    def sizes(self) -> list[int]:
-        """The numbers of rows of the blocks that a graph is stored in.
+    def learn(self, metric: CosineSimilarity, h: Tensor, widths: list[int]) -> Graph:
+        """The graph whose weights are the similarities above the threshold.
 
-        On a CPU blocks of this size are recycled; whole graphs would be mapped anew.
+        Args:
+            metric (CosineSimilarity): The similarity.
+            h (torch.Tensor): What is compared.
+            widths (list): The widths of the messages that will be sent.
         """
-        num_sources = self.x.size(0) if self.anchors is None else self.anchors.numel()
-        bytes_per_row = 4 * num_sources * self.x.element_size()
-        blocks = row_blocks(self.x.size(0), bytes_per_row)
-        return [rows.stop - rows.start for rows in blocks]
-
-    def learn(self, metric: CosineSimilarity, h: Tensor, epsilon: float) -> Learned:
-        """The graph whose weights are the similarities above a threshold."""
+        pairs: Pairs
         with torch.autocast(h.device.type, enabled=False):
-            parts = self._similarity(metric, h, epsilon)
+            if h.layout != torch.strided:
+                pairs = SparsePairs(h, unit_entries(h, metric.weight), self.anchors)
+                return self._learned(pairs, widths)
+            pairs = DensePairs(_full(metric.encode(h)), self.anchors)
+            if not self._is_product(h, pairs.inputs[0].size(1)):
+                return self._learned(pairs, widths)
+            if self.anchors is None:
+                return Factored(pairs, self._features if self.is_smooth else None)
+            return FactoredAnchors(pairs, self._of_anchors)
+
+    def _is_product(self, h: Tensor, width: int) -> bool:
+        """Whether the weights are products of thin matrices that are not negative."""
+        if self.epsilon > 0 or self.batch is not None:
+            return False
+        if h is not self.x:  # It is what a ReLU returned.
+            return True
+        # By zeros of features the gradient of a product is not that of a threshold.
+        is_thin = width < self._tiles[-1].columns.stop and not h.requires_grad
+        return is_thin and bool((h >= 0).all())
+
+    def _learned(self, pairs: Pairs, widths: list[int]) -> Learned:
+        batch = None
         if self.batch is not None:
-            own = self._sources(self.batch)
-            pairs = zip(parts, self.batch.split(self.sizes), strict=True)
-            parts = [
-                part.masked_fill(ids.unsqueeze(1) != own, 0) for part, ids in pairs
-            ]
-        return Learned(parts) if self.anchors is None else LearnedAnchors(parts)
-
-    @cached_property
-    def products(self) -> Tensor:
-        """The inner products of the features of the sources."""
-        values = self.x.values() if self._is_sparse(self.x) else self.x
-        if values.dtype in (torch.float16, torch.bfloat16):
-            values = values.float()
-        if not self._is_sparse(self.x):
-            own = self._sources(values)
-            return own @ own.t()
-        own = self._source_columns(values)
+            sources = slice(None) if self.anchors is None else self.anchors
+            batch = self.batch, self.batch[sources]
+        args = pairs, self._tiles, self.epsilon, batch
         if self.anchors is not None:
-            return own.t() @ own
-        return self._rows(own, values)
-
-    def _similarity(
-        self, metric: CosineSimilarity, h: Tensor, epsilon: float
-    ) -> list[Tensor]:
-        """The metric of each node (row) and each source (column), by blocks."""
-        if self._is_sparse(h):
-            heads = self._unit_values(metric.weight)
-            parts = [self._rows(self._source_columns(head), head) for head in heads]
-            weight = F.threshold(sum(parts[1:], parts[0]), epsilon, 0.0, inplace=True)
-            return list(weight.split(self.sizes))
-        rows = metric.encode(h)
-        own = self._sources(rows).t()
-        return [
-            F.threshold(part @ own, epsilon, 0.0, inplace=True)
-            for part in rows.split(self.sizes)
-        ]
-
-    def _sources(self, h: Tensor) -> Tensor:
-        return h if self.anchors is None else h[self.anchors]
+            return LearnedAnchors(AnchorWeights(*args, None), widths, self._of_anchors)
+        weights = Weights(*args, self._features if self.is_smooth else None)
+        return Learned(weights, widths, self._products)
 
     @cached_property
-    def _row(self) -> Tensor:
-        """The node of each entry of sparse features."""
-        every = torch.arange(self.x.size(0), device=self.x.device)
-        return every.repeat_interleave(self.x.crow_indices().diff())
+    def square(self) -> Tensor:
+        """The squared norms of the features of the sources."""
+        return self._features.squares()
 
     @cached_property
-    def _columns(self) -> Neighbours:
-        """The columns of the entries of sparse features, by row."""
-        return Neighbours(self.x.col_indices(), self.x.size(1), self.x.crow_indices())
+    def _features(self) -> Pairs:
+        if self.x.layout == torch.strided:
+            return DensePairs(_full(self.x), self.anchors)
+        values = _full(self.x.values()).unsqueeze(0)
+        return SparsePairs(self.x, values, self.anchors)
 
-    def _rows(self, columns: Tensor, values: Tensor) -> Tensor:
-        """Products of the rows with these entries, and dense columns."""
-        return neighbour_sum(columns, values, self._columns)
+    @cached_property
+    def _of_anchors(self) -> Tensor | None:
+        """The products of the features of anchors, for autograd."""
+        return self._features.among_sources() if self.is_smooth else None
 
-    def _source_columns(self, values: Tensor) -> Tensor:
-        """The rows of the sources with these entries, transposed and dense."""
-        if self.anchors is None:
-            out = values.new_zeros(self.x.size(1), self.x.size(0))
-            return out.index_put((self.x.col_indices(), self._row), values)
-        every = torch.arange(self.anchors.numel(), device=values.device)
-        place = every.new_full((self.x.size(0),), -1)
-        place = place.index_put((self.anchors,), every)[self._row]
-        keep = place >= 0
-        out = values.new_zeros(self.x.size(1), every.numel())
-        column = self.x.col_indices()[keep]
-        return out.index_put((column, place[keep]), values[keep])
+    @cached_property
+    def _products(self) -> Kept:
+        """The products of the features of all nodes by tiles, if they are kept."""
+        if not self.is_smooth or not self._features.is_costly:
+            return ()
+        if not self.cached:
+            return [*map(self._features.products, self._tiles)]
+        with _LOCK:
+            found = _PRODUCTS.get(self.x)
+            if found is None or found.tiles != self._tiles:
+                parts = [*map(self._features.products, self._tiles)]
+                found = _PRODUCTS[self.x] = _Products(self._tiles, parts)
+            products: Kept = found.parts
+            return products
 
-    def _unit_values(self, weight: Tensor) -> Tensor:
-        """The entries of the weighted rows of each head, as the metric embeds them."""
-        is_half = weight.dtype in (torch.float16, torch.bfloat16)
-        weight = weight.float() if is_half else weight
-        values = self.x.values().to(weight.dtype) * weight[:, self.x.col_indices()]
-        num_nodes = self.x.size(0)
-        # As in `scores.unit_rows`: neither tiny nor huge rows underflow or overflow.
-        largest = scatter(values.detach().abs(), self._row, 1, num_nodes, reduce='max')
-        values = values / largest.masked_fill(largest == 0, 1)[:, self._row]
-        square = scatter(values.square(), self._row, 1, num_nodes)
-        norm = square.masked_fill(square == 0, 1).sqrt() * math.sqrt(weight.size(0))
-        return values / norm[:, self._row]
 
-    @staticmethod
-    def _is_sparse(h: Tensor) -> bool:
-        return h.layout != torch.strided
+def _full(values: Tensor) -> Tensor:
+    is_half = values.dtype in (torch.float16, torch.bfloat16)
+    return values.float() if is_half else values

@@ -17,11 +17,8 @@ from torch_geometric_gsl._checks import (
     check_probability,
 )
 from torch_geometric_gsl.nn.linear import apply_linear
-from torch_geometric_gsl.nn.models._idgl_graph import (
-    Learned,
-    Mixture,
-    Prior,
-)
+from torch_geometric_gsl.nn.models._idgl_graph import Graph
+from torch_geometric_gsl.nn.models._idgl_mixture import Mixture, Prior
 from torch_geometric_gsl.nn.models._idgl_nodes import Nodes
 from torch_geometric_gsl.nn.models._layers import check_input, layer_sizes
 from torch_geometric_gsl.nn.models._neighbours import NeighbourModel
@@ -33,7 +30,7 @@ class _Step(NamedTuple):
     """One iteration: the logits, the graph, and the nodes that it joins."""
 
     out: Tensor
-    graph: Learned
+    graph: Graph
     nodes: Nodes
 
 
@@ -73,8 +70,13 @@ class IDGL(NeighbourModel):
     :meth:`loss` adds the first one and the mean of the others.
 
     .. note::
-        The learned graphs are dense: each iteration stores :math:`n^2` weights.
-        :class:`~torch_geometric_gsl.nn.models.IDGLAnchor` stores :math:`n s`.
+        Hidden samples are not negative, and neither are their cosines. With
+        :math:`\epsilon = 0` and without :obj:`batch`, all graphs but the first, and the
+        first one of dense features that are not negative either, are therefore products
+        of thin matrices: time and memory are linear in the number of nodes. Any other
+        graph takes time :math:`n^2`, and its weights are computed anew wherever they
+        are needed. Only those that are long to compute are stored, :math:`n^2 / 2` of
+        them, such as those of sparse features, and the products of such features.
 
     Args:
         in_channels (int): Size of each input sample.
@@ -107,7 +109,8 @@ class IDGL(NeighbourModel):
             (default: :obj:`0.0`)
         cached (bool, optional): If :obj:`True`, the nearest neighbours of the first
             input serve all later ones, until :meth:`reset_parameters`: for one set of
-            nodes whose features stay as they are. (default: :obj:`False`)
+            nodes whose features stay as they are. Products of features that the loss
+            needs are then stored for as long as these exist. (default: :obj:`False`)
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
@@ -236,11 +239,12 @@ class IDGL(NeighbourModel):
     def loss(self, x: Tensor, y: Tensor, mask: Tensor, **kwargs: Any) -> Tensor:
         losses = []
         factors = self.smoothness, self.degree, self.sparsity
-        for out, graph, nodes in self._iterate(x, **kwargs):
+        is_smooth = self.smoothness > 0
+        for out, graph, nodes in self._iterate(x, **kwargs, is_smooth=is_smooth):
             value = F.cross_entropy(out[mask], y[mask])
             if any(factors):
                 with torch.autocast(x.device.type, enabled=False):
-                    value = value + graph.penalty(nodes.products, factors)
+                    value = value + graph.penalty(nodes.square, factors)
             losses.append(value)
         first, *later = losses
         return first + torch.stack(later).mean() if later else first
@@ -272,6 +276,7 @@ class IDGL(NeighbourModel):
         *,
         edge_weight: Tensor | None = None,
         generator: torch.Generator | None = None,
+        is_smooth: bool = False,
     ) -> Iterator[_Step]:
         """Learns a graph and embeds the nodes, until the graph stays as it is."""
         lins: Any = self.lins
@@ -280,23 +285,31 @@ class IDGL(NeighbourModel):
         check_generator(generator, x.device)
         if batch is not None:
             check_batch(batch, x)
-        nodes = Nodes(x, batch, self._anchors(x, generator))
+        anchors = self._anchors(x, generator)
+        nodes = Nodes(
+            x, batch, anchors, self.epsilon, is_smooth=is_smooth, cached=self.cached
+        )
         prior = self._prior(x, edge_index, batch, edge_weight)
-        first = last = nodes.learn(metrics[0], x, self.epsilon)
+        # Along the first graph later layers send messages in all iterations.
+        widths = [lin.out_channels for lin in lins]
+        every = widths + (self.max_iterations - 1) * widths[1:]
+        first = last = nodes.learn(metrics[0], x, every)
         start = apply_linear(lins[0], x)
         mixture = Mixture(prior, first, start, self.skip_weight, self.update_weight)
         h, out = self._embed(mixture, first, self.dropout)
         yield _Step(out, first, nodes)
         for _ in range(1, self.max_iterations):
-            graph = nodes.learn(metrics[1], h, self.epsilon)
+            graph = nodes.learn(metrics[1], h, widths)
             h, out = self._embed(mixture, graph, self.iteration_dropout)
             yield _Step(out, graph, nodes)
-            if bool(graph.change(last) <= self.delta * first.size()):
+            with torch.autocast(x.device.type, enabled=False):
+                change = graph.change(last)
+            if bool(change <= self.delta * first.size):
                 return
             last = graph
 
     def _embed(
-        self, mixture: Mixture, graph: Learned, dropout: float
+        self, mixture: Mixture, graph: Graph, dropout: float
     ) -> tuple[Tensor, Tensor]:
         """The input and the output of the last layer."""
         out = mixture.first_layer(graph)
