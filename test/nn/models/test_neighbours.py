@@ -9,7 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from torch_geometric_gsl.nn.models._neighbours import nearest_neighbours
+from torch_geometric_gsl.nn.models._neighbours import (
+    NeighbourModel,
+    nearest_neighbours,
+)
+from torch_geometric_gsl.nn.models.idgl import IDGL
+from torch_geometric_gsl.nn.models.knn_gcn import KNNGCN
 from torch_geometric_gsl.typing import SampledGraph, is_sorted_by_target
 
 LAYOUTS = pytest.mark.parametrize('layout', ['dense', 'sparse'])
@@ -183,3 +188,29 @@ def test_smallest_inputs(layout: str) -> None:
 def test_errors(layout: str, k: int, kwargs: Any, match: str) -> None:
     with pytest.raises(ValueError, match=match):
         nearest_neighbours(as_layout(features(), layout), k, **kwargs)
+
+
+@LAYOUTS
+@pytest.mark.parametrize('kind', [KNNGCN, IDGL])
+def test_graphs_of_the_cached_graph(kind: type[Any], layout: str) -> None:
+    x = as_layout(features(), layout)
+    one, two = torch.zeros(12).long(), torch.arange(12) // 6
+    model: NeighbourModel = kind(7, 4, 2, 3, k=2, cached=True).double()
+    match = r"'batch' must be that of the cached .* \(got another graph for 6 of 12 no"
+    with pytest.raises(ValueError, match="'batch' must have one entry per node"):
+        model(x, batch=two[:6])
+    for first, same, others in (
+        (None, one, [two]),
+        (one, None, [two]),
+        (two, two.clone(), [None, one]),
+    ):
+        model(x, batch=first)
+        model(x, batch=same)
+        for other in others:
+            with pytest.raises(ValueError, match=match):
+                model(x, batch=other)
+        with pytest.raises(ValueError, match="'batch' must have one entry per node"):
+            model(x, batch=two[:6])
+        model.reset_parameters()
+        model(x, batch=others[0])
+        model.reset_parameters()

@@ -129,7 +129,7 @@ class NeighbourModel(NodeClassifier):
         self.similarity = similarity
         self.cached = cached
         self._cached_graph: SampledGraph | None = None
-        self._cached_size = 0
+        self._cached_batch = torch.empty(0, dtype=torch.long)
 
     def reset_parameters(self) -> None:
         r"""Resets all learnable parameters of the module, and forgets its graph."""
@@ -148,11 +148,7 @@ class NeighbourModel(NodeClassifier):
         if edge_weight is not None:
             raise ValueError("'edge_weight' needs 'edge_index' (got None)")
         if self._cached_graph is not None:
-            if x.size(0) != self._cached_size:
-                raise ValueError(
-                    f"'x' must hold the {self._cached_size} nodes of the cached graph "
-                    f'(got {x.size(0)} nodes)'
-                )
+            self._check_cached(x, batch)
             return self._cached_graph
         similarity = self.similarity or 'linear'
         edge_index, weight = nearest_neighbours(x, self.k, batch, similarity=similarity)
@@ -160,8 +156,32 @@ class NeighbourModel(NodeClassifier):
         weight = weight.clamp(min=0) if is_weighted else torch.ones_like(weight)
         graph = SampledGraph(edge_index, weight)
         if self.cached:
-            self._cached_graph, self._cached_size = graph, x.size(0)
+            self._cached_graph, self._cached_batch = graph, _graph_ids(x, batch)
         return graph
+
+    def _check_cached(self, x: Tensor, batch: Tensor | None) -> None:
+        """Raises unless the cached graph is one of such nodes."""
+        num_nodes = self._cached_batch.numel()
+        if x.size(0) != num_nodes:
+            raise ValueError(
+                f"'x' must hold the {num_nodes} nodes of the cached graph "
+                f'(got {x.size(0)} nodes)'
+            )
+        if batch is not None:
+            check_batch(batch, x)
+        other = _graph_ids(x, batch) != self._cached_batch
+        check_value(
+            ~other.any(),
+            "'batch' must be that of the cached graph, which 'reset_parameters' forgets",
+            got=lambda: f'another graph for {int(other.sum())} of {num_nodes} nodes',
+        )
+
+
+def _graph_ids(x: Tensor, batch: Tensor | None) -> Tensor:
+    """The graph of each node; all are in one without a batch."""
+    if batch is not None:
+        return batch.clone()
+    return torch.zeros(x.size(0), dtype=torch.long, device=x.device)
 
 
 def _given_graph(

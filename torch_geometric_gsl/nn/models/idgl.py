@@ -109,8 +109,9 @@ class IDGL(NeighbourModel):
             (default: :obj:`0.0`)
         cached (bool, optional): If :obj:`True`, the nearest neighbours of the first
             input serve all later ones, until :meth:`reset_parameters`: for one set of
-            nodes whose features stay as they are. Products of features that the loss
-            needs are then stored for as long as these exist. (default: :obj:`False`)
+            nodes whose features and :obj:`batch` stay as they are. Products of features
+            that the loss needs are then stored for as long as these exist.
+            (default: :obj:`False`)
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse

@@ -68,7 +68,7 @@ class KNNGCN(NeighbourModel):
             (default: :obj:`"elu"`)
         cached (bool, optional): If :obj:`True`, the graph of the first input serves
             all later ones, until :meth:`reset_parameters`: for one set of nodes whose
-            features stay as they are. (default: :obj:`False`)
+            features and :obj:`batch` stay as they are. (default: :obj:`False`)
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
