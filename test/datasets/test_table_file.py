@@ -73,6 +73,7 @@ def test_dialects(tmp_path: Path, text: str) -> None:
         (['10', '2', '10'], [1, 0, 1], ['2', '10']),
         (['1.0', '-1', '1'], [1, 0, 1], ['-1', '1']),
         (['10', '2', 'x'], [0, 1, 2], ['10', '2', 'x']),
+        (['1_0', '2', '10'], [1, 2, 0], ['10', '1_0', '2']),
         (['9007199254740993', '9007199254740992', '0'], [2, 1, 0], None),
         ([3, 1, 3], [1, 0, 1], ['1', '3']),
         ([True, False, True], [1, 0, 1], ['False', 'True']),
@@ -112,6 +113,7 @@ def test_class_names_give_the_labels_back(labels: list[str]) -> None:
         ('a,y\nNaN,0', 'y', r"line 2: 'a' must not be missing \(got 'NaN'\)"),
         ('a,y\n1, ?', 'y', r"line 2: 'y' must not be missing \(got ' \?'\)"),
         ('b,a,y\n1,red,0', 'y', r"line 2: 'a' must be a finite .* \(got 'red'\); enco"),
+        ('a,y\n1_000,0', 'y', r"line 2: 'a' must be a finite .* \(got '1_000'\)"),
         ('a,y\ninf,0', 'y', r"line 2: 'a' must be a finite number \(got 'inf'\)"),
         ('a,y\n1,0\n2,0', 'y', r"column 'y' of .* at least two classes \(got \{0\}\)"),
         ('a,y\n1,u\n2,u', 'y', r"at least two classes \(got \{'u'\}\)"),
@@ -175,6 +177,11 @@ X, Y = np.ones((3, 2)), np.array([0, 1, 0])
         ({'x': X[:, :0], 'y': Y}, r"'x' in .* must be a matrix of numbers"),
         ({'x': X * 1j, 'y': Y}, r"'x' in .* must be a matrix .* \(got complex128"),
         ({'x': np.array([{}]), 'y': Y}, r'arrays of numbers \(Object arrays cannot be'),
+        (
+            {'x': X, 'y': np.array(['a', 'b', ''])},
+            r"'y' in .* must not be missing \(got '' for row 2\)",
+        ),
+        ({'x': X, 'y': np.array(['a', ' NaN', 'b'])}, r"\(got ' NaN' for row 1\)"),
         ({'x': X * np.nan, 'y': Y}, r'finite features \(got 6 that are not'),
     ],
 )

@@ -160,7 +160,9 @@ def _read_row(
     )
 
 
-def _to_number(field: str) -> float:
+def _to_number(field: Any) -> float:
+    if isinstance(field, str) and '_' in field:  # Python would read past it.
+        return math.nan
     try:
         return float(field)
     except ValueError:
@@ -193,6 +195,11 @@ def _read_npz(path: Path, label: str | None) -> Data:
         )
     where = f"'{label}' in '{path}'"
     _check_labels(y, where, len(x), kinds='biuU')
+    for place, name in enumerate(y.tolist()):
+        if str(name).strip().lower() in _MISSING:
+            raise ValueError(
+                f'{where} must not be missing (got {name!r} for row {place})'
+            )
     numbers, class_names = _encode(y.tolist(), where)
     x = torch.from_numpy(x.astype(np.float64))
     return Data(x=x, y=numbers, class_names=class_names)

@@ -172,7 +172,7 @@ class NeighbourModel(NodeClassifier):
         other = _graph_ids(x, batch) != self._cached_batch
         check_value(
             ~other.any(),
-            "'batch' must be that of the cached graph, which 'reset_parameters' forgets",
+            "'batch' must be that of the cached graph, until reset_parameters()",
             got=lambda: f'another graph for {int(other.sum())} of {num_nodes} nodes',
         )
 
