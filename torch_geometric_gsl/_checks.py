@@ -209,6 +209,14 @@ def check_batch(batch: Any, x: Tensor, name: str = 'batch') -> None:
     )
 
 
+def check_mask(mask: Tensor, name: str = 'mask') -> None:
+    """Raises if a mask, or a vector of indices, chooses nothing."""
+    if mask.numel() == 0:
+        raise ValueError(f"'{name}' must choose at least one node (got none)")
+    if mask.dtype == torch.bool:
+        check_value(mask.any(), f"'{name}' must choose at least one node (got none)")
+
+
 def check_candidate_count(k: int, available: int, where: str = '') -> None:
     """Raises if there are fewer candidates than neighbours to draw."""
     if k > available:

@@ -7,6 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from torch_geometric_gsl._checks import check_mask
+
 
 class NodeClassifier(torch.nn.Module, ABC):
     r"""Base class of the models that classify nodes without a given graph.
@@ -38,5 +40,14 @@ class NodeClassifier(torch.nn.Module, ABC):
             y (torch.Tensor): The labels :math:`[|\mathcal{V}|]`.
             mask (torch.Tensor): The labelled nodes, as a mask or as indices.
             **kwargs (optional): Additional arguments of the forward method.
+
+        Raises:
+            ValueError: If no node is labelled.
         """
-        return F.cross_entropy(self(x, **kwargs)[mask], y[mask])
+        return cross_entropy(self(x, **kwargs), y, mask)
+
+
+def cross_entropy(out: Tensor, y: Tensor, mask: Tensor) -> Tensor:
+    """The mean cross-entropy of labelled nodes, of which there must be one."""
+    check_mask(mask)
+    return F.cross_entropy(out[mask], y[mask])

@@ -22,6 +22,7 @@ from torch_geometric_gsl.nn.models._idgl_mixture import Mixture, Prior
 from torch_geometric_gsl.nn.models._idgl_nodes import Nodes
 from torch_geometric_gsl.nn.models._layers import check_input, layer_sizes
 from torch_geometric_gsl.nn.models._neighbours import NeighbourModel
+from torch_geometric_gsl.nn.models.base import cross_entropy
 from torch_geometric_gsl.nn.similarity.cosine_similarity import CosineSimilarity
 from torch_geometric_gsl.typing import SampledGraph
 
@@ -242,7 +243,7 @@ class IDGL(NeighbourModel):
         factors = self.smoothness, self.degree, self.sparsity
         is_smooth = self.smoothness > 0
         for out, graph, nodes in self._iterate(x, **kwargs, is_smooth=is_smooth):
-            value = F.cross_entropy(out[mask], y[mask])
+            value = cross_entropy(out, y, mask)
             if any(factors):
                 with torch.autocast(x.device.type, enabled=False):
                     value = value + graph.penalty(nodes.square, factors)

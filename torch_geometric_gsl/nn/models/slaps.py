@@ -30,7 +30,7 @@ from torch_geometric_gsl.nn.models._slaps_parts import (
     ordered,
     symmetric_graph,
 )
-from torch_geometric_gsl.nn.models.base import NodeClassifier
+from torch_geometric_gsl.nn.models.base import NodeClassifier, cross_entropy
 from torch_geometric_gsl.ops.masking import mask_features
 from torch_geometric_gsl.typing import SampledGraph
 
@@ -252,10 +252,13 @@ class SLAPS(NodeClassifier):
             y (torch.Tensor): The labels :math:`[|\mathcal{V}|]`.
             mask (torch.Tensor): The labelled nodes, as a mask or as indices.
             **kwargs (optional): Additional arguments of the forward method.
+
+        Raises:
+            ValueError: If no node is labelled.
         """
         edges, generator = self._edges(x, **kwargs), kwargs.get('generator')
         out = self._classify(x, edges, generator)
-        loss = F.cross_entropy(out[mask], y[mask])
+        loss = cross_entropy(out, y, mask)
         return loss + self.denoising_weight * self._denoise(x, edges, generator)
 
     def graphs(
