@@ -78,7 +78,10 @@ class Progress:
         return watch
 
     def resumed(self, config: RunConfig, epochs: int) -> None:
-        self.bar.update(epochs)
+        # Done already, but not in the time that tells the rate.
+        self.bar.initial += epochs
+        self.bar.n += epochs
+        self.bar.refresh()
         self.bar.write(f'{config}: goes on after {epochs} epochs')
 
     def finished(self, config: RunConfig, record: Record) -> None:
