@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from torch_geometric_gsl.ops import pairs
 from torch_geometric_gsl.ops.pairs import (
     Neighbours,
     compare_listed,
@@ -268,18 +267,3 @@ def test_no_gathered_tensor_is_made(meter: Any, num_sources: int, form: str) -> 
     # The pairs, the messages or a block of 40 gathered rows, not 4096 = n * q * m.
     assert max(saved) <= n * q
     assert found.largest <= max(n * q, num_sources * m, 40 * m)
-
-
-def test_many_pairs_are_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    called: list[int] = []
-    monkeypatch.setattr(pairs, 'fastest', lambda f, *_: called.append(1) or f)
-    neighbours = lists((2**12, 2**12, 2**6))
-    dst, src = rand(2**12, 4), rand(2**12, 4, seed=1)
-    found = pair_dots(dst, src, neighbours)
-    assert not called
-    torch.testing.assert_close(found, gathered_dots(dst, src, neighbours.source.long()))
-    # A matrix has no place for more pairs than it has entries.
-    few = lists((3, 2, 7))
-    expected = gathered_dots(dst[:3], src[:2], few.source.long())
-    torch.testing.assert_close(pair_dots(dst[:3], src[:2], few), expected)
-    assert called

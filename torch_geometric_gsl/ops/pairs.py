@@ -95,10 +95,12 @@ class Neighbours:
         # The compiler warns of tensors that are no leaves.
         dst, src = dst.detach(), src.detach()
         count = self.source.numel()
-        # Quicker than what is compiled, but no matrix has more entries than places.
-        if src.device.type == 'cpu' and 0 < count <= dst.size(0) * src.size(0):
+        quick = fastest(gathered_dots, count, src.device)
+        # A sparse matrix may not have more entries than places.
+        is_sparse = 0 < count <= dst.size(0) * src.size(0)
+        if src.device.type == 'cpu' and quick is gathered_dots and is_sparse:
             return self._sampled_product(dst, src)
-        return self.gathered(fastest(gathered_dots, count, src.device), dst, src)
+        return self.gathered(quick, dst, src)
 
     def gathered(
         self, compare: Callable[..., Tensor], dst: Tensor, src: Tensor
