@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from torch_geometric_gsl.ops import pairs
 from torch_geometric_gsl.ops.pairs import (
     Neighbours,
     compare_listed,
@@ -267,3 +268,27 @@ def test_no_gathered_tensor_is_made(meter: Any, num_sources: int, form: str) -> 
     # The pairs, the messages or a block of 40 gathered rows, not 4096 = n * q * m.
     assert max(saved) <= n * q
     assert found.largest <= max(n * q, num_sources * m, 40 * m)
+
+
+@pytest.mark.parametrize('width', [4, 64])
+def test_wide_pairs_are_not_compiled(
+    monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    called: list[int] = []
+
+    def quick(*args: Tensor) -> Tensor:
+        called.append(1)
+        return gathered_dots(*args)
+
+    monkeypatch.setattr(pairs, 'fastest', lambda *_: quick)
+    dst, src = rand(40, width), rand(40, width, seed=1)
+    neighbours = lists((40, 40, 6))
+    found = pair_dots(dst, src, neighbours)
+    assert bool(called) == (width < 64)
+    torch.testing.assert_close(found, gathered_dots(dst, src, neighbours.source.long()))
+    # A matrix has no place for more pairs than it has entries.
+    few = lists((3, 2, 7))
+    expected = gathered_dots(dst[:3], src[:2], few.source.long())
+    called.clear()
+    torch.testing.assert_close(pair_dots(dst[:3], src[:2], few), expected)
+    assert called

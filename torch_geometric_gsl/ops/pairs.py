@@ -20,6 +20,9 @@ from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET, row_blocks
 from torch_geometric_gsl.ops.compiled import fastest
 from torch_geometric_gsl.ops.eager import eager
 
+# From this width on a sampled matrix product beats gathering by compiled code.
+_SAMPLED_WIDTH = 64
+
 
 class Neighbours:
     r"""The sources that each target lists.
@@ -96,9 +99,10 @@ class Neighbours:
         dst, src = dst.detach(), src.detach()
         count = self.source.numel()
         quick = fastest(gathered_dots, count, src.device)
+        is_eager = quick is gathered_dots or src.size(1) >= _SAMPLED_WIDTH
         # A sparse matrix may not have more entries than places.
         is_sparse = 0 < count <= dst.size(0) * src.size(0)
-        if src.device.type == 'cpu' and quick is gathered_dots and is_sparse:
+        if src.device.type == 'cpu' and is_eager and is_sparse:
             return self._sampled_product(dst, src)
         return self.gathered(quick, dst, src)
 
