@@ -74,10 +74,11 @@ class IDGL(NeighbourModel):
         Hidden samples are not negative, and neither are their cosines. With
         :math:`\epsilon = 0` and without :obj:`batch`, all graphs but the first, and the
         first one of dense features that are not negative either, are therefore products
-        of thin matrices: time and memory are linear in the number of nodes. Any other
-        graph takes time :math:`n^2`, and its weights are computed anew wherever they
-        are needed. Only those that are long to compute are stored, :math:`n^2 / 2` of
-        them, such as those of sparse features, and the products of such features.
+        of thin matrices: time and memory are linear in the number of nodes, apart from
+        the search for the nearest neighbours. Any other graph takes time :math:`n^2`,
+        and its weights are computed anew wherever they are needed. Only those that are
+        long to compute are stored, :math:`n^2 / 2` of them, such as those of sparse
+        features, and the products of such features.
 
     Args:
         in_channels (int): Size of each input sample.
