@@ -75,22 +75,33 @@ def curves(store: Store) -> Figures:
 
 
 def temperature(store: Store) -> Figures:
-    """Test accuracy over the temperature."""
+    """Test accuracy over the temperature, on the splits that all of it has."""
     experiment = EXPERIMENTS['temperature']
     (method,) = experiment.methods
     found = {
         dataset: [cell_of(store, dataset, method, tau=tau) for tau in TAUS]
         for dataset in experiment.datasets
     }
-    found = {name: row for name, row in found.items() if any(c.test for c in row)}
+    shared = {name: common_seeds(row) for name, row in found.items()}
+    found = {name: row for name, row in found.items() if shared[name]}
     if not found:
         return {}
     figure, axes = new_figure(len(found))
     for ax, (dataset, row) in zip(axes, found.items(), strict=True):
-        draw_line(ax, TAUS, row, METHODS[method].title)
-        draw_controls(ax, store, dataset)
+        seeds = shared[dataset]
+        same = [
+            Cell({s: cell.test[s] for s in seeds & cell.test.keys()}) for cell in row
+        ]
+        draw_line(ax, TAUS, same, METHODS[method].title)
+        draw_controls(ax, store, dataset, seeds)
         ax.set(title=dataset, xlabel=r'temperature $\tau$', xticks=TAUS)
     return {'temperature': with_legend(figure, axes)}
+
+
+def common_seeds(row: list[Cell]) -> set[int]:
+    """The seeds of all cells that have runs; none if fewer than two cells have."""
+    known = [set(cell.test) for cell in row if cell.test]
+    return set.intersection(*known) if len(known) > 1 else set()
 
 
 def removal(store: Store) -> Figures:
