@@ -3,10 +3,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import settings
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 _SHARED = Path(__file__).parents[2] / 'shared' / 'data'
 
@@ -38,3 +41,25 @@ def gsl_data() -> Callable[[str], Path]:
         return folder / name
 
     return find
+
+
+class _Meter(TorchDispatchMode):
+    """Notes the size of the largest tensor that any operation returns."""
+
+    largest = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        out = func(*args, **(kwargs or {}))
+        for result in out if isinstance(out, tuple | list) else [out]:
+            # The size of a sparse matrix counts places that hold nothing.
+            if isinstance(result, Tensor) and result.layout == torch.strided:
+                self.largest = max(self.largest, result.numel())
+        return out
+
+
+@pytest.fixture(scope='session')
+def meter() -> type[_Meter]:
+    """A context that measures the tensors made inside it."""
+    return _Meter

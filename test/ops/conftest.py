@@ -9,13 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from itertools import permutations
-from typing import Any
 
 import pytest
 import torch
 from scipy.stats import chi2
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from torch_geometric_gsl.ops.gumbel import arrival_times
 
@@ -101,28 +99,6 @@ def _to_matrix(
 ) -> Tensor:
     matrix = edge_weight.new_zeros(num_targets, num_sources)
     return matrix.index_put((edge_index[1], edge_index[0]), edge_weight, True)
-
-
-class _Meter(TorchDispatchMode):
-    """Notes the size of the largest tensor that any operation returns."""
-
-    largest = 0
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        out = func(*args, **(kwargs or {}))
-        for result in out if isinstance(out, tuple | list) else [out]:
-            # The size of a sparse matrix counts places that hold nothing.
-            if isinstance(result, Tensor) and result.layout == torch.strided:
-                self.largest = max(self.largest, result.numel())
-        return out
-
-
-@pytest.fixture(scope='session')
-def meter() -> type[_Meter]:
-    """A context that measures the tensors made inside it."""
-    return _Meter
 
 
 @pytest.fixture(scope='session')

@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from torch_geometric_gsl.nn.models import _idgl_nodes, _idgl_pairs, _neighbours
 from torch_geometric_gsl.nn.models.idgl import IDGL
@@ -47,21 +46,6 @@ def make(kind: type[IDGL] = IDGL, **kwargs: Any) -> IDGL:
 def in_tiles(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Divides graphs into tiles of some rows of double precision."""
     monkeypatch.setattr(_idgl_pairs, 'TILE', 8 * rows**2 // torch.get_num_threads())
-
-
-class Meter(TorchDispatchMode):
-    """Notes the size of the largest tensor that any operation returns."""
-
-    largest = 0
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        out = func(*args, **(kwargs or {}))
-        for result in out if isinstance(out, tuple | list) else [out]:
-            if isinstance(result, Tensor) and result.layout == torch.strided:
-                self.largest = max(self.largest, result.numel())
-        return out
 
 
 # The method written out for lists of numbers.
@@ -331,12 +315,12 @@ def test_stored_weights(
     assert stored * half <= sum(sizes.values()) < (stored + 2) * half
 
 
-def test_linear_memory() -> None:
+def test_linear_memory(meter: Any) -> None:
     num_nodes = 2000
     x, y = problem(num_nodes)
     model = make(degree=0.1)
     loop = torch.arange(num_nodes).expand(2, -1)
-    with Meter() as measured:
+    with meter() as measured:
         model.loss(x.relu(), y, y < 2, edge_index=loop).backward()
     assert measured.largest < 20 * num_nodes
 

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from torch_geometric_gsl.nn.models.idgl import IDGL
 from torch_geometric_gsl.nn.models.idgl_anchor import IDGLAnchor
@@ -180,28 +179,13 @@ def test_graphs_without_anchors() -> None:
     assert not torch.allclose(changed[~alone], out[~alone])
 
 
-class Meter(TorchDispatchMode):
-    """Notes the size of the largest tensor that any operation returns."""
-
-    largest = 0
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        out = func(*args, **(kwargs or {}))
-        for result in out if isinstance(out, tuple | list) else [out]:
-            if isinstance(result, Tensor) and result.layout == torch.strided:
-                self.largest = max(self.largest, result.numel())
-        return out
-
-
 @pytest.mark.parametrize('is_sparse', [False, True])
-def test_memory(is_sparse: bool) -> None:
+def test_memory(is_sparse: bool, meter: Any) -> None:
     num_nodes = 600
     x = features(num_nodes).relu()
     x = x.to_sparse_csr() if is_sparse else x
     model = make(cached=True)
     model(x)  # The search for neighbours is not part of it.
-    with Meter() as measured:
+    with meter() as measured:
         model.loss(x, torch.zeros(num_nodes).long(), torch.arange(9)).backward()
     assert num_nodes * IN <= measured.largest < num_nodes * 40
