@@ -76,16 +76,12 @@ def expected_sum(
         memory_budget (int, optional): Bytes for one block of rows.
             (default: :obj:`2**25`)
     """
-    fused, (num_targets, num_sources) = scorer.fused, scorer.size
-    # Weights relative to the upper bound of the scores neither overflow nor vanish.
-    is_narrow = scorer.upper - scorer.lower <= _MAX_RANGE * tau
-    is_large = num_targets * num_sources >= _MIN_PAIRS
-    if fused is not None and is_narrow and is_large and not torch.is_grad_enabled():
-        with torch.autocast(scorer.device.type, enabled=False):
-            return _tiled_sum(h, scorer, fused, tau, memory_budget)
+    num_targets, num_sources = scorer.size
+    if not torch.is_grad_enabled():
+        return _exact_sum(h, scorer, tau, slice(0, num_targets), memory_budget)
 
     def block(rows: slice, h: Tensor) -> Tensor:
-        return expected_weights(scorer.rows(rows), tau).to(h.dtype) @ h
+        return _rows_sum(h, scorer, tau, rows)
 
     bytes_per_row = 4 * num_sources * scorer.dtype.itemsize
     rows = list(row_blocks(num_targets, bytes_per_row, memory_budget))
@@ -93,17 +89,46 @@ def expected_sum(
     return torch.cat(blocks) if blocks else h.new_empty(0, h.size(1))
 
 
+@torch.no_grad()
+def _exact_sum(
+    h: Tensor, scorer: Scorer, tau: float, targets: slice, memory_budget: int
+) -> Tensor:
+    """Sums all sources of some of the targets, without gradient."""
+    fused, (num_targets, num_sources) = scorer.fused, scorer.size
+    listed = range(num_targets)[targets]
+    # Weights relative to the upper bound of the scores neither overflow nor vanish.
+    is_narrow = scorer.upper - scorer.lower <= _MAX_RANGE * tau
+    is_large = len(listed) * num_sources >= _MIN_PAIRS
+    if fused is not None and is_narrow and is_large:
+        with torch.autocast(scorer.device.type, enabled=False):
+            return _tiled_sum(h, scorer, fused, tau, listed, memory_budget)
+    height = rows_per_block(4 * num_sources * scorer.dtype.itemsize, memory_budget)
+    out = h.new_empty(len(listed), h.size(1))
+    for part in _equal_blocks(len(listed), height):
+        out[part] = _rows_sum(h, scorer, tau, _slice_of(listed[part]))
+    return out
+
+
+def _rows_sum(h: Tensor, scorer: Scorer, tau: float, rows: slice) -> Tensor:
+    return expected_weights(scorer.rows(rows), tau).to(h.dtype) @ h
+
+
 def _tiled_sum(
-    h: Tensor, scorer: Scorer, fused: FusedScore, tau: float, memory_budget: int
+    h: Tensor,
+    scorer: Scorer,
+    fused: FusedScore,
+    tau: float,
+    listed: range,
+    memory_budget: int,
 ) -> Tensor:
     """Sums weights and weighted messages at once, tile by tile."""
     dtype = torch.promote_types(h.dtype, scorer.dtype)
     full = torch.cat([h.to(dtype), h.new_ones(h.size(0), 1, dtype=dtype)], dim=1)
-    out = full.new_zeros(scorer.size[0], full.size(1))
+    out = full.new_zeros(len(listed), full.size(1))
     width = min(_TILE, scorer.size[1])
     height = rows_per_block(4 * width * scorer.dtype.itemsize, memory_budget)
-    for rows in _equal_blocks(out.size(0), height):
-        total = out[rows]
+    for part in _equal_blocks(len(listed), height):
+        total, rows = out[part], _slice_of(listed[part])
         for columns in _equal_blocks(full.size(0), width):
             weight = fused.weights(rows, columns, tau, scorer.upper)
             if scorer.excluded is not None:
@@ -119,6 +144,10 @@ def _equal_blocks(size: int, most: int) -> Iterator[slice]:
     """Blocks of nearly one size: each odd one would be compiled anew."""
     count = -(-size // most)
     return row_blocks(size, 1, -(-size // max(1, count)))
+
+
+def _slice_of(listed: range) -> slice:
+    return slice(listed.start, listed.stop, listed.step)
 
 
 def _run_block(
@@ -174,19 +203,11 @@ def sampled_expected_sum(
     return out.to(h.dtype), error
 
 
-@torch.no_grad()
 def _error_of_some(
     out: Tensor, h: Tensor, scorer: Scorer, tau: float, memory_budget: int
 ) -> Tensor:
     """The root mean square error of the sums of some targets, over all channels."""
-    num_targets, num_sources = scorer.size
-    step = max(1, num_targets // _ERROR_TARGETS)
-    height = rows_per_block(4 * num_sources * scorer.dtype.itemsize, memory_budget)
-    num_blocks = -(-num_targets // (step * height))
-    total, count = h.new_zeros(()), 0
-    for block in range(num_blocks):
-        rows = slice(block * step, num_targets, num_blocks * step)
-        error = expected_weights(scorer.rows(rows), tau) @ h - out[rows]
-        total += error.square().sum()
-        count += error.numel()
-    return (total / count).sqrt()
+    num_targets = scorer.size[0]
+    some = slice(0, num_targets, max(1, num_targets // _ERROR_TARGETS))
+    exact = _exact_sum(h, scorer, tau, some, memory_budget)
+    return (exact - out.detach()[some]).square().mean().sqrt()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import re
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from torch_geometric_gsl import SampledEvaluationWarning
 from torch_geometric_gsl.nn.sampler import _block_sampler
@@ -45,16 +47,19 @@ def drawn_sources() -> list[int]:
 def test_the_estimate_by_tiles_and_with_a_gradient(
     name: str, loop: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sampler, tiles, weights = make(name, loop), [], FusedScore.weights
-    monkeypatch.setattr(
-        FusedScore, 'weights', lambda *args: tiles.append(args) or weights(*args)
-    )
+    sampler, tiled, weights = make(name, loop), [], FusedScore.weights
+
+    def spy(self: FusedScore, *args: Any) -> Tensor:
+        tiled.append(self.src.size(0))
+        return weights(self, *args)
+
+    monkeypatch.setattr(FusedScore, 'weights', spy)
     with pytest.warns(SampledEvaluationWarning):
         slow = sampler.propagate(X, H).detach()
-    assert not tiles
+    assert set(tiled) == {N}  # The exact sums that tell the error take no gradient.
     with torch.no_grad(), pytest.warns(SampledEvaluationWarning):
         fast = sampler.propagate(X, H)
-    assert tiles
+    assert set(tiled) == {N, SAMPLES}
     phi = sampler.similarity(X).tolist()
     for i in range(N):
         source = [j for j in drawn_sources() if loop or j != i]
