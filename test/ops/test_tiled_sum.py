@@ -11,7 +11,7 @@ from torch import Tensor
 
 from torch_geometric_gsl.ops import propagate as module
 from torch_geometric_gsl.ops.fused import FusedScore
-from torch_geometric_gsl.ops.propagate import expected_sum
+from torch_geometric_gsl.ops.propagate import expected_sum, sampled_expected_sum
 from torch_geometric_gsl.ops.scorer import Scorer, exclude, matrix_scorer
 from torch_geometric_gsl.ops.scores import unit_rows
 
@@ -181,3 +181,21 @@ def test_no_tensor_has_the_size_of_all_pairs(size: int, meter: Any) -> None:
     with meter() as seen:
         expected_sum(h, scorer, 0.25, memory_budget=4 * size * 8 * 10)
     assert seen.largest == 10 * size
+
+
+@pytest.mark.parametrize('response', list(BOUNDS))
+@torch.no_grad()
+def test_some_targets_tell_the_error_of_an_estimate(
+    response: str, tiles: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, '_ERROR_TARGETS', 5)
+    excluded = torch.arange(21) % 13
+    scorer = make(response, size=(21, 13), excluded=excluded)
+    h = torch.randn(13, 3, dtype=torch.float64)
+    budget = 4 * 5 * 8 * 2  # Two rows of five sources.
+    out, error = sampled_expected_sum(h, scorer, 0.25, 6, memory_budget=budget)
+    # Every fourth target, two at a time, from tiles of all 13 sources.
+    assert [rows for rows, _ in tiles] == 9 * [2]
+    missed = (definition(h, scorer, 0.25) - out)[::4]
+    assert missed.size(0) == 6
+    torch.testing.assert_close(error, missed.square().mean().sqrt())

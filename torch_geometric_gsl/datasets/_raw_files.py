@@ -155,6 +155,8 @@ def read_coauthor(paths: list[Path]) -> tuple[Entries, NDArray[np.int64]]:
         with path.open('rb') as stream, np.load(stream, allow_pickle=False) as file:
             parts = {name: file[f'attr_{name}'] for name in names}
             y = file['labels']
+    # What numpy and zipfile raise on a damaged file, a method of compression that
+    # does not exist among them.
     except (
         *(AttributeError, EOFError, KeyError, NotImplementedError, OSError),
         *(TypeError, ValueError, zipfile.BadZipFile, zlib.error),

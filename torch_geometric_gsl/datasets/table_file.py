@@ -28,7 +28,8 @@ _MISSING = ('', '?', 'na', 'n/a', 'nan', 'none', 'null')
 _KEPT = ('class_names', 'train_mask', 'val_mask', 'test_mask')
 # What torch must be allowed to load; of these PyG itself allows only the first.
 _PARTS_OF_DATA: list[Any] = [Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]
-# What numpy and torch raise on files that are not what they expect.
+# What numpy, torch and zipfile raise on files that are not what they expect;
+# NotImplementedError where the damage looks like an unknown method of compression.
 _DAMAGED = (
     *(AttributeError, EOFError, KeyError, NotImplementedError, OSError, RuntimeError),
     *(TypeError, ValueError, pickle.UnpicklingError, zipfile.BadZipFile, zlib.error),

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TypeVar
+from collections.abc import Iterator
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -14,8 +14,6 @@ from torch_geometric_gsl.ops.fused import FusedScore
 from torch_geometric_gsl.ops.pairs import Neighbours, neighbour_sum
 from torch_geometric_gsl.ops.relaxed import expected_weights
 from torch_geometric_gsl.ops.scorer import Scorer
-
-Result = TypeVar('Result')
 
 # Weights of e^-40 times small messages are still far from what float32 rounds to zero.
 _MAX_RANGE = 40.0
@@ -80,12 +78,15 @@ def expected_sum(
     if not torch.is_grad_enabled():
         return _exact_sum(h, scorer, tau, slice(0, num_targets), memory_budget)
 
-    def block(rows: slice, h: Tensor) -> Tensor:
-        return _rows_sum(h, scorer, tau, rows)
-
     bytes_per_row = 4 * num_sources * scorer.dtype.itemsize
     rows = list(row_blocks(num_targets, bytes_per_row, memory_budget))
-    blocks = [_run_block(block, part, h, len(rows) > 1) for part in rows]
+    run = _rows_sum
+    if len(rows) > 1:
+        # The weights of one of many blocks are computed again, not kept.
+        run = partial(
+            checkpoint, _rows_sum, use_reentrant=False, preserve_rng_state=False
+        )
+    blocks = [run(h, scorer, tau, part) for part in rows]
     return torch.cat(blocks) if blocks else h.new_empty(0, h.size(1))
 
 
@@ -148,18 +149,6 @@ def _equal_blocks(size: int, most: int) -> Iterator[slice]:
 
 def _slice_of(listed: range) -> slice:
     return slice(listed.start, listed.stop, listed.step)
-
-
-def _run_block(
-    block: Callable[[slice, Tensor], Result], rows: slice, h: Tensor, is_one_of: bool
-) -> Result:
-    """Runs one of many blocks so that its weights are not kept for the gradient."""
-    if not is_one_of or not torch.is_grad_enabled():
-        return block(rows, h)
-    again: Result = checkpoint(
-        block, rows, h, use_reentrant=False, preserve_rng_state=False
-    )
-    return again
 
 
 def sampled_expected_sum(
