@@ -90,6 +90,7 @@ def expected_sum(
     return torch.cat(blocks) if blocks else h.new_empty(0, h.size(1))
 
 
+@eager
 @torch.no_grad()
 def _exact_sum(
     h: Tensor, scorer: Scorer, tau: float, targets: slice, memory_budget: int
