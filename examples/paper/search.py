@@ -4,10 +4,12 @@
     python examples/paper/search.py --dataset CiteSeer --compare
 
 Each method gets the same number of trials, the controls as well. A trial is the mean
-validation accuracy over three splits; one without a score on any of them, as of a run
-out of memory, counts too. Its runs stand in the store of `run.py`, the study in
-`<results>/search.journal`: killed and started again, the search goes on, but for the
-trial that it was at. Start it twice, and the two processes share the trials.
+validation accuracy over three splits. One that has stayed below the median of the
+others is not run on the next split: it counts, but cannot be the best. The same holds
+for one without a score on a split, such as a run out of memory. Its runs stand in the
+store of `run.py`, the study in `<results>/search.journal`: killed and started again,
+the search goes on, but for the trial that it was at. Start it twice, and the two
+processes share the trials.
 
 The best of the first `--trials` is written to `tuned.json`, beside this file for the
 results that are, else into the folder of the results. `--compare` then runs the best
@@ -41,8 +43,9 @@ SEARCHED = ('neural_gau_sim', 'mlp', 'knn_gcn_root')
 SPLITS = (0, 1, 2)
 #: Trials that have used up their share, with a score or without.
 FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
-#: Trials before the first one that learns from the others.
+#: Trials before the first one that learns from the others, or may be cut short.
 STARTUP = 12
+STARTUP_WHOLE = 5
 
 
 def common(trial: Trial) -> dict[str, Any]:
@@ -85,6 +88,7 @@ def study_of(root: Path, dataset: str, method: str, preset: str) -> optuna.Study
         storage=JournalStorage(backend),
         study_name=f'{dataset}/{method}/{preset}',
         direction='maximize',
+        pruner=optuna.pruners.MedianPruner(n_startup_trials=STARTUP_WHOLE),
         load_if_exists=True,
     )
 
@@ -98,10 +102,7 @@ def search(store: Store, dataset: str, method: str, args: argparse.Namespace) ->
             make_config(dataset, method, seed, args.preset, args.label, **setting)
             for seed in SPLITS
         ]
-        if work('search', configs, store, args):
-            study.tell(trial, state=TrialState.FAIL)
-            raise SystemExit('runs failed: error.txt in their folders says why')
-        value = validation(store, configs)
+        value = judge(trial, configs, store, args)
         state = TrialState.PRUNED if value is None else TrialState.COMPLETE
         study.tell(trial, value, state)
     best = best_of(study, args.trials)
@@ -119,6 +120,24 @@ def search(store: Store, dataset: str, method: str, args: argparse.Namespace) ->
             'preset': args.preset,
         }
         write_json(tuned_path(store), content)
+
+
+def judge(
+    trial: Trial, configs: list[RunConfig], store: Store, args: argparse.Namespace
+) -> float | None:
+    """The score over all splits, one after the other, unless the trial is cut short."""
+    value = None
+    for count, config in enumerate(configs, start=1):
+        if work('search', [config], store, args):
+            trial.study.tell(trial, state=TrialState.FAIL)
+            raise SystemExit('runs failed: error.txt in their folders says why')
+        value = validation(store, configs[:count])
+        if value is None:
+            return None
+        trial.report(value, count)
+        if count < len(configs) and trial.should_prune():
+            return None
+    return value
 
 
 def next_trial(study: optuna.Study, root: Path, trials: int) -> Trial | None:
@@ -148,7 +167,8 @@ def validation(store: Store, configs: list[RunConfig]) -> float | None:
 def best_of(study: optuna.Study, trials: int) -> FrozenTrial | None:
     """The best of the first trials: processes that share them may make some more."""
     finished = study.get_trials(states=FINISHED)[:trials]
-    scored = [trial for trial in finished if trial.value is not None]
+    # The value of one that was cut short is of the splits before that.
+    scored = [trial for trial in finished if trial.state == TrialState.COMPLETE]
     return max(scored, key=lambda trial: trial.value, default=None)
 
 

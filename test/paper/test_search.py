@@ -105,8 +105,9 @@ def test_trials_without_a_score_count(
     scores: Callable[[Draw], None],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    values = iter([None, 0.5, None, 0.7, None, 0.9])
-    scores(lambda configs: next(values))
+    values = [None, 0.5, None, 0.7, None, 0.9]
+    first = Store(tmp_path / 'results')
+    scores(lambda configs: values[len(trials_of(first)) - 1])
     store = Store(tmp_path / 'results')
     args.trials = 1
     search.search(store, 'wine', 'mlp', args)
@@ -124,15 +125,15 @@ def test_two_processes_share_the_trials(
 ) -> None:
     """While the first one works on its second trial, the other one does the rest."""
     store, other = Store(tmp_path / 'results'), Store(tmp_path / 'results')
-    count = 0
+    rates: list[float] = []
 
     def score(configs: list[RunConfig]) -> float:
-        nonlocal count
-        count += 1
-        if count == 2:
-            search.search(other, 'wine', 'mlp', args)
-            return 0.1
-        return count / 10
+        rate = configs[0].lr
+        if rate not in rates:
+            rates.append(rate)
+            if len(rates) == 2:
+                search.search(other, 'wine', 'mlp', args)
+        return (0.1, 0.1, 0.3, 0.4)[rates.index(rate)]
 
     scores(score)
     search.search(store, 'wine', 'mlp', args)
@@ -140,6 +141,48 @@ def test_two_processes_share_the_trials(
     assert [trial.value for trial in trials_of(store)] == [0.1, 0.1, 0.3, 0.4]
     found = (read_json(tmp_path / 'tuned.json') or {})['wine']['mlp']
     assert found['validation'] == 0.3
+
+
+def test_bad_trials_are_cut_short(
+    tmp_path: Path, args: argparse.Namespace, scores: Callable[[Draw], None]
+) -> None:
+    store = Store(tmp_path / 'results')
+    whole = search.STARTUP_WHOLE
+    splits: list[int] = []
+
+    def score(configs: list[RunConfig]) -> float:
+        number = len(trials_of(store))
+        splits.append(number)
+        # The last of those that are run in any case, and the first that need not be.
+        return 0.1 if number in (whole, whole + 1) else 0.5 + 0.01 * number
+
+    scores(score)
+    args.trials = whole + 2
+    search.search(store, 'wine', 'mlp', args)
+    runs = [splits.count(number) for number in range(1, args.trials + 1)]
+    assert runs == [3] * whole + [1, 3]
+    states = [trial.state.name for trial in trials_of(store)]
+    assert states == ['COMPLETE'] * whole + ['PRUNED', 'COMPLETE']
+
+
+def test_a_trial_cut_short_is_not_the_best(
+    tmp_path: Path, args: argparse.Namespace, scores: Callable[[Draw], None]
+) -> None:
+    """The first split alone would have made it so."""
+    values = {1: 0.9, 2: None, 3: None}
+    store = Store(tmp_path / 'results')
+    first = search.SPLITS[0]
+    scores(
+        lambda configs: (
+            values[len(configs)]
+            if len(trials_of(store)) == 1
+            else 0.5 + 0.1 * (configs[-1].seed == first)
+        )
+    )
+    search.search(store, 'wine', 'mlp', args)
+    assert trials_of(store)[0].value == 0.9
+    found = (read_json(tmp_path / 'tuned.json') or {})['wine']['mlp']
+    assert found['validation'] == 0.5
 
 
 def test_an_error_ends_the_search(
