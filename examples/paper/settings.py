@@ -74,7 +74,7 @@ METHOD: dict[str, dict[str, Any]] = {
     'slaps': {
         'lr': 0.01,
         'weight_decay': 5e-4,
-        'pretrain_epochs': 40,
+        'pretrain_epochs': 100,
         'k': 30,
         'binary': False,
         'graph_generator': 'mlp',
