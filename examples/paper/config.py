@@ -33,6 +33,7 @@ class RunConfig:
         pretrain_epochs: Epochs of self-supervision alone, where the model has any.
         time_limit: Seconds of training after which a run ends.
         digest: Of the content of a file: a file that changed is other data.
+        revision: Counts changes of what the method does under the same setting.
     """
 
     dataset: str
@@ -49,6 +50,7 @@ class RunConfig:
     pretrain_epochs: int = 0
     time_limit: float = 3600.0
     digest: str | None = None
+    revision: int = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, 'options', MappingProxyType(dict(self.options)))
@@ -73,6 +75,8 @@ class RunConfig:
         values = {name: getattr(self, name) for name in names}
         if self.digest is None:
             del values['digest']
+        if self.revision == 0:
+            del values['revision']
         return json.loads(json.dumps(values | {'options': dict(self.options)}))
 
     @classmethod

@@ -119,7 +119,9 @@ def cost_grid(root: Path) -> Grid:
     note = (
         f'One epoch of training on CiteSeer, median, {threads} CPU threads, peak MB '
         'above the data, with model and optimizer; below it what the paper prints for '
-        'an RTX 3090.'
+        'an RTX 3090. The epochs are the first ones: without evaluation, and without '
+        'the search of nearest neighbours, which all later ones share. IDGL iterates '
+        'more or less often as training goes on.'
     )
     return Grid(['', 'seconds', 'MB'], rows, [note])
 

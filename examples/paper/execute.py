@@ -21,7 +21,7 @@ KEPT_SEED = 0
 # What PyTorch says when the operating system gives no memory.
 NO_MEMORY = (
     *("can't allocate memory", 'not enough memory', 'Cannot allocate memory'),
-    'bad_alloc',
+    *('bad_alloc', "can't start new thread"),
 )
 
 

@@ -29,6 +29,7 @@ from summary import Cell, make_cell
 from tables import SEEDS
 from torch import Tensor
 from trained import count_removable, has_model, load_trained, without_nodes
+from training import split_of
 
 from torch_geometric_gsl import (
     DifferenceSimilarity,
@@ -36,7 +37,6 @@ from torch_geometric_gsl import (
     HeatKernelSimilarity,
     LinearSimilarity,
 )
-from torch_geometric_gsl.datasets import paper_split
 from torch_geometric_gsl.diagnostics import describe_model
 from torch_geometric_gsl.visualization import plot_graph, plot_similarity_curves
 
@@ -125,7 +125,7 @@ def removal(store: Store) -> Figures:
 
 def after_removal(store: Store, config: RunConfig) -> dict[int, Cell]:
     """The accuracy without that many random nodes, over several choices of them."""
-    data = paper_split(load(config.dataset, config.label), seed=config.seed)
+    data = split_of(config, load(config.dataset, config.label))
     # One model, which searches its nearest neighbours once.
     trained = load_trained(store, config, data)
     total, cells = count_removable(trained, data), {}

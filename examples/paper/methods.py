@@ -26,12 +26,15 @@ class Method(NamedTuple):
         group: `ours`, `baseline`, or `control`, which the paper does not print.
         build: The class of the model, or a function of the same arguments.
         options: Arguments that make it this method; settings do not change them.
+        revision: Raised when the method or a default of its model changes: runs of
+            before are then those of another setting.
     """
 
     title: str
     group: str
     build: Build
     options: dict[str, Any] = {}  # noqa: RUF012
+    revision: int = 0
 
 
 class CandidateNet(NodeClassifier):

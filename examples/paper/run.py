@@ -6,8 +6,9 @@
     python examples/paper/run.py table1 --datasets flowers.csv --label species
 
 Killed at any moment and started again, it goes on from the last whole checkpoint. Start
-it twice, and the two processes share the work. Finished runs stand in
-`<results>/<experiment>.runs.json`, everything else about them in `<results>/runs/`.
+it twice, and the two processes share the work; give each half of the memory then, by
+`--memory-limit`. Finished runs stand in `<results>/<data set>.runs.json`, everything
+else about them in `<results>/runs/`.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from torch_geometric.data import Data
 from tqdm import tqdm
 from training import Metrics, Watcher
 
-from torch_geometric_gsl.datasets import load_dataset
+from torch_geometric_gsl.datasets import DATASETS, load_dataset
 
 RESULTS = Path(__file__).resolve().parent / 'results'
 # Seconds before looking again at runs that other processes work on.
@@ -142,18 +143,18 @@ def work(
                 elif store.is_finished(config, args.memory_limit):
                     progress.skipped(config)
                 else:
-                    failures += not _one(name, config, store, args, progress)
+                    failures += not _one(config, store, args, progress)
         if len(busy) == len(pending):
             time.sleep(PAUSE)
         pending = busy
     progress.bar.close()
     # Also what was finished, but not collected, when a process was killed.
-    store.collect(name, configs)
+    store.collect(configs)
+    store.remove_leftovers(configs)
     return failures
 
 
 def _one(
-    name: str,
     config: RunConfig,
     store: Store,
     args: argparse.Namespace,
@@ -176,10 +177,20 @@ def _one(
         write_text(store.folder(config) / 'error.txt', text)
         progress.failed(config, error)
         return False
-    store.collect(name, [config])
+    store.collect([config])
     progress.finished(config, record)
     gc.collect()
     return True
+
+
+def check_files(configs: list[RunConfig]) -> None:
+    """Ends the program if a user's file does not fit, before any run is begun."""
+    files = {(c.dataset, c.label) for c in configs if c.dataset not in DATASETS}
+    try:
+        for dataset, label in sorted(files, key=str):
+            load(dataset, label)
+    except (OSError, TypeError, ValueError) as error:
+        raise SystemExit(f'{type(error).__name__}: {error}') from error
 
 
 def positive(text: str) -> int:
@@ -252,6 +263,7 @@ def main() -> None:
         args.label,
     )
     configs = EXPERIMENTS[args.experiment].configs(choice)
+    check_files(configs)
     failures = work(args.experiment, configs, Store(args.results), args)
     if failures:
         raise SystemExit(f'{failures} runs failed: error.txt in their folders says why')

@@ -187,11 +187,17 @@ def compare(store: Store, dataset: str, args: argparse.Namespace) -> None:
             f'no setting was found yet of {", ".join(missing)} on {dataset}: search '
             'without --compare first'
         )
-    settings = {method: found[method]['setting'] for method in args.methods}
     configs = [
-        make_config(dataset, method, seed, label=args.label, **setting)
+        make_config(
+            dataset,
+            method,
+            seed,
+            found[method]['preset'],
+            args.label,
+            **found[method]['setting'],
+        )
         for seed in COMPARED
-        for method, setting in settings.items()
+        for method in args.methods
     ]
     work('tuned', configs, store, args)
 

@@ -74,6 +74,7 @@ METHOD: dict[str, dict[str, Any]] = {
     'slaps': {
         'lr': 0.01,
         'weight_decay': 5e-4,
+        # Of 500 epochs; its recipe: 400 of 2,000.
         'pretrain_epochs': 100,
         'k': 30,
         'binary': False,
@@ -112,6 +113,7 @@ METHOD_ON_DATASET: dict[tuple[str, str], dict[str, Any]] = {
     },
     ('nodeformer', BROUGHT): {'hidden_channels': 64, 'heads': 6},
 }
+# Of ours; a recipe that names a rate of its own keeps it.
 AS_PRINTED: dict[str, Any] = {'lr': 0.001, 'patience': 100}
 QUICK: dict[str, Any] = {
     'epochs': 20,
@@ -143,20 +145,23 @@ def make_config(
         raise ValueError(f"'preset' must be one of {PRESETS} (got {preset!r})")
     if method not in METHODS:
         raise ValueError(f"'method' must be one of {list(METHODS)} (got {method!r})")
-    values = EVERYTHING | DATASET.get(dataset, {}) | METHOD[method]
-    values |= METHOD_ON_DATASET.get((method, dataset), {})
+    if preset == 'tuned':
+        found = tuned(dataset, method)
+        changes = found['setting'] | changes
+        return make_config(dataset, method, seed, found['preset'], label, **changes)
+    recipe = METHOD[method] | METHOD_ON_DATASET.get((method, dataset), {})
+    values = EVERYTHING | DATASET.get(dataset, {}) | recipe
     if preset == 'paper':
         printed = AS_PRINTED | ({'lr': 0.01} if dataset == 'CiteSeer' else {})
-        values |= printed
+        values |= printed | {'lr': recipe.get('lr', printed['lr'])}
     if preset == 'quick':
         values |= QUICK
         values['pretrain_epochs'] = min(values.get('pretrain_epochs', 0), 5)
-    if preset == 'tuned':
-        values |= tuned(dataset, method)
     values |= changes
     training = {name: values.pop(name) for name in TRAINING & values.keys()}
     if dataset not in DATASETS:
         training |= {'label': label, 'digest': digest_of(Path(dataset))}
+    training |= {'revision': METHODS[method].revision}
     return RunConfig(dataset, method, seed, options=values, **training)
 
 
@@ -174,12 +179,11 @@ def _digest(path: Path, *state: int) -> str:
 
 
 def tuned(dataset: str, method: str) -> dict[str, Any]:
-    """What the search found, by validation accuracy alone."""
+    """What the search found, by validation accuracy alone: setting and preset."""
     found = (read_json(TUNED) or {}).get(dataset, {}).get(method)
     if found is None:
         raise ValueError(
             f"no tuned setting of '{method}' on '{dataset}': "
             f'python search.py --dataset {dataset} --method {method} finds one'
         )
-    values: dict[str, Any] = found['setting']
-    return values
+    return dict(found)

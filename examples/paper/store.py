@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from archive import Record, add_to_archive, read_archive
 from config import RunConfig
@@ -28,41 +29,40 @@ class Store:
 
     Args:
         root: The folder. Its `runs/` can be deleted: archives keep the results.
+        archives_only: Whether to look at nothing but the archives, as a clone does.
     """
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, root: Path, archives_only: bool = False) -> None:
+        self.root, self.archives_only = root, archives_only
         paths = sorted(root.glob('*.runs.json')) if root.is_dir() else []
         self._archived: dict[str, Record] = {}
         for path in paths:
             self._archived |= read_archive(path)
 
     def folder(self, config: RunConfig) -> Path:
-        # A path of a user's file must not lead out of the store.
-        name = re.sub(r'[^\w.-]', '_', config.dataset).lstrip('.') or '_'
         run = f'{config.method}-{config.setting}'
-        return self.root / 'runs' / name / run / str(config.seed)
+        return self.root / 'runs' / _file_name(config) / run / str(config.seed)
+
+    def archive(self, config: RunConfig) -> Path:
+        # One for each data set: no run can stand in two.
+        return self.root / f'{_file_name(config)}.runs.json'
 
     def record(self, config: RunConfig) -> Record | None:
         """The finished run: config, outcome, cost, environment; or :obj:`None`."""
+        archived = self._archived.get(str(config))
+        if self.archives_only:
+            return archived
         folder = self.folder(config)
         found = read_json(folder / 'result.json')
         about = read_json(folder / 'about.json')
         if found is None or about is None or found['config'] != config.to_dict():
-            return self._archived.get(str(config))
+            return archived
         outcome = {key: value for key, value in found.items() if key != 'config'}
-        *before, start = about['starts']
-        environment = {k: v for k, v in start.items() if k not in UNSTABLE}
-        commits = {start.get('git_commit'), *(s.get('git_commit') for s in before)}
-        if len(commits) > 1:
-            environment['git_commits_before'] = sorted(
-                map(str, commits - {start.get('git_commit')})
-            )
         return {
             'config': found['config'],
             'outcome': outcome,
             'cost': {k: v for k, v in about.items() if k != 'starts'},
-            'environment': environment,
+            'environment': _environment(about['starts']),
         }
 
     def is_finished(self, config: RunConfig, memory_limit: float = 0.0) -> bool:
@@ -93,8 +93,34 @@ class Store:
         finally:
             lock.release()
 
-    def collect(self, name: str, configs: Iterable[RunConfig]) -> int:
-        """Adds the finished among the runs to the archive of that name."""
-        records = [self.record(config) for config in configs]
-        finished = [record for record in records if record is not None]
-        return add_to_archive(self.root / f'{name}.runs.json', finished)
+    def collect(self, configs: Iterable[RunConfig]) -> None:
+        """Adds the finished among the runs to the archives of their data sets."""
+        finished: dict[Path, list[Record]] = {}
+        for config in configs:
+            record = self.record(config)
+            if record is not None:
+                finished.setdefault(self.archive(config), []).append(record)
+        for path, records in finished.items():
+            add_to_archive(path, records)
+
+    def remove_leftovers(self, configs: Iterable[RunConfig]) -> None:
+        """Deletes checkpoints of processes killed between result and clearing up."""
+        for config in configs:
+            (self.folder(config) / 'checkpoint.pt').unlink(missing_ok=True)
+
+
+def _file_name(config: RunConfig) -> str:
+    # A path of a user's file must not lead out of the store.
+    return re.sub(r'[^\w.-]', '_', config.dataset).lstrip('.') or '_'
+
+
+def _environment(starts: list[dict[str, Any]]) -> dict[str, Any]:
+    """That of the last start, with what earlier starts ran on besides."""
+    *before, start = starts
+    found = {key: value for key, value in start.items() if key not in UNSTABLE}
+    commits = {s.get('git_commit') for s in before} - {start.get('git_commit')}
+    if commits:
+        found['git_commits_before'] = sorted(map(str, commits))
+    if any(s.get('git_changes') for s in before):
+        found['git_changes'] = True
+    return found

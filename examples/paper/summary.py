@@ -14,8 +14,8 @@ from scipy import stats
 from store import Store
 
 #: How a run that does not end by itself is marked.
-MARKS = {'timeout': '†', 'diverged': '‡'}
-#: Fewer runs are neither the best of a table nor compared with the paper.
+MARKS = {'timeout': '†', 'diverged': '‡', 'epochs': '§'}
+#: Fewer runs are neither the best of a table, nor tested, nor compared with the paper.
 LEAST_RUNS = 3
 #: Of the paper's split, 25 and 50 %.
 TEST_TO_TRAIN = 0.5
@@ -75,9 +75,17 @@ def make_cell(store: Store, configs: Iterable[RunConfig]) -> Cell:
         for record in records
         if record['outcome'].get('test') is not None
     }
-    ends = {record['outcome']['status'] for record in records}
+    ends = {_end(record) for record in records}
     marks = ''.join(mark for status, mark in MARKS.items() if status in ends)
     return Cell(test, _note(records), marks)
+
+
+def _end(record: Record) -> str:
+    """How a run ended; `epochs` if it still improved when they were over."""
+    outcome, config = record['outcome'], record['config']
+    is_last = outcome.get('epochs') == config['epochs']
+    is_done = outcome['status'] == 'done'
+    return 'epochs' if is_done and is_last else str(outcome['status'])
 
 
 def _note(records: list[Record]) -> str:
@@ -102,7 +110,8 @@ def compare(first: Cell, second: Cell) -> Comparison | None:
     if len(seeds) < 2:
         return Comparison(mean, math.nan, math.nan, 1)
     std = statistics.stdev(differences)
-    if std == 0:  # Without any spread the test has no answer.
+    # Without any spread the test has no answer; of two splits it says too little.
+    if std == 0 or len(seeds) < LEAST_RUNS:
         return Comparison(mean, std, math.nan, len(seeds))
     error = std * math.sqrt(1 / len(seeds) + TEST_TO_TRAIN)
     p = 2 * float(stats.t.sf(abs(mean) / error, len(seeds) - 1))

@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from cost import cost_grid
 from experiments import COMPARED, EXPERIMENTS, FULL, KS, MAX_SEEDS, TRANSITION, Choice
@@ -26,6 +27,8 @@ from summary import LEAST_RUNS, MARKS, Cell, compare, make_cell, verdict
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / 'results'
 ROOT = HERE.parents[1]
+#: What stands in the marks before and after a table.
+WORDS = ('begin', 'end')
 DOCUMENTS = (ROOT / 'README.md', ROOT / 'docs' / 'results.rst')
 #: Seeds that a table looks for; those that are missing are not counted.
 SEEDS = range(MAX_SEEDS)
@@ -34,7 +37,15 @@ PAIRED = (
     'differences: mean ± sample standard deviation over the same splits, two-sided '
     'paired t-test, corrected for splits that overlap (number of splits)'
 )
-COUNTED = 'Test accuracy in %: mean ± sample standard deviation (number of runs)'
+COUNTED = (
+    'Test accuracy in %: mean ± sample standard deviation (number of runs); bold: the '
+    'best of those with the most runs, if three or more'
+)
+
+
+class Best(NamedTuple):
+    runs: int
+    mean: float
 
 
 def cells(
@@ -55,13 +66,13 @@ def cells(
 
 
 def entries(
-    row: list[Cell], papers: list[Accuracy | str | None], best: list[float]
+    row: list[Cell], papers: list[Accuracy | str | None], best: list[Best]
 ) -> list[Entry]:
     return [
         Entry(
             str(cell),
             f'paper: {"OOM" if paper is None else paper}' if paper != '' else '',
-            len(cell.test) >= LEAST_RUNS and cell.mean >= top,
+            len(cell.test) == top.runs and cell.mean >= top.mean,
         )
         for cell, paper, top in zip(row, papers, best, strict=True)
     ]
@@ -69,22 +80,23 @@ def entries(
 
 def best_means(
     found: dict[tuple[str, str], Cell], datasets: tuple[str, ...]
-) -> list[float]:
-    return [
-        max(
-            (
-                cell.mean
-                for (_, dataset), cell in found.items()
-                if dataset == name and len(cell.test) >= LEAST_RUNS
-            ),
-            default=math.inf,
-        )
-        for name in datasets
-    ]
+) -> list[Best]:
+    """The best of each data set among the methods that have the most splits."""
+    best = []
+    for name in datasets:
+        column = [cell for (_, dataset), cell in found.items() if dataset == name]
+        runs = max(LEAST_RUNS, *(len(cell.test) for cell in column))
+        means = [cell.mean for cell in column if len(cell.test) == runs]
+        best.append(Best(runs, max(means, default=math.inf)))
+    return best
 
 
 def marks_of(found: dict[tuple[str, str], Cell]) -> list[str]:
-    meanings = {'timeout': 'stopped at its time limit', 'diverged': 'loss not finite'}
+    meanings = {
+        'timeout': 'stopped at its time limit',
+        'diverged': 'loss not finite',
+        'epochs': 'had not stopped improving at the last epoch, in at least one run',
+    }
     used = ''.join(cell.marks for cell in found.values())
     lines = [f'{mark} {meanings[end]}.' for end, mark in MARKS.items() if mark in used]
     return [' '.join(lines)] if lines else []
@@ -129,16 +141,19 @@ def by_k(name: str, methods: tuple[str, ...]) -> Callable[[Store, Choice], Grid]
 def paired(store: Store, choice: Choice) -> Grid:
     """Our rows against the controls on the same splits."""
     ours = tuple(name for name in choice.methods if METHODS[name].group == 'ours')
-    found = cells(store, choice._replace(methods=(*ours, *CONTROLS)))
+    found = cells(store, choice._replace(methods=(*ours, *CONTROLS, 'uniform')))
     rows = []
     for method in ours:
-        for control in CONTROLS:
+        for control in (*CONTROLS, 'uniform'):
             row = [
                 compare(found[method, d], found[control, d]) for d in choice.datasets
             ]
             title = f'{METHODS[method].title} - {METHODS[control].title}'
             rows.append((title, [Entry('' if c is None else str(c)) for c in row]))
-    return Grid(['', *choice.datasets], rows, [f'Points of test accuracy; {PAIRED}.'])
+    note = (
+        f'Points of test accuracy; {PAIRED}. No p-value is corrected for their number.'
+    )
+    return Grid(['', *choice.datasets], rows, [note])
 
 
 def verdicts(store: Store, choice: Choice) -> Grid:
@@ -193,7 +208,11 @@ def tuned(store: Store, choice: Choice) -> Grid:
         pairs = [compare(found[methods[0], d], found[control, d]) for d in datasets]
         title = f'{METHODS[methods[0]].title} - {METHODS[control].title}'
         rows.append((title, [Entry('' if c is None else str(c)) for c in pairs]))
-    return Grid(['', *datasets], rows, [f'{COUNTED}; {PAIRED}.', *marks_of(found)])
+    trials = {known[d][method]['trials'] for d in datasets for method in methods}
+    notes = [f'{COUNTED}; {PAIRED}.', *marks_of(found)]
+    if trials:
+        notes.append(f'Trials of each search: {", ".join(map(str, sorted(trials)))}.')
+    return Grid(['', *datasets], rows, notes)
 
 
 TABLES: dict[str, tuple[str, Callable[[Store, Choice], Grid]]] = {
@@ -228,6 +247,10 @@ def fill(text: str, kind: str, store: Store) -> str:
         rf'(^{left}begin (\w+){right}\n).*?(^{left}end \2{right}$)', re.M | re.S
     )
 
+    marks = [re.findall(rf'^{left}{word} (\w+){right}$', text, re.M) for word in WORDS]
+    if marks[0] != marks[1]:
+        raise ValueError(f"'begin' and 'end' of tables do not match: {marks}")
+
     def renew(found: re.Match[str]) -> str:
         table = render(found[2], kind, store, choice).rstrip()
         return f'{found[1]}\n{table}\n\n{found[3]}'
@@ -256,7 +279,8 @@ def main() -> None:
     parser.add_argument('--results', type=Path, default=RESULTS)
     parser.add_argument('--write', action='store_true')
     args = parser.parse_args()
-    store = Store(args.results)
+    # Runs of this folder that no archive has yet are in no clone.
+    store = Store(args.results, archives_only=True)
     if args.write:
         write_documents(store)
     elif args.table is None:

@@ -52,6 +52,7 @@ def test_setting_ignores_the_seed_and_nothing_else() -> None:
         {'pretrain_epochs': 7},
         {'time_limit': 7.0},
         {'digest': '7'},
+        {'revision': 7},
     ]
     fields = {field.name for field in dataclasses.fields(RunConfig)} - {'seed'}
     assert fields == {name for change in changes for name in change}

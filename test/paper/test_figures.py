@@ -158,8 +158,8 @@ def test_a_model_that_is_not_there_is_trained_again(
 ) -> None:
     """As in a clone, which has the archive alone."""
     config = make_config('wine', 'neural_gau_sim', 0)
-    assert store.collect('graphs', [config]) == 1
-    archive = tmp_path / 'graphs.runs.json'
+    store.collect([config])
+    archive = tmp_path / store.archive(config).name
     shutil.copy(store.root / archive.name, archive)
     before = archive.read_bytes()
     clone = Store(tmp_path)
@@ -178,6 +178,19 @@ def test_a_model_that_is_not_there_is_trained_again(
     assert not (clone.folder(config) / 'result.json').exists()
     with clone.claim(config), pytest.raises(SystemExit, match='another process'):
         train_again(Store(tmp_path), config, points)
+
+
+def test_a_model_that_differs_from_its_result_is_told(
+    store: Store, points: Data, tmp_path: Path
+) -> None:
+    """Another machine may round differently."""
+    config = make_config('wine', 'gau_sim', 0)
+    other = Store(tmp_path)
+    write_json(other.folder(config) / 'about.json', {'starts': [{}]})
+    content = {'config': config.to_dict(), 'status': 'done', 'test': 0.125}
+    write_json(other.folder(config) / 'result.json', content)
+    with pytest.warns(UserWarning, match=r'trained again.* its result says 12\.50 %'):
+        load_trained(other, config, points)
 
 
 def test_a_run_without_a_model_is_not_shown(store: Store, tmp_path: Path) -> None:

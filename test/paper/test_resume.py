@@ -16,7 +16,9 @@ import numpy as np
 import pytest
 from config import RunConfig
 from resume_worker import worker
+from run import load
 from store import Store
+from training import Metrics, Run, Watcher
 
 KILLS = 12
 METHODS: dict[str, dict[str, Any]] = {
@@ -81,12 +83,21 @@ def finish(root: Path, wanted: list[RunConfig]) -> None:
 
 def results(root: Path) -> dict[str, Any]:
     """Config and outcome of each run in the archive."""
-    content = json.loads((root / 'table1.runs.json').read_text())
+    (path,) = root.glob('*.runs.json')
+    content = json.loads(path.read_text())
     return {
         f'{group["config"]["method"]} {run["seed"]}': (group['config'], run['outcome'])
         for group in content['settings']
         for run in group['runs']
     }
+
+
+def stop_after(epochs: int) -> Watcher:
+    def watch(metrics: Metrics) -> None:
+        if metrics['epoch'] + 1 == epochs:
+            raise KeyboardInterrupt
+
+    return watch
 
 
 def starts(root: Path) -> int:
@@ -155,19 +166,23 @@ def test_two_workers_share(
     assert starts(root) == len(wanted)
 
 
+@pytest.mark.parametrize('name', ['checkpoint.pt', 'result.json'])
 @pytest.mark.parametrize('damage', ['truncated', 'changed', 'empty'])
-def test_damaged_checkpoint_and_result_are_redone(
-    tmp_path: Path, table: Path, undisturbed: dict[str, Any], damage: str
+def test_damaged_files_are_redone(
+    tmp_path: Path, table: Path, undisturbed: dict[str, Any], name: str, damage: str
 ) -> None:
     root, wanted = tmp_path / 'damaged', configs(table)[:1]
-    process = start(root, wanted)
     folder = Store(root).folder(wanted[0])
-    deadline = time.monotonic() + 60
-    while not (folder / 'checkpoint.pt').exists() and time.monotonic() < deadline:
-        time.sleep(0.005)
-    process.kill()
-    process.join()
-    name = 'checkpoint.pt' if (folder / 'checkpoint.pt').exists() else 'result.json'
+    finish(root, wanted)
+    if name == 'checkpoint.pt':
+        # As after a kill in the middle.
+        config = wanted[0]
+        for path in folder.iterdir():
+            path.unlink()
+        half = Run(config, load(config.dataset, config.label), folder)
+        with pytest.raises(KeyboardInterrupt):
+            half.train(stop_after(10))
+        half.save()
     content = (folder / name).read_bytes()
     middle = len(content) // 2
     flipped = bytes([content[middle] ^ 255])
@@ -178,7 +193,18 @@ def test_damaged_checkpoint_and_result_are_redone(
             'empty': b'',
         }[damage]
     )
-    (root / 'table1.runs.json').unlink(missing_ok=True)
+    for path in root.glob('*.runs.json'):
+        path.unlink()
     finish(root, wanted)
     found = results(root)
     assert found == {key: undisturbed[key] for key in ('gau_sim 0',)}
+
+
+def test_a_checkpoint_left_behind_is_cleared(tmp_path: Path, table: Path) -> None:
+    """As by a kill after the result was written."""
+    root, wanted = tmp_path / 'left', configs(table, seeds=1, epochs=5)
+    finish(root, wanted)
+    left = Store(root).folder(wanted[0]) / 'checkpoint.pt'
+    left.write_bytes(b'left')
+    finish(root, wanted)
+    assert not left.exists()

@@ -213,14 +213,17 @@ def test_compared_on_other_splits(
     args.methods = list(search.SEARCHED)
     with pytest.raises(SystemExit, match='neural_gau_sim, mlp, knn_gcn_root on wine'):
         search.compare(store, 'wine', args)
-    found = {method: {'setting': {'lr': 0.25}} for method in args.methods}
-    write_json(tmp_path / 'tuned.json', {'wine': found})
+    found = {'setting': {'lr': 0.25}, 'preset': 'quick', 'trials': 4}
+    content = dict.fromkeys(args.methods, found)
+    write_json(tmp_path / 'tuned.json', {'wine': content})
     runs: list[RunConfig] = []
     monkeypatch.setattr(search, 'work', lambda name, configs, *_: runs.extend(configs))
     search.compare(store, 'wine', args)
     assert len(runs) == 30
     assert not {config.seed for config in runs} & {*search.SPLITS}
     assert runs[0] == settings.make_config('wine', runs[0].method, 3, 'tuned')
+    # Under the preset that the search ran with.
+    assert {config.epochs for config in runs} == {20}
     # The table shows these, and not what the search ran.
     for seed in (0, 1, 2, 3, 4):
         config = settings.make_config('wine', 'mlp', seed, 'tuned')
@@ -231,6 +234,7 @@ def test_compared_on_other_splits(
     monkeypatch.setattr(tables, 'PAPER', ('wine',))
     table = tables.render('tuned', 'markdown', store, Choice((), (), range(20)))
     assert '| MLP | 60.0 ± 0.0 (2) |' in table
+    assert 'Trials of each search: 4.' in table
 
 
 def test_every_space_gives_a_setting() -> None:

@@ -36,6 +36,29 @@ def test_every_method_has_a_setting(method: str, preset: str) -> None:
     assert config.epochs == {'standard': 500, 'paper': 500, 'quick': 20}[preset]
 
 
+def test_the_paper_s_rate_is_for_ours() -> None:
+    """Recipes that tell a rate of their own keep it."""
+    rates = {
+        ('linkx_knn', 'PubMed'): 0.01,
+        ('slaps', '20News'): 0.01,
+        ('nodeformer', '20News'): 0.005,
+        ('nodeformer', 'PubMed'): 0.001,
+        ('mlp', 'CS'): 0.001,
+        ('gau_sim', 'CiteSeer'): 0.01,
+    }
+    for (method, dataset), rate in rates.items():
+        assert make_config(dataset, method, 0, 'paper').lr == rate
+
+
+def test_a_revision_is_another_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = make_config('wine', 'mlp', 0)
+    assert 'revision' not in before.to_dict()
+    monkeypatch.setitem(METHODS, 'mlp', METHODS['mlp']._replace(revision=1))
+    after = make_config('wine', 'mlp', 0)
+    assert after.to_dict() == before.to_dict() | {'revision': 1}
+    assert after.setting != before.setting
+
+
 def test_changes_come_last() -> None:
     config = make_config('CiteSeer', 'gau_sim', 0, 'quick', k=9, lr=0.5, epochs=3)
     assert (config.options['k'], config.lr, config.epochs) == (9, 0.5, 3)
@@ -59,10 +82,11 @@ def test_tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, 'TUNED', tmp_path / 'tuned.json')
     with pytest.raises(ValueError, match="no tuned setting of 'mlp' on 'wine': python"):
         make_config('wine', 'mlp', 0, 'tuned')
-    found = {'setting': {'lr': 0.25, 'dropout': 0.75}}
+    found = {'setting': {'lr': 0.25, 'dropout': 0.75}, 'preset': 'quick'}
     write_json(tmp_path / 'tuned.json', {'wine': {'mlp': found}})
     config = make_config('wine', 'mlp', 0, 'tuned')
-    assert (config.lr, config.options['dropout']) == (0.25, 0.75)
+    assert (config.lr, config.options['dropout'], config.epochs) == (0.25, 0.75, 20)
+    assert make_config('wine', 'mlp', 0, 'tuned', lr=0.5).lr == 0.5
 
 
 def test_errors() -> None:

@@ -61,13 +61,40 @@ def test_result_of_another_config(tmp_path: Path) -> None:
 def test_archive_replaces_the_folders(tmp_path: Path) -> None:
     store = Store(tmp_path)
     finish(store, CONFIG)
-    assert store.collect('table1', [CONFIG, OTHER]) == 1
+    store.collect([CONFIG, OTHER])
     before = store.record(CONFIG)
     for path in store.folder(CONFIG).iterdir():
         path.unlink()
     assert store.record(CONFIG) is None
     assert Store(tmp_path).record(CONFIG) == before
     assert Store(tmp_path).missing([CONFIG, OTHER]) == [OTHER]
+    assert Store(tmp_path, archives_only=True).record(CONFIG) == before
+
+
+def test_archives_only(tmp_path: Path) -> None:
+    """As in a clone: a run that is not collected is not there."""
+    store = Store(tmp_path)
+    finish(store, CONFIG, test=0.5)
+    store.collect([CONFIG])
+    finish(store, CONFIG, test=0.75)
+    finish(store, OTHER)
+    clone = Store(tmp_path, archives_only=True)
+    record = clone.record(CONFIG)
+    assert record is not None
+    assert record['outcome']['test'] == 0.5
+    assert clone.record(OTHER) is None
+
+
+def test_one_archive_for_each_data_set(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    elsewhere = RunConfig('../my data.csv', 'mlp', 0, label='y')
+    for config in (CONFIG, OTHER, elsewhere):
+        finish(store, config)
+    store.collect([CONFIG, elsewhere])
+    store.collect([OTHER])
+    names = {path.name for path in tmp_path.glob('*.json')}
+    assert names == {'wine.runs.json', '_my_data.csv.runs.json'}
+    assert Store(tmp_path, archives_only=True).missing([CONFIG, OTHER, elsewhere]) == []
 
 
 def test_environment_names_all_commits_of_a_resumed_run(tmp_path: Path) -> None:
@@ -81,6 +108,16 @@ def test_environment_names_all_commits_of_a_resumed_run(tmp_path: Path) -> None:
         'git_commit': 'c',
         'git_commits_before': ['a', 'b'],
     }
+
+
+def test_changes_of_any_start_are_told(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    finish(store, CONFIG)
+    starts = [{'git_commit': 'a', 'git_changes': changes} for changes in (True, False)]
+    write_json(store.folder(CONFIG) / 'about.json', {'starts': starts})
+    record = store.record(CONFIG)
+    assert record is not None
+    assert record['environment'] == {'git_commit': 'a', 'git_changes': True}
 
 
 def test_other_json_files_are_no_archives(tmp_path: Path) -> None:

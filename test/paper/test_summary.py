@@ -39,6 +39,21 @@ def test_make_cell(tmp_path: Path) -> None:
     assert make_cell(store, configs[4:]) == Cell({})
 
 
+def test_a_run_that_still_improved_is_marked(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    config = RunConfig('wine', 'mlp', 0, epochs=7)
+    folder = store.folder(config)
+    write_json(folder / 'about.json', {'starts': [{}]})
+    for status, epochs, mark in (
+        ('done', 7, '§'),
+        ('done', 6, ''),
+        ('timeout', 7, '†'),
+    ):
+        content = {'config': config.to_dict(), 'status': status, 'epochs': epochs}
+        write_json(folder / 'result.json', content | {'test': 0.5})
+        assert make_cell(store, [config]).marks == mark
+
+
 def test_compare_is_the_paired_t_test_for_splits_that_overlap() -> None:
     first = Cell({0: 70.0, 1: 72.5, 2: 71.0, 3: 69.0, 9: 1.0})
     second = Cell({3: 68.5, 2: 70.0, 1: 70.0, 0: 70.5, 8: 1.0})
@@ -61,6 +76,9 @@ def test_compare_few() -> None:
     same = compare(Cell({0: 2.0, 1: 3.0}), Cell({0: 1.0, 1: 2.0}))
     assert same is not None
     assert math.isnan(same.p_value)
+    # Two splits are no sample.
+    two = compare(Cell({0: 2.0, 1: 4.0}), Cell({0: 1.0, 1: 2.0}))
+    assert str(two) == '+1.5 (2)'
 
 
 def test_verdict() -> None:

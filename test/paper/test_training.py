@@ -14,7 +14,7 @@ from methods import METHODS
 from settings import make_config
 from torch import Tensor
 from torch_geometric.data import Data
-from training import Run
+from training import HIDDEN_LABEL, Run
 
 from torch_geometric_gsl.datasets import paper_split
 
@@ -140,6 +140,46 @@ def test_a_checkpoint_without_a_part_counts_as_none(
     del content[name]
     write_tensors(tmp_path / 'checkpoint.pt', content)
     assert not Run(make('mlp'), data, tmp_path).resume()
+
+
+def test_a_checkpoint_of_another_model_counts_as_none(
+    tmp_path: Path, data: Data
+) -> None:
+    """As after a change of the code under the same setting."""
+    run = Run(make('mlp'), data, tmp_path)
+    run.train()
+    run.save()
+    content = read_tensors(tmp_path / 'checkpoint.pt')
+    assert content is not None
+    name = next(iter(content['model']))
+    content['model'][name] = content['model'][name][:-1]
+    write_tensors(tmp_path / 'checkpoint.pt', content)
+    again = Run(make('mlp'), data, tmp_path)
+    before = [value.clone() for value in again.model.state_dict().values()]
+    assert not again.resume()
+    after = again.model.state_dict().values()
+    assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
+
+
+def test_a_file_s_own_split_is_used(tmp_path: Path, data: Data) -> None:
+    """For every seed; a named data set always has the paper's."""
+    position = torch.arange(48)
+    data.train_mask, data.val_mask = position < 10, position >= 40
+    data.test_mask = (position >= 10) & (position < 40)
+    (tmp_path / 'my.pt').write_bytes(b'of any content')
+    for seed in (0, 1):
+        config = make_config(str(tmp_path / 'my.pt'), 'mlp', seed, epochs=2)
+        run = Run(config, data, tmp_path)
+        assert torch.equal(run.train_mask, data.train_mask)
+        assert torch.equal(run.val_mask, data.val_mask)
+        run.train()
+        assert (run.y == HIDDEN_LABEL).tolist() == data.test_mask.tolist()
+        hit = (run.prediction == data.y)[data.test_mask]
+        assert run.score(data)['test'] == float(hit.double().mean())
+    named = Run(make('mlp'), data, tmp_path)
+    assert not torch.equal(named.train_mask, data.train_mask)
+    del data.test_mask
+    assert not torch.equal(Run(config, data, tmp_path).train_mask, data.train_mask)
 
 
 def test_last_epoch_is_evaluated(tmp_path: Path, data: Data) -> None:

@@ -1,0 +1,100 @@
+"""What a method is beyond its setting: results are reused where it is the same."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+from typing import Any
+
+import pytest
+import torch
+from methods import METHODS, build, parameter_groups
+from settings import make_config
+from torch_geometric.data import Data
+
+from torch_geometric_gsl.nn import SLAPS
+
+#: The digest of each method by its revision.
+KNOWN: dict[tuple[str, int], str] = {
+    ('gcn_knn', 0): '5c55e08021',
+    ('heat_gcn_knn', 0): '4046302dc8',
+    ('linkx_knn', 0): '52e058860b',
+    ('slaps', 0): '89d25f229a',
+    ('idgl', 0): '9ff094d2ec',
+    ('idgl_anchor', 0): '59a0087d55',
+    ('nodeformer', 0): 'b157578615',
+    ('lin_sim', 0): '61ac437c21',
+    ('lin_sim_t', 0): 'ba2f90ab0f',
+    ('gau_sim', 0): '3c9e437140',
+    ('gau_sim_t', 0): '586fd31346',
+    ('neural_gau_sim', 0): 'ee492f5692',
+    ('neural_gau_sim_t', 0): '05a5c7fafa',
+    ('mlp', 0): 'c0df2dc982',
+    ('knn_gcn_root', 0): '138a9b33cf',
+    ('uniform', 0): '7b82a9f925',
+}
+
+
+def digest(method: str, data: Data) -> str:
+    """Of the defaults and the plain attributes of all modules, options, and rates."""
+    config = make_config('wine', method, 0)
+    model = build(config, data, 3)
+    modules = {}
+    for path, module in model.named_modules():
+        kind = type(module)
+        if kind.__module__.startswith('torch_geometric_gsl'):
+            modules[path] = defaults(kind) | attributes(module)
+    groups = [
+        {name: value for name, value in group.items() if name != 'params'}
+        for group in parameter_groups(model, config)
+        if not isinstance(group, torch.nn.Parameter)
+    ]
+    content = [modules, METHODS[method].options, groups]
+    text = json.dumps(content, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:10]
+
+
+def defaults(kind: type) -> dict[str, Any]:
+    return {
+        f'default of {name}': repr(parameter.default)
+        for name, parameter in inspect.signature(kind).parameters.items()
+        if parameter.default is not inspect.Parameter.empty
+    }
+
+
+def attributes(module: torch.nn.Module) -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if name[0] != '_' and isinstance(value, bool | int | float | str | None)
+    }
+
+
+@pytest.mark.parametrize('method', METHODS)
+def test_a_change_needs_a_new_revision(method: str, data: Data) -> None:
+    key = method, METHODS[method].revision
+    assert KNOWN.get(key) == digest(method, data), (
+        f'defaults of {method} changed: raise its revision in METHODS, so that results '
+        f'of before are those of another setting, then write {digest(method, data)!r} '
+        'here for the new one'
+    )
+
+
+def test_the_digest_sees_every_kind_of_change(
+    data: Data, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = digest('slaps', data)
+    assert digest('slaps', data) == before
+    model = build(make_config('wine', 'slaps', 0), data, 3)
+    assert isinstance(model, SLAPS)
+    model.denoising_weight += 1  # As by another default.
+    with monkeypatch.context() as patch:
+        patch.setitem(globals(), 'build', lambda *args: model)
+        assert digest('slaps', data) != before
+    model.denoising_weight -= 1
+    with monkeypatch.context() as patch:
+        patch.setitem(globals(), 'build', lambda *args: model)
+        assert digest('slaps', data) == before
+        patch.setitem(METHODS, 'slaps', METHODS['slaps']._replace(options={'a': 1}))
+        assert digest('slaps', data) != before
