@@ -12,6 +12,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from torch_geometric_gsl import nn
+from torch_geometric_gsl._checks import check_absent
 from torch_geometric_gsl.nn import NodeClassifier
 from torch_geometric_gsl.nn.models._neighbours import nearest_neighbours
 
@@ -55,10 +56,19 @@ class CandidateNet(NodeClassifier):
     def reset_parameters(self) -> None:
         self.net.reset_parameters()
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor | None = None,
+        batch: Tensor | None = None,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        check_absent(edge_index, 'edge_index', 'where candidates are searched')
+        check_absent(batch, 'batch', 'where candidates are searched once')
         if self._edge_index is None:
             self._edge_index = nearest_neighbours(x, self.candidates).edge_index
-        return self.net(x, self._edge_index)
+        return self.net(x, self._edge_index, generator=generator)
 
 
 def gsl_net(

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from torch_geometric_gsl.ops import regularizers as R
 
@@ -184,6 +185,30 @@ def test_weights_of_zero(name: str) -> None:
     found.backward()
     assert weight.grad is not None
     assert bool(weight.grad.isfinite().all())
+
+
+class Operations(TorchDispatchMode):
+    """Notes the names of all operations, those of the backward pass included."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        self.names.add(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+@EACH
+def test_functions_that_sort_say_so(name: str) -> None:
+    edge_index, weight = graph()
+    with Operations() as operations:
+        KINDS[name][0](edge_index, weight.requires_grad_()).backward()
+    sorts = any('sort' in operation for operation in operations.names)
+    assert sorts == (name != 'degree_log_barrier')
+    assert sorts == (r'O(|E| \log |E|)' in (getattr(R, name).__doc__ or ''))
 
 
 def test_smoothness_is_the_form_of_the_laplacian() -> None:

@@ -169,9 +169,9 @@ def test_batch() -> None:
     batch = torch.tensor([0] * 5 + [2] + [3] * 6)
     model.eval()
     parts = [model(x[:5]), model(x[5:6]), model(x[6:])]
-    torch.testing.assert_close(model(x, batch), torch.cat(parts))
+    torch.testing.assert_close(model(x, batch=batch), torch.cat(parts))
     model.train()
-    (grad,) = torch.autograd.grad(model(x, batch)[:5].square().sum(), x)
+    (grad,) = torch.autograd.grad(model(x, batch=batch)[:5].square().sum(), x)
     assert float(grad[:5].abs().min()) > 0
     assert float(grad[5:].abs().max()) == 0
 

@@ -12,6 +12,7 @@ from torch_geometric_gsl._checks import (
     check_edge_index,
     check_features,
     check_flag,
+    check_generator,
     check_option,
     check_value,
 )
@@ -141,10 +142,13 @@ class NeighbourModel(NodeClassifier):
         edge_index: Tensor | None = None,
         batch: Tensor | None = None,
         edge_weight: Tensor | None = None,
+        generator: torch.Generator | None = None,
     ) -> SampledGraph:
         """The graph that is given, cached, or found; no weight is negative."""
+        if generator is not None:
+            check_generator(generator, x.device)
         if edge_index is not None:
-            return _given_graph(x, edge_index, edge_weight)
+            return _given_graph(x, edge_index, batch, edge_weight)
         if edge_weight is not None:
             raise ValueError("'edge_weight' needs 'edge_index' (got None)")
         if self._cached_graph is not None:
@@ -185,9 +189,18 @@ def _graph_ids(x: Tensor, batch: Tensor | None) -> Tensor:
 
 
 def _given_graph(
-    x: Tensor, edge_index: Tensor, edge_weight: Tensor | None
+    x: Tensor, edge_index: Tensor, batch: Tensor | None, edge_weight: Tensor | None
 ) -> SampledGraph:
     check_edge_index(edge_index, x, x)
+    if batch is not None:
+        check_batch(batch, x)
+        source, target = batch[edge_index]
+        crosses = source != target
+        check_value(
+            ~crosses.any(),
+            "'edge_index' joins two graphs of 'batch'",
+            got=lambda: f'edge {edge_index[:, crosses][:, 0].tolist()}',
+        )
     num_edges = edge_index.size(1)
     if edge_weight is None:
         weight = torch.ones(num_edges, dtype=x.dtype, device=x.device)

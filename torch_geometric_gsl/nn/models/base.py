@@ -13,9 +13,10 @@ from torch_geometric_gsl._checks import check_mask
 class NodeClassifier(torch.nn.Module, ABC):
     r"""Base class of the models that classify nodes without a given graph.
 
-    A model maps node features to logits. What it minimises beside the cross-entropy,
-    such as the regularisers of its paper, it adds in :meth:`loss`, so that one
-    training loop serves all of them:
+    A model maps node features to logits. All of them are called in the same way, and
+    an argument without a meaning for a model is refused by its name. What a model
+    minimises beside the cross-entropy, such as the regularisers of its paper, it adds
+    in :meth:`loss`, so that one training loop serves all of them:
 
     .. code-block:: python
 
@@ -24,11 +25,44 @@ class NodeClassifier(torch.nn.Module, ABC):
             optimizer.zero_grad()
             model.loss(x, y, train_mask).backward()
             optimizer.step()
+
+    A model whose graph can be listed has a method :obj:`graphs` as well, which takes
+    the arguments of :meth:`forward` and returns a list of
+    :class:`~torch_geometric_gsl.typing.SampledGraph`. Others lack it, as
+    :obj:`hasattr(model, "graphs")` tells:
+    :class:`~torch_geometric_gsl.nn.models.NodeFormer`, which weighs all pairs of nodes
+    without forming them, and :class:`~torch_geometric_gsl.nn.models.MLPClassifier`.
     """
 
     @abstractmethod
     def reset_parameters(self) -> None:
         r"""Resets all learnable parameters of the module."""
+
+    @abstractmethod
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor | None = None,
+        batch: Tensor | None = None,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        r"""Runs the forward pass.
+
+        Args:
+            x (torch.Tensor): The node features, dense or sparse CSR.
+            edge_index (torch.Tensor, optional): Edges, in the meaning that the model
+                gives them: candidates, or a graph in place of its own.
+                (default: :obj:`None`)
+            batch (torch.Tensor, optional): Sorted graph ids of the nodes.
+                (default: :obj:`None`)
+            generator (torch.Generator, optional): Source of randomness, where there is
+                any; dropout of hidden samples uses the global one.
+                (default: :obj:`None`)
+
+        Raises:
+            ValueError: If an argument is given that has no meaning for the model.
+        """
 
     def loss(self, x: Tensor, y: Tensor, mask: Tensor, **kwargs: Any) -> Tensor:
         r"""The loss to be minimised in training.

@@ -136,6 +136,7 @@ class KNNGCN(NeighbourModel):
         batch: Tensor | None = None,
         *,
         edge_weight: Tensor | None = None,
+        generator: torch.Generator | None = None,
     ) -> Tensor:
         r"""Runs the forward pass.
 
@@ -147,10 +148,12 @@ class KNNGCN(NeighbourModel):
                 joins two graphs. (default: :obj:`None`)
             edge_weight (torch.Tensor, optional): The weights of :obj:`edge_index`,
                 not negative; ones if :obj:`None`. (default: :obj:`None`)
+            generator (torch.Generator, optional): Not drawn from: dropout uses the
+                global one. (default: :obj:`None`)
         """
         convs: Any = self.convs
         check_input(x, convs[0].lin)
-        graph = self._graph(x, edge_index, batch, edge_weight)
+        graph = self._graph(x, edge_index, batch, edge_weight, generator)
         normed = gcn_norm(*graph, num_nodes=x.size(0), dtype=x.dtype)
         for number in range(self.num_layers - 1):
             x = self.act(self._layer(number, x, normed))
@@ -174,11 +177,13 @@ class KNNGCN(NeighbourModel):
         batch: Tensor | None = None,
         *,
         edge_weight: Tensor | None = None,
+        generator: torch.Generator | None = None,
     ) -> list[SampledGraph]:
         r"""Returns the graph of each layer, which is the same, before it is normalised;
         the arguments are those of :meth:`forward`.
         """
-        return [self._graph(x, edge_index, batch, edge_weight)] * self.num_layers
+        graph = self._graph(x, edge_index, batch, edge_weight, generator)
+        return [graph] * self.num_layers
 
     def __repr__(self) -> str:
         return (

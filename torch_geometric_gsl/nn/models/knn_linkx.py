@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch_geometric.nn.models import LINKX
 
@@ -31,7 +32,8 @@ class KNNLINKX(NeighbourModel):
 
     where :math:`A_{ij} = 1` if :math:`j` is one of the :obj:`k` nodes whose input
     features have the largest cosine with those of node :math:`i`, and 0 else: as in the
-    paper the adjacency has no weights. It is
+    paper the adjacency has no weights. :math:`\mathrm{MLP}` has a ReLU, batch
+    normalization and dropout between its layers. The model is
     :class:`torch_geometric.nn.models.LINKX`. The rows of
     :math:`\mathbf{W}_{\mathbf{A}}` belong to the nodes of one data set: the model is
     transductive.
@@ -51,7 +53,8 @@ class KNNLINKX(NeighbourModel):
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
-          CSR, edges :math:`(2, |\mathcal{E}|)` *(optional)*, edge weights
+          CSR, edges :math:`(2, |\mathcal{E}|)` *(optional)*, batch vector
+          :math:`(|\mathcal{V}|)` *(optional)*, edge weights
           :math:`(|\mathcal{E}|)` *(optional)*
         - **output:** node features :math:`(|\mathcal{V}|, F_{out})`
 
@@ -105,8 +108,10 @@ class KNNLINKX(NeighbourModel):
         self,
         x: Tensor,
         edge_index: Tensor | None = None,
+        batch: Tensor | None = None,
         *,
         edge_weight: Tensor | None = None,
+        generator: torch.Generator | None = None,
     ) -> Tensor:
         r"""Runs the forward pass.
 
@@ -114,26 +119,31 @@ class KNNLINKX(NeighbourModel):
             x (torch.Tensor): The node features, dense or sparse CSR.
             edge_index (torch.Tensor, optional): If given, this graph is used instead
                 of that of the nearest neighbours. (default: :obj:`None`)
+            batch (torch.Tensor, optional): Sorted graph ids of the nodes: no edge
+                joins two graphs. (default: :obj:`None`)
             edge_weight (torch.Tensor, optional): The weights of :obj:`edge_index`,
                 not negative; ones if :obj:`None`. (default: :obj:`None`)
+            generator (torch.Generator, optional): Not drawn from: dropout uses the
+                global one. (default: :obj:`None`)
         """
         node_mlp: Any = self.linkx.node_mlp
         check_input(x, node_mlp.lins[0])
         check_num_nodes(x, self.num_nodes, 'the weights of the edges')
-        out: Tensor = self.linkx(
-            x, *self._graph(x, edge_index, edge_weight=edge_weight)
-        )
+        graph = self._graph(x, edge_index, batch, edge_weight, generator)
+        out: Tensor = self.linkx(x, *graph)
         return out
 
     def graphs(
         self,
         x: Tensor,
         edge_index: Tensor | None = None,
+        batch: Tensor | None = None,
         *,
         edge_weight: Tensor | None = None,
+        generator: torch.Generator | None = None,
     ) -> list[SampledGraph]:
         r"""Returns the graph; the arguments are those of :meth:`forward`."""
-        return [self._graph(x, edge_index, edge_weight=edge_weight)]
+        return [self._graph(x, edge_index, batch, edge_weight, generator)]
 
     def __repr__(self) -> str:
         return (

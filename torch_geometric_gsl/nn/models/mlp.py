@@ -7,7 +7,12 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch_geometric.nn import Linear
 
-from torch_geometric_gsl._checks import check_probability
+from torch_geometric_gsl._checks import (
+    check_absent,
+    check_batch,
+    check_generator,
+    check_probability,
+)
 from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.models._layers import (
     check_input,
@@ -43,7 +48,7 @@ class MLPClassifier(NodeClassifier):
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
-          CSR
+          CSR, batch vector :math:`(|\mathcal{V}|)` *(optional)*
         - **output:** node features :math:`(|\mathcal{V}|, F_{out})`
 
     Raises:
@@ -83,14 +88,31 @@ class MLPClassifier(NodeClassifier):
         for lin in self.lins:
             lin.reset_parameters()  # type: ignore[operator]
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor | None = None,
+        batch: Tensor | None = None,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
         r"""Runs the forward pass.
 
         Args:
             x (torch.Tensor): The node features, dense or sparse CSR.
+            edge_index (None, optional): Has no meaning: the model sees no graph.
+                (default: :obj:`None`)
+            batch (torch.Tensor, optional): Sorted graph ids of the nodes. They change
+                nothing, as no node sees another one. (default: :obj:`None`)
+            generator (torch.Generator, optional): Not drawn from: dropout uses the
+                global one. (default: :obj:`None`)
         """
         lins: Any = self.lins
         check_input(x, lins[0])
+        check_absent(edge_index, 'edge_index', 'for MLPClassifier, which sees no graph')
+        if batch is not None:
+            check_batch(batch, x)
+        check_generator(generator, x.device)
         for lin in lins[:-1]:
             x = F.dropout(self.act(apply_linear(lin, x)), self.dropout, self.training)
         return apply_linear(lins[-1], x)

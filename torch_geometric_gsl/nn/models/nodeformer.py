@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from torch_geometric.nn import Linear
 
 from torch_geometric_gsl._checks import (
+    check_absent,
     check_batch,
     check_count,
     check_generator,
@@ -126,7 +127,8 @@ class NodeFormer(NodeClassifier):
         What needs a given graph is left out: the relational bias and the edge loss
         of the paper. Random features are drawn anew in each step of training; in
         evaluation mode they are those that the model was built with, and nothing is
-        random.
+        random. The graph is dense and never formed, so that there is no method
+        :obj:`graphs`.
 
     Args:
         in_channels (int): Size of each input sample, or :obj:`-1` to derive the size
@@ -212,6 +214,7 @@ class NodeFormer(NodeClassifier):
     def forward(
         self,
         x: Tensor,
+        edge_index: Tensor | None = None,
         batch: Tensor | None = None,
         *,
         generator: torch.Generator | None = None,
@@ -220,12 +223,17 @@ class NodeFormer(NodeClassifier):
 
         Args:
             x (torch.Tensor): The node features, dense or sparse CSR.
+            edge_index (None, optional): Has no meaning: all pairs of nodes attend to
+                each other. (default: :obj:`None`)
             batch (torch.Tensor, optional): Sorted graph ids of the nodes: no node
                 attends to another graph. (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness of the
                 attention; dropout uses the global one. (default: :obj:`None`)
         """
         check_input(x, self.lin_in)
+        check_absent(
+            edge_index, 'edge_index', 'for NodeFormer, which attends to all pairs'
+        )
         check_generator(generator, x.device)
         sizes = [x.size(0)]
         if batch is not None:

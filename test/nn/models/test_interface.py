@@ -1,0 +1,189 @@
+"""What holds for every model of the package: how it is called, and what it refuses."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from torch_geometric_gsl.nn import models
+from torch_geometric_gsl.nn.models._neighbours import NeighbourModel
+from torch_geometric_gsl.nn.models.base import NodeClassifier
+from torch_geometric_gsl.transforms import FreezeLatentGraph
+
+N, IN, OUT = 12, 6, 4
+SIZES = (IN, 8, 2, OUT)
+TRANSITION = {'num_transition_nodes': 5, 'num_nodes': N}
+
+# How each model is built; one that is missing here fails a test below.
+FACTORIES: dict[str, Callable[[], Any]] = {
+    'GSLNet': lambda: models.GSLNet(*SIZES, k=2),
+    'GSLNet-T': lambda: models.GSLNet(*SIZES, **TRANSITION),
+    'KNNGCN': lambda: models.KNNGCN(*SIZES, k=2),
+    'KNNLINKX': lambda: models.KNNLINKX(*SIZES, num_nodes=N, k=2),
+    'SLAPS': lambda: models.SLAPS(*SIZES, k=2, binary=False),
+    # Graphs of a batch end the iteration together.
+    'IDGL': lambda: models.IDGL(*SIZES, k=2, delta=0.0, max_iterations=3),
+    'IDGLAnchor': lambda: models.IDGLAnchor(
+        *SIZES, k=2, num_anchors=8, delta=0.0, max_iterations=3
+    ),
+    'NodeFormer': lambda: models.NodeFormer(*SIZES, heads=2, k=2),
+    'MLPClassifier': lambda: models.MLPClassifier(*SIZES),
+}
+REFUSED = {
+    ('GSLNet-T', 'edge_index'),
+    ('GSLNet-T', 'batch'),
+    ('SLAPS', 'edge_index'),
+    ('NodeFormer', 'edge_index'),
+    ('MLPClassifier', 'edge_index'),
+}
+WITHOUT_GRAPH = {'NodeFormer', 'MLPClassifier'}
+EACH = pytest.mark.parametrize('name', FACTORIES)
+BATCH = torch.arange(N) // (N // 2)
+# Each node has two neighbours in its own graph.
+TARGET = torch.arange(N).repeat(2)
+STEP = torch.tensor([1, 2]).repeat_interleave(N)
+EDGES = torch.stack([(TARGET + STEP) % (N // 2) + BATCH[TARGET] * (N // 2), TARGET])
+
+
+def make(name: str) -> Any:
+    torch.manual_seed(1)
+    return FACTORIES[name]()
+
+
+def features() -> Tensor:
+    return torch.randn(N, IN, generator=torch.Generator().manual_seed(0))
+
+
+def calls(model: Any) -> list[Callable[..., Any]]:
+    """All that takes the arguments of the forward pass, from the second one on."""
+    x, y, mask = features(), torch.arange(N) % OUT, torch.arange(N) % 2 == 0
+
+    def loss(*args: Any, **kwargs: Any) -> Tensor:
+        names = ('edge_index', 'batch')[: len(args)]
+        named = dict(zip(names, args, strict=True))
+        found: Tensor = model.loss(x, y, mask, **named, **kwargs)
+        return found
+
+    found: list[Callable[..., Any]] = [loss]
+    for method in ('forward', 'graphs', 'denoising_loss'):
+        if hasattr(model, method):
+            own = getattr(model, method)
+            found.append(lambda *args, own=own, **kwargs: own(x, *args, **kwargs))
+    return found
+
+
+def test_every_model_is_covered() -> None:
+    concrete = {name for name in models.__all__ if name != 'NodeClassifier'}
+    assert {name.removesuffix('-T') for name in FACTORIES} == concrete
+    assert all(isinstance(make(name), NodeClassifier) for name in FACTORIES)
+
+
+@EACH
+def test_signature(name: str) -> None:
+    kind = type(make(name))
+    common = inspect.signature(NodeClassifier.forward).parameters
+    assert list(common) == ['self', 'x', 'edge_index', 'batch', 'generator']
+    own = dict(inspect.signature(kind.forward).parameters)
+    # A graph that stands for the model's own has weights.
+    weight = own.pop('edge_weight', None)
+    assert (weight is not None) == issubclass(kind, NeighbourModel)
+    assert weight is None or weight.kind is inspect.Parameter.KEYWORD_ONLY
+    assert own == dict(common)
+    assert list(own) == list(common)
+    every = inspect.signature(kind.forward).parameters
+    for method in ('graphs', 'denoising_loss'):
+        if hasattr(kind, method):
+            assert inspect.signature(getattr(kind, method)).parameters == every
+    assert inspect.signature(kind.loss) == inspect.signature(NodeClassifier.loss)
+
+
+@EACH
+@pytest.mark.parametrize('training', [True, False])
+@pytest.mark.parametrize('layout', ['dense', 'sparse'])
+def test_one_graph(name: str, layout: str, training: bool) -> None:
+    model, x = make(name).train(training), features()
+    out = model(x if layout == 'dense' else x.to_sparse_csr())
+    assert out.shape == (N, OUT)
+    assert bool(out.isfinite().all())
+    for call in calls(model):
+        call(None, None, generator=None)
+
+
+@EACH
+@pytest.mark.parametrize('training', [True, False])
+@pytest.mark.parametrize('argument', ['edge_index', 'batch'])
+def test_an_argument_works_or_is_refused(
+    name: str, argument: str, training: bool
+) -> None:
+    model = make(name).train(training)
+    value = {'edge_index': EDGES, 'batch': BATCH}[argument]
+    for call in calls(model):
+        for args, kwargs in (
+            ((value,) if argument == 'edge_index' else (None, value), {}),
+            ((), {argument: value}),
+        ):
+            if (name, argument) in REFUSED:
+                match = rf"'{argument}' has no meaning .* \(got a Tensor\)"
+                with pytest.raises(ValueError, match=match):
+                    call(*args, **kwargs)
+            else:
+                call(*args, **kwargs)
+
+
+@EACH
+def test_a_generator(name: str) -> None:
+    for call in calls(make(name)):
+        call(generator=torch.Generator().manual_seed(1))
+        with pytest.raises(TypeError, match=r"'generator' must be a torch\.Gen"):
+            call(generator=3)
+
+
+TAKE_BATCH = [name for name in FACTORIES if (name, 'batch') not in REFUSED]
+
+
+@pytest.mark.parametrize('name', TAKE_BATCH)
+def test_a_batch_keeps_graphs_apart(name: str) -> None:
+    model, x = make(name).eval(), features()
+    other = torch.where(BATCH.unsqueeze(1) == 0, x, x.flip(0))
+    first, second = (model(rows, batch=BATCH) for rows in (x, other))
+    torch.testing.assert_close(first[: N // 2], second[: N // 2])
+    assert not torch.allclose(first[N // 2 :], second[N // 2 :])
+    if hasattr(model, 'graphs'):
+        for graph in model.graphs(x, batch=BATCH):
+            assert torch.equal(*BATCH[graph.edge_index])
+
+
+@pytest.mark.parametrize('name', TAKE_BATCH)
+def test_bad_batches(name: str) -> None:
+    model = make(name)
+    given = [{}] if (name, 'edge_index') in REFUSED else [{}, {'edge_index': EDGES}]
+    for call in calls(model):
+        for kwargs in given:
+            with pytest.raises(ValueError, match="'batch' must have one entry per no"):
+                call(batch=BATCH[:3], **kwargs)
+            with pytest.raises(ValueError, match="'batch' must be sorted"):
+                call(batch=BATCH.flip(0), **kwargs)
+            with pytest.raises(TypeError, match=r"'batch' must be a torch\.Tensor"):
+                call(batch=2, **kwargs)
+        if len(given) == 2:
+            match = r"'edge_index' joins two graphs of 'batch' \(got edge \[0, 6\]\)"
+            with pytest.raises(ValueError, match=match):
+                call(torch.tensor([[1, 0], [0, 6]]), BATCH)
+
+
+@EACH
+def test_who_has_graphs(name: str) -> None:
+    model = make(name)
+    assert hasattr(model, 'graphs') == (name not in WITHOUT_GRAPH)
+    if name in WITHOUT_GRAPH:
+        match = rf"'model' must have a method 'graphs' .* \(got {name}\)"
+        with pytest.raises(TypeError, match=match):
+            FreezeLatentGraph(model)
+    else:
+        graphs = model.eval().graphs(features())
+        assert all(graph.edge_index.size(0) == 2 for graph in graphs)
