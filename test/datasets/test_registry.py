@@ -248,11 +248,15 @@ def test_a_table_reads_its_raw_file_where_it_lies(
     assert data.x.shape == (6, 3)
     assert 'class_names' not in data
     assert snapshot(tmp_path / 'own') == before
-    # Processed once: a truncated result is named, not repaired in silence.
-    (path,) = (tmp_path / 'root').rglob('data.pt')
+    # Processed once: a truncated result is named, and made again.
+    (path,) = (tmp_path / 'root').rglob('data.sealed')
+    content = path.read_bytes()
     os.truncate(path, 1000)
-    with pytest.raises(OSError, match=rf"'{path}' is damaged .*: delete it to process"):
-        load_dataset('MiniImageNet', str(tmp_path / 'root'))
+    with pytest.warns(UserWarning, match=rf"'{path}' is damaged \(its digest is wrong"):
+        again = load_dataset('MiniImageNet', str(tmp_path / 'root'))
+    assert torch.equal(again.x, data.x)
+    assert path.read_bytes() == content
+    assert load_dataset('MiniImageNet', str(tmp_path / 'root')).num_nodes == 6
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from torch_geometric.data import Data
 from torch_geometric.data.storage import GlobalStorage
 
 from torch_geometric_gsl.datasets import load_dataset
-from torch_geometric_gsl.datasets.table_file import _encode
+from torch_geometric_gsl.datasets._labels import check_classes, encode
 
 CSV = 'width,species,length\n1,b,0.5\n2, a,-3\n4,b,1e2\n4,b,1e2\n'
 
@@ -82,7 +82,7 @@ def test_dialects(tmp_path: Path, text: str) -> None:
 def test_classes(
     labels: list[Any], y: list[int], class_names: list[str] | None
 ) -> None:
-    numbers, names = _encode(labels, 'it')
+    numbers, names = encode(labels, 'it')
     assert numbers.tolist() == y
     assert class_names is None or names == class_names
 
@@ -91,7 +91,7 @@ def test_classes(
 @given(st.lists(st.text(min_size=1), min_size=2).filter(lambda t: len(set(t)) > 1))
 def test_class_names_give_the_labels_back(labels: list[str]) -> None:
     labels = [f'_{label}' for label in labels]
-    y, class_names = _encode(labels, 'it')
+    y, class_names = encode(labels, 'it')
     assert [class_names[i] for i in y.tolist()] == labels
     assert class_names == sorted(class_names)
 
@@ -207,19 +207,17 @@ def test_truncated_files(tmp_path: Path) -> None:
 
 def test_pt(tmp_path: Path) -> None:
     path = tmp_path / 'my.pt'
-    mask = torch.tensor([True, False, False])
     x = torch.tensor([[1.0, 0], [0, 3], [0, 0]], dtype=torch.float64)
-    data = Data(x=x, y=torch.tensor([0, 2, 0], dtype=torch.int32), train_mask=mask)
+    data = Data(x=x, y=torch.tensor([0, 2, 0], dtype=torch.int32))
     data.edge_index = torch.tensor([[0, 1], [1, 2]])
     data.class_names = ['a', 'b', 'c']
     torch.save(data, path)
     out = load_dataset(path)
-    assert sorted(out.keys()) == ['class_names', 'train_mask', 'x', 'y']
+    assert sorted(out.keys()) == ['class_names', 'x', 'y']
     assert torch.equal(out.x, x.float())
     assert out.y.tolist() == [0, 2, 0]
     assert out.y.dtype == torch.int64
     assert out.class_names == ['a', 'b', 'c']
-    assert torch.equal(out.train_mask, mask)
     assert load_dataset(path, standardize=True).x.mean(dim=0).abs().max() < 1e-6
     # Nothing more is allowed than before, and PyG's own part still is.
     allowed = torch.serialization.get_safe_globals()
@@ -232,6 +230,103 @@ def test_pt(tmp_path: Path) -> None:
     assert torch.equal(out.x.to_dense(), x.float())
     with pytest.raises(ValueError, match=r"'standardize' must be False .* are sparse"):
         load_dataset(path, standardize=True)
+
+
+def bits(*nodes: int) -> torch.Tensor:
+    return torch.isin(torch.arange(4), torch.tensor(nodes))
+
+
+SPLIT = {'train_mask': bits(0), 'val_mask': bits(1), 'test_mask': bits(3)}
+
+
+def save_split(path: Path, masks: dict[str, Any]) -> Path:
+    torch.save(Data(x=torch.ones(4, 2), y=torch.arange(4) % 2, **masks), path)
+    return path
+
+
+def test_a_split_of_the_file_is_kept(tmp_path: Path) -> None:
+    out = load_dataset(save_split(tmp_path / 'my.pt', SPLIT))
+    for name, mask in SPLIT.items():  # Node 2 is in none of them.
+        assert torch.equal(out[name], mask)
+
+
+@pytest.mark.parametrize(
+    ('changes', 'text'),
+    [
+        (
+            {'val_mask': None},
+            r"must hold all of .*'val_mask', 't.* \(got \['train_mask'",
+        ),
+        ({'train_mask': None, 'val_mask': None}, r"or none \(got \['test_mask'\]\)"),
+        (
+            {'val_mask': bits(1).float()},
+            r"'val_mask' in .* boolean tensor \(got torch.float32\)",
+        ),
+        ({'val_mask': [1]}, r"'val_mask' in .* boolean tensor \(got list\)"),
+        (
+            {'test_mask': bits(3)[:3]},
+            r"'test_mask' in .* of shape \[4\].* \(got torch.strided of shape \[3\]\)",
+        ),
+        (
+            {'train_mask': torch.stack([bits(0), bits(2)], dim=1)},
+            r"'train_mask' in .* those of one split \(got .* of shape \[4, 2\]\)",
+        ),
+        (
+            {'train_mask': bits(0).to_sparse()},
+            r"'train_mask' in .* must be dense .* \(got torch.sparse_coo of",
+        ),
+        ({'val_mask': bits()}, r"'val_mask' in .* at least one node \(got none\)"),
+        (
+            {'test_mask': bits(0, 2, 3)},
+            r"'train_mask' and 'test_mask' in .* share nodes \(got 1 in both\)",
+        ),
+        (
+            {'test_mask': bits(1, 3), 'val_mask': bits(1, 2, 3)},
+            r"'val_mask' and 'test_mask' in .* share nodes \(got 2 in both\)",
+        ),
+    ],
+)
+def test_a_split_is_checked(tmp_path: Path, changes: dict[str, Any], text: str) -> None:
+    masks = {k: v for k, v in (SPLIT | changes).items() if v is not None}
+    path = save_split(tmp_path / 'my.pt', masks)
+    with pytest.raises(ValueError, match=text) as caught:
+        load_dataset(path)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize('kind', ['csv', 'npz', 'pt'])
+def test_a_number_to_predict_is_no_class(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / f'my.{kind}'
+    y = np.random.default_rng(0).permutation(1000)[:200]
+    if kind == 'csv':
+        rows = '\n'.join(f'{i},{value}' for i, value in enumerate(y))
+        path.write_text(f'a,y\n{rows}\n')
+    elif kind == 'npz':
+        np.savez(path, x=np.ones((200, 2)), y=y)
+    else:
+        torch.save(Data(x=torch.ones(200, 2), y=torch.from_numpy(y)), path)
+    text = (
+        r"'y' .*must be classes, .* \(got 200 classes in 200 rows, 200 of them with "
+        r'one row only: is it a number to predict'
+    )
+    with pytest.raises(ValueError, match=text) as caught:
+        load_dataset(path, label='y' if kind == 'csv' else None)
+    assert str(path) in str(caught.value)
+
+
+def test_rare_classes() -> None:
+    twins = [f'group {i}' for i in range(11)] * 2
+    for single, is_refused in ((11, False), (12, True)):
+        labels = [*twins, *(f'single {i}' for i in range(single))]
+        if is_refused:
+            with pytest.raises(ValueError, match='got 23 classes in 34 rows, 12 of'):
+                check_classes(labels, 'it')
+        else:
+            check_classes(labels, 'it')
+    # Small tables may have what they like.
+    check_classes(range(20), 'it')
+    with pytest.raises(ValueError, match='got 21 classes in 21 rows, 21 of them'):
+        check_classes(range(21), 'it')
 
 
 class Harm:

@@ -34,7 +34,7 @@ REFUSED = (
     *('PERSID', 'BINPERSID', 'NEXT_BUFFER', 'READONLY_BUFFER'),
 )
 # What an unpickler raises on a damaged file (its documentation leaves the list open).
-_ERRORS = (
+ERRORS = (
     pickle.UnpicklingError,
     ArithmeticError,
     AssertionError,
@@ -76,11 +76,14 @@ def load_arrays(path: str, names: Sequence[str]) -> dict[str, NDArray[Any]]:
 
 
 def read_pickle(
-    path: str, unpickler: type[SafeUnpickler], refused: Sequence[str] = REFUSED
+    path: str,
+    unpickler: type[SafeUnpickler],
+    refused: Sequence[str] = REFUSED,
+    unpack: Callable[[bytes], bytes] = bytes,
 ) -> object:
     """Reads whatever a pickle holds, arrays as stand-ins; nothing is executed."""
     with open(path, 'rb') as file:
-        content = file.read()
+        content = unpack(file.read())
     try:
         with warnings.catch_warnings():
             # Damage is reported once, as the error below.
@@ -88,7 +91,7 @@ def read_pickle(
             _scan(content, refused)
             # Strings of Python 2 are bytes, which this encoding keeps.
             found = unpickler(io.BytesIO(content), encoding='latin1').load()
-    except _ERRORS as error:
+    except ERRORS as error:
         raise OSError(
             f"'{path}' is not a readable pickle of arrays: {error}"
         ) from error
@@ -136,7 +139,7 @@ class SafeUnpickler(pickle.Unpickler):
         key = (re.sub(r'^numpy\.core\b', 'numpy._core', module), name)
         if key not in _STAND_INS:
             raise refusal(f'the global {f"{module}.{name}"[:100]!r}')
-        return _Function(_STAND_INS[key])
+        return Function(_STAND_INS[key])
 
 
 class StandIn:
@@ -148,7 +151,7 @@ class StandIn:
         raise refusal(f'a change of {type(self).__name__.lstrip("_")}')
 
 
-class _Function(StandIn):
+class Function(StandIn):
     """A callable; a real function's defaults could be overwritten by a pickle."""
 
     __slots__ = ('function',)
@@ -160,7 +163,7 @@ class _Function(StandIn):
         return self.function(*args)
 
 
-class _DType(StandIn):
+class DType(StandIn):
     """Stands in for :class:`numpy.dtype`, whose state is not safe to set."""
 
     __slots__ = ('dtype',)
@@ -220,7 +223,7 @@ def _to_array(
 ) -> NDArray[Any]:
     if type(content) is str:
         content = content.encode('latin1')
-    if not isinstance(content, bytes | bytearray) or type(dtype) is not _DType:
+    if not isinstance(content, bytes | bytearray) or not isinstance(dtype, DType):
         raise refusal('an array of unknown content')
     sizes = _check_sizes(shape)
     if math.prod(sizes) * dtype.dtype.itemsize != len(content):
@@ -284,7 +287,7 @@ def _not_callable(*args: object) -> None:
 
 
 _STAND_INS: dict[tuple[str, str], Callable[..., Any]] = {
-    ('numpy', 'dtype'): _DType,
+    ('numpy', 'dtype'): DType,
     ('numpy', 'ndarray'): _not_callable,
     ('numpy._core.multiarray', '_reconstruct'): lambda *args: _Array(None),
     ('numpy._core.multiarray', 'scalar'): _scalar,

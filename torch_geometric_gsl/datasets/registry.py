@@ -108,7 +108,9 @@ def load_dataset(
     absent, those that hold features and labels are downloaded below :obj:`root`;
     MiniImageNet must be brought, see
     :class:`~torch_geometric_gsl.datasets.MiniImageNetFeatures`. Nothing in a raw file
-    is executed, except for 20News, whose pickle scikit-learn reads.
+    is executed, pickles included, nor in the processed files that 20News, MiniImageNet
+    and the tables of scikit-learn leave below :obj:`root`. Processed files that PyTorch
+    Geometric has left are not read.
 
     **Your own data.** A path with one of these endings is a file that is read, and
     nothing else: nothing is written, nor executed, and duplicate rows are kept.
@@ -119,10 +121,12 @@ def load_dataset(
     * :obj:`.npz`: the array :obj:`x` is the feature matrix, :obj:`label`
       (:obj:`y` by default) the vector of classes, integers or text.
     * :obj:`.pt`: a :class:`~torch_geometric.data.Data` object that :func:`torch.save`
-      has written. Its :obj:`x`, :obj:`y`, :obj:`class_names` and masks are kept.
+      has written. Its :obj:`x`, :obj:`y` and :obj:`class_names` are kept, and the
+      masks of its split: all three of them, or none.
 
     Classes of :obj:`.csv` and :obj:`.npz` files are counted in their order, and
-    :obj:`class_names` tells what each was called.
+    :obj:`class_names` tells what each was called. Labels of more than 20 classes, more
+    than half of which have one row only, are refused: a number to predict looks so.
 
     Args:
         name (str or pathlib.Path): The name of a dataset in the table below, or the

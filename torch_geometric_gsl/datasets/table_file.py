@@ -7,25 +7,30 @@ import re
 import zipfile
 import zlib
 from array import array
-from collections.abc import Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
 from torch_geometric.data.storage import GlobalStorage
 
 from torch_geometric_gsl._checks import check_absent, check_features, check_flag
+from torch_geometric_gsl.datasets._labels import (
+    MISSING,
+    check_classes,
+    check_labels,
+    encode,
+    to_number,
+)
 from torch_geometric_gsl.datasets._standardize import standardize_columns
 
 #: The kinds of files that :func:`read_table_file` reads.
 SUFFIXES: tuple[str, ...] = ('.csv', '.npz', '.pt')
-_MISSING = ('', '?', 'na', 'n/a', 'nan', 'none', 'null')
-_KEPT = ('class_names', 'train_mask', 'val_mask', 'test_mask')
+_MASKS = ('train_mask', 'val_mask', 'test_mask')
 # What torch must be allowed to load; of these PyG itself allows only the first.
 _PARTS_OF_DATA: list[Any] = [Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]
 # What numpy, torch and zipfile raise on files that are not what they expect;
@@ -105,7 +110,7 @@ def _read_csv(path: Path, label: str | None) -> Data:
         raise ValueError(f"'{path}' must be text in UTF-8 ({error})") from error
     if not labels:
         raise ValueError(f"'{path}' must have rows below its header (got none)")
-    y, class_names = _encode(labels, f"the column '{label}' of '{path}'")
+    y, class_names = encode(labels, f"the column '{label}' of '{path}'")
     x = torch.frombuffer(values, dtype=torch.float64).view(len(labels), -1)
     return Data(x=x, y=y, class_names=class_names)
 
@@ -140,18 +145,18 @@ def _read_row(
             f'{where} must have {len(header)} fields, as the header has '
             f'(got {len(fields)})'
         )
-    row = [_to_number(field) for field in fields]
+    row = [to_number(field) for field in fields]
     label = fields[column].strip()
     row.pop(column)
-    if label.lower() not in _MISSING and all(map(math.isfinite, row)):
+    if label.lower() not in MISSING and all(map(math.isfinite, row)):
         return row, label
     place = next(
         i
         for i, field in enumerate(map(str.strip, fields))
-        if field.lower() in _MISSING
-        or (i != column and not math.isfinite(_to_number(field)))
+        if field.lower() in MISSING
+        or (i != column and not math.isfinite(to_number(field)))
     )
-    if fields[place].strip().lower() in _MISSING:
+    if fields[place].strip().lower() in MISSING:
         raise ValueError(
             f"{where}: '{header[place]}' must not be missing (got {fields[place]!r})"
         )
@@ -159,15 +164,6 @@ def _read_row(
         f"{where}: '{header[place]}' must be a finite number (got {fields[place]!r}); "
         'encode text as numbers, or leave the column out'
     )
-
-
-def _to_number(field: Any) -> float:
-    if isinstance(field, str) and '_' in field:  # Python would read past it.
-        return math.nan
-    try:
-        return float(field)
-    except ValueError:
-        return math.nan
 
 
 def _read_npz(path: Path, label: str | None) -> Data:
@@ -195,23 +191,15 @@ def _read_npz(path: Path, label: str | None) -> Data:
             f'(got {x.dtype} of shape {x.shape})'
         )
     where = f"'{label}' in '{path}'"
-    _check_labels(y, where, len(x), kinds='biuU')
+    check_labels(y, where, len(x), kinds='biuU')
     for place, name in enumerate(y.tolist()):
-        if str(name).strip().lower() in _MISSING:
+        if str(name).strip().lower() in MISSING:
             raise ValueError(
                 f'{where} must not be missing (got {name!r} for row {place})'
             )
-    numbers, class_names = _encode(y.tolist(), where)
+    numbers, class_names = encode(y.tolist(), where)
     x = torch.from_numpy(x.astype(np.float64))
     return Data(x=x, y=numbers, class_names=class_names)
-
-
-def _check_labels(y: NDArray[Any], where: str, num_nodes: int, kinds: str) -> None:
-    if y.dtype.kind not in kinds or y.shape != (num_nodes,):
-        raise ValueError(
-            f'{where} must be a vector of {num_nodes} classes, one for each row of the '
-            f'features (got {y.dtype} of shape {y.shape})'
-        )
 
 
 def _read_data(path: Path) -> Data:
@@ -244,41 +232,42 @@ def _read_data(path: Path) -> Data:
             f"'y' in '{path}' must be a tensor (got {type(data.y).__name__})"
         )
     y, where = data.y.detach().numpy(), f"'y' in '{path}'"
-    _check_labels(y, where, x.size(0), kinds='iu')
-    _check_classes(y.tolist(), where)
+    check_labels(y, where, x.size(0), kinds='iu')
+    check_classes(y.tolist(), where)
     if y.min() < 0:
         raise ValueError(f'{where} must not be negative (got {y.min()})')
-    kept = {name: data[name] for name in _KEPT if name in data}
+    kept = _read_masks(data, x.size(0), path)
+    if 'class_names' in data:
+        kept['class_names'] = data['class_names']
     return Data(x=x.detach(), y=data.y.detach().long(), **kept)
 
 
-def _check_classes(labels: Sequence[object], where: str) -> None:
-    if len(found := set(labels)) < 2:
-        raise ValueError(f'{where} must have at least two classes (got {found})')
-
-
-def _encode(labels: Sequence[Any], where: str) -> tuple[Tensor, list[str]]:
-    """Counts classes in the order of their numbers, or else of their names."""
-    numbers = [_to_number(name) for name in labels]
-    if all(map(math.isfinite, numbers)):
-        if broken := [number for number in numbers if number % 1 != 0]:
+def _read_masks(data: Data, num_nodes: int, path: Path) -> dict[str, Any]:
+    """The masks of a split that comes with the data, or none."""
+    found = {name: data[name] for name in _MASKS if name in data}
+    if found and len(found) < len(_MASKS):
+        raise ValueError(
+            f"'{path}' must hold all of {list(_MASKS)} or none (got {list(found)})"
+        )
+    for name, mask in found.items():
+        where = f"'{name}' in '{path}'"
+        if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
+            kind = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
+            raise ValueError(f'{where} must be a boolean tensor (got {kind})')
+        if mask.layout != torch.strided or mask.shape != (num_nodes,):
             raise ValueError(
-                f'{where} must be classes, not measured numbers (got {broken[0]})'
+                f'{where} must be dense and of shape [{num_nodes}], those of one split '
+                f'(got {mask.layout} of shape {list(mask.shape)})'
             )
-        labels = [_to_class(name) for name in labels]
-    _check_classes(labels, where)
-    order = sorted(set(labels))
-    place = {name: i for i, name in enumerate(order)}
-    y = torch.tensor([place[name] for name in labels])
-    return y, [str(name) for name in order]
-
-
-def _to_class(name: Any) -> int:
-    """A whole number, exactly where it is written as one."""
-    try:
-        return name if isinstance(name, int) else int(name)
-    except ValueError:
-        return int(float(name))
+        if not mask.any():
+            raise ValueError(f'{where} must choose at least one node (got none)')
+    for first, second in combinations(found, 2):
+        if shared := int((found[first] & found[second]).sum()):
+            raise ValueError(
+                f"'{first}' and '{second}' in '{path}' must not share nodes "
+                f'(got {shared} in both)'
+            )
+    return found
 
 
 def _check_finite(x: Tensor, path: Path) -> None:

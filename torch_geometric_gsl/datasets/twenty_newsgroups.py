@@ -1,14 +1,14 @@
 from __future__ import annotations
 
-import contextlib
-import io
-import zlib
-from typing import Any, ClassVar
-
-import numpy as np
-from numpy.typing import NDArray
+import os
+import os.path as osp
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import ClassVar
 
 from torch_geometric_gsl.datasets._feature_table import FeatureTable
+from torch_geometric_gsl.datasets._newsgroups_file import read_posts
+from torch_geometric_gsl.datasets._raw_files import damaged
 from torch_geometric_gsl.datasets._sklearn import import_sklearn
 
 _CLASS_NAMES = (
@@ -34,8 +34,9 @@ class TwentyNewsgroups(FeatureTable):
 
     The posts come from `scikit-learn's loader
     <https://scikit-learn.org/stable/datasets/real_world.html>`_, which
-    downloads 14 MB. Its cache file, :obj:`20news-bydate_py3.pkz`, is a pickle:
-    put it into the :obj:`raw` folder yourself only if you trust its origin.
+    downloads 14 MB. Its cache file, :obj:`20news-bydate_py3.pkz`, may also be
+    put into the :obj:`raw` folder by hand. It is a pickle, and is read in a way
+    that runs none of its code.
 
     Args:
         root (str): The folder in which the dataset is saved.
@@ -62,7 +63,8 @@ class TwentyNewsgroups(FeatureTable):
           - 10
 
     Raises:
-        OSError: If the posts cannot be downloaded, or their file is damaged.
+        OSError: If the posts cannot be downloaded, or their file is damaged or
+            asks for anything but texts and arrays.
         ValueError: If the posts do not give the published counts.
         ImportError: If scikit-learn is not installed.
 
@@ -87,7 +89,11 @@ class TwentyNewsgroups(FeatureTable):
         path = self.raw_paths[0]
         datasets = import_sklearn('sklearn.datasets', type(self).__name__)
         try:
-            datasets.fetch_20newsgroups(data_home=self.raw_dir, subset='all')
+            # In a folder of its own: there scikit-learn finds no file to unpickle,
+            # and what a kill or a second process leaves half done stays apart.
+            with TemporaryDirectory(dir=self.raw_dir) as folder:
+                datasets.fetch_20newsgroups(data_home=folder, subset='all')
+                os.replace(osp.join(folder, self.raw_file_names), path)
         except OSError as error:
             raise OSError(
                 f"'{path}' could not be downloaded ({error}): try again, or copy "
@@ -99,50 +105,12 @@ class TwentyNewsgroups(FeatureTable):
         path = self.raw_paths[0]
         user = type(self).__name__
         text = import_sklearn('sklearn.feature_extraction.text', user)
-        _check_stream(path)
-        posts, y = _read_posts(self.raw_dir, path, user)
+        posts, y = read_posts(Path(path), _CLASS_NAMES)
         counter = text.CountVectorizer(stop_words='english', min_df=0.05)
-        counts = counter.fit_transform(posts)
+        try:
+            counts = counter.fit_transform(posts)
+        except ValueError as error:
+            raise damaged(Path(path), error) from error
         x = text.TfidfTransformer(smooth_idf=False).fit_transform(counts).toarray()
         version = import_sklearn('sklearn', user).__version__
         self._save_table(x, y, f"'{path}' with scikit-learn {version}")
-
-
-def _damaged(path: str, reason: str) -> OSError:
-    return OSError(f"'{path}' is damaged ({reason}): delete it to download it again")
-
-
-def _check_stream(path: str) -> None:
-    """Finds truncated and altered files, at which scikit-learn would print."""
-    decoder = zlib.decompressobj()
-    try:
-        with open(path, 'rb') as file:
-            while chunk := file.read(2**16):
-                decoder.decompress(chunk)
-    except zlib.error as error:
-        raise _damaged(path, str(error)) from error
-    if not decoder.eof:
-        raise _damaged(path, 'it ends too early')
-
-
-def _read_posts(
-    folder: str, path: str, user: str
-) -> tuple[list[str], NDArray[np.int64]]:
-    """Reads texts and labels from scikit-learn's cache, without a download."""
-    datasets = import_sklearn('sklearn.datasets', user)
-    # scikit-learn prints why a cache cannot be read, and keeps it from the error.
-    printed = io.StringIO()
-    try:
-        with contextlib.redirect_stdout(printed):
-            bunch: Any = datasets.fetch_20newsgroups(
-                data_home=folder,
-                subset='all',
-                categories=list(_CLASS_NAMES),
-                shuffle=True,
-                random_state=42,
-                download_if_missing=False,
-            )
-    except (AttributeError, LookupError, OSError, TypeError, ValueError) as error:
-        reason = (printed.getvalue().splitlines() or [repr(error)])[-1]
-        raise _damaged(path, reason) from error
-    return bunch.data, bunch.target

@@ -1,0 +1,76 @@
+"""Labels of a user's table: what they may be, and the classes that they make."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+#: What stands for a value that is not known, in lower case.
+MISSING = ('', '?', 'na', 'n/a', 'nan', 'none', 'null')
+# Up to so many classes a table may have, however rare they are.
+_FEW_CLASSES = 20
+
+
+def check_labels(y: NDArray[Any], where: str, num_nodes: int, kinds: str) -> None:
+    if y.dtype.kind not in kinds or y.shape != (num_nodes,):
+        raise ValueError(
+            f'{where} must be a vector of {num_nodes} classes, one for each row of the '
+            f'features (got {y.dtype} of shape {y.shape})'
+        )
+
+
+def check_classes(labels: Sequence[object], where: str) -> None:
+    """Raises for a single class, and for values that no two rows share.
+
+    The second is a number to predict, or the name of each row: of more than 20
+    classes, more than half have one row only.
+    """
+    sizes = Counter(labels)
+    if len(sizes) < 2:
+        raise ValueError(f'{where} must have at least two classes (got {set(sizes)})')
+    single = sum(size == 1 for size in sizes.values())
+    if len(sizes) > _FEW_CLASSES and 2 * single > len(sizes):
+        raise ValueError(
+            f'{where} must be classes, which rows share (got {len(sizes)} classes in '
+            f'{len(labels)} rows, {single} of them with one row only: is it a number '
+            'to predict, or the name of each row?)'
+        )
+
+
+def encode(labels: Sequence[Any], where: str) -> tuple[Tensor, list[str]]:
+    """Counts classes in the order of their numbers, or else of their names."""
+    numbers = [to_number(name) for name in labels]
+    if all(map(math.isfinite, numbers)):
+        if broken := [number for number in numbers if number % 1 != 0]:
+            raise ValueError(
+                f'{where} must be classes, not measured numbers (got {broken[0]})'
+            )
+        labels = [_to_class(name) for name in labels]
+    check_classes(labels, where)
+    order = sorted(set(labels))
+    place = {name: i for i, name in enumerate(order)}
+    y = torch.tensor([place[name] for name in labels])
+    return y, [str(name) for name in order]
+
+
+def to_number(field: Any) -> float:
+    if isinstance(field, str) and '_' in field:  # Python would read past it.
+        return math.nan
+    try:
+        return float(field)
+    except ValueError:
+        return math.nan
+
+
+def _to_class(name: Any) -> int:
+    """A whole number, exactly where it is written as one."""
+    try:
+        return name if isinstance(name, int) else int(name)
+    except ValueError:
+        return int(float(name))
