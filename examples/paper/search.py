@@ -41,6 +41,8 @@ from store import Store
 SEARCHED = ('neural_gau_sim', 'mlp', 'knn_gcn_root')
 #: Seeds of the splits that a trial is judged on.
 SPLITS = (0, 1, 2)
+#: Seconds, after which a run of a trial counts as it stands.
+TIME_LIMIT = 300.0
 #: Trials that have used up their share, with a score or without.
 FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
 #: Trials before the first one that learns from the others, or may be cut short.
@@ -66,11 +68,17 @@ def knn(trial: Trial) -> dict[str, Any]:
 
 
 def ours(trial: Trial) -> dict[str, Any]:
-    return common(trial) | {
-        'k': trial.suggest_categorical('k', [5, 10, 20]),
+    candidates = trial.suggest_categorical('candidates', [None, 10, 20, 40])
+    setting = common(trial) | {
+        'candidates': candidates,
         'tau': trial.suggest_categorical('tau', [0.25, 0.5, 1.0]),
+    }
+    if candidates is None:
+        # Sharper graphs of all nodes look at all pairs: seconds an epoch on a CPU.
+        return setting | {'scale': trial.suggest_float('scale', 1.0, 2.0, log=True)}
+    return setting | {
+        'k': trial.suggest_categorical('k', [5, 10, 20]),
         'scale': trial.suggest_float('scale', 1.0, 30.0, log=True),
-        'candidates': trial.suggest_categorical('candidates', [None, 10, 20, 40]),
     }
 
 
@@ -99,7 +107,15 @@ def search(store: Store, dataset: str, method: str, args: argparse.Namespace) ->
     while (trial := next_trial(study, store.root, args.trials)) is not None:
         setting = SPACES[method](trial)
         configs = [
-            make_config(dataset, method, seed, args.preset, args.label, **setting)
+            make_config(
+                dataset,
+                method,
+                seed,
+                args.preset,
+                args.label,
+                **setting,
+                time_limit=TIME_LIMIT,
+            )
             for seed in SPLITS
         ]
         value = judge(trial, configs, store, args)

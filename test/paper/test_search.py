@@ -73,7 +73,11 @@ def test_search_goes_on_and_writes_the_best(
     assert config.lr == study.best_params['lr']
     # A trial is judged by validation accuracy, over the runs of its splits.
     configs = [
-        settings.make_config('wine', 'mlp', seed, 'quick', **study.best_params)
+        settings.make_config(
+            *('wine', 'mlp', seed, 'quick'),
+            **study.best_params,
+            time_limit=search.TIME_LIMIT,
+        )
         for seed in search.SPLITS
     ]
     assert search.validation(store, configs) == pytest.approx(study.best_value)
