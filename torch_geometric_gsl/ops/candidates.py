@@ -94,23 +94,28 @@ def candidate_graph(
     time = arrival_times(
         edge.shape, dtype=score.dtype, device=score.device, generator=generator
     )
-    value = score[edge] - time.log_()
-    rank = rank_in_group(value.detach(), draw)
+    value = score.index_select(0, edge) - time.log_()
     keep = value != -torch.inf
     if not law.replace:
-        keep &= rank < law.k
-    edge, draw, value, rank = edge[keep], draw[keep], value[keep], rank[keep]
+        keep &= rank_in_group(value.detach(), draw) < law.k
+    if not keep.all():
+        edge, draw, value = edge[keep], draw[keep], value[keep]
     weight = softmax(value / law.tau, draw, num_nodes=num_targets * draws)
     if law.hard:
-        sure = (
-            (rank == 0).to(weight)
-            if law.replace
-            else torch.full_like(weight, 1 / law.k)
-        )
-        weight = straight_through(sure, weight)
-    return SampledGraph(
-        *coalesce(edge_index[:, edge], weight / draws, sort_by_row=False)
-    )
+        weight = straight_through(_sure(value.detach(), draw, law), weight)
+    # Summed by the place of the edge: sorting all draws would take most of the time.
+    total = torch.zeros_like(score).index_add(0, edge, weight / draws)
+    drawn = torch.zeros_like(score, dtype=torch.bool).index_fill_(0, edge, True)
+    if not drawn.all():
+        edge_index, total = edge_index[:, drawn], total[drawn]
+    return SampledGraph(*coalesce(edge_index, total, sort_by_row=False))
+
+
+def _sure(value: Tensor, draw: Tensor, law: Law) -> Tensor:
+    """The weights of a choice without relaxation."""
+    if not law.replace:
+        return torch.full_like(value, 1 / law.k)
+    return (rank_in_group(value, draw) == 0).to(value)
 
 
 def nearest_candidates(
@@ -150,9 +155,10 @@ def expand_draws(target: Tensor, num_targets: int, k: int) -> tuple[Tensor, Tens
     degree_of_draw = degree.repeat_interleave(k)
     num_draws = torch.arange(num_targets * k, device=target.device)
     draw = num_draws.repeat_interleave(degree_of_draw)
-    position = torch.arange(draw.numel(), device=target.device)
-    position = position - cumsum(degree_of_draw)[draw]
-    return cumsum(degree)[draw // k] + position, draw
+    edge = torch.arange(draw.numel(), device=target.device)
+    # From the first place of a draw to the first candidate of its target.
+    shift = cumsum(degree)[:-1].repeat_interleave(k) - cumsum(degree_of_draw)[:-1]
+    return edge.add_(shift[draw]), draw
 
 
 def rank_in_group(value: Tensor, group: Tensor) -> Tensor:
