@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from torch_geometric_gsl.ops import candidates as module
+from torch_geometric_gsl.ops import relaxed as relaxed_module
 from torch_geometric_gsl.ops.candidates import (
     candidate_graph,
     nearest_candidates,
@@ -99,17 +100,27 @@ def test_distinct_draws_against_loops(
 
 
 @pytest.mark.parametrize('hard', [False, True])
-def test_all_pairs_give_the_dense_weights(to_matrix: Oracle, hard: bool) -> None:
+@pytest.mark.parametrize('more', ['', 'target', 'excluded'])
+def test_all_pairs_give_the_dense_weights(
+    to_matrix: Oracle, more: str, hard: bool
+) -> None:
+    """Also those of a matrix that others follow, which are then drawn one by one."""
     leaf = torch.randn(4, 6, **DOUBLE, requires_grad=True)
     edges, grad = all_pairs(4, 6), torch.randn(4, 6, **DOUBLE)
+    score = leaf[edges[1], edges[0]]
+    if more:
+        own = torch.arange(2 if more == 'target' else 6)
+        edges = torch.cat([edges, torch.stack([own, torch.full_like(own, 4)])], dim=1)
+        excluded = own.double().log() if more == 'excluded' else own.double()
+        score = torch.cat([score, excluded])
     graph = candidate_graph(
-        leaf[edges[1], edges[0]],
+        score,
         edges,
-        4,
+        5 if more else 4,
         Law(3, 0.5, hard),
         generator=generator(),
     )
-    listed = to_matrix(*graph, 4, 6)
+    listed = to_matrix(*graph, 5, 6)[:4]
     dense = relaxed_weights(leaf, 3, 0.5, hard=hard, generator=generator())
     torch.testing.assert_close(listed, dense)
     torch.testing.assert_close(
@@ -216,9 +227,10 @@ def test_permuting_the_nodes_and_their_noise(
 
     def weights(score: Tensor, time: Tensor) -> Tensor:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(
-                module, 'arrival_times', lambda *_, **__: time.flatten().clone()
-            )
+            for place in (module, relaxed_module):
+                patch.setattr(
+                    place, 'arrival_times', lambda size, **_: time.reshape(size).clone()
+                )
             return to_matrix(*candidate_graph(score.flatten(), edges, 5, law), 5, 5)
 
     plain = weights(score, time)

@@ -10,6 +10,7 @@ from torch_geometric.utils import coalesce, cumsum, lexsort, softmax
 
 from torch_geometric_gsl.ops.eager import eager
 from torch_geometric_gsl.ops.gumbel import arrival_times, straight_through
+from torch_geometric_gsl.ops.relaxed import relaxed_weights
 from torch_geometric_gsl.ops.scorer import Candidates, Law
 from torch_geometric_gsl.typing import SampledGraph
 
@@ -89,6 +90,15 @@ def candidate_graph(
         generator (torch.Generator, optional): Source of randomness.
             (default: :obj:`None`)
     """
+    if law.replace and _is_matrix(score, edge_index[1], num_targets):
+        weight = relaxed_weights(
+            score.view(num_targets, -1),
+            law.k,
+            law.tau,
+            hard=law.hard,
+            generator=generator,
+        )
+        return SampledGraph(*coalesce(edge_index, weight.flatten(), sort_by_row=False))
     draws = law.draws
     edge, draw = expand_draws(edge_index[1], num_targets, draws)
     time = arrival_times(
@@ -109,6 +119,15 @@ def candidate_graph(
     if not drawn.all():
         edge_index, total = edge_index[:, drawn], total[drawn]
     return SampledGraph(*coalesce(edge_index, total, sort_by_row=False))
+
+
+def _is_matrix(score: Tensor, target: Tensor, num_targets: int) -> bool:
+    """Whether all targets have the same number of candidates, and none is excluded."""
+    if num_targets == 0 or target.numel() == 0 or target.numel() % num_targets:
+        return False
+    rows = target.view(num_targets, -1)
+    number = torch.arange(num_targets, device=target.device).unsqueeze(1)
+    return bool((rows == number).all() & torch.isfinite(score).all())
 
 
 def _sure(value: Tensor, draw: Tensor, law: Law) -> Tensor:
