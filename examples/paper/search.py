@@ -11,10 +11,9 @@ store of `run.py`, the study in `<results>/search.journal`: killed and started a
 the search goes on, but for the trial that it was at. Start it twice, and the two
 processes share the trials.
 
-The best of the first `--trials` is written to `tuned.json`, beside this file for the
-results that are, else into the folder of the results. `--compare` then runs the best
-settings on ten other splits. All splits are of the same nodes: test nodes of one may
-have been validation nodes of those that selected the setting.
+The best of the first `--trials` is written to `<results>/tuned.json`. `--compare` then
+runs the best settings on ten other splits. All splits are of the same nodes: test nodes
+of one may have been validation nodes of those that selected the setting.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from files import read_json, write_json
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, Trial, TrialState
-from run import RESULTS, add_arguments, positive, prepare, work
+from run import add_arguments, positive, prepare, work
 from settings import PRESETS, TUNED, make_config
 from store import Store
 
@@ -189,9 +188,7 @@ def best_of(study: optuna.Study, trials: int) -> FrozenTrial | None:
 
 
 def tuned_path(store: Store) -> Path:
-    """What was found: the preset `tuned` is that of the results beside this file."""
-    is_ours = store.root.resolve() == RESULTS
-    return TUNED if is_ours else store.root / TUNED.name
+    return store.root / TUNED.name
 
 
 def compare(store: Store, dataset: str, args: argparse.Namespace) -> None:

@@ -18,7 +18,7 @@ from methods import METHODS
 from torch_geometric_gsl.datasets import DATASETS
 
 HERE = Path(__file__).resolve().parent
-TUNED = HERE / 'tuned.json'
+TUNED = HERE / 'results' / 'tuned.json'
 PRESETS = ('standard', 'paper', 'quick', 'tuned')
 
 PAPER = ('CiteSeer', 'PubMed', 'Chameleon', 'Squirrel', 'CS', 'Physics', '20News')

@@ -8,6 +8,7 @@ python examples/paper/tables.py --write  # all, into README and documentation
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import re
 from collections.abc import Callable
@@ -195,15 +196,18 @@ def controls(store: Store, choice: Choice) -> Grid:
 def tuned(store: Store, choice: Choice) -> Grid:
     """The settings that a search found, on splits that did not select them."""
     methods = ('neural_gau_sim', *CONTROLS)
-    known = read_json(TUNED) or {}
+    known = read_json(store.root / TUNED.name) or {}
     datasets = tuple(d for d in PAPER if known.get(d, {}).keys() >= {*methods})
-    chosen = choice._replace(datasets=datasets, methods=methods, seeds=COMPARED)
-    found = cells(store, chosen._replace(preset='tuned'))
-    blank, best = [''] * len(datasets), best_means(found, datasets)
+    found = {}
+    for dataset, method in itertools.product(datasets, methods):
+        best = known[dataset][method]
+        one = Choice((dataset,), (method,), COMPARED, best['preset'], choice.label)
+        found |= cells(store, one, **best['setting'])
+    blank, top = [''] * len(datasets), best_means(found, datasets)
     rows = []
     for method in methods:
         row = [found[method, dataset] for dataset in datasets]
-        rows.append((METHODS[method].title, entries(row, blank, best)))
+        rows.append((METHODS[method].title, entries(row, blank, top)))
     for control in CONTROLS:
         pairs = [compare(found[methods[0], d], found[control, d]) for d in datasets]
         title = f'{METHODS[methods[0]].title} - {METHODS[control].title}'

@@ -19,9 +19,7 @@ pytestmark = pytest.mark.filterwarnings('ignore::optuna.exceptions.ExperimentalW
 
 @pytest.fixture
 def args(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> argparse.Namespace:
-    for module in (search, settings, tables):
-        monkeypatch.setattr(module, 'TUNED', tmp_path / 'tuned.json')
-    monkeypatch.setattr(search, 'RESULTS', tmp_path / 'results')
+    monkeypatch.setattr(settings, 'TUNED', tmp_path / 'results' / 'tuned.json')
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return argparse.Namespace(
         label=None,
@@ -66,7 +64,7 @@ def test_search_goes_on_and_writes_the_best(
     assert [t.params for t in study.trials[:2]] == [t.params for t in first]
     assert len(study.trials) == 3
 
-    found = (read_json(tmp_path / 'tuned.json') or {})['wine']['mlp']
+    found = (read_json(tmp_path / 'results' / 'tuned.json') or {})['wine']['mlp']
     assert found['setting'] == study.best_params
     assert found['validation'] == max(trial.value or 0.0 for trial in study.trials)
     config = settings.make_config('wine', 'mlp', 0, 'tuned')
@@ -116,11 +114,11 @@ def test_trials_without_a_score_count(
     args.trials = 1
     search.search(store, 'wine', 'mlp', args)
     assert 'none of 1 trials has a score' in capsys.readouterr().out
-    assert not (tmp_path / 'tuned.json').exists()
+    assert not (tmp_path / 'results' / 'tuned.json').exists()
     args.trials = 5
     search.search(store, 'wine', 'mlp', args)
     assert [trial.value for trial in trials_of(store)] == [None, 0.5, None, 0.7, None]
-    found = (read_json(tmp_path / 'tuned.json') or {})['wine']['mlp']
+    found = (read_json(tmp_path / 'results' / 'tuned.json') or {})['wine']['mlp']
     assert (found['validation'], found['trials']) == (0.7, 5)
 
 
@@ -143,7 +141,7 @@ def test_two_processes_share_the_trials(
     search.search(store, 'wine', 'mlp', args)
     # The other one did two; the first one found its own to be one more than asked for.
     assert [trial.value for trial in trials_of(store)] == [0.1, 0.1, 0.3, 0.4]
-    found = (read_json(tmp_path / 'tuned.json') or {})['wine']['mlp']
+    found = (read_json(tmp_path / 'results' / 'tuned.json') or {})['wine']['mlp']
     assert found['validation'] == 0.3
 
 
@@ -185,7 +183,7 @@ def test_a_trial_cut_short_is_not_the_best(
     )
     search.search(store, 'wine', 'mlp', args)
     assert trials_of(store)[0].value == 0.9
-    found = (read_json(tmp_path / 'tuned.json') or {})['wine']['mlp']
+    found = (read_json(tmp_path / 'results' / 'tuned.json') or {})['wine']['mlp']
     assert found['validation'] == 0.5
 
 
@@ -203,9 +201,10 @@ def test_settings_stand_with_their_results(
     tmp_path: Path, args: argparse.Namespace, scores: Callable[[Draw], None]
 ) -> None:
     scores(lambda configs: 0.5)
-    (tmp_path / 'tuned.json').write_text('as it was')
+    settings.TUNED.parent.mkdir()
+    settings.TUNED.write_text('as it was')
     search.search(Store(tmp_path / 'other'), 'wine', 'mlp', args)
-    assert (tmp_path / 'tuned.json').read_text() == 'as it was'
+    assert settings.TUNED.read_text() == 'as it was'
     found = (read_json(tmp_path / 'other' / 'tuned.json') or {})['wine']['mlp']
     assert (found['validation'], found['preset']) == (0.5, 'quick')
 
@@ -219,7 +218,7 @@ def test_compared_on_other_splits(
         search.compare(store, 'wine', args)
     found = {'setting': {'lr': 0.25}, 'preset': 'quick', 'trials': 4}
     content = dict.fromkeys(args.methods, found)
-    write_json(tmp_path / 'tuned.json', {'wine': content})
+    write_json(tmp_path / 'results' / 'tuned.json', {'wine': content})
     runs: list[RunConfig] = []
     monkeypatch.setattr(search, 'work', lambda name, configs, *_: runs.extend(configs))
     search.compare(store, 'wine', args)
