@@ -3,35 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
-import os
-import uuid
 from pathlib import Path
 from typing import Any
 
-import torch
-
-DIGEST_BYTES = hashlib.sha256().digest_size
-
-
-def write_bytes(path: Path, content: bytes) -> None:
-    """Replaces a file atomically: a kill leaves the old content or the new."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # Of this process alone, should two ever write the same file.
-    draft = path.with_name(f'.{path.name}.{uuid.uuid4().hex[:8]}.tmp')
-    try:
-        with open(draft, 'wb') as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
+from torch_geometric_gsl.datasets._sealed_file import (
+    read_sealed,
+    write_atomically,
+    write_sealed,
+)
 
 
 def write_text(path: Path, text: str) -> None:
-    write_bytes(path, text.encode())
+    """Replaces a file atomically: a kill leaves the old content or the new."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(str(path), text.encode())
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
@@ -55,26 +41,16 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 def write_tensors(path: Path, content: dict[str, Any]) -> None:
     """Writes tensors and plain values, led by the digest of the file's rest."""
-    buffer = io.BytesIO()
-    torch.save(content, buffer)
-    payload = buffer.getvalue()
-    write_bytes(path, hashlib.sha256(payload).digest() + payload)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_sealed(str(path), content)
 
 
-def read_tensors(path: Path) -> dict[str, Any] | None:
+def read_tensors(path: Path) -> Any:
     """Reads what :func:`write_tensors` wrote; :obj:`None` if absent or damaged."""
     try:
-        content = path.read_bytes()
+        return read_sealed(str(path))
     except OSError:
         return None
-    digest, payload = content[:DIGEST_BYTES], content[DIGEST_BYTES:]
-    if hashlib.sha256(payload).digest() != digest:
-        return None
-    # Also on a machine without the device that they were written on.
-    found: dict[str, Any] = torch.load(
-        io.BytesIO(payload), map_location='cpu', weights_only=True
-    )
-    return found
 
 
 def remove_drafts(folder: Path, name: str = '*') -> None:

@@ -7,9 +7,9 @@ import torch
 from files import (
     read_json,
     read_tensors,
-    write_bytes,
     write_json,
     write_tensors,
+    write_text,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -81,19 +81,21 @@ def test_failed_write_leaves_the_old_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / 'a'
-    write_bytes(path, b'old')
+    write_text(path, 'old')
 
     def fail(descriptor: int) -> None:
         raise OSError('disk full')
 
-    monkeypatch.setattr('files.os.fsync', fail)
+    monkeypatch.setattr('os.fsync', fail)
     with pytest.raises(OSError, match='disk full'):
-        write_bytes(path, b'new')
+        write_text(path, 'new')
     assert path.read_bytes() == b'old'
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_tensors_are_read_without_executing(tmp_path: Path) -> None:
+def test_tensors_are_read_without_executing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     import hashlib
     import pickle
 
@@ -104,5 +106,5 @@ def test_tensors_are_read_without_executing(tmp_path: Path) -> None:
     payload = pickle.dumps(Evil(), protocol=2)
     path = tmp_path / 'a.pt'
     path.write_bytes(hashlib.sha256(payload).digest() + payload)
-    with pytest.raises(pickle.UnpicklingError, match='Weights only load failed'):
-        read_tensors(path)
+    assert read_tensors(path) is None
+    assert capsys.readouterr().out == ''

@@ -30,10 +30,9 @@ def write_atomically(path: str, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(draft, path)
-    except BaseException:
+    finally:
         if os.path.exists(draft):
             os.remove(draft)
-        raise
 
 
 def write_sealed(path: str, content: dict[str, object]) -> None:
