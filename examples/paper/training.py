@@ -50,6 +50,17 @@ def split_of(config: RunConfig, data: Data) -> Data:
     return paper_split(data, seed=config.seed)
 
 
+def optimizer_of(model: NodeClassifier, config: RunConfig) -> torch.optim.Optimizer:
+    return OPTIMIZERS[config.optimizer](
+        parameter_groups(model, config),
+        lr=config.lr,
+        weight_decay=config.weight_decay,
+        # A sixth of the time for parameters with one entry for each pair of a node and
+        # a transition node.
+        fused=True,
+    )
+
+
 class Run:
     """One training, which can be saved and taken up again after any epoch.
 
@@ -81,14 +92,7 @@ class Run:
         self.model: NodeClassifier = build(config, data, num_classes).to(device)
         if torch.device(device).type == 'cuda':
             torch.cuda.reset_peak_memory_stats()
-        self.optimizer = OPTIMIZERS[config.optimizer](
-            parameter_groups(self.model, config),
-            lr=config.lr,
-            weight_decay=config.weight_decay,
-            # A sixth of the time for parameters with one entry for each pair of a node
-            # and a transition node.
-            fused=True,
-        )
+        self.optimizer = optimizer_of(self.model, config)
         self.epoch, self.seconds = 0, 0.0
         self.best: Metrics = {'val': -1.0, 'epoch': -1}
         self.least_loss, self.improved = math.inf, config.pretrain_epochs

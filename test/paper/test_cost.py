@@ -9,6 +9,7 @@ from typing import Any
 import cost
 import pytest
 import torch
+import training
 from files import read_json, write_json
 from torch_geometric.data import Data
 
@@ -31,9 +32,9 @@ def test_optimizer_of_the_setting(data: Data, monkeypatch: pytest.MonkeyPatch) -
         calls.append(kwargs)
         return torch.optim.AdamW(*args, **kwargs)
 
-    monkeypatch.setitem(cost.OPTIMIZERS, 'adamw', adamw)
+    monkeypatch.setitem(training.OPTIMIZERS, 'adamw', adamw)
     cost.epoch('linkx_knn', paper_split(data, seed=0))()
-    assert calls == [{'lr': 0.01, 'weight_decay': 1e-3}]
+    assert calls == [{'lr': 0.01, 'weight_decay': 1e-3, 'fused': True}]
 
 
 needs_linux = pytest.mark.skipif(sys.platform != 'linux', reason='not measured')
