@@ -67,7 +67,8 @@ def knn(trial: Trial) -> dict[str, Any]:
 
 
 def ours(trial: Trial) -> dict[str, Any]:
-    candidates = trial.suggest_categorical('candidates', [None, 10, 20, 40])
+    # From as few nearest neighbours as the control may have.
+    candidates = trial.suggest_categorical('candidates', [None, 3, 5, 10, 20, 40])
     setting = common(trial) | {
         'candidates': candidates,
         'tau': trial.suggest_categorical('tau', [0.25, 0.5, 1.0]),
@@ -86,14 +87,18 @@ SPACES: dict[str, Callable[[Trial], dict[str, Any]]] = {
     'mlp': mlp,
     'knn_gcn_root': knn,
 }
+#: Raised when a space changes: the trials in another one make another study.
+REVISIONS = {'neural_gau_sim': 1}
 
 
 def study_of(root: Path, dataset: str, method: str, preset: str) -> optuna.Study:
     root.mkdir(parents=True, exist_ok=True)
     backend = JournalFileBackend(str(root / 'search.journal'))
+    revision = REVISIONS.get(method)
+    suffix = '' if revision is None else f'/{revision}'
     return optuna.create_study(
         storage=JournalStorage(backend),
-        study_name=f'{dataset}/{method}/{preset}',
+        study_name=f'{dataset}/{method}/{preset}{suffix}',
         direction='maximize',
         pruner=optuna.pruners.MedianPruner(n_startup_trials=STARTUP_WHOLE),
         load_if_exists=True,
