@@ -106,17 +106,17 @@ def kernel_attention(
     """
     if noise is None:
         noise = key.new_zeros(*key.shape[:2], 1)
-    left = feature_exponents(query.transpose(0, 1), directions)  # [H, n, M]
-    right = feature_exponents(key.transpose(0, 1), directions).mT  # [H, M, N]
+    left = feature_exponents(query.transpose(0, 1), directions)
+    right = feature_exponents(key.transpose(0, 1), directions).mT.contiguous()
+    value = value.transpose(0, 1)
+    out = torch.zeros((), dtype=value.dtype, device=value.device)
     # Each feature keeps a mean of the values and its mass, and a query mixes the means:
     # the same sums, of numbers that neither overflow nor vanish all at once.
-    exponent = right.unsqueeze(1) + noise.permute(1, 2, 0).unsqueeze(2)
-    shift = exponent.detach().amax(dim=-1, keepdim=True)
-    weight = (exponent - shift).exp()  # [H, K, M, N]
-    mass = weight.sum(dim=-1, keepdim=True)
-    # Features of all draws are one side of one product: many thin ones take twice as
-    # long.
-    mean = weight.flatten(1, 2) @ value.transpose(0, 1) / mass.flatten(1, 2)
-    log_mass = (mass.log() + shift).squeeze(-1).unsqueeze(1)
-    mixture = (left.unsqueeze(2) + log_mass).softmax(dim=-1)  # [H, n, K, M]
-    return (mixture.flatten(2) @ mean / noise.size(2)).transpose(0, 1)
+    for gumbel in noise.permute(2, 1, 0).unsqueeze(2):
+        exponent = right + gumbel
+        shift = exponent.detach().amax(dim=-1, keepdim=True)
+        weight = (exponent - shift).exp()
+        mass = weight.sum(dim=-1, keepdim=True)
+        mixture = (left + (mass.log() + shift).mT).softmax(dim=-1)
+        out = out + mixture @ ((weight @ value) / mass)
+    return (out / noise.size(2)).transpose(0, 1)
