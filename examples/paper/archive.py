@@ -6,7 +6,9 @@ listed once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -46,14 +48,34 @@ def read_archive(path: Path) -> dict[str, Record]:
 
 def add_to_archive(path: Path, records: Iterable[Record]) -> int:
     """Adds finished runs to an archive; returns how many it then holds."""
+    with _opened(path) as found:
+        for record in records:
+            name = str(RunConfig.from_dict(record['config']))
+            if name not in found or memory_of(record) >= memory_of(found[name]):
+                found[name] = record
+    return len(found)
+
+
+def remove_from_archive(path: Path, name: str) -> None:
+    """Removes the record of a run, if there is one."""
+    with _opened(path) as found:
+        found.pop(name, None)
+
+
+def memory_of(record: Record) -> float:
+    """Gigabytes, of which less would not change the result: those it ran out of."""
+    return float(record['outcome'].get('memory_limit', math.inf))
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[dict[str, Record]]:
+    """The records of an archive, written when the caller has changed them."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_name(f'.{path.name}.lock')):
         remove_drafts(path.parent, path.name)
         found = read_archive(path)
-        for record in records:
-            found[str(RunConfig.from_dict(record['config']))] = record
+        yield found
         write_json(path, _grouped(found))
-    return len(found)
 
 
 def _grouped(records: dict[str, Record]) -> dict[str, Any]:

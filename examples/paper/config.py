@@ -7,10 +7,13 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 OPTIMIZERS = ('adam', 'adamw')
+#: The split of a run whose data brings one.
+GIVEN = 'given'
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,7 @@ class RunConfig:
         """Plain values, as they stand in JSON."""
         names = [item.name for item in dataclasses.fields(self)]
         values = {name: getattr(self, name) for name in names}
+        values['dataset'] = self.data_name
         if self.digest is None:
             del values['digest']
         if self.revision == 0:
@@ -84,6 +88,11 @@ class RunConfig:
         return cls(**values)
 
     @property
+    def data_name(self) -> str:
+        """A file is known by its name and digest, wherever it lies."""
+        return self.dataset if self.digest is None else Path(self.dataset).name
+
+    @property
     def setting(self) -> str:
         """A digest of all choices but the seed."""
         values = self.to_dict()
@@ -92,4 +101,4 @@ class RunConfig:
         return hashlib.sha256(text.encode()).hexdigest()[:10]
 
     def __str__(self) -> str:
-        return f'{self.dataset}/{self.method}-{self.setting}/seed-{self.seed}'
+        return f'{self.data_name}/{self.method}-{self.setting}/seed-{self.seed}'

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from command import positive
 from files import read_json, write_json
 from grid import Entry, Grid
 from methods import METHODS, build
@@ -27,11 +28,10 @@ from settings import make_config
 from shared import environment, interleave, peak_memory
 from torch_geometric.data import Data
 from training import optimizer_of
+from tuned import RESULTS
 
 from torch_geometric_gsl.datasets import load_dataset, paper_split
 
-HERE = Path(__file__).resolve().parent
-RESULTS = HERE / 'results'
 NAME = 'cost'
 # The paper's rows and two controls.
 ROWS = (*COSTS, 'mlp', 'knn_gcn_root')
@@ -129,9 +129,11 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument('--memory', choices=METHODS, help=argparse.SUPPRESS)
-    parser.add_argument('--repeats', type=int, default=9)
+    parser.add_argument('--repeats', type=positive, default=9)
     parser.add_argument('--results', type=Path, default=RESULTS)
     args = parser.parse_args()
+    if args.repeats < 2:
+        parser.error('--repeats must be at least 2 (got 1)')
     if args.memory is not None:
         print(json.dumps(peak(args.memory, load())))
         return

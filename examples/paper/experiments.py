@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from config import RunConfig
 from methods import METHODS
-from settings import PAPER, make_config
+from settings import METHOD, PAPER, make_config
+from tuned import RESULTS, found_settings
 
 FULL = ('lin_sim', 'gau_sim', 'neural_gau_sim')
 TRANSITION = ('lin_sim_t', 'gau_sim_t', 'neural_gau_sim_t')
@@ -28,6 +31,7 @@ class Choice(NamedTuple):
         seeds: The seeds.
         preset: A preset of :mod:`settings`.
         label: The column of the labels, for files.
+        results: The folder of what a search found.
     """
 
     datasets: tuple[str, ...]
@@ -35,6 +39,18 @@ class Choice(NamedTuple):
     seeds: Sequence[int]
     preset: str = 'standard'
     label: str | None = None
+    results: Path = RESULTS
+
+    def config(self, dataset: str, method: str, seed: int, **changes: Any) -> RunConfig:
+        return make_config(
+            dataset,
+            method,
+            seed,
+            self.preset,
+            self.label,
+            results=self.results,
+            **changes,
+        )
 
 
 class Experiment(NamedTuple):
@@ -45,14 +61,38 @@ class Experiment(NamedTuple):
     variations: tuple[dict[str, Any], ...] = ({},)
 
     def configs(self, choice: Choice) -> list[RunConfig]:
-        """All runs; every cell gets its first seed before any gets its second."""
-        return [
-            make_config(dataset, method, seed, choice.preset, choice.label, **changes)
+        """All runs; every cell gets its first seed before any gets its second.
+
+        Raises:
+            ValueError: If a method lacks what is varied, or has no setting of the
+                preset.
+        """
+        configs = [
+            choice.config(dataset, method, seed, **changes)
             for seed in choice.seeds
             for dataset in choice.datasets or self.datasets
             for changes in self.variations
-            for method in choice.methods or self.methods
+            for method in choice.methods or self._methods(dataset, choice)
         ]
+        for method, name in product({c.method for c in configs}, self.varied):
+            if name not in METHOD[method]:
+                raise ValueError(
+                    f"'methods' must have a setting '{name}' to vary (got '{method}')"
+                )
+        return configs
+
+    @property
+    def varied(self) -> set[str]:
+        return {name for changes in self.variations for name in changes}
+
+    def _methods(self, dataset: str, choice: Choice) -> tuple[str, ...]:
+        """All of them, or those that were tuned."""
+        if choice.preset != 'tuned':
+            return self.methods
+        found = found_settings(choice.results, dataset, choice.label)
+        if not found.keys() & {*self.methods}:
+            raise ValueError(f"no search has tuned a method on '{dataset}' yet")
+        return tuple(method for method in self.methods if method in found)
 
 
 def varied(name: str, values: Sequence[Any]) -> tuple[dict[str, Any], ...]:

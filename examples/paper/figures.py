@@ -18,11 +18,11 @@ from pathlib import Path
 
 import matplotlib as mpl
 import torch
+from command import load, told_plainly
 from config import RunConfig
 from experiments import EXPERIMENTS, TAUS, Choice
 from matplotlib.figure import Figure
 from methods import METHODS
-from run import RESULTS, load
 from settings import make_config
 from store import Store
 from summary import Cell, make_cell
@@ -30,6 +30,7 @@ from tables import SEEDS
 from torch import Tensor
 from trained import count_removable, has_model, load_trained, without_nodes
 from training import split_of
+from tuned import RESULTS
 
 from torch_geometric_gsl import (
     DifferenceSimilarity,
@@ -239,6 +240,7 @@ FIGURES: dict[str, Callable[[Store], Figures]] = {
 }
 
 
+@told_plainly
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -247,6 +249,8 @@ def main() -> None:
     parser.add_argument('--results', type=Path, default=RESULTS)
     parser.add_argument('--out', type=Path, default=OUT)
     args = parser.parse_args()
+    if unknown := [name for name in args.figures if name not in FIGURES]:
+        parser.error(f"'figure' must be one of {', '.join(FIGURES)} (got {unknown})")
     warnings.filterwarnings('ignore', 'Sparse CSR')
     mpl.rcParams['svg.hashsalt'] = 'torch_geometric_gsl'
     args.out.mkdir(parents=True, exist_ok=True)

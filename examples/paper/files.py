@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from pathlib import Path
@@ -57,6 +58,19 @@ def remove_drafts(folder: Path, name: str = '*') -> None:
     """Deletes what killed processes left; nobody else may write there meanwhile."""
     for draft in folder.glob(f'.{name}.*.tmp'):
         draft.unlink(missing_ok=True)
+
+
+def digest_of(path: Path) -> str | None:
+    """Of the content of a file, which is read once until it changes."""
+    if not path.is_file():
+        return None  # Whoever loads it says so.
+    status = path.stat()
+    return _digest(path, status.st_mtime_ns, status.st_size)
+
+
+@functools.lru_cache
+def _digest(path: Path, *state: int) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 
 def _lines(value: Any) -> str:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 FORMATS = ('markdown', 'rst', 'latex')
+#: What TeX would take for a command or does not know.
 SIGNS = {
-    '±': r'$\pm$',
-    '_': r'\_',
+    '\\': r'\textbackslash{}',
+    **{sign: rf'\{sign}' for sign in '&%#$_{}'},
+    '~': r'\textasciitilde{}',
+    '^': r'\textasciicircum{}',
     '<': '$<$',
+    '>': '$>$',
+    '±': r'$\pm$',
     '†': r'$\dagger$',
     '‡': r'$\ddagger$',
     '§': r'\S{}',
 }
+#: A sign of a number, or a minus between two names.
+MINUS = re.compile(r'(?:(?<=\s)|^)-(?=[\d\s])')
 
 
 class Entry(NamedTuple):
@@ -39,8 +47,8 @@ class Grid(NamedTuple):
     def render(self, kind: str) -> str:
         if kind not in FORMATS:
             raise ValueError(f"'format' must be one of {FORMATS} (got {kind!r})")
-        if not any(entries for _, entries in self.rows):
-            return 'No finished runs yet.\n'
+        if not any(entry.ours for _, entries in self.rows for entry in entries):
+            return 'Nothing to show: no finished runs of this choice yet.\n'
         return {'markdown': _markdown, 'rst': _rst, 'latex': _latex}[kind](self)
 
 
@@ -75,25 +83,25 @@ def _rst(grid: Grid) -> str:
 
 def _latex(grid: Grid) -> str:
     def text(entry: Entry) -> str:
-        ours = entry.ours.replace('%', r'\%')
+        ours, paper = _tex(entry.ours), _tex(entry.paper)
         ours = rf'\textbf{{{ours}}}' if entry.is_best else ours
-        parts = [part for part in (ours, entry.paper) if part]
+        parts = [part for part in (ours, paper) if part]
         content = r' \\ '.join(parts)
         return rf'\makecell{{{content}}}' if len(parts) > 1 else content
 
     def line(cells: list[str]) -> str:
-        joined = ' & '.join(cells)
-        for sign, command in SIGNS.items():
-            joined = joined.replace(sign, command)
-        return f'{joined} \\\\'
+        return f'{" & ".join(cells)} \\\\'
 
-    body = [line([title, *map(text, entries)]) for title, entries in grid.rows]
+    body = [line([_tex(title), *map(text, entries)]) for title, entries in grid.rows]
     top = [r'% Needs \usepackage{booktabs,makecell}.']
     top.append(rf'\begin{{tabular}}{{l{"c" * (len(grid.head) - 1)}}}')
-    top += [r'\toprule', line(grid.head), r'\midrule']
-    notes = [
-        line([rf'\multicolumn{{{len(grid.head)}}}{{l}}{{{text(Entry(note))}}}'])
-        for note in grid.notes
-        if note
-    ]
-    return '\n'.join([*top, *body, r'\bottomrule', *notes, r'\end{tabular}']) + '\n'
+    top += [r'\toprule', line([_tex(title) for title in grid.head]), r'\midrule']
+    # Below the table, where lines are broken.
+    notes = [rf'\par\smallskip {_tex(note)}' for note in grid.notes if note]
+    return '\n'.join([*top, *body, r'\bottomrule', r'\end{tabular}', *notes]) + '\n'
+
+
+def _tex(text: str) -> str:
+    """The text as TeX prints it."""
+    parts = [''.join(SIGNS.get(sign, sign) for sign in t) for t in MINUS.split(text)]
+    return '$-$'.join(parts)

@@ -16,37 +16,32 @@ from __future__ import annotations
 import argparse
 import functools
 import gc
-import os
 import time
 import traceback
-import warnings
 from pathlib import Path
 from typing import Any
 
-import torch
+from command import (
+    FAILED,
+    add_arguments,
+    check_files,
+    load,
+    positive,
+    prepare,
+    told_plainly,
+)
 from config import RunConfig
-from execute import execute, limit_memory
+from execute import execute
 from experiments import EXPERIMENTS, MAX_SEEDS, Choice
 from files import write_text
 from methods import METHODS
 from settings import PRESETS
-from store import Record, Store
-from torch_geometric.data import Data
+from store import AGAIN, Record, Store
 from tqdm import tqdm
 from training import Metrics, Watcher
 
-from torch_geometric_gsl.datasets import DATASETS, load_dataset
-
-RESULTS = Path(__file__).resolve().parent / 'results'
 # Seconds before looking again at runs that other processes work on.
 PAUSE = 2.0
-
-
-@functools.lru_cache(maxsize=1)
-def load(dataset: str, label: str | None) -> Data:
-    return (
-        load_dataset(dataset) if label is None else load_dataset(dataset, label=label)
-    )
 
 
 class Progress:
@@ -183,54 +178,6 @@ def _one(
     return True
 
 
-def check_files(configs: list[RunConfig]) -> None:
-    """Ends the program if a user's file does not fit, before any run is begun."""
-    files = {(c.dataset, c.label) for c in configs if c.dataset not in DATASETS}
-    try:
-        for dataset, label in sorted(files, key=str):
-            load(dataset, label)
-    except (OSError, TypeError, ValueError) as error:
-        raise SystemExit(f'{type(error).__name__}: {error}') from error
-
-
-def positive(text: str) -> int:
-    if not text.isdigit() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f'must be a positive integer (got {text!r})')
-    return int(text)
-
-
-def memory_of(device: str) -> float:
-    """Gigabytes."""
-    if torch.device(device).type == 'cuda':
-        return torch.cuda.get_device_properties(device).total_memory / 1e9
-    return 0.9 * os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 1e9
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What every command that runs something can be told."""
-    parser.add_argument('--label', help='column of the labels, for files')
-    parser.add_argument('--results', type=Path, default=RESULTS)
-    parser.add_argument('--device', default='cpu')
-    parser.add_argument('--threads', type=positive, default=torch.get_num_threads())
-    parser.add_argument(
-        '--memory-limit',
-        type=float,
-        help='GB, beyond which a run counts as out of memory (CPU: 90 %% of all)',
-    )
-    parser.add_argument('--checkpoint-seconds', type=float, default=30.0)
-    parser.add_argument('--tensorboard', action='store_true')
-
-
-def prepare(args: argparse.Namespace) -> None:
-    """Sets threads and limits of this process."""
-    warnings.filterwarnings('ignore', 'Sparse CSR')
-    torch.set_num_threads(args.threads)
-    if args.memory_limit is None:
-        args.memory_limit = memory_of(args.device)
-    if args.device == 'cpu':
-        limit_memory(args.memory_limit)
-
-
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -241,6 +188,9 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument('--seeds', type=positive, help='number of seeds (5, quick: 2)')
     parser.add_argument('--preset', choices=PRESETS, default='standard')
     parser.add_argument('--quick', action='store_true', help='--preset quick, wine')
+    parser.add_argument(
+        '--again', choices=AGAIN, help='redo the runs that ended so, say elsewhere'
+    )
     add_arguments(parser)
     args = parser.parse_args()
     if args.quick:
@@ -252,6 +202,7 @@ def parse_args() -> argparse.Namespace:
     return args
 
 
+@told_plainly
 def main() -> None:
     args = parse_args()
     prepare(args)
@@ -261,12 +212,14 @@ def main() -> None:
         range(args.seeds),
         args.preset,
         args.label,
+        args.results,
     )
-    configs = EXPERIMENTS[args.experiment].configs(choice)
-    check_files(configs)
-    failures = work(args.experiment, configs, Store(args.results), args)
-    if failures:
-        raise SystemExit(f'{failures} runs failed: error.txt in their folders says why')
+    check_files((dataset, args.label) for dataset in args.datasets)
+    configs, store = EXPERIMENTS[args.experiment].configs(choice), Store(args.results)
+    if args.again:
+        store.forget(configs, args.again)
+    if failures := work(args.experiment, configs, store, args):
+        raise SystemExit(f'{failures} {FAILED}')
 
 
 if __name__ == '__main__':

@@ -26,16 +26,16 @@ from pathlib import Path
 from typing import Any
 
 import optuna
+from command import FAILED, add_arguments, check_files, positive, prepare, told_plainly
 from config import RunConfig
 from experiments import COMPARED
 from filelock import FileLock
-from files import read_json, write_json
-from optuna.storages import JournalStorage
-from optuna.storages.journal import JournalFileBackend
+from journal import open_journal
 from optuna.trial import FrozenTrial, Trial, TrialState
-from run import add_arguments, positive, prepare, work
-from settings import PRESETS, TUNED, make_config
+from run import work
+from settings import PRESETS, make_config
 from store import Store
+from tuned import data_key, found_settings, keep_setting
 
 SEARCHED = ('neural_gau_sim', 'mlp', 'knn_gcn_root')
 #: Seeds of the splits that a trial is judged on.
@@ -90,14 +90,14 @@ SPACES: dict[str, Callable[[Trial], dict[str, Any]]] = {
 REVISIONS = {'neural_gau_sim': 2}
 
 
-def study_of(root: Path, dataset: str, method: str, preset: str) -> optuna.Study:
-    root.mkdir(parents=True, exist_ok=True)
-    backend = JournalFileBackend(str(root / 'search.journal'))
+def study_of(
+    root: Path, dataset: str, label: str | None, method: str, preset: str
+) -> optuna.Study:
     revision = REVISIONS.get(method)
     suffix = '' if revision is None else f'/{revision}'
     return optuna.create_study(
-        storage=JournalStorage(backend),
-        study_name=f'{dataset}/{method}/{preset}{suffix}',
+        storage=open_journal(root / 'search.journal'),
+        study_name=f'{data_key(dataset, label)}/{method}/{preset}{suffix}',
         direction='maximize',
         pruner=optuna.pruners.MedianPruner(n_startup_trials=STARTUP_WHOLE),
         load_if_exists=True,
@@ -106,7 +106,7 @@ def study_of(root: Path, dataset: str, method: str, preset: str) -> optuna.Study
 
 def search(store: Store, dataset: str, method: str, args: argparse.Namespace) -> None:
     """Adds trials until there are enough, and writes down the best."""
-    study = study_of(store.root, dataset, method, args.preset)
+    study = study_of(store.root, dataset, args.label, method, args.preset)
     while (trial := next_trial(study, store.root, args.trials)) is not None:
         setting = SPACES[method](trial)
         configs = [
@@ -129,16 +129,14 @@ def search(store: Store, dataset: str, method: str, args: argparse.Namespace) ->
         print(f'{study.study_name}: none of {args.trials} trials has a score')
         return
     print(f'{study.study_name}: {best.value:.4f} with {best.params}')
-    with FileLock(tuned_path(store).with_name('.tuned.json.lock')):
-        content = read_json(tuned_path(store)) or {}
-        content.setdefault(dataset, {})[method] = {
-            'setting': best.params,
-            'validation': best.value,
-            'splits': list(SPLITS),
-            'trials': args.trials,
-            'preset': args.preset,
-        }
-        write_json(tuned_path(store), content)
+    found = {
+        'setting': best.params,
+        'validation': best.value,
+        'splits': list(SPLITS),
+        'trials': args.trials,
+        'preset': args.preset,
+    }
+    keep_setting(store.root, dataset, args.label, method, found)
 
 
 def judge(
@@ -149,7 +147,7 @@ def judge(
     for count, config in enumerate(configs, start=1):
         if work('search', [config], store, args):
             trial.study.tell(trial, state=TrialState.FAIL)
-            raise SystemExit('runs failed: error.txt in their folders says why')
+            raise SystemExit(FAILED)
         value = validation(store, configs[:count])
         if value is None:
             return None
@@ -191,13 +189,9 @@ def best_of(study: optuna.Study, trials: int) -> FrozenTrial | None:
     return max(scored, key=lambda trial: trial.value, default=None)
 
 
-def tuned_path(store: Store) -> Path:
-    return store.root / TUNED.name
-
-
 def compare(store: Store, dataset: str, args: argparse.Namespace) -> None:
     """Runs the best setting of each method on splits that did not select it."""
-    found = (read_json(tuned_path(store)) or {}).get(dataset, {})
+    found = found_settings(store.root, dataset, args.label)
     missing = [method for method in args.methods if method not in found]
     if missing:
         raise SystemExit(
@@ -216,9 +210,11 @@ def compare(store: Store, dataset: str, args: argparse.Namespace) -> None:
         for seed in COMPARED
         for method in args.methods
     ]
-    work('tuned', configs, store, args)
+    if work('tuned', configs, store, args):
+        raise SystemExit(FAILED)
 
 
+@told_plainly
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -231,6 +227,7 @@ def main() -> None:
     add_arguments(parser)
     args = parser.parse_args()
     prepare(args)
+    check_files([(args.dataset, args.label)])
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     warnings.filterwarnings('ignore', category=optuna.exceptions.ExperimentalWarning)
     store = Store(args.results)

@@ -6,19 +6,16 @@ everything, the data set, the method, the method on the data set, the preset.
 
 from __future__ import annotations
 
-import functools
-import hashlib
 from pathlib import Path
 from typing import Any
 
 from config import RunConfig
-from files import read_json
+from files import digest_of
 from methods import METHODS
+from tuned import RESULTS, found_settings
 
 from torch_geometric_gsl.datasets import DATASETS
 
-HERE = Path(__file__).resolve().parent
-TUNED = HERE / 'results' / 'tuned.json'
 PRESETS = ('standard', 'paper', 'quick', 'tuned')
 
 PAPER = ('CiteSeer', 'PubMed', 'Chameleon', 'Squirrel', 'CS', 'Physics', '20News')
@@ -129,6 +126,8 @@ def make_config(
     seed: int,
     preset: str = 'standard',
     label: str | None = None,
+    *,
+    results: Path = RESULTS,
     **changes: Any,
 ) -> RunConfig:
     """The run of a method on a data set under a preset.
@@ -139,6 +138,7 @@ def make_config(
         seed: The seed.
         preset: One of :obj:`PRESETS`.
         label: The column of the labels, for a file; a name has none.
+        results: The folder of what a search found.
         **changes: What differs from the preset, such as `k=10`.
     """
     if preset not in PRESETS:
@@ -146,7 +146,9 @@ def make_config(
     if method not in METHODS:
         raise ValueError(f"'method' must be one of {list(METHODS)} (got {method!r})")
     if preset == 'tuned':
-        found = tuned(dataset, method)
+        found = found_settings(results, dataset, label).get(method)
+        if found is None:
+            raise ValueError(f"no search has tuned '{method}' on '{dataset}' yet")
         changes = found['setting'] | changes
         return make_config(dataset, method, seed, found['preset'], label, **changes)
     recipe = METHOD[method] | METHOD_ON_DATASET.get((method, dataset), {})
@@ -163,27 +165,3 @@ def make_config(
         training |= {'label': label, 'digest': digest_of(Path(dataset))}
     training |= {'revision': METHODS[method].revision}
     return RunConfig(dataset, method, seed, options=values, **training)
-
-
-def digest_of(path: Path) -> str | None:
-    """Of the content of a file, which is read once until it changes."""
-    if not path.is_file():
-        return None  # Whoever loads it says so.
-    status = path.stat()
-    return _digest(path, status.st_mtime_ns, status.st_size)
-
-
-@functools.lru_cache
-def _digest(path: Path, *state: int) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-
-
-def tuned(dataset: str, method: str) -> dict[str, Any]:
-    """What the search found, by validation accuracy alone: setting and preset."""
-    found = (read_json(TUNED) or {}).get(dataset, {}).get(method)
-    if found is None:
-        raise ValueError(
-            f"no tuned setting of '{method}' on '{dataset}': "
-            f'python search.py --dataset {dataset} --method {method} finds one'
-        )
-    return dict(found)

@@ -8,20 +8,21 @@ nothing behind that must be cleared away.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from archive import Record, add_to_archive, read_archive
+from archive import Record, add_to_archive, memory_of, read_archive, remove_from_archive
 from config import RunConfig
 from filelock import FileLock, Timeout
 from files import read_json
 
 # What the archive tells of the machine: not what differs from start to start.
 UNSTABLE = ('command', 'time')
+#: Ends that another machine or setting of it may spare a run.
+AGAIN = ('timeout', 'oom', 'diverged')
 
 
 class Store:
@@ -58,19 +59,20 @@ class Store:
         if found is None or about is None or found['config'] != config.to_dict():
             return archived
         outcome = {key: value for key, value in found.items() if key != 'config'}
-        return {
+        own = {
             'config': found['config'],
             'outcome': outcome,
             'cost': {k: v for k, v in about.items() if k != 'starts'},
             'environment': _environment(about['starts']),
         }
+        # A machine with more memory may have put its result into the archive since.
+        is_newest = archived is None or memory_of(own) >= memory_of(archived)
+        return own if is_newest else archived
 
     def is_finished(self, config: RunConfig, memory_limit: float = 0.0) -> bool:
         """Whether there is a result that this much memory (GB) would not change."""
         record = self.record(config)
-        if record is None:
-            return False
-        return float(record['outcome'].get('memory_limit', math.inf)) >= memory_limit
+        return record is not None and memory_of(record) >= memory_limit
 
     def missing(
         self, configs: Iterable[RunConfig], memory_limit: float = 0.0
@@ -106,12 +108,30 @@ class Store:
     def remove_leftovers(self, configs: Iterable[RunConfig]) -> None:
         """Deletes checkpoints of processes killed between result and clearing up."""
         for config in configs:
-            (self.folder(config) / 'checkpoint.pt').unlink(missing_ok=True)
+            checkpoint = self.folder(config) / 'checkpoint.pt'
+            if not checkpoint.exists():
+                continue
+            with self.claim(config) as is_ours:
+                # That of a run which failed, or which another process has, is needed.
+                if is_ours and self.is_finished(config):
+                    checkpoint.unlink(missing_ok=True)
+
+    def forget(self, configs: Iterable[RunConfig], status: str) -> None:
+        """Removes the results of runs that ended so: they are then to be done."""
+        for config in configs:
+            with self.claim(config) as is_ours:
+                record = self.record(config) if is_ours else None
+                if record is None or record['outcome']['status'] != status:
+                    continue
+                remove_from_archive(self.archive(config), str(config))
+                self._archived.pop(str(config), None)
+                for name in ('result.json', 'about.json', 'checkpoint.pt'):
+                    (self.folder(config) / name).unlink(missing_ok=True)
 
 
 def _file_name(config: RunConfig) -> str:
     # A path of a user's file must not lead out of the store.
-    return re.sub(r'[^\w.-]', '_', config.dataset).lstrip('.') or '_'
+    return re.sub(r'[^\w.-]', '_', config.data_name).lstrip('.') or '_'
 
 
 def _environment(starts: list[dict[str, Any]]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from archive import Record
-from config import RunConfig
+from config import GIVEN, RunConfig
 from published import Accuracy
 from scipy import stats
 from store import Store
@@ -28,11 +28,13 @@ class Cell(NamedTuple):
         test: Test accuracy in % of each seed.
         note: Why there is none, such as `OOM at 24 GB`.
         marks: Of runs that were ended early.
+        is_one_split: Whether all seeds share the split that a file brings.
     """
 
     test: Mapping[int, float]
     note: str = ''
     marks: str = ''
+    is_one_split: bool = False
 
     @property
     def mean(self) -> float:
@@ -77,11 +79,12 @@ def make_cell(store: Store, configs: Iterable[RunConfig]) -> Cell:
     }
     ends = {_end(record) for record in records}
     marks = ''.join(mark for status, mark in MARKS.items() if status in ends)
-    return Cell(test, _note(records), marks)
+    is_one_split = any(record['outcome'].get('split') == GIVEN for record in records)
+    return Cell(test, _note(records), marks, is_one_split)
 
 
 def _end(record: Record) -> str:
-    """How a run ended; `epochs` if it still improved when they were over."""
+    """How a run ended; `epochs` if its patience did not end it before."""
     outcome, config = record['outcome'], record['config']
     is_last = outcome.get('epochs') == config['epochs']
     is_done = outcome['status'] == 'done'
@@ -110,8 +113,10 @@ def compare(first: Cell, second: Cell) -> Comparison | None:
     if len(seeds) < 2:
         return Comparison(mean, math.nan, math.nan, 1)
     std = statistics.stdev(differences)
-    # Without any spread the test has no answer; of two splits it says too little.
-    if std == 0 or len(seeds) < LEAST_RUNS:
+    # Without any spread the test has no answer; of two splits it says too little, and
+    # of one nothing about others.
+    is_one_split = first.is_one_split or second.is_one_split
+    if std == 0 or len(seeds) < LEAST_RUNS or is_one_split:
         return Comparison(mean, std, math.nan, len(seeds))
     error = std * math.sqrt(1 / len(seeds) + TEST_TO_TRAIN)
     p = 2 * float(stats.t.sf(abs(mean) / error, len(seeds) - 1))

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 import torch_geometric
-from config import RunConfig
+from config import GIVEN, RunConfig
 from files import read_tensors, write_tensors, write_text
 from methods import build, parameter_groups
 from torch import Tensor
@@ -45,9 +45,11 @@ Watcher = Callable[[Metrics], None]
 
 def split_of(config: RunConfig, data: Data) -> Data:
     """The split that a file brings, for every seed; else the paper's for this one."""
-    if config.digest is not None and all(name in data for name in MASKS):
-        return data
-    return paper_split(data, seed=config.seed)
+    return data if brings_split(config, data) else paper_split(data, seed=config.seed)
+
+
+def brings_split(config: RunConfig, data: Data) -> bool:
+    return config.digest is not None and all(name in data for name in MASKS)
 
 
 def optimizer_of(model: NodeClassifier, config: RunConfig) -> torch.optim.Optimizer:
@@ -181,6 +183,7 @@ class Run:
             'test': float(hit.double().mean()) if found else None,
             'best_epoch': int(self.best['epoch']) if found else None,
             'epochs': self.epoch,
+            **({'split': GIVEN} if brings_split(self.config, data) else {}),
         }
 
     def _is_due(self) -> bool:

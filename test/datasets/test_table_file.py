@@ -343,8 +343,14 @@ def test_nothing_is_executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         ):
             load_dataset('my.pt')
     np.savez('my.npz', x=np.array([[Harm()]]), y=np.array([0]))
-    with pytest.raises(ValueError, match=r"'my.npz' must hold arrays of numbers"):
-        load_dataset('my.npz')
+    np.save('whole.npy', np.array([[Harm()]]))
+    Path('whole.npy').rename('whole.npz')
+    for name in ('my.npz', 'whole.npz'):
+        with pytest.raises(
+            ValueError, match=f"'{name}' must hold arrays of numbers"
+        ) as found:
+            load_dataset(name)
+        assert 'trust' not in str(found.value)
     assert not Path('harm').exists()
 
 

@@ -5,9 +5,16 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
+import command
+import cost
+import figures
 import pytest
 import run
+import search
+import settings
+import tables
 from methods import METHODS
 
 FOLDER = Path(run.__file__).parent
@@ -65,7 +72,7 @@ def test_a_run_that_fails_does_not_stop_the_others(
     monkeypatch.setitem(METHODS, 'gau_sim', broken)
     words = ['table1', '--quick', '--seeds', '1', '--methods', 'gau_sim', 'mlp']
     monkeypatch.setattr(sys, 'argv', ['run.py', *words, '--results', str(tmp_path)])
-    monkeypatch.setattr(run, 'limit_memory', lambda gigabytes: None)
+    monkeypatch.setattr(command, 'limit_memory', lambda gigabytes: None)
     for _ in range(2):
         with pytest.raises(SystemExit, match=r'1 runs failed: error\.txt'):
             run.main()
@@ -76,10 +83,29 @@ def test_a_run_that_fails_does_not_stop_the_others(
     assert 'Traceback' in log.read_text()
 
 
+def test_results_that_may_end_otherwise_are_redone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, 'limit_memory', lambda gigabytes: None)
+    words = ['table1', '--quick', '--methods', 'mlp', '--results', str(tmp_path)]
+    monkeypatch.setattr(sys, 'argv', ['run.py', *words])
+    monkeypatch.setitem(settings.QUICK, 'time_limit', 0.0)
+    run.main()
+    assert capsys.readouterr().out.startswith('table1: 2 runs, 0 finished')
+    monkeypatch.setattr(sys, 'argv', ['run.py', *words, '--again', 'oom'])
+    run.main()
+    assert capsys.readouterr().out.startswith('table1: 2 runs, 2 finished')
+    monkeypatch.setattr(sys, 'argv', ['run.py', *words, '--again', 'timeout'])
+    run.main()
+    assert capsys.readouterr().out.startswith('table1: 2 runs, 0 finished')
+
+
 @pytest.mark.parametrize(
     ('words', 'text'),
     [
         (['table9'], "invalid choice: 'table9'"),
+        (['table1', '--memory-limit', '-1'], "must be a positive number (got '-1')"),
+        (['table1', '--device', 'nodev'], "'nodev' cannot be used: "),
         (['table1', '--seeds', '21'], 'must be at most 20 (got 21)'),
         (['table1', '--seeds', '0'], "must be a positive integer (got '0')"),
         (['table1', '--methods', 'gcn'], "invalid choice: 'gcn'"),
@@ -95,3 +121,47 @@ def test_errors(
     with pytest.raises(SystemExit):
         run.main()
     assert text in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ('program', 'words', 'text'),
+    [
+        (run, ['table1', '--datasets', 'nosuch'], 'must be one of '),
+        (run, ['table2', '--methods', 'mlp'], "a setting 'k' to vary (got 'mlp')"),
+        (run, ['temperature', '--methods', 'knn_gcn_root'], "a setting 'tau' to vary"),
+        (run, ['table1', '--preset', 'tuned', '--datasets', 'wine'], 'no search has'),
+        (search, ['--dataset', 'nosuch.csv'], 'nosuch.csv'),
+        (tables, ['table1', '--datasets', 'nosuch'], 'must be one of '),
+        (tables, ['table2', '--methods', 'lin_sim'], 'table2 has rows of its own'),
+        (figures, ['nosuch'], "'figure' must be one of curves, "),
+        (cost, ['--repeats', '1'], 'must be at least 2 (got 1)'),
+    ],
+)
+def test_plain_messages(
+    program: ModuleType,
+    words: list[str],
+    text: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(command, 'limit_memory', lambda gigabytes: None)
+    words = [*words, '--results', str(tmp_path / 'found')]
+    monkeypatch.setattr(sys, 'argv', ['program.py', *words])
+    with pytest.raises(SystemExit) as found:
+        program.main()
+    assert text in f'{found.value} {capsys.readouterr().err}'
+    assert not (tmp_path / 'found').exists()
+
+
+def test_a_damaged_archive_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / 'wine.runs.json').write_text('{')
+    monkeypatch.setattr(
+        sys, 'argv', ['tables.py', 'table1', '--results', str(tmp_path)]
+    )
+    with pytest.raises(
+        SystemExit, match=r"^ValueError: .*wine\.runs\.json' is damaged"
+    ):
+        tables.main()

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from grid import Entry, Grid
+from grid import FORMATS, Entry, Grid
 
 GRID = Grid(
     ['', 'wine', 'iris'],
@@ -55,9 +55,27 @@ def test_latex() -> None:
         ' & OOM \\\\\n'
         'MLP & 60.0$\\dagger$ (1) & 50\\% \\\\\n'
         '\\bottomrule\n'
-        '\\multicolumn{3}{l}{A note.} \\\\\n'
         '\\end{tabular}\n'
+        '\\par\\smallskip A note.\n'
     )
+
+
+def test_latex_of_any_text() -> None:
+    name = 'a&b_50%#{$}~^\\.csv'
+    rows = [('A - B-C', [Entry('-0.6 ± 1.0, p < 0.001 (3)')])]
+    lines = Grid(['', name], rows, ['100 %']).render('latex').splitlines()
+    assert lines[3] == (
+        r' & a\&b\_50\%\#\{\$\}\textasciitilde{}\textasciicircum{}'
+        r'\textbackslash{}.csv \\'
+    )
+    assert lines[5] == r'A $-$ B-C & $-$0.6 $\pm$ 1.0, p $<$ 0.001 (3) \\'
+    assert lines[-1] == r'\par\smallskip 100 \%'
+
+
+def test_nothing_to_show() -> None:
+    empty = Grid(['', 'wine'], [('MLP', [Entry('', 'paper: 1')])], ['A note.'])
+    for kind in FORMATS:
+        assert empty.render(kind).startswith('Nothing to show: no finished runs')
 
 
 def test_unknown_format() -> None:

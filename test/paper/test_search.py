@@ -10,16 +10,16 @@ import search
 import settings
 import tables
 from config import RunConfig
-from experiments import Choice
+from experiments import EXPERIMENTS, Choice
 from files import read_json, write_json
 from store import Store
+from tuned import found_settings
 
 pytestmark = pytest.mark.filterwarnings('ignore::optuna.exceptions.ExperimentalWarning')
 
 
 @pytest.fixture
-def args(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> argparse.Namespace:
-    monkeypatch.setattr(settings, 'TUNED', tmp_path / 'results' / 'tuned.json')
+def args() -> argparse.Namespace:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return argparse.Namespace(
         label=None,
@@ -48,7 +48,7 @@ def scores(monkeypatch: pytest.MonkeyPatch) -> Callable[[Draw], None]:
 
 
 def trials_of(store: Store) -> list[optuna.trial.FrozenTrial]:
-    return search.study_of(store.root, 'wine', 'mlp', 'quick').trials
+    return search.study_of(store.root, 'wine', None, 'mlp', 'quick').trials
 
 
 def test_search_goes_on_and_writes_the_best(
@@ -60,14 +60,14 @@ def test_search_goes_on_and_writes_the_best(
     first = trials_of(store)
     args.trials = 3
     search.search(store, 'wine', 'mlp', args)
-    study = search.study_of(store.root, 'wine', 'mlp', 'quick')
+    study = search.study_of(store.root, 'wine', None, 'mlp', 'quick')
     assert [t.params for t in study.trials[:2]] == [t.params for t in first]
     assert len(study.trials) == 3
 
     found = (read_json(tmp_path / 'results' / 'tuned.json') or {})['wine']['mlp']
     assert found['setting'] == study.best_params
     assert found['validation'] == max(trial.value or 0.0 for trial in study.trials)
-    config = settings.make_config('wine', 'mlp', 0, 'tuned')
+    config = settings.make_config('wine', 'mlp', 0, 'tuned', results=store.root)
     assert config.lr == study.best_params['lr']
     # A trial is judged by validation accuracy, over the runs of its splits.
     configs = [
@@ -90,7 +90,7 @@ def test_no_setting_is_tried_twice(
         args.trials = trials
         search.search(store, 'wine', 'mlp', args)
     # One that was killed, and one of another process.
-    study = search.study_of(store.root, 'wine', 'mlp', 'quick')
+    study = search.study_of(store.root, 'wine', None, 'mlp', 'quick')
     for _ in range(2):
         trial = search.next_trial(study, store.root, 20)
         assert trial is not None
@@ -201,12 +201,41 @@ def test_settings_stand_with_their_results(
     tmp_path: Path, args: argparse.Namespace, scores: Callable[[Draw], None]
 ) -> None:
     scores(lambda configs: 0.5)
-    settings.TUNED.parent.mkdir()
-    settings.TUNED.write_text('as it was')
-    search.search(Store(tmp_path / 'other'), 'wine', 'mlp', args)
-    assert settings.TUNED.read_text() == 'as it was'
+    store = Store(tmp_path / 'other')
+    search.search(store, 'wine', 'mlp', args)
     found = (read_json(tmp_path / 'other' / 'tuned.json') or {})['wine']['mlp']
     assert (found['validation'], found['preset']) == (0.5, 'quick')
+    choice = Choice(('wine',), (), range(2), 'tuned', None, store.root)
+    configs = EXPERIMENTS['table1'].configs(choice)
+    assert [(c.method, c.lr) for c in configs] == [('mlp', found['setting']['lr'])] * 2
+    # Those of another folder are not those of this repository.
+    with pytest.raises(ValueError, match="no search has tuned a method on 'wine' yet"):
+        EXPERIMENTS['table1'].configs(choice._replace(results=tmp_path))
+    with pytest.raises(ValueError, match="no search has tuned 'uniform' on 'wine' yet"):
+        EXPERIMENTS['table1'].configs(choice._replace(methods=('uniform',)))
+
+
+def test_each_label_and_content_of_a_file_is_searched(
+    tmp_path: Path, args: argparse.Namespace, scores: Callable[[Draw], None]
+) -> None:
+    score = 0.5
+    scores(lambda configs: score)
+    store, path = Store(tmp_path / 'results'), tmp_path / 'two.csv'
+    args.trials = 1
+    found = []
+    for text, args.label, score in (  # noqa: B007 - the draw reads it
+        *(('a', 'u', 0.5), ('a', 'v', 0.6), ('b', 'v', 0.7)),
+    ):
+        path.write_text(text)
+        search.search(store, str(path), 'mlp', args)
+        best = found_settings(store.root, str(path), args.label)['mlp']
+        found.append(best['validation'])
+    assert found == [0.5, 0.6, 0.7]
+    # Wherever the file lies.
+    (tmp_path / 'two').mkdir()
+    moved = path.rename(tmp_path / 'two' / 'two.csv')
+    assert found_settings(store.root, str(moved), 'v')['mlp']['validation'] == 0.7
+    assert found_settings(store.root, str(moved), 'u') == {}
 
 
 def test_compared_on_other_splits(
@@ -220,24 +249,34 @@ def test_compared_on_other_splits(
     content = dict.fromkeys(args.methods, found)
     write_json(tmp_path / 'results' / 'tuned.json', {'wine': content})
     runs: list[RunConfig] = []
-    monkeypatch.setattr(search, 'work', lambda name, configs, *_: runs.extend(configs))
+
+    def work(name: str, configs: list[RunConfig], *args: object) -> int:
+        runs.extend(configs)
+        return len(runs) - 30
+
+    monkeypatch.setattr(search, 'work', work)
     search.compare(store, 'wine', args)
     assert len(runs) == 30
+    with pytest.raises(SystemExit, match='runs failed'):
+        search.compare(store, 'wine', args)
+    del runs[30:]
     assert not {config.seed for config in runs} & {*search.SPLITS}
-    assert runs[0] == settings.make_config('wine', runs[0].method, 3, 'tuned')
+    assert runs[0] == settings.make_config(
+        'wine', runs[0].method, 3, 'tuned', results=store.root
+    )
     # Under the preset that the search ran with.
     assert {config.epochs for config in runs} == {20}
     # The table shows these, and not what the search ran.
     for seed in (0, 1, 2, 3, 4):
-        config = settings.make_config('wine', 'mlp', seed, 'tuned')
+        config = settings.make_config('wine', 'mlp', seed, 'tuned', results=store.root)
         write_json(store.folder(config) / 'about.json', {'starts': [{}]})
         outcome = {'status': 'done', 'test': 0.6 + 0.1 * (seed < 3)}
         content = {'config': config.to_dict(), **outcome}
         write_json(store.folder(config) / 'result.json', content)
-    monkeypatch.setattr(tables, 'PAPER', ('wine',))
-    table = tables.render('tuned', 'markdown', store, Choice((), (), range(20)))
+    choice = Choice(('wine',), (), range(20), results=store.root)
+    table = tables.render('tuned', 'markdown', store, choice)
     assert '| MLP | 60.0 ± 0.0 (2) |' in table
-    assert 'Trials of each search: 4.' in table
+    assert 'MLP on wine: lr 0.25 (the best of 4 trials).' in table
 
 
 def test_every_space_gives_a_setting() -> None:

@@ -3,7 +3,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import settings
 from experiments import EXPERIMENTS, KS, TAUS, Choice
 from files import write_json
 from methods import METHODS
@@ -73,20 +72,25 @@ def test_a_file_is_known_by_its_content(tmp_path: Path) -> None:
         assert config.label == 'y'
         digests.append(config.digest)
     assert digests[0] == digests[2] != digests[1]
+    (tmp_path / 'other').mkdir()
+    moved = path.rename(tmp_path / 'other' / 'my.csv')
+    again = make_config(str(moved), 'mlp', 0, label='y')
+    assert str(again) == str(config)
+    assert again.to_dict() == config.to_dict()
     # The label is that of files: among them may stand a name.
     named = make_config('wine', 'mlp', 0, label='y')
     assert (named.label, named.digest) == (None, None)
 
 
-def test_tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settings, 'TUNED', tmp_path / 'tuned.json')
-    with pytest.raises(ValueError, match="no tuned setting of 'mlp' on 'wine': python"):
-        make_config('wine', 'mlp', 0, 'tuned')
+def test_tuned(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no search has tuned 'mlp' on 'wine' yet"):
+        make_config('wine', 'mlp', 0, 'tuned', results=tmp_path)
     found = {'setting': {'lr': 0.25, 'dropout': 0.75}, 'preset': 'quick'}
     write_json(tmp_path / 'tuned.json', {'wine': {'mlp': found}})
-    config = make_config('wine', 'mlp', 0, 'tuned')
+    config = make_config('wine', 'mlp', 0, 'tuned', results=tmp_path)
     assert (config.lr, config.options['dropout'], config.epochs) == (0.25, 0.75, 20)
-    assert make_config('wine', 'mlp', 0, 'tuned', lr=0.5).lr == 0.5
+    again = make_config('wine', 'mlp', 0, 'tuned', results=tmp_path, lr=0.5)
+    assert again.lr == 0.5
 
 
 def test_errors() -> None:

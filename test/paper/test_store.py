@@ -133,6 +133,65 @@ def test_folder_stays_inside(tmp_path: Path) -> None:
         assert len(folder.relative_to(tmp_path).parts) == 4
 
 
+def out_of_memory(store: Store, config: RunConfig, limit: float) -> None:
+    finish(store, config)
+    outcome = {'status': 'oom', 'detail': 'OOM', 'memory_limit': limit}
+    content = {'config': config.to_dict(), **outcome}
+    write_json(store.folder(config) / 'result.json', content)
+
+
+def test_less_memory_changes_no_result(tmp_path: Path) -> None:
+    """Of a small machine, into whose folder an archive of a larger one came since."""
+    small, large = Store(tmp_path / 'small'), Store(tmp_path / 'large')
+    for config, test in ((CONFIG, 0.75), (OTHER, None)):
+        out_of_memory(small, config, 8.0)
+        if test is None:
+            out_of_memory(large, config, 24.0)
+        else:
+            finish(large, config, test)
+    small.collect([CONFIG])
+    large.collect([CONFIG, OTHER])
+    archive = large.archive(CONFIG).read_bytes()
+    small.archive(CONFIG).write_bytes(archive)
+    again = Store(tmp_path / 'small')
+    assert again.missing([CONFIG, OTHER], memory_limit=16.0) == []
+    again.collect([CONFIG, OTHER])
+    assert again.archive(CONFIG).read_bytes() == archive
+    # Also where the archive came after this store had read its own.
+    small.collect([CONFIG, OTHER])
+    assert small.archive(CONFIG).read_bytes() == archive
+    # More memory does change it.
+    out_of_memory(again, OTHER, 32.0)
+    assert again.missing([OTHER], memory_limit=32.0) == []
+
+
+def test_only_finished_runs_leave_no_checkpoint(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    held = RunConfig('wine', 'mlp', 2)
+    for config in (CONFIG, OTHER, held):
+        finish(store, config)
+        (store.folder(config) / 'checkpoint.pt').write_text('state')
+    (store.folder(OTHER) / 'result.json').unlink()
+    with store.claim(held):
+        store.remove_leftovers([CONFIG, OTHER, held, RunConfig('wine', 'mlp', 3)])
+    left = [(store.folder(c) / 'checkpoint.pt').exists() for c in (CONFIG, OTHER, held)]
+    assert left == [False, True, True]
+    assert not store.folder(RunConfig('wine', 'mlp', 3)).exists()
+
+
+def test_forget(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    out_of_memory(store, CONFIG, 8.0)
+    finish(store, OTHER)
+    store.collect([CONFIG, OTHER])
+    again = Store(tmp_path)
+    again.forget([CONFIG, OTHER], 'timeout')
+    assert again.missing([CONFIG, OTHER]) == []
+    again.forget([CONFIG, OTHER], 'oom')
+    for found in (again, Store(tmp_path), Store(tmp_path, archives_only=True)):
+        assert found.missing([CONFIG, OTHER]) == [CONFIG]
+
+
 HOLD = """
 import sys
 from pathlib import Path

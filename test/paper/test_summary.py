@@ -4,7 +4,7 @@ import math
 from pathlib import Path
 
 import pytest
-from config import RunConfig
+from config import GIVEN, RunConfig
 from files import write_json
 from published import Accuracy, accuracies
 from scipy import stats
@@ -79,6 +79,21 @@ def test_compare_few() -> None:
     # Two splits are no sample.
     two = compare(Cell({0: 2.0, 1: 4.0}), Cell({0: 1.0, 1: 2.0}))
     assert str(two) == '+1.5 (2)'
+
+
+def test_one_split_is_not_tested(tmp_path: Path) -> None:
+    store, found = Store(tmp_path), []
+    for method, scores in (('mlp', (0.5, 0.6, 0.8)), ('gcn_knn', (0.4, 0.55, 0.6))):
+        configs = [RunConfig('my.pt', method, s, digest='a') for s in range(3)]
+        for config, test in zip(configs, scores, strict=True):
+            folder = store.folder(config)
+            write_json(folder / 'about.json', {'starts': [{}]})
+            content = {'config': config.to_dict(), 'status': 'done', 'test': test}
+            write_json(folder / 'result.json', content | {'split': GIVEN})
+        found.append(make_cell(store, configs))
+    assert str(compare(*found)) == '+11.7 (3)'
+    free = [cell._replace(is_one_split=False) for cell in found]
+    assert 'p = ' in str(compare(*free))
 
 
 def test_verdict() -> None:

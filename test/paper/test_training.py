@@ -175,9 +175,12 @@ def test_a_file_s_own_split_is_used(tmp_path: Path, data: Data) -> None:
         run.train()
         assert (run.y == HIDDEN_LABEL).tolist() == data.test_mask.tolist()
         hit = (run.prediction == data.y)[data.test_mask]
-        assert run.score(data)['test'] == float(hit.double().mean())
+        score = run.score(data)
+        assert score['test'] == float(hit.double().mean())
+        assert score['split'] == 'given'
     named = Run(make('mlp'), data, tmp_path)
     assert not torch.equal(named.train_mask, data.train_mask)
+    assert 'split' not in named.score(data)
     del data.test_mask
     assert not torch.equal(Run(config, data, tmp_path).train_mask, data.train_mask)
 

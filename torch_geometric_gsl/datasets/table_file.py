@@ -176,8 +176,10 @@ def _read_npz(path: Path, label: str | None) -> Data:
                 feature = others[0] if len(others) == 1 else 'x'
                 arrays = {name: file[name] for name in (feature, label) if name in file}
         except _DAMAGED as error:
+            # NumPy's next sentence may advise to load the file all the same.
+            reason = str(error).split('. ')[0]
             raise ValueError(
-                f"'{path}' must hold arrays of numbers ({error})"
+                f"'{path}' must hold arrays of numbers ({reason})"
             ) from error
     for name, what in ((label, 'labels'), (feature, 'features')):
         if name not in arrays:

@@ -1,0 +1,124 @@
+"""Tables that compare: with the controls, with the paper, after a search."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from cells import COUNTED, best_means, cells, entries, marks_of
+from experiments import COMPARED, Choice
+from grid import Entry, Grid
+from methods import METHODS
+from published import accuracies
+from store import Store
+from summary import LEAST_RUNS, Cell, compare, verdict
+from tuned import found_settings
+
+CONTROLS = ('mlp', 'knn_gcn_root')
+#: What the graph of nearest neighbours adds, with and without a root weight.
+NEIGHBOURS = ('knn_gcn_root', 'gcn_knn')
+PAIRED = (
+    'differences: mean ± sample standard deviation over the same splits, two-sided '
+    'paired t-test, corrected for splits that overlap (number of splits)'
+)
+
+
+def differences(
+    found: Mapping[tuple[str, str], Cell],
+    pairs: Iterable[tuple[str, str]],
+    datasets: tuple[str, ...],
+) -> list[tuple[str, list[Entry]]]:
+    """A row for each pair of methods: the first one less the second."""
+    rows = []
+    for first, second in pairs:
+        row = [compare(found[first, d], found[second, d]) for d in datasets]
+        title = f'{METHODS[first].title} - {METHODS[second].title}'
+        rows.append((title, [Entry('' if c is None else str(c)) for c in row]))
+    return rows
+
+
+def paired(store: Store, choice: Choice) -> Grid:
+    """Our rows against the controls on the same splits, and nearest neighbours."""
+    ours = tuple(name for name in choice.methods if METHODS[name].group == 'ours')
+    shown = dict.fromkeys((*ours, *CONTROLS, 'uniform', *NEIGHBOURS))
+    found = cells(store, choice._replace(methods=tuple(shown)))
+    pairs = [*itertools.product(ours, (*CONTROLS, 'uniform'))]
+    pairs += [(method, 'mlp') for method in NEIGHBOURS]
+    note = (
+        f'Points of test accuracy; {PAIRED}. No p-value is corrected for their number.'
+    )
+    rows = differences(found, pairs, choice.datasets)
+    return Grid(['', *choice.datasets], rows, [note])
+
+
+def verdicts(store: Store, choice: Choice) -> Grid:
+    """Rows beside the paper's: within its standard deviation, above or below."""
+    printed = tuple(m for m in choice.methods if METHODS[m].group != 'control')
+    found = cells(store, choice._replace(methods=printed))
+    paper = accuracies('table1')
+    datasets = [d for d in choice.datasets if any(d in key for key in paper)]
+    rows = [
+        (
+            METHODS[method].title,
+            [Entry(verdict(found[method, d], paper[5, method, d])) for d in datasets],
+        )
+        for method in printed
+    ]
+    note = (
+        "'within': within one standard deviation of the paper's mean. From "
+        f'{LEAST_RUNS} runs on.'
+    )
+    return Grid(['', *datasets], rows, [note])
+
+
+def controls(store: Store, choice: Choice) -> Grid:
+    """The paper's best method beside what it has to beat: without the paper's."""
+    shown = ('neural_gau_sim', 'neural_gau_sim_t', 'uniform', *CONTROLS)
+    found = cells(store, choice._replace(methods=shown))
+    best = best_means(found, choice.datasets)
+    blank = [''] * len(choice.datasets)
+    rows = [
+        (
+            METHODS[method].title,
+            entries([found[method, d] for d in choice.datasets], blank, best),
+        )
+        for method in shown
+    ]
+    return Grid(['', *choice.datasets], rows, [f'{COUNTED}.', *marks_of(found)])
+
+
+def tuned(store: Store, choice: Choice) -> Grid:
+    """The settings that a search found, on splits that did not select them."""
+    methods = ('neural_gau_sim', *CONTROLS)
+    known = {d: found_settings(store.root, d, choice.label) for d in choice.datasets}
+    datasets = tuple(d for d in choice.datasets if known[d].keys() >= {*methods})
+    found: dict[tuple[str, str], Cell] = {}
+    notes = []
+    for dataset in datasets:
+        for method in methods:
+            best = known[dataset][method]
+            one = choice._replace(
+                datasets=(dataset,),
+                methods=(method,),
+                seeds=COMPARED,
+                preset=best['preset'],
+            )
+            found |= cells(store, one, **best['setting'])
+            notes.append(f'{METHODS[method].title} on {dataset}: {_setting(best)}.')
+    blank, top = [''] * len(datasets), best_means(found, datasets)
+    rows = [
+        (METHODS[m].title, entries([found[m, d] for d in datasets], blank, top))
+        for m in methods
+    ]
+    rows += differences(found, [(methods[0], name) for name in CONTROLS], datasets)
+    first = f'{COUNTED}; {PAIRED}.'
+    return Grid(['', *datasets], rows, [first, *marks_of(found), *notes])
+
+
+def _setting(found: Mapping[str, Any]) -> str:
+    shown = [
+        f'{name} {value:.2g}' if isinstance(value, float) else f'{name} {value}'
+        for name, value in found['setting'].items()
+    ]
+    return f'{", ".join(shown)} (the best of {found["trials"]} trials)'
