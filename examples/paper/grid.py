@@ -59,7 +59,7 @@ def _markdown(grid: Grid) -> str:
 
     lines = [_bar(grid.head), _bar(['---'] * len(grid.head))]
     lines += [_bar([title, *map(text, entries)]) for title, entries in grid.rows]
-    return '\n'.join([*lines, '', *grid.notes]) + '\n'
+    return '\n'.join([*lines, '', '\n\n'.join(grid.notes)]) + '\n'
 
 
 def _bar(cells: list[str]) -> str:
@@ -78,7 +78,7 @@ def _rst(grid: Grid) -> str:
     for title, cells in rows:
         lines.append(f'   * - {title}'.rstrip())
         lines += [f'     - {cell}'.rstrip() for cell in cells]
-    return '\n'.join([*lines, '', *grid.notes]) + '\n'
+    return '\n'.join([*lines, '', '\n\n'.join(grid.notes)]) + '\n'
 
 
 def _latex(grid: Grid) -> str:
