@@ -117,8 +117,11 @@ def tuned(store: Store, choice: Choice) -> Grid:
 
 
 def _setting(found: Mapping[str, Any]) -> str:
+    setting = found['setting']
+    if setting.get('candidates', '') is None:
+        setting = setting | {'candidates': 'all'}
     shown = [
         f'{name} {value:.2g}' if isinstance(value, float) else f'{name} {value}'
-        for name, value in found['setting'].items()
+        for name, value in setting.items()
     ]
     return f'{", ".join(shown)} (the best of {found["trials"]} trials)'
