@@ -115,7 +115,7 @@ def cost_grid(root: Path) -> Grid:
         rows.append((METHODS[method].title, entries))
     threads = found.get('environment', {}).get('threads')
     note = (
-        f'One epoch of training on CiteSeer, median, {threads} CPU threads, peak MB '
+        f'One epoch of training on CiteSeer, median, CPU threads: {threads}, peak MB '
         'above the data, with model and optimizer; below it what the paper prints for '
         'an RTX 3090. The epochs are the first ones: without evaluation, and without '
         'the search of nearest neighbours, which all later ones share. IDGL iterates '
