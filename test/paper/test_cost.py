@@ -113,4 +113,4 @@ def test_table_of_what_was_measured_last(tmp_path: Path) -> None:
     text = cost.cost_grid(tmp_path).render('markdown')
     seconds, megabytes = cost.COSTS['gau_sim']
     assert f'| GauSim | 0.042<br>paper: {seconds} | 24<br>paper: {megabytes} |' in text
-    assert '2 CPU threads' in text
+    assert 'CPU threads: 2,' in text
