@@ -188,9 +188,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument('--seeds', type=positive, help='number of seeds (5, quick: 2)')
     parser.add_argument('--preset', choices=PRESETS, default='standard')
     parser.add_argument('--quick', action='store_true', help='--preset quick, wine')
-    parser.add_argument(
-        '--again', choices=AGAIN, help='redo the runs that ended so, say elsewhere'
-    )
+    parser.add_argument('--again', choices=AGAIN, help='redo the runs that ended so')
     add_arguments(parser)
     args = parser.parse_args()
     if args.quick:

@@ -155,10 +155,10 @@ def read_coauthor(paths: list[Path]) -> tuple[Entries, NDArray[np.int64]]:
         with path.open('rb') as stream, np.load(stream, allow_pickle=False) as file:
             parts = {name: file[f'attr_{name}'] for name in names}
             y = file['labels']
-    # What numpy and zipfile raise on a damaged file, a method of compression that
-    # does not exist among them.
+    # What numpy and zipfile raise on a damaged file: RuntimeError where it seems to be
+    # encrypted, or compressed by an unknown method.
     except (
-        *(AttributeError, EOFError, KeyError, NotImplementedError, OSError),
+        *(AttributeError, EOFError, KeyError, OSError, RuntimeError),
         *(TypeError, ValueError, zipfile.BadZipFile, zlib.error),
     ) as error:
         raise damaged(path, error) from error

@@ -33,10 +33,9 @@ SUFFIXES: tuple[str, ...] = ('.csv', '.npz', '.pt')
 _MASKS = ('train_mask', 'val_mask', 'test_mask')
 # What torch must be allowed to load; of these PyG itself allows only the first.
 _PARTS_OF_DATA: list[Any] = [Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]
-# What numpy, torch and zipfile raise on files that are not what they expect;
-# NotImplementedError where the damage looks like an unknown method of compression.
+# What numpy, torch and zipfile raise on files that are not what they expect.
 _DAMAGED = (
-    *(AttributeError, EOFError, KeyError, NotImplementedError, OSError, RuntimeError),
+    *(AttributeError, EOFError, KeyError, OSError, RuntimeError),
     *(TypeError, ValueError, pickle.UnpicklingError, zipfile.BadZipFile, zlib.error),
 )
 
