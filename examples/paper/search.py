@@ -69,7 +69,11 @@ def knn(trial: Trial) -> dict[str, Any]:
 def ours(trial: Trial) -> dict[str, Any]:
     # From as few nearest neighbours as the control may have.
     candidates = trial.suggest_categorical('candidates', [None, 3, 5, 10, 20, 40])
-    setting = common(trial) | {'candidates': candidates}
+    setting = common(trial) | {
+        'candidates': candidates,
+        # The control has loops.
+        'add_self_loops': trial.suggest_categorical('add_self_loops', [False, True]),
+    }
     if candidates is None:
         # At the paper's temperature: graphs of all nodes that are sharper or warmer
         # look at all pairs, seconds an epoch on a CPU.
@@ -87,7 +91,7 @@ SPACES: dict[str, Callable[[Trial], dict[str, Any]]] = {
     'knn_gcn_root': knn,
 }
 #: Raised when a space changes: the trials in another one make another study.
-REVISIONS = {'neural_gau_sim': 2}
+REVISIONS = {'neural_gau_sim': 3}
 
 
 def study_of(

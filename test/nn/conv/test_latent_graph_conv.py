@@ -76,6 +76,8 @@ def oracle(conv: LatentGraphConv, x: Tensor, seed: int | None = None) -> Tensor:
                     row[m] += power[j] / sum(power) * h[j][m] / len(noise[i])
         out.append(row)
     result = torch.tensor(out, dtype=torch.double)
+    if conv.add_self_loops:
+        result = 0.5 * result + 0.5 * torch.tensor(h, dtype=torch.double)
     if conv.lin_root is not None:
         root = product(x.tolist(), conv.lin_root.weight.t().tolist())
         result += torch.tensor(root, dtype=torch.double)
@@ -95,9 +97,13 @@ def test_repr() -> None:
 @pytest.mark.parametrize('seed', [None, 7])
 @pytest.mark.parametrize('method', ['dense', 'stream'])
 @pytest.mark.parametrize('root_weight', [True, False])
+@pytest.mark.parametrize('add_self_loops', [True, False])
 @pytest.mark.parametrize('bias', [True, False])
-def test_formula(root_weight: bool, bias: bool, method: str, seed: int | None) -> None:
-    conv = make(root_weight=root_weight, bias=bias, method=method)
+def test_formula(
+    root_weight: bool, add_self_loops: bool, bias: bool, method: str, seed: int | None
+) -> None:
+    flags = {'root_weight': root_weight, 'add_self_loops': add_self_loops}
+    conv = make(**flags, bias=bias, method=method)
     conv.train(seed is not None)
     names = {name for name, _ in conv.named_parameters()}
     assert ('bias' in names) == bias
@@ -230,6 +236,7 @@ def test_similarity_as_module() -> None:
         (ValueError, (4, 4, 'bell'), {}, r"'similarity' must be one of .* 'bell'"),
         (TypeError, (4, 4, 3), {}, r"'similarity' must be a name or a Sim.* \(got int"),
         (ValueError, (4, 4), {'tau': 0.0}, r"'tau' must be positive and finite"),
+        (TypeError, (4, 4), {'add_self_loops': 1}, r"'add_self_loops' must be a bool"),
         (TypeError, (4, 4), {'heads': 2}, "unexpected keyword argument 'heads'"),
     ],
 )

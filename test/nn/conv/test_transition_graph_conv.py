@@ -80,6 +80,8 @@ def oracle(conv: TransitionGraphConv, x: Tensor, seed: int | None) -> Tensor:
     messages = product(conv.w_e.tolist(), h)
     summed = product(weights(conv, x, seed), messages)
     out = torch.tensor(summed, dtype=torch.double)
+    if conv.add_self_loops:
+        out = 0.5 * out + 0.5 * torch.tensor(h, dtype=torch.double)
     if conv.lin_root is not None:
         root = product(x.tolist(), conv.lin_root.weight.t().tolist())
         out += torch.tensor(root, dtype=torch.double)
@@ -100,9 +102,13 @@ def test_repr() -> None:
 @pytest.mark.parametrize('seed', [None, 7])
 @pytest.mark.parametrize('method', ['dense', 'stream'])
 @pytest.mark.parametrize('root_weight', [True, False])
+@pytest.mark.parametrize('add_self_loops', [True, False])
 @pytest.mark.parametrize('bias', [True, False])
-def test_formula(root_weight: bool, bias: bool, method: str, seed: int | None) -> None:
-    conv = make(root_weight=root_weight, bias=bias, method=method)
+def test_formula(
+    root_weight: bool, add_self_loops: bool, bias: bool, method: str, seed: int | None
+) -> None:
+    flags = {'root_weight': root_weight, 'add_self_loops': add_self_loops}
+    conv = make(**flags, bias=bias, method=method)
     conv.train(seed is not None)
     generator = None if seed is None else seeded(seed)
     out = conv(features(), generator=generator)

@@ -36,7 +36,9 @@ class LatentGraphConv(torch.nn.Module):
     similarities of the rows of :math:`\mathbf{X} \mathbf{W}` in training mode, and
     the noise-free weights
     :math:`A_{ij} = \mathrm{softmax}_j(\lambda \phi_{ij} / \tau)` over all nodes in
-    evaluation mode. The rows of :math:`\mathbf{A}` sum to 1.
+    evaluation mode. The rows of :math:`\mathbf{A}` sum to 1. With
+    :obj:`add_self_loops`, :math:`\frac{1}{2} (\mathbf{A} + \mathbf{I})` takes its
+    place.
 
     Args:
         in_channels (int): Size of each input sample, or :obj:`-1` to derive the size
@@ -54,6 +56,10 @@ class LatentGraphConv(torch.nn.Module):
             :math:`\mathbf{X} \mathbf{W}_{\textrm{root}}`. The graph is nearly
             uniform, so that without it all nodes get nearly the same output.
             (default: :obj:`True`)
+        add_self_loops (bool, optional): If :obj:`True`, half of what a node aggregates
+            is its own :math:`\mathbf{x}_i \mathbf{W}`, the other half that of its
+            neighbours. :meth:`graph` does not return the loops, which the paper does
+            not have. (default: :obj:`False`)
         bias (bool, optional): If :obj:`False`, the layer does not learn a bias.
             (default: :obj:`True`)
         **kwargs (optional): Additional arguments of
@@ -86,11 +92,13 @@ class LatentGraphConv(torch.nn.Module):
         *,
         similarity_kwargs: dict[str, Any] | None = None,
         root_weight: bool = True,
+        add_self_loops: bool = False,
         bias: bool = True,
         **kwargs: Any,
     ) -> None:
         super().__init__()
         check_flag(root_weight, 'root_weight')
+        check_flag(add_self_loops, 'add_self_loops')
         check_flag(bias, 'bias')
         if in_channels != -1:
             check_count(in_channels, 'in_channels')
@@ -98,6 +106,7 @@ class LatentGraphConv(torch.nn.Module):
         self.in_channels = in_channels
         self.out_channels = out_channels
         self.root_weight = root_weight
+        self.add_self_loops = add_self_loops
         self.lin = Linear(
             in_channels, out_channels, bias=False, weight_initializer='glorot'
         )
@@ -146,7 +155,7 @@ class LatentGraphConv(torch.nn.Module):
         """
         h = self._project(x)
         out = self.sampler.propagate(h, h, edge_index, batch, generator=generator)
-        return self._finish(x, out)
+        return self._finish(x, h, out)
 
     def graph(
         self,
@@ -185,7 +194,9 @@ class LatentGraphConv(torch.nn.Module):
         check_finite(h, 'x @ weight')
         return h
 
-    def _finish(self, x: Tensor, out: Tensor) -> Tensor:
+    def _finish(self, x: Tensor, h: Tensor, out: Tensor) -> Tensor:
+        if self.add_self_loops:
+            out = (out + h) / 2
         if self.lin_root is not None:
             out = out + apply_linear(self.lin_root, x)
         return out if self.bias is None else out + self.bias

@@ -30,7 +30,8 @@ class TransitionGraphConv(LatentGraphConv):
     transition nodes. :math:`\mathbf{Z}` holds the rows of
     :math:`\mathbf{X} \mathbf{W}` scaled to unit norm, and the rows of
     :math:`\mathbf{R}` are scaled to unit norm, too. With fixed :math:`s`, time and
-    memory grow linearly in :math:`n`.
+    memory grow linearly in :math:`n`. With :obj:`add_self_loops`, the mean of
+    :math:`\mathbf{X} \mathbf{W}` and the first term takes the place of that term.
 
     The projections :math:`\mathbf{W}_t, \mathbf{W}_e \in \mathbb{R}^{s \times n}`
     belong to the nodes of one data set: the layer is transductive. A matrix
@@ -62,6 +63,10 @@ class TransitionGraphConv(LatentGraphConv):
             :math:`\mathbf{X} \mathbf{W}_{\textrm{root}}`. The graph is nearly
             uniform, so that without it all nodes get nearly the same output.
             (default: :obj:`True`)
+        add_self_loops (bool, optional): If :obj:`True`, half of what a node aggregates
+            is its own :math:`\mathbf{x}_i \mathbf{W}`, the other half that of its
+            transition nodes. :meth:`graph` does not return the loops, which the paper
+            does not have. (default: :obj:`False`)
         bias (bool, optional): If :obj:`False`, the layer does not learn a bias.
             (default: :obj:`True`)
         **kwargs (optional): Additional arguments of
@@ -94,6 +99,7 @@ class TransitionGraphConv(LatentGraphConv):
         *,
         similarity_kwargs: dict[str, Any] | None = None,
         root_weight: bool = True,
+        add_self_loops: bool = False,
         bias: bool = True,
         **kwargs: Any,
     ) -> None:
@@ -107,6 +113,7 @@ class TransitionGraphConv(LatentGraphConv):
             tau,
             similarity_kwargs=similarity_kwargs,
             root_weight=root_weight,
+            add_self_loops=add_self_loops,
             bias=bias,
             **kwargs,
         )
@@ -157,7 +164,7 @@ class TransitionGraphConv(LatentGraphConv):
         h, transition = self._transition(x, edge_index, batch)
         messages = self.theta_e @ (h / self.num_nodes)
         out = self.sampler.propagate((transition, h), messages, generator=generator)
-        return self._finish(x, out)
+        return self._finish(x, h, out)
 
     def graph(
         self,

@@ -50,8 +50,8 @@ class GSLNet(NodeClassifier):
         act (str, Callable or None, optional): The activation, or :obj:`None` for none.
             (default: :obj:`"elu"`)
         **kwargs (optional): Additional arguments of the layers, such as :obj:`k`,
-            :obj:`tau`, :obj:`scale`, :obj:`similarity_kwargs` or
-            :obj:`root_weight`.
+            :obj:`tau`, :obj:`scale`, :obj:`similarity_kwargs`,
+            :obj:`root_weight` or :obj:`add_self_loops`.
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
