@@ -24,15 +24,15 @@ KNOWN: dict[tuple[str, int], str] = {
     ('idgl', 0): '9ff094d2ec',
     ('idgl_anchor', 0): '59a0087d55',
     ('nodeformer', 0): 'b157578615',
-    ('lin_sim', 0): '61ac437c21',
-    ('lin_sim_t', 0): 'ba2f90ab0f',
-    ('gau_sim', 0): '3c9e437140',
-    ('gau_sim_t', 0): '586fd31346',
-    ('neural_gau_sim', 0): 'ee492f5692',
-    ('neural_gau_sim_t', 0): '05a5c7fafa',
+    ('lin_sim', 0): '0e50f97881',
+    ('lin_sim_t', 0): '92f042e63c',
+    ('gau_sim', 0): '834a74ad37',
+    ('gau_sim_t', 0): '2a423b5056',
+    ('neural_gau_sim', 0): 'adcd14f380',
+    ('neural_gau_sim_t', 0): '79491b4a3b',
     ('mlp', 0): 'c0df2dc982',
     ('knn_gcn_root', 0): '138a9b33cf',
-    ('uniform', 0): '7b82a9f925',
+    ('uniform', 0): '4a454bd3ea',
 }
 
 
