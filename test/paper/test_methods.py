@@ -15,8 +15,8 @@ from torch_geometric.data import Data
 
 from torch_geometric_gsl.nn import SLAPS
 
-#: The digest of each method by its revision. A new option that is off by default changes
-#: the digest but no result: the revision stays.
+#: The digest of each method by its revision. A new option that is off by default
+#: changes the digest but no result: the revision stays.
 KNOWN: dict[tuple[str, int], str] = {
     ('gcn_knn', 0): '5c55e08021',
     ('heat_gcn_knn', 0): '4046302dc8',
