@@ -41,6 +41,22 @@ def test_sparse_autocast() -> None:
     torch.testing.assert_close(out, expected, rtol=0.02, atol=0.02)
 
 
+@pytest.mark.parametrize('layout', ['dense', 'sparse'])
+def test_first_call_of_a_lazy_layer_under_autocast(layout: str) -> None:
+    x = (torch.rand(6, 5) < 0.4).float()
+    x = x if layout == 'dense' else x.to_sparse_csr()
+    lin = Linear(-1, 3)
+    with torch.autocast('cpu', dtype=torch.bfloat16):
+        out = apply_linear(lin, x)
+        out.sum().backward()
+        again = apply_linear(lin, x)
+    assert lin.weight.shape == (3, 5)
+    assert out.dtype == torch.bfloat16
+    assert torch.equal(out, again)
+    expected = x.to_dense().sum(dim=0).expand(3, -1)
+    torch.testing.assert_close(lin.weight.grad, expected)
+
+
 @pytest.mark.parametrize('dtype', [torch.float32, torch.float64])
 def test_gradient_of_sparse_features_is_sparse(dtype: torch.dtype) -> None:
     dense = (torch.rand(6, 5) < 0.4).to(dtype)

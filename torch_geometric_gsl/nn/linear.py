@@ -26,20 +26,26 @@ def apply_linear(lin: Linear, x: Tensor) -> Tensor:
         lin (torch_geometric.nn.Linear): The projection.
         x (torch.Tensor): Node features :math:`(|\mathcal{V}|, F_{in})`.
     """
-    is_lazy = isinstance(lin.weight, torch.nn.UninitializedParameter)
-    if x.layout == torch.strided or is_lazy:
-        dense: Tensor = lin(x)
-        return dense
     device = x.device.type
     dtype = x.dtype
     if dtype == torch.float32 and torch.is_autocast_enabled(device):
         dtype = torch.get_autocast_dtype(device)
+        if _is_lazy(lin):
+            # At its first call it would multiply sparse features in half precision.
+            lin.initialize_parameters(lin, (x,))
+    if x.layout == torch.strided or _is_lazy(lin):
+        dense: Tensor = lin(x)
+        return dense
     with torch.autocast(device, enabled=False):
         is_half = x.dtype in (torch.float16, torch.bfloat16)
         full = torch.float32 if is_half else x.dtype
         weight = lin.weight.to(full).t().contiguous()
         out = neighbour_sum(weight, x.values().to(full), entries_by_row(x)).to(dtype)
         return out if lin.bias is None else out + lin.bias.to(dtype)
+
+
+def _is_lazy(lin: Linear) -> bool:
+    return isinstance(lin.weight, torch.nn.UninitializedParameter)
 
 
 def entries_by_row(x: Tensor) -> Neighbours:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
+from torch_geometric_gsl.ops.autocast import without_autocast
 from torch_geometric_gsl.ops.eager import eager
 from torch_geometric_gsl.ops.gumbel import straight_through
 from torch_geometric_gsl.ops.scorer import Law
@@ -112,6 +113,7 @@ class _ShortSoftmax(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
+    @without_autocast
     def backward(ctx: FunctionCtx, grad: Tensor) -> Tensor:
         weight, ones = ctx.saved_tensors  # type: ignore[attr-defined]
         grad = grad * weight

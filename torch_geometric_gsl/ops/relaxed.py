@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
+from torch_geometric_gsl.ops.autocast import without_autocast
 from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET, row_blocks
 from torch_geometric_gsl.ops.eager import eager
 from torch_geometric_gsl.ops.gumbel import arrival_times, clone_generator
@@ -114,6 +115,7 @@ class _RelaxedWeights(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
+    @without_autocast
     def backward(ctx: FunctionCtx, grad: Tensor) -> tuple[Tensor | None, ...]:
         (score,) = ctx.saved_tensors  # type: ignore[attr-defined]
         k, tau, memory_budget = ctx.args  # type: ignore[attr-defined]

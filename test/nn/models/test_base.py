@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -9,16 +11,81 @@ from torch_geometric_gsl.nn.models.idgl import IDGL
 from torch_geometric_gsl.nn.models.mlp import MLPClassifier
 from torch_geometric_gsl.nn.models.slaps import SLAPS
 
-N = 40
+N, OUT = 40, 3
+Y, MASK = torch.arange(N) % OUT, torch.arange(N) < 9
+KINDS = pytest.mark.parametrize('kind', [GSLNet, IDGL, MLPClassifier, SLAPS])
 
 
-@pytest.mark.parametrize('kind', [GSLNet, IDGL, MLPClassifier, SLAPS])
-def test_labelled_nodes(kind: type[NodeClassifier]) -> None:
+def loss(kind: type[NodeClassifier], y: Any = Y, mask: Any = MASK) -> torch.Tensor:
     torch.manual_seed(1)
-    model, x, y = kind(5, 8, 2, 3), torch.rand(N, 5), torch.arange(N) % 3
+    model = kind(5, 8, 2, OUT)
+    return model.loss(torch.rand(N, 5), y, mask)
+
+
+@KINDS
+def test_labelled_nodes(kind: type[NodeClassifier]) -> None:
     one = torch.arange(N) == 3
-    assert bool(model.loss(x, y, one).isfinite())
-    assert bool(model.loss(x, y, torch.tensor([3])).isfinite())
+    assert bool(loss(kind, mask=one).isfinite())
+    assert torch.equal(loss(kind, mask=torch.tensor([3])), loss(kind, mask=one))
     for none in (torch.zeros_like(one), torch.arange(0), one[:0]):
         with pytest.raises(ValueError, match="'mask' must choose at least one node"):
-            model.loss(x, y, none)
+            loss(kind, mask=none)
+
+
+@KINDS
+@pytest.mark.parametrize('missing', [-1, -100, OUT])
+def test_labels_of_other_nodes(kind: type[NodeClassifier], missing: int) -> None:
+    expected = loss(kind)
+    assert torch.equal(loss(kind, y=Y.masked_fill(~MASK, missing)), expected)
+
+
+@KINDS
+@pytest.mark.parametrize(
+    ('error', 'mask', 'match'),
+    [
+        (TypeError, None, r"'mask' must be a torch\.Tensor \(got NoneType\)"),
+        (TypeError, MASK.tolist(), r"'mask' must be a torch\.Tensor \(got list\)"),
+        (TypeError, MASK.float(), r"'mask' must have dtype .* \(got torch\.float32\)"),
+        (TypeError, MASK.byte(), r"'mask' must have dtype torch\.bool, .*uint8\)"),
+        (ValueError, MASK.long(), r'a zero or a one per node \(got torch\.int64\)'),
+        (ValueError, MASK[1:], r"'mask' must have one entry per node \(got 39 for 40 "),
+        (ValueError, MASK.view(-1, 1), r"'mask' must have shape .*\(got \[40, 1\]\)"),
+        (ValueError, torch.tensor([3, N]), r"'mask' .* outside 0\.\.39 \(got 3\.\.40"),
+        (ValueError, torch.tensor([-1]), r"'mask' .* outside 0\.\.39 \(got -1\.\.-1"),
+    ],
+)
+def test_bad_masks(
+    kind: type[NodeClassifier], error: type[Exception], mask: Any, match: str
+) -> None:
+    with pytest.raises(error, match=match):
+        loss(kind, mask=mask)
+
+
+@KINDS
+@pytest.mark.parametrize(
+    ('error', 'y', 'match'),
+    [
+        (TypeError, None, r"'y' must be a torch\.Tensor \(got NoneType\)"),
+        (TypeError, Y.float(), r"'y' must have dtype torch\.int64 \(got torch\.float"),
+        (TypeError, Y.int(), r"'y' must have dtype torch\.int64 \(got torch\.int32\)"),
+        (ValueError, Y[:9], r"'y' must have one entry per node \(got 9 for 40 nodes\)"),
+        (ValueError, Y.view(-1, 1), r"'y' must have shape \[num_nodes\] \(got \[40, 1"),
+        (ValueError, Y + 1, r"'y' has labels outside 0\.\.2 .* \(got 1\.\.3\)"),
+        (ValueError, Y - 1, r"'y' has labels outside 0\.\.2 .* \(got -1\.\.1\)"),
+        (ValueError, Y.where(Y > 0, -100), r"'y' has labels .* \(got -100\.\.2\)"),
+    ],
+)
+def test_bad_labels(
+    kind: type[NodeClassifier], error: type[Exception], y: Any, match: str
+) -> None:
+    with pytest.raises(error, match=match):
+        loss(kind, y=y)
+
+
+@pytest.mark.parametrize('order', [[0], [1, 0], [2, 0, 1]])
+def test_indices_of_all_nodes_are_no_mask(order: list[int]) -> None:
+    torch.manual_seed(1)
+    model, x = MLPClassifier(5, 8, 1, OUT), torch.rand(len(order), 5)
+    y, every = torch.tensor(order), torch.ones(len(order), dtype=torch.bool)
+    expected = model.loss(x, y, every)
+    torch.testing.assert_close(model.loss(x, y, torch.tensor(order)), expected)

@@ -571,6 +571,25 @@ def test_dtypes(kind: type[IDGL], dtype: torch.dtype, is_sparse: bool) -> None:
 
 
 @KINDS
+@pytest.mark.parametrize('layout', ['dense', 'sparse'])
+@pytest.mark.parametrize('epsilon', [0.0, 0.1])
+def test_gradient_inside_of_autocast(
+    kind: type[IDGL], layout: str, epsilon: float
+) -> None:
+    model, (x, y) = make(kind, epsilon=epsilon, degree=0.1).float(), problem()
+    x = x.float() if layout == 'dense' else x.float().to_sparse_csr()
+    found = []
+    for is_inside in (False, True):
+        with torch.autocast('cpu', dtype=torch.bfloat16):
+            loss = model.loss(x, y, torch.arange(N), generator=seeded(1))
+        with torch.autocast('cpu', dtype=torch.bfloat16, enabled=is_inside):
+            grads = torch.autograd.grad(loss, [*model.parameters()])
+        found.append(torch.cat([grad.flatten() for grad in grads]))
+    outside, inside = found
+    assert float((inside - outside).norm()) < 0.05 * float(outside.norm())
+
+
+@KINDS
 def test_autocast(kind: type[IDGL]) -> None:
     model, (x, y) = make(kind).float(), problem()
     exact = model(x.float(), generator=seeded(1))

@@ -41,6 +41,8 @@ REFUSED = {
     ('NodeFormer', 'edge_index'),
     ('MLPClassifier', 'edge_index'),
 }
+# They have weights for each node of one data set.
+OF_NUM_NODES = {'GSLNet-T', 'KNNLINKX'}
 WITHOUT_GRAPH = {'NodeFormer', 'MLPClassifier'}
 EACH = pytest.mark.parametrize('name', FACTORIES)
 BATCH = torch.arange(N) // (N // 2)
@@ -112,6 +114,58 @@ def test_one_graph(name: str, layout: str, training: bool) -> None:
     assert bool(out.isfinite().all())
     for call in calls(model):
         call(None, None, generator=None)
+
+
+@pytest.mark.parametrize('name', sorted(set(FACTORIES) - OF_NUM_NODES))
+@pytest.mark.parametrize('training', [True, False])
+@pytest.mark.parametrize('layout', ['dense', 'sparse'])
+def test_no_nodes(name: str, layout: str, training: bool) -> None:
+    model, x = make(name).train(training), features()[:0]
+    x = x if layout == 'dense' else x.to_sparse_csr()
+    nothing = {'batch': BATCH[:0], 'edge_index': EDGES[:, :0]}
+    calls = [{}, *({key: value} for key, value in nothing.items())]
+    for kwargs in calls:
+        if any((name, argument) in REFUSED for argument in kwargs):
+            continue
+        out = model(x, **kwargs)
+        assert out.shape == (0, OUT)
+        out.sum().backward()
+        with pytest.raises(ValueError, match="'mask' must choose at least one node"):
+            model.loss(x, BATCH[:0], BATCH[:0] == 0, **kwargs)
+        if hasattr(model, 'denoising_loss'):
+            assert float(model.denoising_loss(x, **kwargs).detach()) == 0
+        if hasattr(model, 'graphs'):
+            assert all(graph.edge_weight.numel() == 0 for graph in model.graphs(x))
+
+
+@pytest.mark.parametrize('name', sorted(OF_NUM_NODES))
+def test_nodes_of_one_data_set(name: str) -> None:
+    with pytest.raises(ValueError, match=rf"'x' must have num_nodes={N} rows \(got 0"):
+        make(name)(features()[:0])
+
+
+@EACH
+@pytest.mark.parametrize('layout', ['dense', 'not negative', 'sparse'])
+@pytest.mark.parametrize('is_batch', [False, True])
+def test_gradient_inside_of_autocast(name: str, layout: str, is_batch: bool) -> None:
+    if is_batch and (name, 'batch') in REFUSED:
+        pytest.skip(f'{name} takes no batch')
+    model, x = make(name), features()
+    x = x if layout == 'dense' else x.relu()
+    x = x if layout != 'sparse' else x.to_sparse_csr()
+    y, mask = torch.arange(N) % OUT, torch.arange(N) % 2 == 0
+    found = []
+    for is_inside in (False, True):
+        torch.manual_seed(2)
+        model.zero_grad()
+        with torch.autocast('cpu', dtype=torch.bfloat16):
+            loss = model.loss(x, y, mask, batch=BATCH if is_batch else None)
+        with torch.autocast('cpu', dtype=torch.bfloat16, enabled=is_inside):
+            loss.backward()
+        grads = [parameter.grad.flatten() for parameter in model.parameters()]
+        found.append(torch.cat(grads))
+    outside, inside = found
+    assert float((inside - outside).norm()) < 0.05 * float(outside.norm())
 
 
 @EACH

@@ -158,6 +158,24 @@ def test_is_pyg_s_linkx_on_a_given_graph() -> None:
         torch.testing.assert_close(out, expected)
 
 
+@pytest.mark.parametrize('training', [True, False])
+@pytest.mark.parametrize('num_layers', [1, 2])
+def test_sparse_half_precision(num_layers: int, training: bool) -> None:
+    model, x = make(num_layers, dropout=0.0).train(training), features()
+    sparse, exact = x.to_sparse_csr(), model(x).detach()
+    with torch.autocast('cpu', dtype=torch.bfloat16):
+        of_autocast = model(sparse)
+    model = model.bfloat16()
+    for out in (of_autocast, model(x.bfloat16().to_sparse_csr())):
+        assert out.dtype == torch.bfloat16
+        torch.testing.assert_close(out.float(), exact, rtol=0.1, atol=0.1)
+        assert not torch.equal(out.float(), exact)
+    out.sum().backward()
+    for parameter in model.parameters():
+        assert parameter.grad is not None
+        assert bool(parameter.grad.isfinite().all())
+
+
 def test_cached_graph() -> None:
     model, x = make(cached=True).eval(), features()
     out = model(x)

@@ -117,9 +117,10 @@ def test_batch(layout: str) -> None:
         start += size
     assert torch.equal(graph.edge_index, torch.cat(expected, dim=1))
     torch.testing.assert_close(graph.edge_weight, torch.cat(weights))
-    empty = nearest_neighbours(as_layout(x[:0], layout), 4, batch[:0])
-    assert empty.edge_index.shape == (2, 0)
-    assert empty.edge_weight.shape == (0,)
+    for ids in (batch[:0], None):
+        empty = nearest_neighbours(as_layout(x[:0], layout), 4, ids)
+        assert empty.edge_index.shape == (2, 0)
+        assert empty.edge_weight.shape == (0,)
 
 
 @LAYOUTS

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl.nn.models._idgl_graph import Graph, divided, penalty
-from torch_geometric_gsl.nn.models._idgl_pairs import DensePairs, Pairs
-from torch_geometric_gsl.ops.chunking import row_blocks
+from torch_geometric_gsl.nn.models._idgl_pairs import DensePairs, Pairs, some_blocks
 
 
 class Factored(Graph):
@@ -61,7 +60,7 @@ class Factored(Graph):
     def rows(self) -> Iterable[Tensor]:
         bytes_per_row = self.sources.size(0) * self.own.element_size()
         sources = self.sources.t()
-        blocks = row_blocks(self.own.size(0), bytes_per_row)
+        blocks = some_blocks(self.own.size(0), bytes_per_row)
         return (self.own[rows] @ sources for rows in blocks)
 
     def _from_sources(self, h: Tensor) -> Tensor:

@@ -52,14 +52,22 @@ def make_tiles(num_nodes: int, num_anchors: int | None, like: Tensor) -> list[Ti
     budget = TILE * torch.get_num_threads() if is_cpu else MEMORY_BUDGET
     count = rows_per_block(like.element_size(), budget)
     if num_anchors is not None:
-        every, blocks = slice(0, num_anchors), row_blocks(num_nodes, num_anchors, count)
+        every = slice(0, num_anchors)
+        blocks = some_blocks(num_nodes, num_anchors, count)
         return [Tile(rows, every, is_diagonal=False, times=1) for rows in blocks]
-    own = list(row_blocks(num_nodes, 1, math.isqrt(count)))
+    own = some_blocks(num_nodes, 1, math.isqrt(count))
     return [
         Tile(rows, columns, rows is columns, 1 if rows is columns else 2)
         for place, columns in enumerate(own)
         for rows in own[place:]
     ]
+
+
+def some_blocks(
+    num_rows: int, bytes_per_row: int, budget: int = MEMORY_BUDGET
+) -> list[slice]:
+    """The blocks of :func:`row_blocks`; of no rows, one that is empty."""
+    return list(row_blocks(num_rows, bytes_per_row, budget)) or [slice(0, 0)]
 
 
 def symmetric_sum(h: Tensor, parts: Parts) -> Tensor:

@@ -82,12 +82,12 @@ def nearest_neighbours(
 def _sparse_neighbours(
     x: Tensor, k: int, batch: Tensor | None, loop: bool, memory_budget: int
 ) -> SampledGraph:
-    if batch is None:
-        check_candidate_count(k, x.size(0) - int(not loop))
-        sizes = [x.size(0)]
-    else:
+    sizes = [x.size(0)] if x.size(0) > 0 else []
+    if batch is not None:
         check_batch(batch, x)
         sizes = torch.unique_consecutive(batch, return_counts=True)[1].tolist()
+    elif sizes:
+        check_candidate_count(k, x.size(0) - int(not loop))
     start = 0
     edges, cosines = [x.crow_indices().new_empty(2, 0)], [x.values().new_empty(0)]
     for size in sizes:

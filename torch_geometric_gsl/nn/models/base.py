@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from torch_geometric_gsl._checks import check_mask
+from torch_geometric_gsl.nn.models._labels import chosen_labels
 
 
 class NodeClassifier(torch.nn.Module, ABC):
@@ -72,16 +72,17 @@ class NodeClassifier(torch.nn.Module, ABC):
         Args:
             x (torch.Tensor): The node features, dense or sparse CSR.
             y (torch.Tensor): The labels :math:`[|\mathcal{V}|]`.
-            mask (torch.Tensor): The labelled nodes, as a mask or as indices.
+            mask (torch.Tensor): The labelled nodes, as a boolean mask or as indices.
             **kwargs (optional): Additional arguments of the forward method.
 
         Raises:
-            ValueError: If no node is labelled.
+            TypeError: If :obj:`y` or :obj:`mask` has the wrong type.
+            ValueError: If no node is labelled, or a label is that of no class.
         """
         return cross_entropy(self(x, **kwargs), y, mask)
 
 
 def cross_entropy(out: Tensor, y: Tensor, mask: Tensor) -> Tensor:
     """The mean cross-entropy of labelled nodes, of which there must be one."""
-    check_mask(mask)
-    return F.cross_entropy(out[mask], y[mask])
+    labels = chosen_labels(y, mask, out)
+    return F.cross_entropy(out[mask], labels)

@@ -11,6 +11,7 @@ from torch_geometric_gsl._checks import (
     check_num_nodes,
     check_probability,
 )
+from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.models._layers import check_input, layer_sizes
 from torch_geometric_gsl.nn.models._neighbours import NeighbourModel
 from torch_geometric_gsl.typing import SampledGraph
@@ -130,7 +131,19 @@ class KNNLINKX(NeighbourModel):
         check_input(x, node_mlp.lins[0])
         check_num_nodes(x, self.num_nodes, 'the weights of the edges')
         graph = self._graph(x, edge_index, batch, edge_weight, generator)
+        is_half = x.dtype in (torch.float16, torch.bfloat16)
+        is_half = is_half or torch.is_autocast_enabled(x.device.type)
+        if is_half and x.layout != torch.strided:
+            return self._of_sparse(x, graph)
         out: Tensor = self.linkx(x, *graph)
+        return out
+
+    def _of_sparse(self, x: Tensor, graph: SampledGraph) -> Tensor:
+        # LINKX itself would multiply sparse features in half precision.
+        linkx: Any = self.linkx
+        h_a, h_x = linkx.edge_lin(*graph), apply_linear(linkx.node_mlp.lins[0], x)
+        h = h_a + linkx.cat_lin1(h_a) + h_x + linkx.cat_lin2(h_x)
+        out: Tensor = linkx.final_mlp(h.relu())
         return out
 
     def graphs(

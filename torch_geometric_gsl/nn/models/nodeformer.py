@@ -61,8 +61,11 @@ class NodeFormerLayer(torch.nn.Module):
     def forward(
         self, x: Tensor, sizes: list[int], generator: torch.Generator | None = None
     ) -> Tensor:
-        shape = (x.size(0), self.heads, -1)
+        shape = (x.size(0), self.heads, x.size(1))
         parts = [lin(x).view(shape) for lin in (self.query, self.key, self.value)]
+        if x.size(0) == 0:
+            # Of no keys there is none with the largest weight.
+            return self._output(parts[2])
         dtype = parts[0].dtype
         with torch.autocast(x.device.type, enabled=False):
             is_half = dtype in (torch.float16, torch.bfloat16)
@@ -80,7 +83,10 @@ class NodeFormerLayer(torch.nn.Module):
                     for q, k, v, g in zip(*nodes, keys, strict=False)
                 ]
             )
-        hidden: Tensor = self.out(out.to(dtype).flatten(1))
+        return self._output(out.to(dtype))
+
+    def _output(self, heads: Tensor) -> Tensor:
+        hidden: Tensor = self.out(heads.flatten(1))
         return hidden
 
     def _draw_directions(

@@ -250,11 +250,12 @@ class SLAPS(NodeClassifier):
         Args:
             x (torch.Tensor): The node features, dense or sparse CSR.
             y (torch.Tensor): The labels :math:`[|\mathcal{V}|]`.
-            mask (torch.Tensor): The labelled nodes, as a mask or as indices.
+            mask (torch.Tensor): The labelled nodes, as a boolean mask or as indices.
             **kwargs (optional): Additional arguments of the forward method.
 
         Raises:
-            ValueError: If no node is labelled.
+            TypeError: If :obj:`y` or :obj:`mask` has the wrong type.
+            ValueError: If no node is labelled, or a label is that of no class.
         """
         edges, generator = self._edges(x, **kwargs), kwargs.get('generator')
         out = self._classify(x, edges, generator)
@@ -288,7 +289,7 @@ class SLAPS(NodeClassifier):
         check_parameter_match(x, self.denoiser.first.bias)
         check_absent(edge_index, 'edge_index', 'for SLAPS, which takes no candidates')
         check_generator(generator, x.device)
-        if batch is None:
+        if batch is None and x.size(0) > 0:
             check_candidate_count(self.k, x.size(0) - 1)
         similarities = self.graph_generator.similarities(x, self.k + 1, batch)
         graph = symmetric_graph(similarities, x.size(0))
