@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -57,6 +58,30 @@ def encode(labels: Sequence[Any], where: str) -> tuple[Tensor, list[str]]:
     place = {name: i for i, name in enumerate(order)}
     y = torch.tensor([place[name] for name in labels])
     return y, [str(name) for name in order]
+
+
+def encode_named(
+    numbers: Sequence[int], names: object, path: Path
+) -> tuple[Tensor, list[Any]]:
+    """Counts classes that may have names, each a name or each number up to the last.
+
+    In the second case the numbers stay, even where a class has no row.
+    """
+    y, own = encode(numbers, f"'y' in '{path}'")
+    if names is None:
+        return y, own
+    if not isinstance(names, list | tuple):
+        raise ValueError(
+            f"'class_names' in '{path}' must be a list (got {type(names).__name__})"
+        )
+    last = max(numbers)
+    if len(names) not in (len(own), last + 1):
+        raise ValueError(
+            f"'class_names' in '{path}' must have a name for each of the {len(own)} "
+            f"classes of 'y', or for each number from 0 to {last} (got {len(names)} "
+            'names)'
+        )
+    return (y if len(names) == len(own) else torch.tensor(numbers)), list(names)
 
 
 def to_number(field: Any) -> float:

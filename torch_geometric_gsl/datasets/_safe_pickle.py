@@ -13,7 +13,6 @@ import math
 import pickle
 import pickletools
 import re
-import struct
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -22,6 +21,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+
+from torch_geometric_gsl.datasets._damage import ERRORS, check_memory
 
 _DTYPES = ('i1', 'i2', 'i4', 'i8', 'u1', 'u2', 'u4', 'u8', 'f2', 'f4', 'f8')
 _TORCH_DTYPES = (
@@ -32,21 +33,6 @@ _TORCH_DTYPES = (
 REFUSED = (
     *('EXT1', 'EXT2', 'EXT4', 'INST', 'OBJ', 'NEWOBJ', 'NEWOBJ_EX'),
     *('PERSID', 'BINPERSID', 'NEXT_BUFFER', 'READONLY_BUFFER'),
-)
-# What an unpickler raises on a damaged file (its documentation leaves the list open).
-ERRORS = (
-    pickle.UnpicklingError,
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    EOFError,
-    ImportError,
-    LookupError,
-    MemoryError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-    struct.error,
 )
 
 
@@ -92,6 +78,7 @@ def read_pickle(
             # Strings of Python 2 are bytes, which this encoding keeps.
             found = unpickler(io.BytesIO(content), encoding='latin1').load()
     except ERRORS as error:
+        check_memory(error, len(content))
         raise OSError(
             f"'{path}' is not a readable pickle of arrays: {error}"
         ) from error

@@ -10,7 +10,7 @@ import uuid
 
 import torch
 
-from torch_geometric_gsl.datasets._safe_pickle import ERRORS
+from torch_geometric_gsl.datasets._damage import ERRORS, check_memory
 
 _DIGEST_BYTES = hashlib.sha256().digest_size
 
@@ -48,6 +48,7 @@ def write_sealed(path: str, content: dict[str, object]) -> None:
     try:
         _load(payload)
     except ERRORS as error:
+        check_memory(error, len(payload))
         raise TypeError(
             f"'{path}' can only hold tensors, numbers, text, and lists and dicts of "
             f'them (got {_reason(error)})'
@@ -69,6 +70,7 @@ def read_sealed(path: str) -> object:
     try:
         return _load(payload)
     except ERRORS as error:  # Whoever forges a file can seal it, too.
+        check_memory(error, len(payload))
         raise damaged_file(path, f'it holds {_reason(error)}') from error
 
 

@@ -121,12 +121,14 @@ def load_dataset(
     * :obj:`.npz`: the array :obj:`x` is the feature matrix, :obj:`label`
       (:obj:`y` by default) the vector of classes, integers or text.
     * :obj:`.pt`: a :class:`~torch_geometric.data.Data` object that :func:`torch.save`
-      has written. Its :obj:`x`, :obj:`y` and :obj:`class_names` are kept, and the
-      masks of its split: all three of them, or none.
+      has written: its :obj:`x`, :obj:`y`, :obj:`class_names`, and the masks of its
+      split, all three of them or none.
 
-    Classes of :obj:`.csv` and :obj:`.npz` files are counted in their order, and
-    :obj:`class_names` tells what each was called. Labels of more than 20 classes, more
-    than half of which have one row only, are refused: a number to predict looks so.
+    Classes are counted in their order, and :obj:`class_names` tells what each was
+    called. In a :obj:`.pt` file it names each class in this order, or each number from
+    zero on; these numbers stay, even where one has no row. Labels of more than 20
+    classes, more than half of which have one row only, are refused: a number to predict
+    looks so.
 
     Args:
         name (str or pathlib.Path): The name of a dataset in the table below, or the

@@ -19,11 +19,12 @@ from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
 from torch_geometric.data.storage import GlobalStorage
 
 from torch_geometric_gsl._checks import check_absent, check_features, check_flag
+from torch_geometric_gsl.datasets._damage import check_memory
 from torch_geometric_gsl.datasets._labels import (
     MISSING,
-    check_classes,
     check_labels,
     encode,
+    encode_named,
     to_number,
 )
 from torch_geometric_gsl.datasets._standardize import standardize_columns
@@ -67,8 +68,9 @@ def read_table_file(
     if standardize is None:
         standardize = suffix == '.csv'
     check_flag(standardize, 'standardize')
+    columns: list[str] = []
     if suffix == '.csv':
-        data = _read_csv(path, label)
+        data, columns = _read_csv(path, label)
     elif suffix == '.npz':
         data = _read_npz(path, label)
     else:
@@ -83,11 +85,12 @@ def read_table_file(
             )
         x = torch.from_numpy(standardize_columns(x.double().numpy()))
     data.x = x.float()
-    _check_finite(data.x, path)
+    _check_finite(data.x, path, columns)
     return data
 
 
-def _read_csv(path: Path, label: str | None) -> Data:
+def _read_csv(path: Path, label: str | None) -> tuple[Data, list[str]]:
+    """Returns the data, and the names of the columns of its features."""
     number = 0
     values = array('d')
     labels: list[str] = []
@@ -111,7 +114,8 @@ def _read_csv(path: Path, label: str | None) -> Data:
         raise ValueError(f"'{path}' must have rows below its header (got none)")
     y, class_names = encode(labels, f"the column '{label}' of '{path}'")
     x = torch.frombuffer(values, dtype=torch.float64).view(len(labels), -1)
-    return Data(x=x, y=y, class_names=class_names)
+    header.pop(column)
+    return Data(x=x, y=y, class_names=class_names), header
 
 
 def _label_column(path: Path, header: list[str], label: str | None) -> int:
@@ -199,7 +203,9 @@ def _read_npz(path: Path, label: str | None) -> Data:
                 f'{where} must not be missing (got {name!r} for row {place})'
             )
     numbers, class_names = encode(y.tolist(), where)
-    x = torch.from_numpy(x.astype(np.float64))
+    # What is too large becomes infinite, and is told as such.
+    with np.errstate(over='ignore'):
+        x = torch.from_numpy(x.astype(np.float64))
     return Data(x=x, y=numbers, class_names=class_names)
 
 
@@ -212,6 +218,7 @@ def _read_data(path: Path) -> Data:
             with torch.serialization.safe_globals(parts):
                 data = torch.load(stream, map_location='cpu', weights_only=True)
         except _DAMAGED as error:
+            check_memory(error, path.stat().st_size)
             # Not all of torch's text, which advises to trust the file.
             found = re.search(r'GLOBAL (\S+)', str(error))
             reason = f'it asks for {found[1]}' if found else type(error).__name__
@@ -234,13 +241,12 @@ def _read_data(path: Path) -> Data:
         )
     y, where = data.y.detach().numpy(), f"'y' in '{path}'"
     check_labels(y, where, x.size(0), kinds='iu')
-    check_classes(y.tolist(), where)
-    if y.min() < 0:
+    if y.min(initial=0) < 0:
         raise ValueError(f'{where} must not be negative (got {y.min()})')
-    kept = _read_masks(data, x.size(0), path)
-    if 'class_names' in data:
-        kept['class_names'] = data['class_names']
-    return Data(x=x.detach(), y=data.y.detach().long(), **kept)
+    given = getattr(data, 'class_names', None)
+    numbers, class_names = encode_named(y.tolist(), given, path)
+    masks = _read_masks(data, x.size(0), path)
+    return Data(x=x.detach(), y=numbers, class_names=class_names, **masks)
 
 
 def _read_masks(data: Data, num_nodes: int, path: Path) -> dict[str, Any]:
@@ -271,10 +277,14 @@ def _read_masks(data: Data, num_nodes: int, path: Path) -> dict[str, Any]:
     return found
 
 
-def _check_finite(x: Tensor, path: Path) -> None:
-    values = x if x.layout == torch.strided else x.values()
-    if bad := int(values.numel() - values.isfinite().sum()):
-        raise ValueError(
-            f"'{path}' must have finite features (got {bad} that are not, or are too "
-            'large for float32)'
-        )
+def _check_finite(x: Tensor, path: Path, columns: list[str]) -> None:
+    is_dense = x.layout == torch.strided
+    bad = ~(x if is_dense else x.values()).isfinite()
+    if not bad.any():
+        return
+    place = int(bad.nonzero()[0, 1] if is_dense else x.col_indices()[bad][0])
+    column = repr(columns[place]) if columns else place
+    raise ValueError(
+        f"'{path}' must have finite features (got {int(bad.sum())} that are not, or "
+        f'are too large for float32, the first in column {column})'
+    )

@@ -1,0 +1,99 @@
+"""Too little memory is told as such: it is no damage of a file."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from torch_geometric_gsl.datasets import load_dataset
+from torch_geometric_gsl.datasets._safe_matrix import load_matrix
+from torch_geometric_gsl.datasets._safe_pickle import load_arrays
+from torch_geometric_gsl.datasets._sealed_file import read_sealed, write_sealed
+
+VALUES = torch.ones(10_000)
+TEXT = "DefaultCPUAllocator: can't allocate memory: you tried to allocate {} bytes."
+
+
+def write_pickle(path: Path) -> None:
+    path.write_bytes(pickle.dumps({'x': VALUES}))
+
+
+def write_data(path: Path) -> None:
+    torch.save(Data(x=VALUES.view(-1, 1), y=torch.arange(10_000) % 2), path)
+
+
+FILES: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any]]] = {
+    'my.pkl': (write_pickle, lambda path: load_arrays(str(path), ['x'])),
+    'my.sealed': (
+        lambda path: write_sealed(str(path), {'x': VALUES}),
+        lambda path: read_sealed(str(path)),
+    ),
+    'my.pt': (write_data, load_dataset),
+}
+
+
+def fail_with(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def load(*args: object, **kwargs: object) -> None:
+        raise error
+
+    monkeypatch.setattr(torch, 'load', load)
+
+
+@pytest.mark.parametrize('name', FILES)
+def test_too_little_memory_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    write, read = FILES[name]
+    write(tmp_path / name)
+    for error in (MemoryError('too little'), RuntimeError(TEXT.format(40_000))):
+        fail_with(monkeypatch, error)
+        with pytest.raises(MemoryError, match=r'too little|to allocate 40000 bytes'):
+            read(tmp_path / name)
+
+
+@pytest.mark.parametrize('name', FILES)
+def test_a_file_that_asks_for_more_than_it_holds_is_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    write, read = FILES[name]
+    write(tmp_path / name)
+    for text in (TEXT.format(2**50), 'to read 9 bytes'):
+        fail_with(monkeypatch, RuntimeError(text))
+        with pytest.raises((OSError, ValueError), match=f'{name}. (must|is)'):
+            read(tmp_path / name)
+
+
+def test_what_cannot_be_read_back_for_lack_of_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for error in (MemoryError(), RuntimeError(TEXT.format(40_000))):
+        fail_with(monkeypatch, error)
+        with pytest.raises(MemoryError):
+            write_sealed(str(tmp_path / 'my.sealed'), {'x': VALUES})
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_matrix_and_too_little_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def copy(*args: object) -> None:
+        raise MemoryError
+
+    path = tmp_path / 'ind.citeseer.allx'
+    path.write_bytes(pickle.dumps(np.ones(3)))
+    monkeypatch.setattr(np, 'frombuffer', copy)
+    with pytest.raises(MemoryError):
+        load_matrix(str(path))
+
+
+def test_the_text_of_torch() -> None:
+    """What torch says today is what is looked for."""
+    with pytest.raises(RuntimeError, match=rf'tried to allocate {2**52} bytes'):
+        torch.UntypedStorage(2**52)
