@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import NamedTuple
 
 from experiments import Choice
@@ -10,6 +11,8 @@ from grid import Entry
 from published import Accuracy
 from store import Store
 from summary import LEAST_RUNS, MARKS, Cell, make_cell
+
+from torch_geometric_gsl.datasets import DATASETS
 
 COUNTED = (
     'Test accuracy in %: mean ± sample standard deviation (number of runs); bold: the '
@@ -20,6 +23,13 @@ COUNTED = (
 class Best(NamedTuple):
     runs: int
     mean: float
+
+
+def head(datasets: tuple[str, ...]) -> list[str]:
+    """The titles of a table's columns: a file has its name, unless two share it."""
+    names = [d if d in DATASETS else Path(d).name for d in datasets]
+    pairs = zip(datasets, names, strict=True)
+    return ['', *(name if names.count(name) == 1 else d for d, name in pairs)]
 
 
 def cells(

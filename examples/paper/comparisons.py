@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from cells import COUNTED, best_means, cells, entries, marks_of
+from cells import COUNTED, best_means, cells, entries, head, marks_of
 from experiments import COMPARED, Choice
 from grid import Entry, Grid
 from methods import METHODS
@@ -49,7 +49,8 @@ def paired(store: Store, choice: Choice) -> Grid:
         f'Points of test accuracy; {PAIRED}. No p-value is corrected for their number.'
     )
     rows = differences(found, pairs, choice.datasets)
-    return Grid(['', *choice.datasets], rows, [note])
+    empty = 'no finished runs to compare on the same splits yet'
+    return Grid(head(choice.datasets), rows, [note], empty)
 
 
 def verdicts(store: Store, choice: Choice) -> Grid:
@@ -57,7 +58,9 @@ def verdicts(store: Store, choice: Choice) -> Grid:
     printed = tuple(m for m in choice.methods if METHODS[m].group != 'control')
     found = cells(store, choice._replace(methods=printed))
     paper = accuracies('table1')
-    datasets = [d for d in choice.datasets if any(d in key for key in paper)]
+    known = {dataset for _, _, dataset in paper}
+    datasets = tuple(d for d in choice.datasets if d in known)
+    others = tuple(d for d in choice.datasets if d not in known)
     rows = [
         (
             METHODS[method].title,
@@ -69,7 +72,11 @@ def verdicts(store: Store, choice: Choice) -> Grid:
         "'within': within one standard deviation of the paper's mean. From "
         f'{LEAST_RUNS} runs on.'
     )
-    return Grid(['', *datasets], rows, [note])
+    absent = f'paper has no figures of {", ".join(head(others)[1:]) or "controls"}'
+    notes = [note, f'The {absent}.'] if others else [note]
+    few = f'no method has {LEAST_RUNS} finished runs of this choice yet'
+    is_printed = datasets and printed
+    return Grid(head(datasets), rows, notes, few if is_printed else f'the {absent}')
 
 
 def controls(store: Store, choice: Choice) -> Grid:
@@ -85,7 +92,7 @@ def controls(store: Store, choice: Choice) -> Grid:
         )
         for method in shown
     ]
-    return Grid(['', *choice.datasets], rows, [f'{COUNTED}.', *marks_of(found)])
+    return Grid(head(choice.datasets), rows, [f'{COUNTED}.', *marks_of(found)])
 
 
 def tuned(store: Store, choice: Choice) -> Grid:
@@ -94,8 +101,8 @@ def tuned(store: Store, choice: Choice) -> Grid:
     known = {d: found_settings(store.root, d, choice.label) for d in choice.datasets}
     datasets = tuple(d for d in choice.datasets if known[d].keys() >= {*methods})
     found: dict[tuple[str, str], Cell] = {}
-    notes = []
-    for dataset in datasets:
+    notes, titles = [], head(datasets)
+    for dataset, title in zip(datasets, titles[1:], strict=True):
         for method in methods:
             best = known[dataset][method]
             one = choice._replace(
@@ -105,7 +112,7 @@ def tuned(store: Store, choice: Choice) -> Grid:
                 preset=best['preset'],
             )
             found |= cells(store, one, **best['setting'])
-            notes.append(f'{METHODS[method].title} on {dataset}: {_setting(best)}.')
+            notes.append(f'{METHODS[method].title} on {title}: {_setting(best)}.')
     blank, top = [''] * len(datasets), best_means(found, datasets)
     rows = [
         (METHODS[m].title, entries([found[m, d] for d in datasets], blank, top))
@@ -113,7 +120,8 @@ def tuned(store: Store, choice: Choice) -> Grid:
     ]
     rows += differences(found, [(methods[0], name) for name in CONTROLS], datasets)
     first = f'{COUNTED}; {PAIRED}.'
-    return Grid(['', *datasets], rows, [first, *marks_of(found), *notes])
+    empty = 'no finished runs of settings that a search has found yet'
+    return Grid(titles, rows, [first, *marks_of(found), *notes], empty)
 
 
 def _setting(found: Mapping[str, Any]) -> str:

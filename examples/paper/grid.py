@@ -38,17 +38,19 @@ class Grid(NamedTuple):
         head: The titles; the first stands above the titles of the rows.
         rows: Title and entries of each row.
         notes: Lines below the table.
+        empty: Why there may be nothing to show.
     """
 
     head: list[str]
     rows: list[tuple[str, list[Entry]]]
     notes: list[str]
+    empty: str = 'no finished runs of this choice yet'
 
     def render(self, kind: str) -> str:
         if kind not in FORMATS:
             raise ValueError(f"'format' must be one of {FORMATS} (got {kind!r})")
         if not any(entry.ours for _, entries in self.rows for entry in entries):
-            return 'Nothing to show: no finished runs of this choice yet.\n'
+            return f'Nothing to show: {self.empty}.\n'
         return {'markdown': _markdown, 'rst': _rst, 'latex': _latex}[kind](self)
 
 

@@ -12,9 +12,10 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from cells import COUNTED, best_means, cells, entries, marks_of
+from cells import COUNTED, best_means, cells, entries, head, marks_of
 from command import check_files, told_plainly
 from comparisons import controls, paired, tuned, verdicts
+from cost import NAME as COST
 from cost import cost_grid
 from experiments import EXPERIMENTS, FULL, KS, MAX_SEEDS, TRANSITION, Choice
 from files import write_text
@@ -23,7 +24,7 @@ from methods import METHODS
 from published import accuracies
 from settings import PRESETS
 from store import Store
-from tuned import RESULTS
+from tuned import RESULTS, data_key
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -45,7 +46,7 @@ def table1(store: Store, choice: Choice) -> Grid:
         beside = [paper.get((5, method, dataset), '') for dataset in choice.datasets]
         rows.append((METHODS[method].title, entries(row, beside, best)))
     notes = [f'{COUNTED}; below it what the paper prints.', *marks_of(found)]
-    return Grid(['', *choice.datasets], rows, notes)
+    return Grid(head(choice.datasets), rows, notes)
 
 
 def by_k(name: str, methods: tuple[str, ...]) -> Callable[[Store, Choice], Grid]:
@@ -65,7 +66,7 @@ def by_k(name: str, methods: tuple[str, ...]) -> Callable[[Store, Choice], Grid]
                 title = f'K = {k}, {METHODS[method].title}'
                 rows.append((title, entries(row, beside, best)))
         notes = [f'{COUNTED}; below it what the paper prints.', *sorted(set(notes))]
-        return Grid(['', *choice.datasets], rows, notes)
+        return Grid(head(choice.datasets), rows, notes)
 
     return table
 
@@ -80,9 +81,20 @@ TABLES: dict[str, tuple[str, Callable[[Store, Choice], Grid]]] = {
     'table3': ('table3', by_k('table3', TRANSITION)),
 }
 
-
-#: Tables whose rows are methods that can be chosen.
-BY_METHOD = ('table1', 'paired', 'verdicts')
+#: What can be chosen, and what a table then has of its own where it cannot.
+CHOICES = {
+    'methods': 'rows',
+    'preset': 'settings',
+    'datasets': 'data',
+    'label': 'labels',
+}
+FIXED: dict[str, tuple[str, ...]] = {
+    'controls': ('methods',),
+    'table2': ('methods',),
+    'table3': ('methods',),
+    'tuned': ('methods', 'preset'),
+    'table4': tuple(CHOICES),
+}
 
 
 def render(name: str, kind: str, store: Store, choice: Choice) -> str:
@@ -125,39 +137,78 @@ def write_documents(store: Store, paths: tuple[Path, ...] = DOCUMENTS) -> None:
         print('wrote', path)
 
 
-@told_plainly
-def main() -> None:
+def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument('table', nargs='?', choices=[*TABLES, 'table4'])
-    parser.add_argument('--format', choices=FORMATS, default='markdown')
-    parser.add_argument('--datasets', nargs='+', default=[])
-    parser.add_argument('--label', help='column of the labels, for files')
-    parser.add_argument('--methods', nargs='+', default=[], choices=METHODS)
-    parser.add_argument('--preset', choices=PRESETS[:3], default='standard')
-    parser.add_argument('--results', type=Path, default=RESULTS)
-    parser.add_argument('--write', action='store_true')
+    add = parser.add_argument
+    add('table', nargs='?', choices=[*TABLES, 'table4'])
+    add('--format', choices=FORMATS, help=f'({FORMATS[0]})')
+    add('--datasets', nargs='+', metavar='DATASET', help='names or files')
+    add('--label', help='column of the labels, for files')
+    add(
+        '--methods',
+        nargs='+',
+        choices=METHODS,
+        metavar='METHOD',
+        help=f'some of {", ".join(METHODS)}',
+    )
+    add('--preset', choices=PRESETS[:3], help=f'({PRESETS[0]})')
+    add('--results', type=Path, default=RESULTS, help='folder (that of this program)')
+    add('--write', action='store_true', help='renew README and documentation')
+    return parser
+
+
+def refusal(args: argparse.Namespace) -> str | None:
+    """Why words do not go together, if they do not."""
+    given = [name for name in ('format', *CHOICES) if getattr(args, name) is not None]
+    if args.write:
+        more = [args.table] if args.table else [f'--{name}' for name in given]
+        if args.results.resolve() != RESULTS.resolve():
+            more.append(f'--results {args.results}')
+        why = '--write renews all tables, from the results of this program'
+        return f'{why}: leave out {more[0]}' if more else None
+    if args.table is None:
+        return 'name a table, or --write'
+    for name in FIXED.get(args.table, ()):
+        if name in given:
+            return f'{args.table} has {CHOICES[name]} of its own: leave out --{name}'
+    return None
+
+
+def check_results(root: Path, table: str | None) -> str | None:
+    """Why no table can be made of a folder, if none can."""
+    needed = f'{COST}.json' if table == 'table4' else '*.runs.json'
+    if root.is_dir() and any(root.glob(needed)):
+        return None
+    what = 'which holds none' if root.is_dir() else 'which is no folder'
+    return f"--results must be a folder with {needed} (got '{root}', {what})"
+
+
+@told_plainly
+def main() -> None:
+    parser = make_parser()
     args = parser.parse_args()
+    if reason := refusal(args):
+        parser.error(reason)
+    check_files(args.datasets or (), args.label)
+    if reason := check_results(args.results, args.table):
+        parser.error(reason)
     # Runs of this folder that no archive has yet are in no clone.
     store = Store(args.results, archives_only=True)
     if args.write:
         write_documents(store)
-    elif args.table is None:
-        parser.error('name a table, or --write')
-    else:
-        if args.methods and args.table not in BY_METHOD:
-            parser.error(f'{args.table} has rows of its own: leave out --methods')
-        check_files((dataset, args.label) for dataset in args.datasets)
-        choice = Choice(
-            tuple(args.datasets),
-            tuple(args.methods),
-            SEEDS,
-            args.preset,
-            args.label,
-            args.results,
-        )
-        print(render(args.table, args.format, store, choice))
+        return
+    datasets = {data_key(name, args.label): name for name in args.datasets or ()}
+    choice = Choice(
+        tuple(datasets.values()),
+        tuple(dict.fromkeys(args.methods or ())),
+        SEEDS,
+        args.preset or PRESETS[0],
+        args.label,
+        args.results,
+    )
+    print(render(args.table, args.format or FORMATS[0], store, choice))
 
 
 if __name__ == '__main__':
