@@ -34,8 +34,8 @@ def environment(**options: Any) -> dict[str, Any]:
         'torch': torch.__version__,
         'torch_geometric': torch_geometric.__version__,
         'torch_geometric_gsl': torch_geometric_gsl.__version__,
-        'git_commit': git('rev-parse', 'HEAD'),
-        'git_changes': bool(git('status', '--porcelain', '--', *CODE)),
+        'git_commit': COMMIT,
+        'git_changes': HAS_CHANGES,
     }
 
 
@@ -55,3 +55,8 @@ def git(*words: str) -> str | None:
     except FileNotFoundError:
         return None
     return done.stdout.strip() if done.returncode == 0 else None
+
+
+# As the code was loaded, whatever is committed or edited while it runs.
+COMMIT = git('rev-parse', 'HEAD')
+HAS_CHANGES = bool(git('status', '--porcelain', '--', *CODE))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import importlib.util
 import math
 import os
 import warnings
@@ -20,18 +21,29 @@ from torch_geometric_gsl.datasets import DATASETS, load_dataset
 FAILED = 'runs failed: error.txt in their folders says why'
 
 
+#: Data sets that could not be read or downloaded, which no run tries again.
+_UNREADABLE: dict[tuple[str, str | None], OSError] = {}
+
+
 @functools.lru_cache(maxsize=1)
 def load(dataset: str, label: str | None) -> Data:
-    return (
-        load_dataset(dataset) if label is None else load_dataset(dataset, label=label)
-    )
+    key = dataset, label
+    if key in _UNREADABLE:
+        raise _UNREADABLE[key]
+    try:
+        return load_dataset(dataset, **({} if label is None else {'label': label}))
+    except OSError as error:
+        _UNREADABLE[key] = error
+        raise
 
 
-def check_files(files: Iterable[tuple[str, str | None]]) -> None:
+def check_files(datasets: Iterable[str], label: str | None) -> None:
     """Reads a user's files with their labels, before any run is begun."""
-    for dataset, label in sorted(set(files), key=str):
-        if dataset not in DATASETS:
-            load(dataset, label)
+    files = [name for name in dict.fromkeys(datasets) if name not in DATASETS]
+    if label is not None and not files:
+        raise ValueError(f"'label' is the column of a file (got {label!r} without one)")
+    for file in files:
+        load(file, label)
 
 
 def told_plainly(main: Callable[[], None]) -> Callable[[], None]:
@@ -41,8 +53,9 @@ def told_plainly(main: Callable[[], None]) -> Callable[[], None]:
     def call() -> None:
         try:
             main()
-        except (OSError, TypeError, ValueError) as error:
-            raise SystemExit(f'{type(error).__name__}: {error}') from error
+        except (MemoryError, OSError, TypeError, ValueError) as error:
+            text = str(error) or 'too little'
+            raise SystemExit(f'{type(error).__name__}: {text}') from error
 
     return call
 
@@ -53,13 +66,14 @@ def positive(text: str) -> int:
     return int(text)
 
 
-def amount(text: str) -> float:
+def amount(text: str, least: float = math.ulp(0.0)) -> float:
     try:
         number = float(text)
     except ValueError:
         number = math.nan
-    if not 0 < number < math.inf:
-        raise argparse.ArgumentTypeError(f'must be a positive number (got {text!r})')
+    if not least <= number < math.inf:
+        kind = 'positive' if least > 0 else 'non-negative'
+        raise argparse.ArgumentTypeError(f'must be a {kind} number (got {text!r})')
     return number
 
 
@@ -81,24 +95,38 @@ def memory_of(device: str) -> float:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What every command that runs something can be told."""
-    parser.add_argument('--label', help='column of the labels, for files')
-    parser.add_argument('--results', type=Path, default=RESULTS)
-    parser.add_argument('--device', type=usable_device, default='cpu')
-    parser.add_argument('--threads', type=positive, default=torch.get_num_threads())
-    parser.add_argument(
+    add = parser.add_argument
+    add('--label', help='column of the labels, for files')
+    add('--results', type=Path, default=RESULTS, help='folder (that of this program)')
+    add('--device', type=usable_device, default='cpu', help='such as cuda:0 (cpu)')
+    threads = torch.get_num_threads()
+    add('--threads', type=positive, default=threads, help=f'of the CPU ({threads})')
+    add(
         '--memory-limit',
         type=amount,
-        help='GB, beyond which a run counts as out of memory (CPU: 90 %% of all)',
+        metavar='GB',
+        help='beyond which a run counts as out of memory (90 %% of all, all of a GPU)',
     )
-    parser.add_argument('--checkpoint-seconds', type=float, default=30.0)
-    parser.add_argument('--tensorboard', action='store_true')
+    add(
+        '--checkpoint-seconds',
+        type=functools.partial(amount, least=0.0),
+        default=30.0,
+        metavar='SECONDS',
+        help='least time between two checkpoints of a run (30)',
+    )
+    add('--tensorboard', action='store_true', help='write logs into run folders')
 
 
 def prepare(args: argparse.Namespace) -> None:
     """Sets threads and limits of this process."""
     warnings.filterwarnings('ignore', 'Sparse CSR')
     torch.set_num_threads(args.threads)
+    if args.tensorboard and importlib.util.find_spec('tensorboard') is None:
+        raise SystemExit('--tensorboard needs: pip install tensorboard')
     if args.memory_limit is None:
         args.memory_limit = memory_of(args.device)
-    if args.device == 'cpu':
+    if torch.device(args.device).type == 'cuda':
+        share = min(1.0, args.memory_limit / memory_of(args.device))
+        torch.cuda.set_per_process_memory_fraction(share, args.device)
+    else:
         limit_memory(args.memory_limit)

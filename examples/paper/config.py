@@ -37,6 +37,7 @@ class RunConfig:
         time_limit: Seconds of training after which a run ends.
         digest: Of the content of a file: a file that changed is other data.
         revision: Counts changes of what the method does under the same setting.
+        denoising_lr: The learning rate of all that SLAPS trains but its classifier.
     """
 
     dataset: str
@@ -54,6 +55,7 @@ class RunConfig:
     time_limit: float = 3600.0
     digest: str | None = None
     revision: int = 0
+    denoising_lr: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, 'options', MappingProxyType(dict(self.options)))
@@ -77,11 +79,14 @@ class RunConfig:
         names = [item.name for item in dataclasses.fields(self)]
         values = {name: getattr(self, name) for name in names}
         values['dataset'] = self.data_name
-        if self.digest is None:
-            del values['digest']
-        if self.revision == 0:
-            del values['revision']
+        for name, absent in (('digest', None), ('revision', 0), ('denoising_lr', None)):
+            if values[name] == absent:
+                del values[name]
         return json.loads(json.dumps(values | {'options': dict(self.options)}))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Options that cannot be changed cannot be pickled either.
+        return RunConfig.from_dict, ({**vars(self), 'options': dict(self.options)},)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> RunConfig:

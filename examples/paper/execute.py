@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import sys
 import time
 from collections.abc import Callable
@@ -27,7 +28,7 @@ NO_MEMORY = (
 
 def execute(
     config: RunConfig,
-    data: Data,
+    read: Callable[[], Data],
     store: Store,
     watch: Watcher,
     *,
@@ -35,18 +36,24 @@ def execute(
     device: str = 'cpu',
     memory_limit: float | None = None,
     checkpoint_seconds: float = 30.0,
+    is_alone: bool = True,
 ) -> Record:
     """Runs, and writes the result last: without it the run is not finished.
 
     Args:
         config: The run, which this process has claimed.
-        data: Its data.
+        read: Reads its data.
         store: Where its folder is.
         watch: Called after each epoch.
         resumed: Called with the number of epochs of the checkpoint, if there is one.
         device: Where the model runs.
         memory_limit: The memory there is, in GB, for a run that needs more.
         checkpoint_seconds: Least time between two checkpoints.
+        is_alone: Whether it is the only run of this process. Lack of memory is then
+            its result.
+
+    Raises:
+        MemoryError: If there is too little memory, and others may have used some.
     """
     folder = store.folder(config)
     remove_drafts(folder)
@@ -55,6 +62,7 @@ def execute(
     about['starts'].append(environment(device=device, time=time.strftime('%F %T')))
     write_json(folder / 'about.json', about)
     try:
+        data = read()
         run = Run(config, data, folder, device, checkpoint_seconds)
         if run.resume():
             resumed(run.epoch)
@@ -62,9 +70,12 @@ def execute(
     except (MemoryError, RuntimeError) as error:
         if not _is_out_of_memory(error):
             raise
+        if not is_alone:
+            raise MemoryError(str(error)) from None
         outcome = {'status': 'oom', 'detail': 'OOM'}
         if memory_limit is not None:
-            outcome['detail'] += f' at {memory_limit:.0f} GB'
+            digits = '.0f' if memory_limit >= 10 else '.2g'
+            outcome['detail'] += f' at {memory_limit:{digits}} GB'
             outcome['memory_limit'] = memory_limit
         cost = {}
         gc.collect()
@@ -97,10 +108,14 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 
 def limit_memory(gigabytes: float) -> None:
-    """Makes allocations beyond a limit fail, instead of the system killing us."""
+    """Makes allocations beyond a limit fail, instead of the system killing us.
+
+    An infinite one is as before.
+    """
     if not sys.platform.startswith('linux'):
         return
     import resource
 
-    size = int(gigabytes * 1e9)
-    resource.setrlimit(resource.RLIMIT_DATA, (size, size))
+    most = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    size = most if math.isinf(gigabytes) else int(gigabytes * 1e9)
+    resource.setrlimit(resource.RLIMIT_DATA, (size, most))

@@ -63,14 +63,16 @@ class Experiment(NamedTuple):
     def configs(self, choice: Choice) -> list[RunConfig]:
         """All runs; every cell gets its first seed before any gets its second.
 
+        Of tuned settings those on splits that did not select them.
+
         Raises:
             ValueError: If a method lacks what is varied, or has no setting of the
                 preset.
         """
         configs = [
             choice.config(dataset, method, seed, **changes)
-            for seed in choice.seeds
-            for dataset in choice.datasets or self.datasets
+            for seed in _seeds(choice)
+            for dataset in choice.datasets or self._datasets(choice)
             for changes in self.variations
             for method in choice.methods or self._methods(dataset, choice)
         ]
@@ -85,6 +87,17 @@ class Experiment(NamedTuple):
     def varied(self) -> set[str]:
         return {name for changes in self.variations for name in changes}
 
+    def _datasets(self, choice: Choice) -> tuple[str, ...]:
+        """All of them, or those that a method was tuned on."""
+        if choice.preset != 'tuned':
+            return self.datasets
+        methods = {*(choice.methods or self.methods)}
+        known = {d: found_settings(choice.results, d) for d in self.datasets}
+        tuned = tuple(d for d, found in known.items() if found.keys() & methods)
+        if not tuned:
+            raise ValueError('no search has tuned such a method yet')
+        return tuned
+
     def _methods(self, dataset: str, choice: Choice) -> tuple[str, ...]:
         """All of them, or those that were tuned."""
         if choice.preset != 'tuned':
@@ -93,6 +106,12 @@ class Experiment(NamedTuple):
         if not found.keys() & {*self.methods}:
             raise ValueError(f"no search has tuned a method on '{dataset}' yet")
         return tuple(method for method in self.methods if method in found)
+
+
+def _seeds(choice: Choice) -> Sequence[int]:
+    if choice.preset != 'tuned':
+        return choice.seeds
+    return [COMPARED.start + seed for seed in choice.seeds]
 
 
 def varied(name: str, values: Sequence[Any]) -> tuple[dict[str, Any], ...]:

@@ -17,6 +17,9 @@ def open_journal(path: Path) -> JournalStorage:
         ValueError: If the file is damaged elsewhere.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
+    # The lock is a link to the path, whose age tells that its holder was killed: a
+    # relative one would lead nowhere.
+    path = path.resolve()
     lock = JournalFileSymlinkLock(str(path))
     if path.exists():
         lock.acquire()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -12,9 +13,8 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from torch_geometric_gsl import nn
-from torch_geometric_gsl._checks import check_absent
 from torch_geometric_gsl.nn import NodeClassifier
-from torch_geometric_gsl.nn.models._neighbours import nearest_neighbours
+from torch_geometric_gsl.transforms import SimilarityKNNGraph
 
 Build = Callable[..., NodeClassifier]
 
@@ -64,10 +64,12 @@ class CandidateNet(NodeClassifier):
         *,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        check_absent(edge_index, 'edge_index', 'where candidates are searched')
-        check_absent(batch, 'batch', 'where candidates are searched once')
+        for name, value in (('edge_index', edge_index), ('batch', batch)):
+            if value is not None:
+                raise ValueError(f"'{name}' must be None: candidates are searched once")
         if self._edge_index is None:
-            self._edge_index = nearest_neighbours(x, self.candidates).edge_index
+            nearest = SimilarityKNNGraph(self.candidates)
+            self._edge_index = nearest(Data(x=x)).edge_index
         return self.net(x, self._edge_index, generator=generator)
 
 
@@ -131,7 +133,7 @@ METHODS = {
         KNN | {'similarity': 'heat_kernel'},
     ),
     'linkx_knn': Method('LINKX_knn', 'baseline', nn.KNNLINKX, KNN),
-    'slaps': Method('SLAPS', 'baseline', fixed(nn.SLAPS)),
+    'slaps': Method('SLAPS', 'baseline', fixed(nn.SLAPS), revision=1),
     'idgl': Method('IDGL-Full', 'baseline', fixed(nn.IDGL), KNN),
     'idgl_anchor': Method('IDGL-Anchor', 'baseline', idgl_anchor, KNN),
     'nodeformer': Method('NodeFormer', 'baseline', fixed(nn.NodeFormer)),
@@ -152,12 +154,21 @@ METHODS = {
 
 
 def build(config: RunConfig, data: Data, num_classes: int) -> NodeClassifier:
-    """Builds the model of a run; a small data set has fewer neighbours to choose."""
+    """Builds the model of a run.
+
+    A small data set has fewer neighbours to choose, which a warning tells.
+    """
     method = METHODS[config.method]
     options = dict(config.options)
+    most = data.num_nodes - 1
     for name in ('k', 'candidates'):
-        if options.get(name) is not None:
-            options[name] = min(options[name], data.num_nodes - 1)
+        if (options.get(name) or 0) > most:
+            warnings.warn(
+                f"'{name}' is {most} instead of {options[name]} for {config.method} on "
+                f'{config.data_name}: it has {data.num_nodes} nodes',
+                stacklevel=2,
+            )
+            options[name] = most
     model = method.build(
         data.num_features,
         out_channels=num_classes,
@@ -174,10 +185,8 @@ def parameter_groups(
     """All parameters; SLAPS trains its graph and autoencoder at a rate of their own."""
     if not isinstance(model, nn.SLAPS):
         return list(model.parameters())
-    is_fast = config.dataset == 'PubMed' or config.options['graph_generator'] == 'mlp_d'
     rest = [*model.denoiser.parameters(), *model.graph_generator.parameters()]
-    rate = config.lr if is_fast else config.lr / 10
     return [
         {'params': list(model.classifier.parameters())},
-        {'params': rest, 'lr': rate, 'weight_decay': 0.0},
+        {'params': rest, 'lr': config.denoising_lr or config.lr, 'weight_decay': 0.0},
     ]

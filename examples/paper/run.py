@@ -16,6 +16,8 @@ from __future__ import annotations
 import argparse
 import functools
 import gc
+import math
+import multiprocessing
 import time
 import traceback
 from pathlib import Path
@@ -31,7 +33,7 @@ from command import (
     told_plainly,
 )
 from config import RunConfig
-from execute import execute
+from execute import execute, limit_memory
 from experiments import EXPERIMENTS, MAX_SEEDS, Choice
 from files import write_text
 from methods import METHODS
@@ -91,6 +93,10 @@ class Progress:
         self.bar.write(f'{config}: {text}')
         self._close_log()
 
+    def crowded(self, config: RunConfig) -> None:
+        self.bar.write(f'{config}: too little memory, again in a process of its own')
+        self.skipped(config)
+
     def failed(self, config: RunConfig, error: Exception) -> None:
         self.bar.write(f'{config}: FAILED, {type(error).__name__}: {error}')
         self.skipped(config)
@@ -107,19 +113,23 @@ class Progress:
 
 
 def summary_writer(log: Path, purge_step: int) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError as error:
-        raise SystemExit('--tensorboard needs: pip install tensorboard') from error
+    from torch.utils.tensorboard import SummaryWriter
+
     return SummaryWriter(str(log), purge_step=purge_step)
 
 
 def work(
-    name: str, configs: list[RunConfig], store: Store, args: argparse.Namespace
+    name: str,
+    configs: list[RunConfig],
+    store: Store,
+    args: argparse.Namespace,
+    *,
+    is_alone: bool = False,
 ) -> int:
     """Takes run after run until all are finished, by this process or by another.
 
-    A run that raises an error is told, left unfinished, and the next one taken.
+    A run that raises an error is told, left unfinished, and the next one taken. One
+    that lacks memory is run again in a process of its own, unless this is that one.
 
     Returns:
         int: How many runs raised an error.
@@ -130,7 +140,7 @@ def work(
     progress = Progress(pending)
     failures = 0
     while pending:
-        busy = []
+        busy, crowded = [], []
         for config in pending:
             with store.claim(config) as is_ours:
                 if not is_ours:
@@ -138,7 +148,12 @@ def work(
                 elif store.is_finished(config, args.memory_limit):
                     progress.skipped(config)
                 else:
-                    failures += not _one(config, store, args, progress)
+                    try:
+                        failures += not _one(config, store, args, progress, is_alone)
+                    except MemoryError:
+                        crowded.append(config)
+                        progress.crowded(config)
+        failures += sum(not _alone(config, args) for config in crowded)
         if len(busy) == len(pending):
             time.sleep(PAUSE)
         pending = busy
@@ -154,43 +169,78 @@ def _one(
     store: Store,
     args: argparse.Namespace,
     progress: Progress,
+    is_alone: bool,
 ) -> bool:
     log = store.folder(config) / 'tensorboard' if args.tensorboard else None
     try:
         record = execute(
             config,
-            load(config.dataset, config.label),
+            functools.partial(load, config.dataset, config.label),
             store,
             progress.watcher(config, log),
             resumed=functools.partial(progress.resumed, config),
             device=args.device,
             memory_limit=args.memory_limit,
             checkpoint_seconds=args.checkpoint_seconds,
+            is_alone=is_alone,
         )
+    except MemoryError:
+        raise
     except Exception as error:
         text = traceback.format_exc()
         write_text(store.folder(config) / 'error.txt', text)
         progress.failed(config, error)
         return False
+    (store.folder(config) / 'error.txt').unlink(missing_ok=True)
     store.collect([config])
     progress.finished(config, record)
     gc.collect()
     return True
 
 
+def _alone(config: RunConfig, args: argparse.Namespace) -> bool:
+    """Runs where no earlier run has left memory in use; tells whether it finished."""
+    load.cache_clear()
+    gc.collect()
+    # Forked, it would begin with the memory of this process.
+    context = multiprocessing.get_context('spawn')
+    process = context.Process(target=_only, args=(config, args))
+    limit_memory(math.inf)  # Of what it loads before it begins.
+    process.start()
+    prepare(args)
+    process.join()
+    return process.exitcode == 0
+
+
+def _only(config: RunConfig, args: argparse.Namespace) -> None:
+    prepare(args)
+    if work('alone', [config], Store(args.results), args, is_alone=True):
+        raise SystemExit(1)
+
+
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument('experiment', choices=EXPERIMENTS)
-    parser.add_argument('--datasets', nargs='+', default=[], help='names or files')
-    parser.add_argument('--methods', nargs='+', default=[], choices=METHODS)
-    parser.add_argument('--seeds', type=positive, help='number of seeds (5, quick: 2)')
-    parser.add_argument('--preset', choices=PRESETS, default='standard')
-    parser.add_argument('--quick', action='store_true', help='--preset quick, wine')
-    parser.add_argument('--again', choices=AGAIN, help='redo the runs that ended so')
+    add = parser.add_argument
+    add('experiment', choices=EXPERIMENTS)
+    add('--datasets', nargs='+', default=[], metavar='DATASET', help='names or files')
+    add(
+        '--methods',
+        nargs='+',
+        default=[],
+        choices=METHODS,
+        metavar='METHOD',
+        help=f'some of {", ".join(METHODS)}',
+    )
+    add('--seeds', type=positive, help='number of seeds (5, quick: 2)')
+    add('--preset', choices=PRESETS, default=PRESETS[0], help=f'({PRESETS[0]})')
+    add('--quick', action='store_true', help='--preset quick, on wine')
+    add('--again', choices=AGAIN, help='redo the runs that ended so')
     add_arguments(parser)
     args = parser.parse_args()
+    args.datasets = list(dict.fromkeys(args.datasets))
+    args.methods = list(dict.fromkeys(args.methods))
     if args.quick:
         args.preset = 'quick'
         args.datasets = args.datasets or ['wine']
@@ -212,7 +262,7 @@ def main() -> None:
         args.label,
         args.results,
     )
-    check_files((dataset, args.label) for dataset in args.datasets)
+    check_files(args.datasets, args.label)
     configs, store = EXPERIMENTS[args.experiment].configs(choice), Store(args.results)
     if args.again:
         store.forget(configs, args.again)

@@ -231,7 +231,7 @@ def main() -> None:
     add_arguments(parser)
     args = parser.parse_args()
     prepare(args)
-    check_files([(args.dataset, args.label)])
+    check_files([args.dataset], args.label)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     warnings.filterwarnings('ignore', category=optuna.exceptions.ExperimentalWarning)
     store = Store(args.results)

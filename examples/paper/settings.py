@@ -26,7 +26,7 @@ BROUGHT = 'MiniImageNet'  # The user brings its file.
 TRAINING = frozenset(
     {
         *('optimizer', 'lr', 'weight_decay', 'epochs', 'eval_every', 'patience'),
-        *('pretrain_epochs', 'time_limit'),
+        *('pretrain_epochs', 'denoising_lr', 'time_limit'),
     }
 )
 
@@ -70,6 +70,8 @@ METHOD: dict[str, dict[str, Any]] = {
     'linkx_knn': {'k': 5, 'optimizer': 'adamw', 'lr': 0.01, 'weight_decay': 1e-3},
     'slaps': {
         'lr': 0.01,
+        # Without weight decay, which is that of the classifier.
+        'denoising_lr': 0.001,
         'weight_decay': 5e-4,
         # Of 500 epochs; its recipe: 400 of 2,000.
         'pretrain_epochs': 100,
@@ -92,11 +94,16 @@ METHOD: dict[str, dict[str, Any]] = {
 }
 # Their features are words that a document has or has not. They are thousands but for
 # PubMed: of the two generators of SLAPS only the diagonal one trains in time on a CPU.
-SLAPS_WORDS: dict[str, Any] = {'binary': True, 'graph_generator': 'mlp_d'}
+SLAPS_WORDS: dict[str, Any] = {
+    'binary': True,
+    'graph_generator': 'mlp_d',
+    'denoising_lr': 0.01,
+}
 METHOD_ON_DATASET: dict[tuple[str, str], dict[str, Any]] = {
     **{('slaps', name): SLAPS_WORDS for name in WORDS},
     ('slaps', 'PubMed'): {
         'binary': True,
+        'denoising_lr': 0.01,
         'k': 15,
         'mask_ratio': 20,
         'denoising_channels': 128,

@@ -139,7 +139,7 @@ class Run:
         self.optimizer.zero_grad()
         is_pretraining = self.epoch < config.pretrain_epochs
         if is_pretraining:
-            loss = model.denoising_loss(self.x)
+            loss = model.denoising_weight * model.denoising_loss(self.x)
         else:
             loss = model.loss(self.x, self.y, self.train_mask)
         loss.backward()

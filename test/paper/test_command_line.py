@@ -16,6 +16,8 @@ import search
 import settings
 import tables
 from methods import METHODS
+from settings import make_config
+from store import Store
 
 FOLDER = Path(run.__file__).parent
 
@@ -100,6 +102,38 @@ def test_results_that_may_end_otherwise_are_redone(
     assert capsys.readouterr().out.startswith('table1: 2 runs, 0 finished')
 
 
+def test_a_run_without_memory_gets_a_process_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*args: object, **kwargs: object) -> None:
+        raise MemoryError
+
+    # Here, not in the process that is started.
+    broken = METHODS['gau_sim']._replace(build=fail)
+    monkeypatch.setitem(METHODS, 'gau_sim', broken)
+    words = ['table1', '--quick', '--seeds', '1', '--methods', 'gau_sim', 'mlp']
+    monkeypatch.setattr(sys, 'argv', ['run.py', *words, '--results', str(tmp_path)])
+    monkeypatch.setattr(command, 'limit_memory', lambda gigabytes: None)
+    run.main()
+    assert 'too little memory, again in a process of its own' in capsys.readouterr().out
+    store = Store(tmp_path)
+    for method in ('gau_sim', 'mlp'):
+        record = store.record(make_config('wine', method, 0, 'quick'))
+        assert record is not None
+        assert record['outcome']['status'] == 'done'
+
+
+def test_a_limit_of_memory_is_told(tmp_path: Path) -> None:
+    # Small enough to be read, but not to be multiplied.
+    rows = [f'{i % 5},{"ab"[i % 2]}' for i in range(2000)]
+    (tmp_path / 'my.csv').write_text('\n'.join(['u,kind', *rows]) + '\n')
+    words = ['--quick', '--seeds', '1', '--label', 'kind', '--datasets', 'my.csv']
+    words += ['--methods', 'gcn_knn', '--results', 'found', '--memory-limit', '0.001']
+    out = call('run.py', 'table1', *words, cwd=tmp_path)
+    assert 'too little memory, again in a process of its own' in out
+    assert 'OOM at 0.001 GB' in out
+
+
 @pytest.mark.parametrize(
     ('words', 'text'),
     [
@@ -109,6 +143,10 @@ def test_results_that_may_end_otherwise_are_redone(
         (['table1', '--seeds', '21'], 'must be at most 20 (got 21)'),
         (['table1', '--seeds', '0'], "must be a positive integer (got '0')"),
         (['table1', '--methods', 'gcn'], "invalid choice: 'gcn'"),
+        (
+            ['table1', '--checkpoint-seconds', '-1'],
+            "must be a non-negative number (got '-1')",
+        ),
     ],
 )
 def test_errors(
@@ -130,6 +168,8 @@ def test_errors(
         (run, ['table2', '--methods', 'mlp'], "a setting 'k' to vary (got 'mlp')"),
         (run, ['temperature', '--methods', 'knn_gcn_root'], "a setting 'tau' to vary"),
         (run, ['table1', '--preset', 'tuned', '--datasets', 'wine'], 'no search has'),
+        (run, ['table1', '--preset', 'tuned'], 'no search has tuned such a method'),
+        (run, ['table1', '--label', 'y'], "column of a file (got 'y' without one)"),
         (search, ['--dataset', 'nosuch.csv'], 'nosuch.csv'),
         (tables, ['table1', '--datasets', 'nosuch'], 'must be one of '),
         (tables, ['table2', '--methods', 'lin_sim'], 'table2 has rows of its own'),

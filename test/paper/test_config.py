@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import pickle
 from typing import Any
 
 import pytest
@@ -53,6 +54,7 @@ def test_setting_ignores_the_seed_and_nothing_else() -> None:
         {'time_limit': 7.0},
         {'digest': '7'},
         {'revision': 7},
+        {'denoising_lr': 7.0},
     ]
     fields = {field.name for field in dataclasses.fields(RunConfig)} - {'seed'}
     assert fields == {name for change in changes for name in change}
@@ -76,3 +78,10 @@ def test_setting_ignores_the_seed_and_nothing_else() -> None:
 def test_errors(changes: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         make(**changes)
+
+
+def test_it_can_be_sent_to_another_process() -> None:
+    config = make(denoising_lr=0.1)
+    again = pickle.loads(pickle.dumps(config))
+    assert again == config
+    assert again.options['k'] == 5

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
+import optuna
 import pytest
 from archive import read_archive
 from config import RunConfig
 from experiments import Choice
 from files import write_json
+from journal import open_journal
+from optuna.storages import JournalStorage
+from optuna.trial import TrialState
 from settings import make_config
 from store import Store
 from tables import DOCUMENTS, RESULTS, SEEDS, TABLES, fill, render
@@ -30,6 +35,41 @@ def test_every_table_stands_in_a_document() -> None:
     for path in DOCUMENTS:
         found += re.findall(r'begin (\w+)', path.read_text(encoding='utf-8'))
     assert sorted(found) == sorted([*TABLES, 'table4'])
+
+
+@pytest.mark.filterwarnings('ignore::optuna.exceptions.ExperimentalWarning')
+def test_the_studies_of_the_search(tmp_path: Path) -> None:
+    journal = Path(shutil.copy(RESULTS / 'search.journal', tmp_path))
+    storage = open_journal(journal)
+    names = optuna.get_all_study_names(storage)
+    rows = {
+        'NeuralGauSim, first': 'neural_gau_sim/standard',
+        **{
+            f'NeuralGauSim, ``/{i}``': f'neural_gau_sim/standard/{i}' for i in (1, 2, 3)
+        },
+        'MLP': 'mlp/standard',
+        'kNN-GCN, root weight': 'knn_gcn_root/standard',
+    }
+    columns = ('CiteSeer', 'Chameleon', '20News')
+    lines = []
+    for title, name in rows.items():
+        lines.append(f'   * - {title}')
+        for column in columns:
+            study = f'{column}/{name}'
+            shown = ended(study, storage) if study in names else ''
+            lines.append(f'     - {shown}'.rstrip())
+    assert {*names} == {f'{c}/{name}' for c in columns for name in rows.values()} - {
+        *('Chameleon/neural_gau_sim/standard/1', '20News/neural_gau_sim/standard/1'),
+        '20News/neural_gau_sim/standard',
+    }
+    text = DOCUMENTS[1].read_text(encoding='utf-8')
+    assert '\n'.join(lines) in text
+
+
+def ended(name: str, storage: JournalStorage) -> str:
+    study = optuna.load_study(study_name=name, storage=storage)
+    found = study.get_trials(states=(TrialState.COMPLETE, TrialState.PRUNED))
+    return f'{len(found)}: {100 * study.best_value:.2f}'
 
 
 def test_results_are_of_committed_code() -> None:

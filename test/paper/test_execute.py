@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import execute as execution
+import provenance
 import pytest
 import torch
 from files import read_json, read_tensors
@@ -17,7 +18,7 @@ QUICK: dict[str, Any] = {'epochs': 2, 'eval_every': 1}
 def run(tmp_path: Path, data: Data, seed: int = 0) -> tuple[Store, Any, Any]:
     store = Store(tmp_path)
     config = make_config('wine', 'mlp', seed, **QUICK)
-    return store, config, execution.execute(config, data, store, lambda m: None)
+    return store, config, execution.execute(config, lambda: data, store, lambda m: None)
 
 
 def test_folder(tmp_path: Path, data: Data) -> None:
@@ -48,7 +49,12 @@ def test_a_checkpoint_is_taken_up_and_told(tmp_path: Path, data: Data) -> None:
 
     def again(watch: Any) -> Any:
         return execution.execute(
-            config, data, store, watch, resumed=told.append, checkpoint_seconds=0
+            config,
+            lambda: data,
+            store,
+            watch,
+            resumed=told.append,
+            checkpoint_seconds=0,
         )
 
     with pytest.raises(KeyboardInterrupt):
@@ -69,7 +75,7 @@ def test_drafts_of_killed_processes_are_removed(tmp_path: Path, data: Data) -> N
     draft = store.folder(config) / '.checkpoint.pt.0123abcd.tmp'
     draft.parent.mkdir(parents=True)
     draft.write_bytes(b'half')
-    execution.execute(config, data, store, lambda m: None)
+    execution.execute(config, lambda: data, store, lambda m: None)
     assert not draft.exists()
 
 
@@ -96,7 +102,9 @@ def test_out_of_memory_is_a_result(
     monkeypatch.setattr(execution, '_train', fail)
     store = Store(tmp_path)
     config = make_config('wine', 'mlp', 0, **QUICK)
-    record = execution.execute(config, data, store, lambda m: None, memory_limit=24.0)
+    record = execution.execute(
+        config, lambda: data, store, lambda m: None, memory_limit=24.0
+    )
     expected = {'status': 'oom', 'detail': 'OOM at 24 GB', 'memory_limit': 24.0}
     assert record['outcome'] == expected
     assert store.missing([config], memory_limit=24.0) == []
@@ -113,3 +121,26 @@ def test_other_errors_are_not_swallowed(
     monkeypatch.setattr(execution, '_train', fail)
     with pytest.raises(RuntimeError, match='a bug'):
         run(tmp_path, data)
+
+
+def test_out_of_memory_beside_other_runs_is_no_result(
+    tmp_path: Path, data: Data
+) -> None:
+    def read() -> Data:
+        raise MemoryError
+
+    store = Store(tmp_path)
+    config = make_config('wine', 'mlp', 0, **QUICK)
+    with pytest.raises(MemoryError):
+        execution.execute(config, read, store, lambda m: None, is_alone=False)
+    assert store.record(config) is None
+    record = execution.execute(config, read, store, lambda m: None, memory_limit=0.25)
+    assert record['outcome']['detail'] == 'OOM at 0.25 GB'
+
+
+def test_the_commit_is_that_of_the_code_that_runs(
+    tmp_path: Path, data: Data, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = run(tmp_path / 'before', data)[2]['environment']
+    monkeypatch.setattr(provenance, 'git', lambda *words: 'edited since')
+    assert run(tmp_path / 'after', data)[2]['environment'] == before

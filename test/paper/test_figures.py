@@ -60,10 +60,10 @@ def store(tmp_path_factory: pytest.TempPathFactory, points: Data, short: None) -
     # One more split of one temperature: the others do not have it.
     configs.append(make_config('wine', 'neural_gau_sim', 1))
     for config in configs:
-        execute(config, points, store, lambda metrics: None)
+        execute(config, lambda: points, store, lambda metrics: None)
     for tau in (0.5, 1.0):
         config = make_config('wine', 'neural_gau_sim', 0, tau=tau)
-        execute(config, points, store, lambda metrics: None)
+        execute(config, lambda: points, store, lambda metrics: None)
     return store
 
 
@@ -229,7 +229,7 @@ def test_no_more_nodes_are_removed_than_there_are(
     store: Store, points: Data, method: str, option: str
 ) -> None:
     config = make_config('wine', method, 0, **{option: 200})
-    execute(config, points, store, lambda metrics: None)
+    execute(config, lambda: points, store, lambda metrics: None)
     assert list(figures.after_removal(store, config)) == [0, 100]
 
 

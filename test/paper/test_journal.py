@@ -1,7 +1,13 @@
 from __future__ import annotations
 
+import functools
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
+import journal
 import optuna
 import pytest
 from journal import open_journal
@@ -48,3 +54,29 @@ def test_damage(path: Path) -> None:
     with pytest.raises(ValueError, match=r"search\.journal' is damaged in line 2: "):
         open_journal(path)
     assert path.read_bytes() == before
+
+
+HOLDER = """
+import os, signal
+from pathlib import Path
+import journal
+journal._repair = lambda path: os.kill(os.getpid(), signal.SIGKILL)
+journal.open_journal(Path('found/search.journal'))
+"""
+
+
+def test_a_killed_process_does_not_keep_the_lock(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = path.parent.parent
+    monkeypatch.chdir(root)
+    # As users type it, relative to where they are.
+    words = [sys.executable, '-W', 'ignore', '-c', HOLDER]
+    paths = {'PYTHONPATH': str(Path(journal.__file__).parent)}
+    done = subprocess.run(words, cwd=root, env=os.environ | paths, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert list(path.parent.glob('*.lock'))
+    brief = functools.partial(journal.JournalFileSymlinkLock, grace_period=3)
+    monkeypatch.setattr(journal, 'JournalFileSymlinkLock', brief)
+    open_journal(path.relative_to(root))
+    assert not list(path.parent.glob('*.lock'))

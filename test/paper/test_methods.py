@@ -21,7 +21,7 @@ KNOWN: dict[tuple[str, int], str] = {
     ('gcn_knn', 0): '5c55e08021',
     ('heat_gcn_knn', 0): '4046302dc8',
     ('linkx_knn', 0): '52e058860b',
-    ('slaps', 0): '89d25f229a',
+    ('slaps', 1): '89d25f229a',
     ('idgl', 0): '9ff094d2ec',
     ('idgl_anchor', 0): '59a0087d55',
     ('nodeformer', 0): 'b157578615',

@@ -249,3 +249,19 @@ def test_sparse_features(tmp_path: Path, data: Data) -> None:
     assert isinstance(run.x, Tensor)
     assert run.x.layout == torch.sparse_csr
     assert run.train() == 'done'
+
+
+def test_pretraining_weights_the_denoising_loss(
+    tmp_path: Path, data: Data, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run(make('slaps', denoising_weight=7.0), data, tmp_path)
+    denoiser = run.model.denoiser.first.bias
+
+    def denoising_loss(x: Tensor) -> Tensor:
+        return 1 + 0 * denoiser.sum()
+
+    monkeypatch.setattr(run.model, 'denoising_loss', denoising_loss)
+    run.train()
+    losses = [metrics['loss'] for metrics in run.history]
+    assert losses[:2] == [7.0, 7.0]
+    assert losses[2] != 7.0
