@@ -123,6 +123,27 @@ def test_a_run_without_memory_gets_a_process_of_its_own(
         assert record['outcome']['status'] == 'done'
 
 
+def test_data_that_cannot_be_read_is_tried_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[str] = []
+
+    def load_dataset(name: str) -> None:
+        asked.append(name)
+        raise OSError('no network')
+
+    monkeypatch.setattr(command, 'load_dataset', load_dataset)
+    monkeypatch.setattr(command, '_UNREADABLE', {})
+    monkeypatch.setattr(command, 'limit_memory', lambda gigabytes: None)
+    command.load.cache_clear()
+    words = ['table1', '--quick', '--methods', 'mlp', '--results', str(tmp_path)]
+    monkeypatch.setattr(sys, 'argv', ['run.py', *words])
+    with pytest.raises(SystemExit, match='2 runs failed'):
+        run.main()
+    assert capsys.readouterr().out.count('FAILED, OSError: no network') == 2
+    assert asked == ['wine']
+
+
 def test_a_limit_of_memory_is_told(tmp_path: Path) -> None:
     # Small enough to be read, but not to be multiplied.
     rows = [f'{i % 5},{"ab"[i % 2]}' for i in range(2000)]
