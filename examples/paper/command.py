@@ -54,7 +54,7 @@ def told_plainly(main: Callable[[], None]) -> Callable[[], None]:
         try:
             main()
         except (MemoryError, OSError, TypeError, ValueError) as error:
-            text = str(error) or 'too little'
+            text = str(error) or 'too little memory'
             raise SystemExit(f'{type(error).__name__}: {text}') from error
 
     return call

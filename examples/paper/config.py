@@ -37,7 +37,8 @@ class RunConfig:
         time_limit: Seconds of training after which a run ends.
         digest: Of the content of a file: a file that changed is other data.
         revision: Counts changes of what the method does under the same setting.
-        denoising_lr: The learning rate of all that SLAPS trains but its classifier.
+        denoising_lr: The learning rate of all that SLAPS trains but its classifier;
+            `lr` if there is none.
     """
 
     dataset: str

@@ -47,27 +47,29 @@ def fail_with(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
 
 
 @pytest.mark.parametrize('name', FILES)
+@pytest.mark.parametrize(
+    ('error', 'kinds', 'text'),
+    [
+        (MemoryError('too little'), MemoryError, 'too little'),
+        (RuntimeError(TEXT.format(40_000)), MemoryError, 'to allocate 40000 bytes'),
+        # More than a file can hold: it is damaged.
+        (RuntimeError(TEXT.format(2**50)), (OSError, ValueError), '{}. (must|is)'),
+        (RuntimeError('to read 9 bytes'), (OSError, ValueError), '{}. (must|is)'),
+    ],
+)
 def test_too_little_memory_is_no_damage(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    error: Exception,
+    kinds: type[Exception] | tuple[type[Exception], ...],
+    text: str,
 ) -> None:
     write, read = FILES[name]
     write(tmp_path / name)
-    for error in (MemoryError('too little'), RuntimeError(TEXT.format(40_000))):
-        fail_with(monkeypatch, error)
-        with pytest.raises(MemoryError, match=r'too little|to allocate 40000 bytes'):
-            read(tmp_path / name)
-
-
-@pytest.mark.parametrize('name', FILES)
-def test_a_file_that_asks_for_more_than_it_holds_is_damaged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    write, read = FILES[name]
-    write(tmp_path / name)
-    for text in (TEXT.format(2**50), 'to read 9 bytes'):
-        fail_with(monkeypatch, RuntimeError(text))
-        with pytest.raises((OSError, ValueError), match=f'{name}. (must|is)'):
-            read(tmp_path / name)
+    fail_with(monkeypatch, error)
+    with pytest.raises(kinds, match=text.format(name)):
+        read(tmp_path / name)
 
 
 def test_what_cannot_be_read_back_for_lack_of_memory(

@@ -14,6 +14,7 @@ from settings import make_config
 from torch_geometric.data import Data
 
 from torch_geometric_gsl.nn import SLAPS
+from torch_geometric_gsl.nn.models._neighbours import nearest_neighbours
 
 #: The digest of each method by its revision. A new option that is off by default
 #: changes the digest but no result: the revision stays.
@@ -99,3 +100,18 @@ def test_the_digest_sees_every_kind_of_change(
         assert digest('slaps', data) == before
         patch.setitem(METHODS, 'slaps', METHODS['slaps']._replace(options={'a': 1}))
         assert digest('slaps', data) != before
+
+
+def test_fewer_neighbours_than_asked_for_are_told(data: Data) -> None:
+    config = make_config('wine', 'gcn_knn', 0, k=50)
+    with pytest.warns(UserWarning, match="'k' is 47 instead of 50 for gcn_knn"):
+        assert build(config, data, 3).k == 47
+
+
+def test_candidates_are_those_of_the_cosine(data: Data) -> None:
+    net = build(make_config('wine', 'gau_sim', 0, candidates=4), data, 3).eval()
+    for x in (data.x, data.x.to_sparse_csr()):
+        net._edge_index = None
+        net(x)
+        expected = nearest_neighbours(x, 4).edge_index
+        assert torch.equal(net._edge_index, expected)

@@ -130,3 +130,11 @@ def test_a_choice_narrows() -> None:
         ('my.csv', 'mlp', 'kind')
     }
     assert set(PAPER) == set(EXPERIMENTS['table1'].datasets)
+
+
+def test_tuned_settings_run_where_they_were_not_selected() -> None:
+    choice = Choice((), ('mlp', 'knn_gcn_root'), range(2), 'tuned')
+    configs = EXPERIMENTS['table1'].configs(choice)
+    # Seeds 0 to 2 selected them.
+    assert {config.seed for config in configs} == {3, 4}
+    assert {c.dataset for c in configs} == {'CiteSeer', 'Chameleon', '20News'}
