@@ -6,6 +6,7 @@ listed once.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from typing import Any
 
 from config import RunConfig
 from filelock import FileLock
-from files import read_json, remove_drafts, write_json
+from files import read_kept, remove_drafts, write_json
 
 Record = dict[str, Any]
 
@@ -25,13 +26,17 @@ def read_archive(path: Path) -> dict[str, Record]:
     Raises:
         ValueError: If the file is there but damaged.
     """
-    if not path.exists():
+    try:
+        status = path.stat()
+    except FileNotFoundError:
         return {}
-    content = read_json(path)
-    if content is None:
-        raise ValueError(
-            f"'{path}' is damaged: restore it, or delete it to run its runs again"
-        )
+    # A file that is replaced has another number.
+    return dict(_read(path, status.st_ino, status.st_mtime_ns, status.st_size))
+
+
+@functools.lru_cache
+def _read(path: Path, *state: int) -> dict[str, Record]:
+    content = read_kept(path) or {'settings': ()}
     records = {}
     for group in content['settings']:
         for run in group['runs']:
@@ -47,7 +52,10 @@ def read_archive(path: Path) -> dict[str, Record]:
 
 
 def add_to_archive(path: Path, records: Iterable[Record]) -> int:
-    """Adds finished runs to an archive; returns how many it then holds."""
+    """Adds finished runs to an archive; returns how many it then holds.
+
+    They are looked up while nobody else can change the archive.
+    """
     with _opened(path) as found:
         for record in records:
             name = str(RunConfig.from_dict(record['config']))

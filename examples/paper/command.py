@@ -13,13 +13,18 @@ from pathlib import Path
 
 import torch
 from execute import limit_memory
+from settings import BROUGHT
 from torch_geometric.data import Data
 from tuned import RESULTS
 
 from torch_geometric_gsl.datasets import DATASETS, load_dataset
 
 FAILED = 'runs failed: error.txt in their folders says why'
-
+#: Where Linux tells how many bytes the processes of a container may use.
+CONTAINER_LIMITS = (
+    Path('/sys/fs/cgroup/memory.max'),
+    Path('/sys/fs/cgroup/memory/memory.limit_in_bytes'),
+)
 
 #: Data sets that could not be read or downloaded, which no run tries again.
 _UNREADABLE: dict[tuple[str, str | None], OSError] = {}
@@ -38,12 +43,14 @@ def load(dataset: str, label: str | None) -> Data:
 
 
 def check_files(datasets: Iterable[str], label: str | None) -> None:
-    """Reads a user's files with their labels, before any run is begun."""
+    """Reads files that the user brings, before any run is begun."""
     files = [name for name in dict.fromkeys(datasets) if name not in DATASETS]
     if label is not None and not files:
         raise ValueError(f"'label' is the column of a file (got {label!r} without one)")
     for file in files:
         load(file, label)
+    if BROUGHT in datasets:
+        load(BROUGHT, None)
 
 
 def told_plainly(main: Callable[[], None]) -> Callable[[], None]:
@@ -79,18 +86,27 @@ def amount(text: str, least: float = math.ulp(0.0)) -> float:
 
 def usable_device(text: str) -> str:
     try:
-        torch.empty(1, device=text)
+        # With the number of the device, which not every function of PyTorch fills in.
+        return str(torch.empty(1, device=text).device)
     except (AssertionError, RuntimeError) as error:
         reason = str(error).splitlines()[0]
         raise argparse.ArgumentTypeError(f'{text!r} cannot be used: {reason}') from None
-    return text
 
 
 def memory_of(device: str) -> float:
     """Gigabytes."""
     if torch.device(device).type == 'cuda':
         return torch.cuda.get_device_properties(device).total_memory / 1e9
-    return 0.9 * os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 1e9
+    total = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES')
+    for path in CONTAINER_LIMITS:
+        if path.is_file() and (text := path.read_text().strip()).isdigit():
+            total = min(total, int(text))
+    return 0.9 * total / 1e9
+
+
+def add_threads(parser: argparse.ArgumentParser) -> None:
+    threads, add = torch.get_num_threads(), parser.add_argument
+    add('--threads', type=positive, default=threads, help=f'of the CPU ({threads})')
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -99,8 +115,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add('--label', help='column of the labels, for files')
     add('--results', type=Path, default=RESULTS, help='folder (that of this program)')
     add('--device', type=usable_device, default='cpu', help='such as cuda:0 (cpu)')
-    threads = torch.get_num_threads()
-    add('--threads', type=positive, default=threads, help=f'of the CPU ({threads})')
+    add_threads(parser)
     add(
         '--memory-limit',
         type=amount,

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from command import positive
-from files import read_json, write_json
+from command import add_threads, positive, told_plainly
+from files import read_kept, write_json
 from grid import Entry, Grid
 from methods import METHODS, build
 from published import COSTS
@@ -81,7 +81,8 @@ def peak(method: str, data: Data) -> float | None:
 
 def memory_of(method: str) -> float | None:
     """Measured by a fresh process, which knows nothing of the other methods."""
-    words = [sys.executable, __file__, '--memory', method]
+    threads = str(torch.get_num_threads())
+    words = [sys.executable, __file__, '--memory', method, '--threads', threads]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     found: float | None = json.loads(done.stdout.splitlines()[-1])
     return found
@@ -105,7 +106,7 @@ def measure(repeats: int) -> dict[str, Any]:
 
 def cost_grid(root: Path) -> Grid:
     """The table, from what was measured last."""
-    found = read_json(root / f'{NAME}.json') or {'rows': {}}
+    found = read_kept(root / f'{NAME}.json') or {'rows': {}}
     rows = []
     for method, row in found['rows'].items():
         printed = [f'paper: {value}' for value in COSTS.get(method, ())] or ['', '']
@@ -124,6 +125,7 @@ def cost_grid(root: Path) -> Grid:
     return Grid(['', 'seconds', 'MB'], rows, [note])
 
 
+@told_plainly
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -131,7 +133,9 @@ def main() -> None:
     parser.add_argument('--memory', choices=METHODS, help=argparse.SUPPRESS)
     parser.add_argument('--repeats', type=positive, default=9)
     parser.add_argument('--results', type=Path, default=RESULTS)
+    add_threads(parser)
     args = parser.parse_args()
+    torch.set_num_threads(args.threads)
     if args.repeats < 2:
         parser.error('--repeats must be at least 2 (got 1)')
     if args.memory is not None:

@@ -98,7 +98,7 @@ def _train(run: Run, data: Data, watch: Watcher) -> tuple[Outcome, dict[str, Any
         'threads': torch.get_num_threads(),
     }
     if run.x.is_cuda:
-        cost['peak_megabytes'] = torch.cuda.max_memory_allocated() / 1e6
+        cost['peak_megabytes'] = torch.cuda.max_memory_allocated(run.x.device) / 1e6
     return {'status': status, **run.score(data)}, cost
 
 

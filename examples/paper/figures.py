@@ -18,7 +18,7 @@ from pathlib import Path
 
 import matplotlib as mpl
 import torch
-from command import load, told_plainly
+from command import add_threads, load, told_plainly
 from config import RunConfig
 from experiments import EXPERIMENTS, TAUS, Choice
 from matplotlib.figure import Figure
@@ -248,7 +248,9 @@ def main() -> None:
     parser.add_argument('figures', nargs='*', metavar='figure', help=', '.join(FIGURES))
     parser.add_argument('--results', type=Path, default=RESULTS)
     parser.add_argument('--out', type=Path, default=OUT)
+    add_threads(parser)
     args = parser.parse_args()
+    torch.set_num_threads(args.threads)
     if unknown := [name for name in args.figures if name not in FIGURES]:
         parser.error(f"'figure' must be one of {', '.join(FIGURES)} (got {unknown})")
     warnings.filterwarnings('ignore', 'Sparse CSR')

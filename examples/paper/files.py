@@ -40,6 +40,20 @@ def read_json(path: Path) -> dict[str, Any] | None:
     return content if seal == _json_digest(content) else None
 
 
+def read_kept(path: Path) -> dict[str, Any] | None:
+    """Reads what stands for work that was done; :obj:`None` if absent.
+
+    Raises:
+        ValueError: If the file is there but damaged.
+    """
+    content = read_json(path)
+    if content is None and path.exists():
+        raise ValueError(
+            f"'{path}' is damaged or was edited: restore it, or delete it to begin anew"
+        )
+    return content
+
+
 def write_tensors(path: Path, content: dict[str, Any]) -> None:
     """Writes tensors and plain values, led by the digest of the file's rest."""
     path.parent.mkdir(parents=True, exist_ok=True)

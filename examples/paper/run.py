@@ -23,6 +23,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+import torch
 from command import (
     FAILED,
     add_arguments,
@@ -44,6 +45,11 @@ from training import Metrics, Watcher
 
 # Seconds before looking again at runs that other processes work on.
 PAUSE = 2.0
+# What is told of a process that had a run to itself.
+KILLED = (
+    'killed by signal {}: if by the system, for lack of memory, then give a lower '
+    '--memory-limit'
+)
 
 
 class Progress:
@@ -153,7 +159,7 @@ def work(
                     except MemoryError:
                         crowded.append(config)
                         progress.crowded(config)
-        failures += sum(not _alone(config, args) for config in crowded)
+        failures += sum(not _alone(config, store, args) for config in crowded)
         if len(busy) == len(pending):
             time.sleep(PAUSE)
         pending = busy
@@ -198,18 +204,24 @@ def _one(
     return True
 
 
-def _alone(config: RunConfig, args: argparse.Namespace) -> bool:
+def _alone(config: RunConfig, store: Store, args: argparse.Namespace) -> bool:
     """Runs where no earlier run has left memory in use; tells whether it finished."""
     load.cache_clear()
     gc.collect()
     # Forked, it would begin with the memory of this process.
     context = multiprocessing.get_context('spawn')
     process = context.Process(target=_only, args=(config, args))
+    if torch.device(args.device).type == 'cuda':
+        torch.cuda.empty_cache()
     limit_memory(math.inf)  # Of what it loads before it begins.
     process.start()
     prepare(args)
     process.join()
-    return process.exitcode == 0
+    code = process.exitcode or 0
+    if code < 0:
+        write_text(store.folder(config) / 'error.txt', KILLED.format(-code))
+        print(f'{config}: FAILED, {KILLED.format(-code)}')
+    return code == 0
 
 
 def _only(config: RunConfig, args: argparse.Namespace) -> None:

@@ -57,6 +57,7 @@ OURS: dict[str, Any] = {'k': 5, 'tau': 0.25}
 TRANSITION: dict[str, Any] = OURS | {'num_transition_nodes': 500}
 # Its recipe for data without a graph.
 IDGL: dict[str, Any] = {
+    'lr': 0.01,
     'hidden_channels': 16,
     'weight_decay': 5e-4,
     'k': 20,
@@ -115,7 +116,7 @@ METHOD_ON_DATASET: dict[tuple[str, str], dict[str, Any]] = {
         'lr': 0.005,
         'weight_decay': 0.05,
     },
-    ('nodeformer', BROUGHT): {'hidden_channels': 64, 'heads': 6},
+    ('nodeformer', BROUGHT): {'hidden_channels': 64, 'heads': 6, 'lr': 0.01},
 }
 # Of ours; a recipe that names a rate of its own keeps it.
 AS_PRINTED: dict[str, Any] = {'lr': 0.001, 'patience': 100}

@@ -35,10 +35,8 @@ class Store:
 
     def __init__(self, root: Path, archives_only: bool = False) -> None:
         self.root, self.archives_only = root, archives_only
-        paths = sorted(root.glob('*.runs.json')) if root.is_dir() else []
-        self._archived: dict[str, Record] = {}
-        for path in paths:
-            self._archived |= read_archive(path)
+        for path in sorted(root.glob('*.runs.json')) if root.is_dir() else []:
+            read_archive(path)  # If one is damaged, it is told before a run is begun.
 
     def folder(self, config: RunConfig) -> Path:
         run = f'{config.method}-{config.setting}'
@@ -50,24 +48,27 @@ class Store:
 
     def record(self, config: RunConfig) -> Record | None:
         """The finished run: config, outcome, cost, environment; or :obj:`None`."""
-        archived = self._archived.get(str(config))
-        if self.archives_only:
-            return archived
+        archived = read_archive(self.archive(config)).get(str(config))
+        own = None if self.archives_only else self._own_record(config)
+        # A machine with more memory may have put its result into the archive since.
+        if archived is None or own is None:
+            return own or archived
+        return own if memory_of(own) >= memory_of(archived) else archived
+
+    def _own_record(self, config: RunConfig) -> Record | None:
+        """What stands in the folder of the run."""
         folder = self.folder(config)
         found = read_json(folder / 'result.json')
         about = read_json(folder / 'about.json')
         if found is None or about is None or found['config'] != config.to_dict():
-            return archived
+            return None
         outcome = {key: value for key, value in found.items() if key != 'config'}
-        own = {
+        return {
             'config': found['config'],
             'outcome': outcome,
             'cost': {k: v for k, v in about.items() if k != 'starts'},
             'environment': _environment(about['starts']),
         }
-        # A machine with more memory may have put its result into the archive since.
-        is_newest = archived is None or memory_of(own) >= memory_of(archived)
-        return own if is_newest else archived
 
     def is_finished(self, config: RunConfig, memory_limit: float = 0.0) -> bool:
         """Whether there is a result that this much memory (GB) would not change."""
@@ -97,13 +98,14 @@ class Store:
 
     def collect(self, configs: Iterable[RunConfig]) -> None:
         """Adds the finished among the runs to the archives of their data sets."""
-        finished: dict[Path, list[Record]] = {}
+        finished: dict[Path, list[RunConfig]] = {}
         for config in configs:
-            record = self.record(config)
-            if record is not None:
-                finished.setdefault(self.archive(config), []).append(record)
-        for path, records in finished.items():
-            add_to_archive(path, records)
+            if self._own_record(config) is not None:
+                finished.setdefault(self.archive(config), []).append(config)
+        for path, found in finished.items():
+            # Looked up once more when the archive is ours: another process may have
+            # forgotten them meanwhile.
+            add_to_archive(path, filter(None, map(self._own_record, found)))
 
     def remove_leftovers(self, configs: Iterable[RunConfig]) -> None:
         """Deletes checkpoints of processes killed between result and clearing up."""
@@ -123,10 +125,10 @@ class Store:
                 record = self.record(config) if is_ours else None
                 if record is None or record['outcome']['status'] != status:
                     continue
-                remove_from_archive(self.archive(config), str(config))
-                self._archived.pop(str(config), None)
                 for name in ('result.json', 'about.json', 'checkpoint.pt'):
                     (self.folder(config) / name).unlink(missing_ok=True)
+                # Last, when no other process finds it in the folder any more.
+                remove_from_archive(self.archive(config), str(config))
 
 
 def _file_name(config: RunConfig) -> str:

@@ -17,6 +17,8 @@ from store import Store
 MARKS = {'timeout': '†', 'diverged': '‡', 'epochs': '§'}
 #: Fewer runs are neither the best of a table, nor tested, nor compared with the paper.
 LEAST_RUNS = 3
+#: In %: no differences of accuracies, but of how they were rounded.
+ROUNDING = 1e-9
 #: Of the paper's split, 25 and 50 %.
 TEST_TO_TRAIN = 0.5
 
@@ -116,7 +118,7 @@ def compare(first: Cell, second: Cell) -> Comparison | None:
     # Without any spread the test has no answer; of two splits it says too little, and
     # of one nothing about others.
     is_one_split = first.is_one_split or second.is_one_split
-    if std == 0 or len(seeds) < LEAST_RUNS or is_one_split:
+    if std < ROUNDING or len(seeds) < LEAST_RUNS or is_one_split:
         return Comparison(mean, std, math.nan, len(seeds))
     error = std * math.sqrt(1 / len(seeds) + TEST_TO_TRAIN)
     p = 2 * float(stats.t.sf(abs(mean) / error, len(seeds) - 1))

@@ -56,6 +56,11 @@ def train_again(store: Store, config: RunConfig, data: Data) -> dict[str, Tensor
             unit='epoch',
         ) as bar:
             run.train(lambda metrics: bar.update())
+        if not run.best_state:
+            raise SystemExit(
+                f'{config}: trained again, it ended ({run.status}) before its first '
+                'evaluation'
+            )
         _check_score(store, run, data)
         write_tensors(folder / 'model.pt', run.best_state)
         (folder / 'checkpoint.pt').unlink(missing_ok=True)

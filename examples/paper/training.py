@@ -93,7 +93,7 @@ class Run:
         torch_geometric.seed_everything(config.seed)
         self.model: NodeClassifier = build(config, data, num_classes).to(device)
         if torch.device(device).type == 'cuda':
-            torch.cuda.reset_peak_memory_stats()
+            torch.cuda.reset_peak_memory_stats(device)
         self.optimizer = optimizer_of(self.model, config)
         self.epoch, self.seconds = 0, 0.0
         self.best: Metrics = {'val': -1.0, 'epoch': -1}

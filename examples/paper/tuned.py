@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
-from files import digest_of, read_json, write_json
+from files import digest_of, read_kept, write_json
 
 from torch_geometric_gsl.datasets import DATASETS
 
@@ -26,7 +26,7 @@ def found_settings(
     results: Path, dataset: str, label: str | None = None
 ) -> dict[str, dict[str, Any]]:
     """What was found for each method, with the preset that it changes."""
-    found: dict[str, dict[str, Any]] = (read_json(results / NAME) or {}).get(
+    found: dict[str, dict[str, Any]] = (read_kept(results / NAME) or {}).get(
         data_key(dataset, label), {}
     )
     return found
@@ -37,6 +37,6 @@ def keep_setting(
 ) -> None:
     """Writes down the best setting of a method."""
     with FileLock(results / f'.{NAME}.lock'):
-        content = read_json(results / NAME) or {}
+        content = read_kept(results / NAME) or {}
         content.setdefault(data_key(dataset, label), {})[method] = found
         write_json(results / NAME, content)

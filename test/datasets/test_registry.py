@@ -272,6 +272,8 @@ def test_a_table_reads_its_raw_file_where_it_lies(
         (['citeseer'], {}, ValueError, r"\(got 'citeseer'\)"),
         ([Path('a.txt')], {}, ValueError, r"\(got 'a.txt'\)"),
         ([3], {}, TypeError, r"'name' must be a str or a Path \(got int\)"),
+        (['wine', None], {}, TypeError, r"'root' must be a str or a Path \(got None"),
+        ([Path('wine')], {'label': 'y'}, ValueError, "'label' has no meaning for 'win"),
         (['wine'], {'label': 'y'}, ValueError, r"'label' has no meaning for 'wine'"),
         (
             ['CS'],

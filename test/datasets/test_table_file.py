@@ -265,11 +265,11 @@ def test_a_split_of_the_file_is_kept(tmp_path: Path) -> None:
         ({'val_mask': [1]}, r"'val_mask' in .* boolean tensor \(got list\)"),
         (
             {'test_mask': bits(3)[:3]},
-            r"'test_mask' in .* of shape \[4\].* \(got torch.strided of shape \[3\]\)",
+            r"'test_mask' in .* of shape \[4\].* \(got torch.strided of shape \[3\]",
         ),
         (
             {'train_mask': torch.stack([bits(0), bits(2)], dim=1)},
-            r"'train_mask' in .* those of one split \(got .* of shape \[4, 2\]\)",
+            r"'train_mask' in .* those of one split \(got .* of shape \[4, 2\]",
         ),
         (
             {'train_mask': bits(0).to_sparse()},
@@ -383,6 +383,30 @@ def test_nothing_is_executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
             r"'x' contains NaN or infinite values \(got 6 of 6\)",
         ),
         (
+            Data(x=torch.ones(3, 0), y=torch.arange(3)),
+            r"'x' must have channels and values \(got \[3, 0\] on cpu",
+        ),
+        (
+            Data(x=torch.ones(3, 2, device='meta'), y=torch.arange(3)),
+            r"'x' must have channels and values \(got \[3, 2\] on meta",
+        ),
+        (
+            Data(x=torch.ones(3, 2).to(torch.float8_e5m2), y=torch.arange(3)),
+            'must hold node features: ',
+        ),
+        (
+            Data(x=torch.ones(3, 2), y=torch.arange(3).bfloat16()),
+            r'dense tensor of integers \(got torch.bfloat16, torch.strided, on cpu',
+        ),
+        (
+            Data(x=torch.ones(3, 2), y=torch.arange(3).to_sparse()),
+            r'dense tensor of integers \(got torch.int64, torch.sparse_coo, on cpu',
+        ),
+        (
+            Data(x=torch.ones(3, 2), y=torch.arange(3, device='meta')),
+            r'dense tensor of integers \(got torch.int64, torch.strided, on meta',
+        ),
+        (
             Data(x=torch.ones(3, 2).double() * 1e39, y=torch.arange(3)),
             r'finite features \(got 6 that are not, or are too large for float32',
         ),
@@ -394,6 +418,27 @@ def test_damaged_pt(tmp_path: Path, content: Any, text: str) -> None:
     with pytest.raises(ValueError, match=text) as caught:
         load_dataset(path)
     assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ('crow', 'column', 'text'),
+    [
+        ([0, 1, 2, 3], [0, 1, 10**6], '0 <= col_indices < ncols'),
+        ([0, 1, 2, 3], [0, 1, -1], '0 <= col_indices < ncols'),
+        ([0, 1, 2, 60], [0, 1, 1], r'crow_indices\[..., -1\] == nnz'),
+        ([0, 2, 2, 3], [1, 1, 0], 'are sorted and distinct'),
+    ],
+)
+@pytest.mark.filterwarnings('ignore:Sparse CSR')
+def test_damaged_csr(
+    tmp_path: Path, crow: list[int], column: list[int], text: str
+) -> None:
+    parts = torch.tensor(crow), torch.tensor(column), torch.ones(3)
+    x = torch.sparse_csr_tensor(*parts, size=(3, 2), check_invariants=False)
+    path = tmp_path / 'my.pt'
+    torch.save(Data(x=x, y=torch.arange(3)), path)
+    with pytest.raises(ValueError, match=f"{path}' must hold node features: .*{text}"):
+        load_dataset(path)
 
 
 def test_arguments_are_checked(tmp_path: Path) -> None:

@@ -187,6 +187,26 @@ def test_weights_of_zero(name: str) -> None:
     assert bool(weight.grad.isfinite().all())
 
 
+@pytest.mark.parametrize('name', ['edge_entropy', 'kl_to_prior'])
+@pytest.mark.parametrize('scale', [1.0, 1e38])
+def test_weights_that_are_far_apart(name: str, scale: float) -> None:
+    """A share may vanish in float32, and a sum overflow: the measure does neither."""
+    edge_index = torch.tensor([[0, 1, 2, 0, 1], [0, 0, 0, 1, 1]])
+    weight = torch.tensor([1e-45 * scale, 3.0 * scale, scale, 2 * scale, 3 * scale])
+    weight.requires_grad_()
+    kwargs: dict[str, Any] = {'num_nodes': 3, 'reduction': 'none'}
+    function: Any = getattr(R, name)
+    if name == 'kl_to_prior':
+        prior = {'prior_edge_index': edge_index, 'prior_edge_weight': torch.ones(5)}
+        function = partial(function, **prior)
+    found = function(edge_index, weight, **kwargs)
+    exact = function(edge_index, weight.detach().double(), **kwargs)
+    torch.testing.assert_close(found.double(), exact, rtol=1e-5, atol=1e-6)
+    found.sum().backward()
+    assert weight.grad is not None
+    assert bool(weight.grad.isfinite().all())
+
+
 class Operations(TorchDispatchMode):
     """Notes the names of all operations, those of the backward pass included."""
 

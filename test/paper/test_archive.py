@@ -62,5 +62,5 @@ def test_damaged(tmp_path: Path) -> None:
     path = tmp_path / 'a.runs.json'
     add_to_archive(path, [record(0)])
     path.write_text(path.read_text()[:-20])
-    with pytest.raises(ValueError, match=r"a\.runs\.json' is damaged: restore it"):
+    with pytest.raises(ValueError, match=r"a\.runs\.json' is damaged or was edited"):
         read_archive(path)

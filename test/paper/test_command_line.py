@@ -15,7 +15,9 @@ import run
 import search
 import settings
 import tables
+from files import write_json
 from methods import METHODS
+from resume_worker import kill_oneself
 from settings import make_config
 from store import Store
 
@@ -123,6 +125,40 @@ def test_a_run_without_memory_gets_a_process_of_its_own(
         assert record['outcome']['status'] == 'done'
 
 
+def test_a_process_that_is_killed_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As the system does for lack of memory, though the limit was not reached."""
+
+    def fail(*args: object, **kwargs: object) -> None:
+        raise MemoryError
+
+    broken = METHODS['mlp']._replace(build=fail)
+    monkeypatch.setitem(METHODS, 'mlp', broken)
+    monkeypatch.setattr(run, '_only', kill_oneself)
+    words = ['table1', '--quick', '--seeds', '1', '--methods', 'mlp']
+    monkeypatch.setattr(sys, 'argv', ['run.py', *words, '--results', str(tmp_path)])
+    monkeypatch.setattr(command, 'limit_memory', lambda gigabytes: None)
+    with pytest.raises(SystemExit, match='1 runs failed'):
+        run.main()
+    (log,) = tmp_path.rglob('error.txt')
+    assert log.read_text().startswith('killed by signal 9: if by the system')
+    assert log.read_text() in capsys.readouterr().out
+    assert not list(tmp_path.rglob('result.json'))
+
+
+def test_memory_of_a_container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [tmp_path / name for name in ('absent', 'none', 'limit')]
+    monkeypatch.setattr(command, 'CONTAINER_LIMITS', paths)
+    paths[1].write_text('max\n')
+    whole = command.memory_of('cpu')
+    assert whole > 0.5
+    paths[2].write_text('500000000\n')
+    assert command.memory_of('cpu') == pytest.approx(0.45)
+    paths[2].write_text(f'{10**18}\n')
+    assert command.memory_of('cpu') == whole
+
+
 def test_data_that_cannot_be_read_is_tried_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -191,6 +227,7 @@ def test_errors(
         (run, ['table1', '--preset', 'tuned', '--datasets', 'wine'], 'no search has'),
         (run, ['table1', '--preset', 'tuned'], 'no search has tuned such a method'),
         (run, ['table1', '--label', 'y'], "column of a file (got 'y' without one)"),
+        (run, ['table1', '--datasets', 'MiniImageNet'], 'MiniImageNet'),
         (search, ['--dataset', 'nosuch.csv'], 'nosuch.csv'),
         (tables, ['table1', '--datasets', 'nosuch'], 'must be one of '),
         (tables, ['table2', '--methods', 'lin_sim'], 'table2 has rows of its own'),
@@ -207,6 +244,7 @@ def test_plain_messages(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(command, 'limit_memory', lambda gigabytes: None)
+    monkeypatch.setattr(command, '_UNREADABLE', {})
     words = [*words, '--results', str(tmp_path / 'found')]
     monkeypatch.setattr(sys, 'argv', ['program.py', *words])
     with pytest.raises(SystemExit) as found:
@@ -215,14 +253,25 @@ def test_plain_messages(
     assert not (tmp_path / 'found').exists()
 
 
-def test_a_damaged_archive_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ('file', 'words'),
+    [
+        ('wine.runs.json', ['tables.py', 'table1']),
+        ('cost.json', ['tables.py', 'table4']),
+        ('tuned.json', ['tables.py', 'tuned']),
+        ('tuned.json', ['run.py', 'table1', '--preset', 'tuned']),
+        ('tuned.json', ['search.py', '--dataset', 'wine', '--trials', '1']),
+    ],
+)
+def test_damaged_results_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, words: list[str]
 ) -> None:
-    (tmp_path / 'wine.runs.json').write_text('{')
-    monkeypatch.setattr(
-        sys, 'argv', ['tables.py', 'table1', '--results', str(tmp_path)]
-    )
-    with pytest.raises(
-        SystemExit, match=r"^ValueError: .*wine\.runs\.json' is damaged"
-    ):
-        tables.main()
+    """None counts as absent, to be written anew without what it held."""
+    write_json(tmp_path / 'a.runs.json', {'environments': [], 'settings': []})
+    (tmp_path / file).write_text('{"wine": {}}')
+    monkeypatch.setattr(command, 'limit_memory', lambda gigabytes: None)
+    monkeypatch.setattr(sys, 'argv', [*words, '--results', str(tmp_path)])
+    program = sys.modules[words[0].removesuffix('.py')]
+    with pytest.raises(SystemExit, match=rf"^ValueError: .*{file}' is damaged or was"):
+        program.main()
+    assert (tmp_path / file).read_text() == '{"wine": {}}'

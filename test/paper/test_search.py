@@ -81,6 +81,16 @@ def test_search_goes_on_and_writes_the_best(
     assert search.validation(store, configs) == pytest.approx(study.best_value)
 
 
+def test_trials_are_judged_by_validation(tmp_path: Path) -> None:
+    store, configs = Store(tmp_path), [RunConfig('wine', 'mlp', s) for s in range(2)]
+    for config, (val, test) in zip(configs, ((0.5, 0.875), (0.75, 0.125)), strict=True):
+        assert search.validation(store, configs) is None
+        write_json(store.folder(config) / 'about.json', {'starts': [{}]})
+        content = {'status': 'done', 'config': config.to_dict(), 'val': val}
+        write_json(store.folder(config) / 'result.json', content | {'test': test})
+    assert search.validation(store, configs) == 0.625
+
+
 def test_no_setting_is_tried_twice(
     tmp_path: Path, args: argparse.Namespace, scores: Callable[[Draw], None]
 ) -> None:

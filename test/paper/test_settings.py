@@ -42,6 +42,9 @@ def test_the_paper_s_rate_is_for_ours() -> None:
         ('slaps', '20News'): 0.01,
         ('nodeformer', '20News'): 0.005,
         ('nodeformer', 'PubMed'): 0.001,
+        ('nodeformer', 'MiniImageNet'): 0.01,
+        ('idgl', 'PubMed'): 0.01,
+        ('idgl_anchor', 'CS'): 0.01,
         ('mlp', 'CS'): 0.001,
         ('gau_sim', 'CiteSeer'): 0.01,
     }

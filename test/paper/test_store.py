@@ -2,9 +2,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+import store
+from archive import Record, add_to_archive, remove_from_archive
 from config import RunConfig
 from files import read_json, write_json
 from store import Store
@@ -65,8 +68,7 @@ def test_archive_replaces_the_folders(tmp_path: Path) -> None:
     before = store.record(CONFIG)
     for path in store.folder(CONFIG).iterdir():
         path.unlink()
-    assert store.record(CONFIG) is None
-    assert Store(tmp_path).record(CONFIG) == before
+    assert store.record(CONFIG) == Store(tmp_path).record(CONFIG) == before
     assert Store(tmp_path).missing([CONFIG, OTHER]) == [OTHER]
     assert Store(tmp_path, archives_only=True).record(CONFIG) == before
 
@@ -190,6 +192,50 @@ def test_forget(tmp_path: Path) -> None:
     again.forget([CONFIG, OTHER], 'oom')
     for found in (again, Store(tmp_path), Store(tmp_path, archives_only=True)):
         assert found.missing([CONFIG, OTHER]) == [CONFIG]
+
+
+def test_what_another_process_forgot_stays_forgotten(tmp_path: Path) -> None:
+    """Even by one that has seen it: what was done since must not be lost."""
+    out_of_memory(Store(tmp_path), CONFIG, 8.0)
+    Store(tmp_path).collect([CONFIG])
+    other = Store(tmp_path)
+    assert other.missing([CONFIG]) == []
+    Store(tmp_path).forget([CONFIG], 'oom')
+    checkpoint = other.folder(CONFIG) / 'checkpoint.pt'
+    checkpoint.write_text('state')
+    assert other.missing([CONFIG]) == [CONFIG]
+    other.collect([CONFIG])
+    other.remove_leftovers([CONFIG])
+    assert checkpoint.exists()
+    assert Store(tmp_path).missing([CONFIG]) == [CONFIG]
+
+
+def test_forgetting_while_another_process_collects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, other = Store(tmp_path), Store(tmp_path)
+    finish(first, CONFIG)
+
+    def add(path: Path, records: Iterable[Record]) -> int:
+        # The other one has seen the result, and waits for the archive.
+        first.forget([CONFIG], 'done')
+        return add_to_archive(path, records)
+
+    monkeypatch.setattr(store, 'add_to_archive', add)
+    other.collect([CONFIG])
+    assert Store(tmp_path).missing([CONFIG]) == [CONFIG]
+
+    # The first one has deleted the result, and waits for the archive.
+    def remove(path: Path, name: str) -> None:
+        other.collect([CONFIG])
+        remove_from_archive(path, name)
+
+    monkeypatch.undo()
+    finish(first, CONFIG)
+    first.collect([CONFIG])
+    monkeypatch.setattr(store, 'remove_from_archive', remove)
+    first.forget([CONFIG], 'done')
+    assert Store(tmp_path).missing([CONFIG]) == [CONFIG]
 
 
 HOLD = """

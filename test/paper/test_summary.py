@@ -76,6 +76,12 @@ def test_compare_few() -> None:
     same = compare(Cell({0: 2.0, 1: 3.0}), Cell({0: 1.0, 1: 2.0}))
     assert same is not None
     assert math.isnan(same.p_value)
+    # Nor do equal differences have a spread where they are rounded: 1 of 45 nodes.
+    hits = ((43, 42), (41, 40), (44, 43))
+    cells = [
+        Cell({s: 100 * (hits[s][i] / 45) for s in range(len(hits))}) for i in (0, 1)
+    ]
+    assert str(compare(*cells)) == '+2.2 (3)'
     # Two splits are no sample.
     two = compare(Cell({0: 2.0, 1: 4.0}), Cell({0: 1.0, 1: 2.0}))
     assert str(two) == '+1.5 (2)'

@@ -218,14 +218,17 @@ def load_dataset(
     """
     if not isinstance(name, str | Path):
         raise TypeError(f"'name' must be a str or a Path (got {type(name).__name__})")
+    if not isinstance(root, str | Path):
+        raise TypeError(f"'root' must be a str or a Path (got {type(root).__name__})")
+    name = str(name)
     if name not in _TABLE and Path(name).suffix.lower() in SUFFIXES:
         return read_table_file(name, label, standardize)
     if name not in _TABLE:
         raise ValueError(
             f"'name' must be one of {list(DATASETS)}, or the path of a file that ends "
-            f'in one of {list(SUFFIXES)} (got {str(name)!r})'
+            f'in one of {list(SUFFIXES)} (got {name!r})'
         )
-    name, root = str(name), str(Path(root).expanduser())
+    root = str(Path(root).expanduser())
     check_absent(label, 'label', f"for '{name}'")
     entry = _TABLE[name]
     if not entry.files:

@@ -230,23 +230,43 @@ def _read_data(path: Path) -> Data:
         raise ValueError(
             f"'{path}' must hold a Data object (got {type(data).__name__})"
         )
-    x = data.x
-    try:
-        check_features(x)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"'{path}' must hold node features: {error}") from error
-    if not isinstance(x, Tensor) or not isinstance(data.y, Tensor):
+    x = _read_features(data, path)
+    if not isinstance(data.y, Tensor):
         raise ValueError(
             f"'y' in '{path}' must be a tensor (got {type(data.y).__name__})"
         )
-    y, where = data.y.detach().numpy(), f"'y' in '{path}'"
+    where = f"'y' in '{path}'"
+    try:
+        y = data.y.detach().numpy()
+    except (RuntimeError, TypeError) as error:
+        kind = f'{data.y.dtype}, {data.y.layout}, on {data.y.device}'
+        raise ValueError(
+            f'{where} must be a dense tensor of integers (got {kind})'
+        ) from error
     check_labels(y, where, x.size(0), kinds='iu')
     if y.min(initial=0) < 0:
         raise ValueError(f'{where} must not be negative (got {y.min()})')
     given = getattr(data, 'class_names', None)
     numbers, class_names = encode_named(y.tolist(), given, path)
     masks = _read_masks(data, x.size(0), path)
-    return Data(x=x.detach(), y=numbers, class_names=class_names, **masks)
+    return Data(x=x, y=numbers, class_names=class_names, **masks)
+
+
+def _read_features(data: Data, path: Path) -> Tensor:
+    try:
+        x = data.x  # That of an old PyG has none.
+        check_features(x)
+        x = cast(Tensor, x).detach()
+        if x.size(1) == 0 or x.is_meta:
+            kind = f'{list(x.shape)} on {x.device}'
+            raise ValueError(f"'x' must have channels and values (got {kind})")
+        if x.layout != torch.strided:
+            # Loading does not check where its entries are.
+            parts = x.crow_indices(), x.col_indices(), x.values()
+            torch.sparse_csr_tensor(*parts, size=x.shape, check_invariants=True)
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise ValueError(f"'{path}' must hold node features: {error}") from error
+    return x
 
 
 def _read_masks(data: Data, num_nodes: int, path: Path) -> dict[str, Any]:
@@ -261,10 +281,10 @@ def _read_masks(data: Data, num_nodes: int, path: Path) -> dict[str, Any]:
         if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
             kind = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
             raise ValueError(f'{where} must be a boolean tensor (got {kind})')
-        if mask.layout != torch.strided or mask.shape != (num_nodes,):
+        if mask.is_meta or mask.layout != torch.strided or mask.shape != (num_nodes,):
             raise ValueError(
                 f'{where} must be dense and of shape [{num_nodes}], those of one split '
-                f'(got {mask.layout} of shape {list(mask.shape)})'
+                f'(got {mask.layout} of shape {list(mask.shape)} on {mask.device})'
             )
         if not mask.any():
             raise ValueError(f'{where} must choose at least one node (got none)')

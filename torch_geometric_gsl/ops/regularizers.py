@@ -167,8 +167,8 @@ def edge_entropy(
         tensor([0.6931, 0.0000])
     """
     weight = _check_edges(edge_index, edge_weight, num_nodes, reduction, is_share=True)
-    edge_index, share = _shares(edge_index, weight, num_nodes)
-    return _reduce(-share * share.log(), edge_index, num_nodes, reduction)
+    edge_index, share, log_share = _shares(edge_index, weight, num_nodes)
+    return _reduce(-share * log_share, edge_index, num_nodes, reduction)
 
 
 def kl_to_prior(
@@ -217,9 +217,9 @@ def kl_to_prior(
     prior_weight = _check_edges(
         prior_edge_index, prior_edge_weight, num_nodes, reduction, 'prior_', True
     )
-    edge_index, share = _shares(edge_index, weight, num_nodes)
+    edge_index, share, log_share = _shares(edge_index, weight, num_nodes)
     prior_weight = prior_weight.to(weight.dtype)
-    prior_index, prior = _shares(prior_edge_index, prior_weight, num_nodes)
+    prior_index, prior, _ = _shares(prior_edge_index, prior_weight, num_nodes)
     has_prior = torch.bincount(prior_index[1], minlength=num_nodes) > 0
     # Both lists are sorted by target and then by source.
     key, known = (i[1] * num_nodes + i[0] for i in (edge_index, prior_index))
@@ -227,7 +227,7 @@ def kl_to_prior(
     is_found = torch.cat([known, known.new_full((1,), -1)])[place] == key
     mass = torch.cat([prior, prior.new_zeros(1)])[place] * is_found
     spread = 1 - (1 - eps) * has_prior[edge_index[1]].to(mass.dtype)
-    log_ratio = share.log() - ((1 - eps) * mass + spread / num_nodes).log()
+    log_ratio = log_share - ((1 - eps) * mass + spread / num_nodes).log()
     return _reduce(share * log_ratio, edge_index, num_nodes, reduction)
 
 
@@ -290,11 +290,16 @@ def _merged(
 
 def _shares(
     edge_index: Tensor, edge_weight: Tensor, num_nodes: int
-) -> tuple[Tensor, Tensor]:
-    """The positive weights, divided by the sum of their target."""
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The positive weights, divided by the sum of their target, and the logarithms."""
     edge_index, edge_weight = _merged(edge_index, edge_weight, num_nodes)
     # The derivative of p log p has no limit at 0.
     keep = edge_weight.detach() > 0
     edge_index, edge_weight = edge_index[:, keep], edge_weight[keep]
-    total = _per_target(edge_weight, edge_index, num_nodes)
-    return edge_index, edge_weight / total[edge_index[1]]
+    target, weight = edge_index[1], edge_weight.detach()
+    # No sum overflows where the largest is one. A share may vanish, its logarithm not.
+    largest = weight.new_zeros(num_nodes).scatter_reduce(0, target, weight, 'amax')
+    scaled = edge_weight / largest[target]
+    total = _per_target(scaled, edge_index, num_nodes)
+    log_total = total.log() + largest.log()
+    return edge_index, scaled / total[target], edge_weight.log() - log_total[target]

@@ -260,12 +260,14 @@ def gradients(model: IDGL, x: Tensor, **kwargs: Any) -> list[Tensor]:
 
 
 @KINDS
-@pytest.mark.parametrize('form', ['dense', 'positive', 'sparse'])
+@pytest.mark.parametrize('form', ['dense', 'positive', 'zeros', 'sparse'])
 def test_tiles(kind: type[IDGL], form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = make(kind, degree=0.3, num_layers=3, epsilon=0.1)
     x = problem(12)[0]
-    x = x.requires_grad_() if form == 'dense' else x.relu()
+    x = x if form == 'dense' else x.relu()
     x = x.to_sparse_csr() if form == 'sparse' else x
+    # By zeros of features the gradient is that of the threshold.
+    x = x.requires_grad_() if form in ('dense', 'zeros') else x
     # Graphs of a batch are not divided into factors.
     one = torch.zeros(12, dtype=torch.long)
     for model.epsilon in (0.1, 0.0):
@@ -344,7 +346,15 @@ def test_cached_products(is_sparse: bool, monkeypatch: pytest.MonkeyPatch) -> No
     in_tiles(4, monkeypatch)
     found = [gradients(cached, x, **kwargs) for x in features]
     torch.testing.assert_close(found, expected)
-    del features, x
+    # Features that change in place are others.
+    cached.reset_parameters()
+    model.load_state_dict(cached.state_dict())
+    own = features[0].values() if is_sparse else features[0]
+    own *= torch.linspace(0.5, 2, own.size(-1), dtype=own.dtype)
+    expected = gradients(model, features[0], **kwargs)
+    found = gradients(cached, features[0], **kwargs)
+    torch.testing.assert_close(found, expected)
+    del features, own, x
     assert len(_idgl_nodes._PRODUCTS) == known
 
 
@@ -608,6 +618,18 @@ def test_autocast(kind: type[IDGL]) -> None:
             loss = model.loss(x.float(), y, torch.arange(N), generator=seeded(1))
             added.append(loss - F.cross_entropy(out, y))
     torch.testing.assert_close(*added, rtol=1e-5, atol=1e-6)
+
+
+@KINDS
+@pytest.mark.parametrize('epsilon', [0.0, 0.3])
+def test_graphs_inside_of_autocast(kind: type[IDGL], epsilon: float) -> None:
+    """They are those of full precision, where no hidden features are compared."""
+    model, x = make(kind, epsilon=epsilon, max_iterations=1).float(), problem()[0]
+    (expected,) = model.graphs(x.float(), generator=seeded(1))
+    with torch.autocast('cpu', dtype=torch.bfloat16):
+        (found,) = model.graphs(x.float(), generator=seeded(1))
+    assert torch.equal(found.edge_index, expected.edge_index)
+    torch.testing.assert_close(found.edge_weight, expected.edge_weight)
 
 
 @KINDS

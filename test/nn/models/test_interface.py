@@ -138,6 +138,32 @@ def test_no_nodes(name: str, layout: str, training: bool) -> None:
             assert all(graph.edge_weight.numel() == 0 for graph in model.graphs(x))
 
 
+@pytest.mark.parametrize(
+    'name', [name for name in FACTORIES if isinstance(make(name), NeighbourModel)]
+)
+def test_weights_of_another_type(name: str) -> None:
+    """Such as those that NumPy computes."""
+    model = make(name).eval()
+    weight = torch.linspace(0.5, 1.5, EDGES.size(1))
+    expected = model(features(), EDGES, edge_weight=weight)
+    found = model(features(), EDGES, edge_weight=weight.double())
+    assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    'kind', [models.GSLNet, models.KNNGCN, models.NodeFormer, models.MLPClassifier]
+)
+def test_activations(kind: Any) -> None:
+    model = kind(*SIZES, act=torch.nn.PReLU())
+    with torch.no_grad():
+        model.act.weight.fill_(5)
+    model.reset_parameters()
+    assert model.act.weight.tolist() == [0.25]
+    for wrong in (3, [], torch.nn.ReLU):
+        with pytest.raises(TypeError, match="'act' must be a str, a callable or None"):
+            kind(*SIZES, act=wrong)
+
+
 @pytest.mark.parametrize('name', sorted(OF_NUM_NODES))
 def test_nodes_of_one_data_set(name: str) -> None:
     with pytest.raises(ValueError, match=rf"'x' must have num_nodes={N} rows \(got 0"):

@@ -251,6 +251,16 @@ EDGES = torch.tensor([[0, 1], [1, 2]])
             {'edge_index': EDGES, 'edge_weight': torch.tensor([1.0, -0.5])},
             r"'edge_weight' must not be negative \(got -0.5\)",
         ),
+        (
+            ValueError,
+            {'edge_index': EDGES, 'edge_weight': torch.tensor([1.0, torch.inf])},
+            r"'edge_weight' contains NaN or infinite values \(got 1 of 2\)",
+        ),
+        (
+            ValueError,
+            {'edge_index': EDGES, 'edge_weight': torch.ones(2, device='meta')},
+            "'edge_weight' is on meta but 'x' is on cpu",
+        ),
         (ValueError, {'x': features(n=3)}, r'got k=3 for 2 candidates'),
         (ValueError, {'x': features()[:, :2]}, r"'x' must have 5 channels \(got 2\)"),
     ],

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from torch_geometric_gsl.nn.models._neighbours import (
 )
 from torch_geometric_gsl.nn.models.idgl import IDGL
 from torch_geometric_gsl.nn.models.knn_gcn import KNNGCN
+from torch_geometric_gsl.nn.models.knn_linkx import KNNLINKX
 from torch_geometric_gsl.typing import SampledGraph, is_sorted_by_target
 
 LAYOUTS = pytest.mark.parametrize('layout', ['dense', 'sparse'])
@@ -189,6 +191,24 @@ def test_smallest_inputs(layout: str) -> None:
 def test_errors(layout: str, k: int, kwargs: Any, match: str) -> None:
     with pytest.raises(ValueError, match=match):
         nearest_neighbours(as_layout(features(), layout), k, **kwargs)
+
+
+@LAYOUTS
+@pytest.mark.parametrize('kind', [KNNGCN, IDGL, partial(KNNLINKX, num_nodes=12)])
+def test_the_cached_graph_goes_with_the_model(kind: Any, layout: str) -> None:
+    x = as_layout(features(), layout)
+    model: NeighbourModel = kind(7, 4, 2, 3, k=2, cached=True).double().eval()
+    # What inference finds can be trained on.
+    with torch.inference_mode():
+        expected = model(x)
+    out = model(x)
+    out.sum().backward()
+    torch.testing.assert_close(out, expected)
+    assert '_cached_weight' not in model.state_dict()
+    found = model.float()(as_layout(features().float(), layout))
+    torch.testing.assert_close(found.double(), expected, rtol=1e-3, atol=1e-4)
+    for name, value in model.to('meta').named_buffers():
+        assert value.device.type == 'meta', name
 
 
 @LAYOUTS

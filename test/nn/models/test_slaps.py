@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from torch_geometric.utils import to_dense_adj
 
 from torch_geometric_gsl.nn.models._neighbours import nearest_neighbours
-from torch_geometric_gsl.nn.models._slaps_parts import Edges
+from torch_geometric_gsl.nn.models._slaps_parts import Edges, _nearest_rows
 from torch_geometric_gsl.nn.models.slaps import SLAPS
 from torch_geometric_gsl.ops.masking import mask_features
 from torch_geometric_gsl.ops.pairs import Neighbours
@@ -338,6 +338,35 @@ def test_dtypes_and_strides(layout: str) -> None:
     )
     loss.backward()
     assert bool(half.classifier[0].bias.grad.isfinite().all())
+
+
+@pytest.mark.parametrize('is_batch', [False, True])
+def test_blocks_of_rows(is_batch: bool) -> None:
+    z = words(30)
+    batch = torch.arange(30) // 12 if is_batch else None
+    whole, rows = (_nearest_rows(z, K, batch, budget) for budget in (2**25, 1))
+    assert torch.equal(rows, whole)
+    assert rows[1].unique(return_counts=True)[1].tolist() == [K] * 30
+
+
+@LAYOUTS
+def test_autocast_finds_the_same_graph(layout: str) -> None:
+    # Without a projection, nothing is rounded.
+    model = build(graph_generator='mlp_d').float()
+    x = as_layout(words(200).float(), layout)
+    (expected,) = model.graphs(x)
+    with torch.autocast('cpu', dtype=torch.bfloat16):
+        (found,) = model.graphs(x)
+    assert torch.equal(found.edge_index, expected.edge_index)
+    torch.testing.assert_close(found.edge_weight, expected.edge_weight)
+
+
+@LAYOUTS
+def test_numbers_of_graphs_may_be_large(layout: str) -> None:
+    model, x = build(), as_layout(words(), layout)
+    batch = torch.arange(N) // 5
+    expected = model(x, batch=batch)
+    torch.testing.assert_close(model(x, batch=batch * 10**15), expected)
 
 
 def test_evaluation_is_not_random() -> None:

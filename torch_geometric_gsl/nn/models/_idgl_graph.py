@@ -54,12 +54,13 @@ class Graph(ABC):
     def edges(self, anchors: Tensor | None, dtype: torch.dtype) -> SampledGraph:
         """The positive weights, divided by the sum of their target."""
         ends, weights, first = [], [], 0
-        for part in self.rows():
-            target, source = (part.detach() > 0).nonzero(as_tuple=True)
-            weights.append(part[target, source] / part.sum(dim=1)[target])
-            source = source if anchors is None else anchors[source]
-            ends.append(torch.stack([source, target + first]))
-            first += part.size(0)
+        with torch.autocast(self.total.device.type, enabled=False):
+            for part in self.rows():
+                target, source = (part.detach() > 0).nonzero(as_tuple=True)
+                weights.append(part[target, source] / part.sum(dim=1)[target])
+                source = source if anchors is None else anchors[source]
+                ends.append(torch.stack([source, target + first]))
+                first += part.size(0)
         return SampledGraph(torch.cat(ends, dim=1), torch.cat(weights).to(dtype))
 
 

@@ -25,8 +25,9 @@ from torch_geometric_gsl.nn.similarity.cosine_similarity import CosineSimilarity
 
 
 class _Products(NamedTuple):
-    """The products of features, by tiles."""
+    """The products of features in one state of theirs, by tiles."""
 
+    version: int
     tiles: list[Tile]
     parts: Kept
 
@@ -135,10 +136,12 @@ class Nodes:
         if not self.cached:
             return [*map(self._features.products, self._tiles)]
         with _LOCK:
+            # It counts changes in place, which inference tensors do not tell.
+            version = -1 if self.x.is_inference() else self.x._version
             found = _PRODUCTS.get(self.x)
-            if found is None or found.tiles != self._tiles:
+            if found is None or found[:2] != (version, self._tiles):
                 parts = [*map(self._features.products, self._tiles)]
-                found = _PRODUCTS[self.x] = _Products(self._tiles, parts)
+                found = _PRODUCTS[self.x] = _Products(version, self._tiles, parts)
             products: Kept = found.parts
             return products
 

@@ -36,7 +36,16 @@ def resolve_activation(act: Any) -> Callable[[Tensor], Tensor]:
     resolved: Callable[[Tensor], Tensor] = (
         torch.nn.Identity() if act is None else activation_resolver(act)
     )
+    if not callable(resolved) or isinstance(resolved, type):
+        raise TypeError(f"'act' must be a str, a callable or None (got {act!r})")
     return resolved
+
+
+def reset_activation(act: Callable[[Tensor], Tensor]) -> None:
+    """Some have parameters."""
+    reset = getattr(act, 'reset_parameters', None)
+    if reset is not None:
+        reset()
 
 
 def check_input(x: Tensor, lin: Linear) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 from torch import Tensor
 
@@ -11,6 +13,7 @@ from torch_geometric_gsl._checks import (
     check_count,
     check_edge_index,
     check_features,
+    check_finite,
     check_flag,
     check_generator,
     check_option,
@@ -129,12 +132,16 @@ class NeighbourModel(NodeClassifier):
         self.k = k
         self.similarity = similarity
         self.cached = cached
-        self._cached_graph: SampledGraph | None = None
-        self._cached_batch = torch.empty(0, dtype=torch.long)
+        self._cached_index: Tensor | None
+        self._cached_weight: Tensor | None
+        self._cached_batch: Tensor | None
+        # Buffers, so that it goes with the model to another device or type.
+        for name in ('index', 'weight', 'batch'):
+            self.register_buffer(f'_cached_{name}', None, persistent=False)
 
     def reset_parameters(self) -> None:
         r"""Resets all learnable parameters of the module, and forgets its graph."""
-        self._cached_graph = None
+        self._cached_index = self._cached_weight = self._cached_batch = None
 
     def _graph(
         self,
@@ -151,21 +158,25 @@ class NeighbourModel(NodeClassifier):
             return _given_graph(x, edge_index, batch, edge_weight)
         if edge_weight is not None:
             raise ValueError("'edge_weight' needs 'edge_index' (got None)")
-        if self._cached_graph is not None:
+        if self._cached_index is not None:
             self._check_cached(x, batch)
-            return self._cached_graph
+            return SampledGraph(self._cached_index, cast(Tensor, self._cached_weight))
         similarity = self.similarity or 'linear'
         edge_index, weight = nearest_neighbours(x, self.k, batch, similarity=similarity)
         is_weighted = self.similarity is not None
         weight = weight.clamp(min=0) if is_weighted else torch.ones_like(weight)
         graph = SampledGraph(edge_index, weight)
         if self.cached:
-            self._cached_graph, self._cached_batch = graph, _graph_ids(x, batch)
+            # Cloned so: what inference made cannot be trained on.
+            with torch.inference_mode(False):
+                self._cached_index, self._cached_weight = (t.clone() for t in graph)
+                self._cached_batch = _graph_ids(x, batch)
         return graph
 
     def _check_cached(self, x: Tensor, batch: Tensor | None) -> None:
         """Raises unless the cached graph is one of such nodes."""
-        num_nodes = self._cached_batch.numel()
+        ids = cast(Tensor, self._cached_batch)
+        num_nodes = ids.numel()
         if x.size(0) != num_nodes:
             raise ValueError(
                 f"'x' must hold the {num_nodes} nodes of the cached graph "
@@ -173,7 +184,7 @@ class NeighbourModel(NodeClassifier):
             )
         if batch is not None:
             check_batch(batch, x)
-        other = _graph_ids(x, batch) != self._cached_batch
+        other = _graph_ids(x, batch) != ids
         check_value(
             ~other.any(),
             "'batch' must be that of the cached graph, until reset_parameters()",
@@ -215,6 +226,11 @@ def _given_graph(
             f"'edge_weight' must have shape [{num_edges}] "
             f'(got {list(edge_weight.shape)})'
         )
+    if edge_weight.device != x.device:
+        raise ValueError(
+            f"'edge_weight' is on {edge_weight.device} but 'x' is on {x.device}"
+        )
+    check_finite(edge_weight, 'edge_weight')
     smallest = edge_weight.detach().amin() if num_edges else edge_weight.new_zeros(())
     check_value(smallest >= 0, "'edge_weight' must not be negative", smallest.item)
-    return SampledGraph(edge_index, edge_weight)
+    return SampledGraph(edge_index, edge_weight.to(x.dtype))

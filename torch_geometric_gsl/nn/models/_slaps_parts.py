@@ -14,7 +14,7 @@ from torch_geometric.utils import cumsum, to_undirected
 from torch_geometric_gsl._checks import check_batch
 from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.models._neighbours import nearest_neighbours
-from torch_geometric_gsl.ops.chunking import row_blocks
+from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET, row_blocks
 from torch_geometric_gsl.ops.knn import unit_entries
 from torch_geometric_gsl.ops.masking import MaskedFeatures
 from torch_geometric_gsl.ops.pairs import Neighbours, neighbour_sum, pair_dots
@@ -138,13 +138,16 @@ def full_precision(x: Tensor) -> Tensor:
 
 
 def _dense_similarities(z: Tensor, k: int, batch: Tensor | None) -> SampledGraph:
-    z = unit_rows(full_precision(z))
-    edge_index = _nearest_rows(z.detach(), k, batch)
-    neighbours = lists(edge_index[1], edge_index[0], (z.size(0), z.size(0)))
-    return SampledGraph(edge_index, pair_dots(z, z, neighbours))
+    with torch.autocast(z.device.type, enabled=False):
+        z = unit_rows(full_precision(z))
+        edge_index = _nearest_rows(z.detach(), k, batch)
+        neighbours = lists(edge_index[1], edge_index[0], (z.size(0), z.size(0)))
+        return SampledGraph(edge_index, pair_dots(z, z, neighbours))
 
 
-def _nearest_rows(z: Tensor, k: int, batch: Tensor | None) -> Tensor:
+def _nearest_rows(
+    z: Tensor, k: int, batch: Tensor | None, memory_budget: int = MEMORY_BUDGET
+) -> Tensor:
     """Edges to each row from those of the largest product with it, by blocks.
 
     Wide rows of many pairs would be gathered for their weights, which nobody needs.
@@ -152,12 +155,12 @@ def _nearest_rows(z: Tensor, k: int, batch: Tensor | None) -> Tensor:
     sizes = [z.size(0)]
     if batch is not None:
         check_batch(batch, z)
-        sizes = torch.bincount(batch).tolist()
+        sizes = torch.unique_consecutive(batch, return_counts=True)[1].tolist()
     edges = [torch.empty(2, 0, dtype=torch.long, device=z.device)]
     start = 0
     for part in z.split(sizes):
         size = part.size(0)
-        for rows in row_blocks(size, 2 * size * z.itemsize):
+        for rows in row_blocks(size, 2 * size * z.itemsize, memory_budget):
             found = (part[rows] @ part.t()).topk(min(k, size)).indices
             target = torch.arange(rows.start, rows.stop, device=z.device).unsqueeze(1)
             edges.append(

@@ -1,19 +1,24 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch_geometric.nn.resolver import activation_resolver
 
-from torch_geometric_gsl._checks import check_count, check_probability
+from torch_geometric_gsl._checks import (
+    check_count,
+    check_features,
+    check_generator,
+    check_probability,
+)
 from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
+from torch_geometric_gsl.nn.models._layers import reset_activation, resolve_activation
 from torch_geometric_gsl.nn.models.base import NodeClassifier
 from torch_geometric_gsl.nn.similarity.base import Similarity
+from torch_geometric_gsl.ops.gumbel import clone_generator
 from torch_geometric_gsl.typing import SampledGraph
 
 
@@ -100,9 +105,7 @@ class GSLNet(NodeClassifier):
         self.num_transition_nodes = num_transition_nodes
         self.num_nodes = num_nodes
         self.dropout = dropout
-        self.act: Callable[[Tensor], Tensor] = (
-            torch.nn.Identity() if act is None else activation_resolver(act)
-        )
+        self.act = resolve_activation(act)
         widths = [in_channels, *[hidden_channels] * (num_layers - 1), out_channels]
         if num_nodes is not None:
             kwargs.update(
@@ -116,6 +119,7 @@ class GSLNet(NodeClassifier):
 
     def reset_parameters(self) -> None:
         r"""Resets all learnable parameters of the module."""
+        reset_activation(self.act)
         for conv in self.convs:
             conv.reset_parameters()  # type: ignore[operator]
 
@@ -155,13 +159,17 @@ class GSLNet(NodeClassifier):
         r"""Returns the graph of each layer; the arguments are those of
         :meth:`forward`.
         """
-        args = {'edge_index': edge_index, 'batch': batch, 'generator': generator}
+        check_features(x)
+        check_generator(generator, x.device)
+        args = {'edge_index': edge_index, 'batch': batch}
         graphs = []
-        for number, conv in enumerate(self.convs):
-            graphs.append(conv.graph(x, **args))  # type: ignore[operator]
-            if number + 1 < self.num_layers:
-                x = self._hidden(conv(x, **args))
-        return graphs
+        for conv in self.convs[:-1]:
+            # Drawn twice, and the same: once to be seen, and once to be used.
+            twin = clone_generator(generator, x.device)
+            graphs.append(conv.graph(x, **args, generator=twin))  # type: ignore[operator]
+            x = self._hidden(conv(x, **args, generator=generator))
+        last: Any = self.convs[-1]
+        return [*graphs, last.graph(x, **args, generator=generator)]
 
     def _hidden(self, x: Tensor) -> Tensor:
         return F.dropout(self.act(x), self.dropout, self.training)

@@ -17,6 +17,7 @@ from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.models._layers import (
     check_input,
     layer_sizes,
+    reset_activation,
     resolve_activation,
 )
 from torch_geometric_gsl.nn.models._neighbours import WEIGHTS, NeighbourModel
@@ -126,6 +127,7 @@ class KNNGCN(NeighbourModel):
 
     def reset_parameters(self) -> None:
         super().reset_parameters()
+        reset_activation(self.act)
         for layer in (*self.convs, *self.roots):
             layer.reset_parameters()
 

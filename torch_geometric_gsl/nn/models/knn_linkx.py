@@ -34,7 +34,8 @@ class KNNLINKX(NeighbourModel):
     where :math:`A_{ij} = 1` if :math:`j` is one of the :obj:`k` nodes whose input
     features have the largest cosine with those of node :math:`i`, and 0 else: as in the
     paper the adjacency has no weights. :math:`\mathrm{MLP}` has a ReLU, batch
-    normalization and dropout between its layers. The model is
+    normalization and dropout between its layers, for which training needs two nodes at
+    least. The model is
     :class:`torch_geometric.nn.models.LINKX`. The rows of
     :math:`\mathbf{W}_{\mathbf{A}}` belong to the nodes of one data set: the model is
     transductive.

@@ -17,6 +17,7 @@ from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.models._layers import (
     check_input,
     layer_sizes,
+    reset_activation,
     resolve_activation,
 )
 from torch_geometric_gsl.nn.models.base import NodeClassifier
@@ -85,6 +86,7 @@ class MLPClassifier(NodeClassifier):
 
     def reset_parameters(self) -> None:
         r"""Resets all learnable parameters of the module."""
+        reset_activation(self.act)
         for lin in self.lins:
             lin.reset_parameters()  # type: ignore[operator]
 

@@ -21,6 +21,7 @@ from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.models._layers import (
     check_input,
     layer_sizes,
+    reset_activation,
     resolve_activation,
 )
 from torch_geometric_gsl.nn.models.base import NodeClassifier
@@ -214,6 +215,7 @@ class NodeFormer(NodeClassifier):
         r"""Resets all learnable parameters of the module, and draws the random
         features of evaluation mode.
         """
+        reset_activation(self.act)
         for module in (self.lin_in, *self.layers, *self.norms, self.lin_out):
             module.reset_parameters()
 
