@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch_geometric import EdgeIndex
 from torch_geometric.nn import GATConv, GCNConv, GraphConv, MessagePassing, SAGEConv
 
 from torch_geometric_gsl import GumbelKNNSampler, NeuralGaussianSimilarity
+from torch_geometric_gsl.nn import models
 
 N, IN, OUT = 12, 6, 5
 OPTIONS = [{}, {'hard': True}, {'replace': False}, {'loop': False}]
@@ -39,6 +41,31 @@ def dense(edge_index: Tensor, weight: Tensor, num_src: int = N) -> Tensor:
     matrix = torch.zeros(int(edge_index[1].max()) + 1, num_src)
     matrix[edge_index[1], edge_index[0]] = weight.detach()
     return matrix
+
+
+@pytest.mark.parametrize('training', [True, False])
+def test_candidates_as_an_edge_index(training: bool) -> None:
+    sampler, x = make().train(training), features()
+    plain = torch.randint(N, (2, 40), generator=torch.Generator().manual_seed(1))
+    found = []
+    for edge_index in (plain, EdgeIndex(plain, sparse_size=(N, N))):
+        sampler.train(training)
+        args = {'edge_index': edge_index}
+        twins = [torch.Generator().manual_seed(2) for _ in range(2)]
+        graph = sampler(x, **args, generator=twins[0])
+        found.append([*graph, sampler.propagate(x, x, **args, generator=twins[1])])
+    for first, second in zip(*found, strict=True):
+        assert type(second) is Tensor
+        assert torch.equal(first, second)
+
+
+@pytest.mark.parametrize('name', ['GSLNet', 'KNNGCN', 'IDGL'])
+def test_models_on_an_edge_index(name: str) -> None:
+    torch.manual_seed(5)
+    model = getattr(models, name)(IN, 8, 2, OUT, k=2).eval()
+    plain = torch.randint(N, (2, 40), generator=torch.Generator().manual_seed(1))
+    expected = model(features(), plain)
+    assert torch.equal(model(features(), EdgeIndex(plain)), expected)
 
 
 @pytest.mark.parametrize('training', [True, False])

@@ -152,7 +152,12 @@ def check_parameter_match(x: Tensor, parameter: Tensor | None, name: str = 'x') 
         raise ValueError(
             f"'{name}' is on {x.device} but the parameters are on {parameter.device}"
         )
-    if x.dtype != parameter.dtype and not torch.is_autocast_enabled(x.device.type):
+    # Autocast does not take double precision for another.
+    is_cast = torch.is_autocast_enabled(x.device.type) and torch.float64 not in (
+        x.dtype,
+        parameter.dtype,
+    )
+    if x.dtype != parameter.dtype and not is_cast:
         raise TypeError(
             f"'{name}' has {x.dtype} but the parameters have {parameter.dtype}"
         )

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
+from torch_geometric import EdgeIndex
 
 if TYPE_CHECKING:
     from torch_sparse import SparseTensor
@@ -91,3 +92,10 @@ def is_sorted_by_target(edge_index: Tensor) -> bool:
     ahead = target[1:] > target[:-1]
     tie = (target[1:] == target[:-1]) & (source[1:] >= source[:-1])
     return bool(torch.all(ahead | tie))
+
+
+def plain_edges(edge_index: Tensor) -> Tensor:
+    """Edges as a tensor, without what PyG's :class:`EdgeIndex` knows of their order."""
+    if isinstance(edge_index, EdgeIndex):
+        edge_index = edge_index.as_tensor()
+    return edge_index

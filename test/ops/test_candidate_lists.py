@@ -50,8 +50,8 @@ def test_list_candidates_of_a_batch(
     )
     blocks = [block.t().tolist() for block in list_candidates(sets, max_pairs)]
     assert [edge for block in blocks for edge in block] == expected
-    blocks = [block for block in blocks if block]
     for block in blocks:
+        assert block
         # A block is cut between targets, and as late as its limit allows.
         targets = {i for _, i in block}
         assert len(block) <= max_pairs or len(targets) == 1

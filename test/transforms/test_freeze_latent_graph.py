@@ -137,6 +137,8 @@ def test_arguments(data, model):
         FreezeLatentGraph(model, k=0)
     with pytest.raises(TypeError, match=r"'threshold' must be a number"):
         FreezeLatentGraph(model, threshold='a')
+    with pytest.raises(TypeError, match=r"'use_edge_index' must be a bool \(got 'no'"):
+        FreezeLatentGraph(model, use_edge_index='no')
     for layer in (2, -3):
         text = rf"'layer' must be one of the model's 2 layers \(got {layer}\)"
         with pytest.raises(ValueError, match=text):

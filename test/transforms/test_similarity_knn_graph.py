@@ -145,6 +145,9 @@ def test_arguments():
         SimilarityKNNGraph(0)
     with pytest.raises(ValueError, match=r"'memory_budget' must be at least 1"):
         SimilarityKNNGraph(memory_budget=0)
+    for name in ('loop', 'force_undirected'):
+        with pytest.raises(TypeError, match=rf"'{name}' must be a bool \(got 'no'\)"):
+            SimilarityKNNGraph(**{name: 'no'})
     with pytest.raises(ValueError, match=r"untrained.*got 'cosine'"):
         SimilarityKNNGraph(similarity='cosine')
     with pytest.raises(ValueError, match=r"'similarity' expects 3 channels but it"):

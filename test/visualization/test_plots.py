@@ -14,6 +14,7 @@ from matplotlib.colors import to_rgba
 from matplotlib.image import imread
 
 from torch_geometric_gsl.diagnostics.summaries import LayerSummary, ModelSummary
+from torch_geometric_gsl.nn.similarity.cosine_similarity import CosineSimilarity
 from torch_geometric_gsl.nn.similarity.difference_similarity import (
     DifferenceSimilarity,
 )
@@ -25,6 +26,7 @@ from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
 from torch_geometric_gsl.nn.similarity.neural_gaussian_similarity import (
     NeuralGaussianSimilarity,
 )
+from torch_geometric_gsl.nn.similarity.uniform_similarity import UniformSimilarity
 from torch_geometric_gsl.typing import SampledGraph
 from torch_geometric_gsl.visualization import (
     _drawing,
@@ -273,13 +275,19 @@ def test_plot_similarity_curves_shows_the_band_of_the_bells():
         (
             [HeatKernelSimilarity(4, normalize=False)],
             ValueError,
-            'HeatKernelSimilarity.* compares vectors of any length',
+            'must be functions of the cosine of two embeddings, which HeatKernelSimila',
         ),
+        ([CosineSimilarity(4)], ValueError, 'which CosineSimilarity.* is not'),
     ],
 )
 def test_plot_similarity_curves_errors(similarities, error, match):
     with pytest.raises(error, match=match):
         plot_similarity_curves(similarities)
+
+
+def test_the_uniform_similarity_is_flat():
+    left = plot_similarity_curves([UniformSimilarity(4)]).axes[0]
+    assert np.ptp(left.lines[-1].get_ydata()) == 0
 
 
 def test_plot_similarity_curves_checks_the_scale():

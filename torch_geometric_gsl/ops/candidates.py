@@ -12,7 +12,7 @@ from torch_geometric_gsl.ops.eager import eager
 from torch_geometric_gsl.ops.gumbel import arrival_times, straight_through
 from torch_geometric_gsl.ops.relaxed import relaxed_weights
 from torch_geometric_gsl.ops.scorer import Candidates, Law
-from torch_geometric_gsl.typing import SampledGraph
+from torch_geometric_gsl.typing import SampledGraph, plain_edges
 
 
 def sort_candidates(edge_index: Tensor, *, loop: bool = True) -> Tensor:
@@ -28,6 +28,7 @@ def sort_candidates(edge_index: Tensor, *, loop: bool = True) -> Tensor:
         tensor([[0, 2],
                 [1, 1]])
     """
+    edge_index = plain_edges(edge_index)
     if not loop:
         edge_index = edge_index[:, edge_index[0] != edge_index[1]]
     sorted_edges: Tensor = coalesce(edge_index, sort_by_row=False)
@@ -49,10 +50,11 @@ def list_candidates(sets: Candidates, max_pairs: int) -> Iterator[Tensor]:
                 [0, 0, 1, 1, 2]])
     """
     total = sets.size.cumsum(0)
-    first, listed, num_edges = 0, 0, int(total[-1]) if total.numel() else 0
+    listed, num_edges = 0, int(total[-1]) if total.numel() else 0
     while listed < num_edges:
-        limit = torch.tensor(listed + max_pairs, device=total.device)
-        stop = int(torch.searchsorted(total, limit, right=True))
+        limits = torch.tensor([listed, listed + max_pairs], device=total.device)
+        # From the first target that has candidates left.
+        first, stop = torch.searchsorted(total, limits, right=True).tolist()
         stop = min(max(stop, first + 1), total.numel())
         target = torch.arange(first, stop, device=total.device)
         degree = sets.size[first:stop]
@@ -63,7 +65,7 @@ def list_candidates(sets: Candidates, max_pairs: int) -> Iterator[Tensor]:
         yield torch.stack(
             [place if sets.listed is None else sets.listed[place], target]
         )
-        first, listed = stop, int(total[stop - 1])
+        listed = int(total[stop - 1])
 
 
 @eager

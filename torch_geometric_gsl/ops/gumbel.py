@@ -61,7 +61,8 @@ class _StraightThrough(torch.autograd.Function):
     # Not hard + soft - soft.detach(): that leaves rounding errors in the zeros.
     @staticmethod
     def forward(ctx: object, forward: Tensor, backward: Tensor) -> Tensor:
-        return forward.clone()
+        # What is undefined must not look like a choice.
+        return torch.where(backward.isnan(), backward, forward)
 
     @staticmethod
     def backward(ctx: object, grad: Tensor) -> tuple[None, Tensor]:

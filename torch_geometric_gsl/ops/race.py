@@ -154,7 +154,7 @@ def _race_rows(
         source = sets.at(rows, source)
     neighbours = Neighbours(source, scorer.size[1], memory_budget=memory_budget)
     score = scorer.pairs(rows, neighbours)
-    _check_bound(score[:, : law.kept], scorer.upper)
+    _check_bounds(score[:, : law.kept], scorer.lower, scorer.upper)
     accepted = level < (score - scorer.upper).exp_()
     source, accepted = source.view(shape), accepted.view(shape)
     if not law.replace:
@@ -170,13 +170,18 @@ def _race_rows(
     return Arrivals(found.source, found.noise + unit.unsqueeze(2), found.horizon - unit)
 
 
-def _check_bound(score: Tensor, upper: float) -> None:
-    """Raises if some of the scores exceed their bound, which no race would notice."""
-    rounding = 64 * torch.finfo(score.dtype).eps * max(1.0, abs(upper))
+def _check_bounds(score: Tensor, lower: float, upper: float) -> None:
+    """Raises if some of the scores lie beyond, which no race would notice."""
+    eps = 64 * torch.finfo(score.dtype).eps
+    above = score > upper + eps * max(1.0, abs(upper))
+    beneath = score < lower - eps * max(1.0, abs(lower))
     check_value(
-        ~(score > upper + rounding).any(),
-        "'similarity' must not exceed the upper one of its 'bounds'",
-        got=lambda: f'scores up to {float(score.max()):.4g}, bound {upper:.4g}',
+        ~(above | beneath).any(),
+        "'similarity' must lie between its 'bounds'",
+        got=lambda: (
+            f'scores in [{float(score.min()):.4g}, {float(score.max()):.4g}] '
+            f'for [{lower:.4g}, {upper:.4g}]'
+        ),
     )
 
 

@@ -27,6 +27,7 @@ from torch_geometric_gsl._checks import (
 )
 from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET
 from torch_geometric_gsl.ops.edge_distances import edge_distances
+from torch_geometric_gsl.typing import plain_edges
 
 _REDUCTIONS = ('mean', 'sum', 'none')
 
@@ -283,7 +284,7 @@ def _merged(
 ) -> tuple[Tensor, Tensor]:
     """One edge per pair of nodes, sorted by target and then by source."""
     merged: tuple[Tensor, Tensor] = coalesce(
-        edge_index, edge_weight, num_nodes=num_nodes, sort_by_row=False
+        plain_edges(edge_index), edge_weight, num_nodes=num_nodes, sort_by_row=False
     )
     return merged
 

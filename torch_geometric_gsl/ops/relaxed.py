@@ -109,7 +109,8 @@ class _RelaxedWeights(torch.autograd.Function):
             draws = _draw(score[rows], k, tau, generator)
             if hard:
                 first = draws.argmax(dim=-1, keepdim=True)
-                draws = torch.zeros_like(draws).scatter_(-1, first, 1)
+                one_hot = torch.zeros_like(draws).scatter_(-1, first, 1)
+                draws = torch.where(draws.isnan(), draws, one_hot)
             weight[rows] = draws.mean(dim=1)
         return weight
 

@@ -8,7 +8,12 @@ from torch_geometric.data.datapipes import functional_transform
 from torch_geometric.transforms import BaseTransform
 from torch_geometric.utils import sort_edge_index
 
-from torch_geometric_gsl._checks import check_count, check_edge_index, check_number
+from torch_geometric_gsl._checks import (
+    check_count,
+    check_edge_index,
+    check_flag,
+    check_number,
+)
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
 from torch_geometric_gsl.ops.candidates import rank_in_group
 from torch_geometric_gsl.transforms._graph_data import node_features, set_graph
@@ -84,6 +89,7 @@ class FreezeLatentGraph(BaseTransform):
         if k is not None:
             check_count(k, 'k')
         check_number(threshold, 'threshold')
+        check_flag(use_edge_index, 'use_edge_index')
         self.model: Any = model
         self.layer = layer
         self.k = k

@@ -7,7 +7,7 @@ from torch_geometric.data.datapipes import functional_transform
 from torch_geometric.transforms import BaseTransform
 from torch_geometric.utils import to_undirected
 
-from torch_geometric_gsl._checks import check_count
+from torch_geometric_gsl._checks import check_count, check_flag
 from torch_geometric_gsl.nn.models._neighbours import nearest_neighbours
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.base import Similarity
@@ -102,6 +102,8 @@ class SimilarityKNNGraph(BaseTransform):
     ) -> None:
         check_count(k, 'k')
         check_similarity(similarity)
+        check_flag(loop, 'loop')
+        check_flag(force_undirected, 'force_undirected')
         check_count(memory_budget, 'memory_budget')
         self.k = k
         self.similarity = similarity

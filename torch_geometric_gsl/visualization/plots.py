@@ -11,6 +11,7 @@ from torch_geometric_gsl._checks import check_count, check_positive
 from torch_geometric_gsl._graph_checks import check_graph, check_labels
 from torch_geometric_gsl.diagnostics.summaries import LayerSummary, ModelSummary
 from torch_geometric_gsl.nn.similarity.base import Similarity
+from torch_geometric_gsl.nn.similarity.cosine_similarity import CosineSimilarity
 from torch_geometric_gsl.nn.similarity.neural_gaussian_similarity import (
     NeuralGaussianSimilarity,
 )
@@ -255,13 +256,13 @@ def _curve(item: Similarity | LayerSummary, t: Tensor) -> tuple[Tensor, ...]:
             "a neural Gaussian similarity has one bell per node: 'similarities' must "
             f'hold the layer of describe_model instead (got {item})'
         )
-    if item.comparison == 'dot':
+    if item.comparison == 'dot' and not isinstance(item, CosineSimilarity):
         return (item.response(t).detach(),)
     if getattr(item, 'normalize', False):
         return (item.response(2 - 2 * t).detach(),)
     raise ValueError(
-        f"'similarities' must be functions of the cosine, but {item} compares "
-        f'vectors of any length'
+        f"'similarities' must be functions of the cosine of two embeddings, which "
+        f'{item} is not'
     )
 
 

@@ -226,6 +226,17 @@ def test_similarity_as_module() -> None:
         LatentGraphConv(IN, OUT + 1, similarity)
 
 
+@pytest.mark.parametrize('in_channels', [-1, IN])
+@pytest.mark.parametrize('autocast', [False, True])
+def test_double_precision_is_refused(in_channels: int, autocast: bool) -> None:
+    conv = LatentGraphConv(in_channels, OUT)
+    with (
+        torch.autocast('cpu', dtype=torch.bfloat16, enabled=autocast),
+        pytest.raises(TypeError, match=r"'x' has torch\.float64 but the par"),
+    ):
+        conv(features())
+
+
 @pytest.mark.parametrize(
     ('error', 'args', 'kwargs', 'match'),
     [

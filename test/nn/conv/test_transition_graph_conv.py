@@ -197,6 +197,24 @@ def test_sparse_features(training: bool) -> None:
     torch.testing.assert_close(*found)
 
 
+@pytest.mark.parametrize('how', ['half', 'autocast'])
+def test_half_precision_of_many_nodes(how: str) -> None:
+    """Shares of 1 / n would be subnormal numbers."""
+    n = 20_000
+    torch.manual_seed(5)
+    conv = TransitionGraphConv(IN, 32, n, S).eval()
+    x = torch.randn(n, IN).half().float()
+    h = conv._project(x).detach()
+    exact = conv._gather(conv.theta_e, h)
+    if how == 'half':
+        found = conv.half()._gather(conv.theta_e, h.half())
+    else:
+        with torch.autocast('cpu', dtype=torch.float16):
+            found = conv._gather(conv.theta_e, h.half())
+    error = (found.float() - exact).norm() / exact.norm()
+    assert float(error.detach()) < 1e-3
+
+
 def test_lazy_channels() -> None:
     conv = TransitionGraphConv(-1, OUT, N, S)
     assert conv(features().float()).shape == (N, OUT)

@@ -206,3 +206,31 @@ def test_bad_messages(
 ) -> None:
     with pytest.raises(error, match=match):
         make().train(training).propagate(rand(N, 6), h)
+
+
+@pytest.mark.parametrize('training', [True, False])
+@pytest.mark.parametrize('method', ['auto', 'dense', 'stream'])
+def test_a_long_list_after_targets_without_any(method: str, training: bool) -> None:
+    """As long as no block of candidates may be."""
+    torch.manual_seed(5)
+    x_src, x_dst = torch.randn(300, 4), torch.randn(4, 4)
+    source = torch.arange(300)
+    edge_index = torch.stack([source, torch.full_like(source, 2)])
+    edge_index = torch.cat([edge_index, torch.tensor([[7], [3]])], dim=1)
+    graphs, similarity = [], NeuralGaussianSimilarity(4)
+    for memory_budget in (2**25, 1):
+        args: Any = {'k': 3, 'method': method, 'memory_budget': memory_budget}
+        sampler = GumbelKNNSampler(similarity, **args).train(training)
+        args = {'edge_index': edge_index}
+        graph = sampler((x_src, x_dst), **args, generator=seeded(1))
+        summed = sampler.propagate((x_src, x_dst), x_src, **args, generator=seeded(1))
+        expected = torch.zeros(4, 4).index_add(
+            0,
+            graph.edge_index[1],
+            x_src[graph.edge_index[0]] * graph.edge_weight.unsqueeze(1),
+        )
+        if training:  # Without noise the sum is that of all candidates.
+            torch.testing.assert_close(summed, expected)
+        graphs.append(graph)
+    assert graphs[0].edge_index[1].unique().tolist() == [2, 3]
+    torch.testing.assert_close(*(graph.edge_weight for graph in graphs))

@@ -149,16 +149,20 @@ def test_bounds_are_ordered(bounds: tuple[float, float]) -> None:
             call(features(900))
 
 
-def test_scores_beyond_their_bound_are_noticed() -> None:
+@pytest.mark.parametrize('bounds', [(-1.0, 0.25), (-0.25, 1.0)])
+def test_scores_beyond_their_bounds_are_noticed(bounds: tuple[float, float]) -> None:
     sampler = make('linear', method='race')
-    sampler.similarity.bounds = (-0.5, 0.25)  # type: ignore[misc, assignment]
-    text = r"'similarity' must not exceed the upper one of its 'bounds' \(got scores up"
+    sampler.similarity.bounds = bounds  # type: ignore[misc]
+    text = r"'similarity' must lie between its 'bounds' \(got scores in \[-0.9"
     with pytest.raises(ValueError, match=text):
         sampler(features(900))
 
 
-def test_parameters_that_are_nan_reach_the_weights() -> None:
-    sampler = make('neural_gaussian', method='race', tau=0.75)
+@pytest.mark.parametrize('method', ['race', 'dense', 'stream'])
+@pytest.mark.parametrize('hard', [False, True])
+def test_parameters_that_are_nan_reach_the_weights(method: str, hard: bool) -> None:
+    sampler = make('neural_gaussian', method=method, hard=hard, tau=0.75)
     for parameter in sampler.similarity.parameters():
         torch.nn.init.constant_(parameter, float('nan'))
     assert sampler(features(900)).edge_weight.isnan().any()
+    assert sampler.propagate(x := features(900), x).isnan().any()

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from torch_geometric_gsl.nn.similarity.base import EncodedPair, Similarity
+from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
 
 DOUBLE = {'dtype': torch.float64}
 # Scores are exact up to rounding, which a narrow bell magnifies about tenfold.
@@ -268,6 +269,37 @@ class Power(Similarity):
 
     def response(self, value: Tensor, *params: Tensor) -> Tensor:
         return value + 100 * params[0]
+
+
+class Cube:
+    def response(self, value: Tensor, *params: Tensor) -> Tensor:
+        return 3 * value**3
+
+
+def test_what_a_class_says_holds_for_its_own_scores() -> None:
+    """Not for those of a mix-in, wherever it stands."""
+
+    class Mixed(Cube, LinearSimilarity):
+        pass
+
+    class Again(Mixed):
+        bounds = (-3.0, 3.0)
+
+    class Plain(LinearSimilarity):
+        def extra_repr(self) -> str:
+            return ''
+
+    unknown = Similarity.bounds
+    assert (Mixed.formula, Mixed.bounds) == (None, unknown)
+    assert (Again.formula, Again.bounds) == (None, (-3.0, 3.0))
+    assert Plain.formula == LinearSimilarity.formula == 'identity'
+    assert Plain.bounds == LinearSimilarity.bounds == (-1.0, 1.0)
+
+
+def test_unknown_comparison() -> None:
+    text = r"'comparison' must be one of \['dot', 'squared_distance'\] \(got 'cosine'"
+    with pytest.raises(ValueError, match=text):
+        type('Own', (Similarity,), {'comparison': 'cosine'})
 
 
 def test_own_similarity() -> None:

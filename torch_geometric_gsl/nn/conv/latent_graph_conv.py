@@ -45,7 +45,9 @@ class LatentGraphConv(torch.nn.Module):
             from the first input to the forward method.
         out_channels (int): Size of each output sample.
         similarity (str or Similarity, optional): The similarity of two nodes, by
-            name or as a module of :obj:`out_channels` input channels.
+            name or as a module of :obj:`out_channels` input channels, whose
+            parameters are reset with those of the layer: load trained ones into it
+            afterwards.
             (default: :obj:`"neural_gaussian"`)
         k (int, optional): The number of draws :math:`K`. (default: :obj:`5`)
         tau (float, optional): The temperature :math:`\tau`.
@@ -188,8 +190,7 @@ class LatentGraphConv(torch.nn.Module):
 
     def _project(self, x: Tensor) -> Tensor:
         check_features(x, width=self.lin.in_channels)
-        lazy = isinstance(self.lin.weight, torch.nn.UninitializedParameter)
-        check_parameter_match(x, None if lazy else self.lin.weight)
+        check_parameter_match(x, self.lin.weight)
         h = apply_linear(self.lin, x)
         check_finite(h, 'x @ weight')
         return h

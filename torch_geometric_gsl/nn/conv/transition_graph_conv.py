@@ -52,7 +52,9 @@ class TransitionGraphConv(LatentGraphConv):
         num_transition_nodes (int, optional): The number of transition nodes
             :math:`s`. (default: :obj:`500`)
         similarity (str or Similarity, optional): The similarity of two nodes, by
-            name or as a module of :obj:`out_channels` input channels.
+            name or as a module of :obj:`out_channels` input channels, whose
+            parameters are reset with those of the layer: load trained ones into it
+            afterwards.
             (default: :obj:`"neural_gaussian"`)
         k (int, optional): The number of draws :math:`K`. (default: :obj:`5`)
         tau (float, optional): The temperature :math:`\tau`.
@@ -162,7 +164,7 @@ class TransitionGraphConv(LatentGraphConv):
                 (default: :obj:`None`)
         """
         h, transition = self._transition(x, edge_index, batch)
-        messages = self.theta_e @ (h / self.num_nodes)
+        messages = self._gather(self.theta_e, h)
         out = self.sampler.propagate((transition, h), messages, generator=generator)
         return self._finish(x, h, out)
 
@@ -202,7 +204,14 @@ class TransitionGraphConv(LatentGraphConv):
         check_absent(batch, 'batch', 'with transition nodes')
         h = self._project(x)
         check_num_nodes(x, self.num_nodes)
-        return h, unit_rows(self.theta_t @ (unit_rows(h) / self.num_nodes))
+        return h, unit_rows(self._gather(self.theta_t, unit_rows(h)))
+
+    def _gather(self, theta: Tensor, h: Tensor) -> Tensor:
+        """Sums over all nodes, in full precision: their parts are small."""
+        with torch.autocast(h.device.type, enabled=False):
+            is_half = h.dtype in (torch.float16, torch.bfloat16)
+            full = h.float() if is_half else h
+            return (theta.to(full.dtype) @ (full / self.num_nodes)).to(h.dtype)
 
     def __repr__(self) -> str:
         return (

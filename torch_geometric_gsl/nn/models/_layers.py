@@ -51,5 +51,4 @@ def reset_activation(act: Callable[[Tensor], Tensor]) -> None:
 def check_input(x: Tensor, lin: Linear) -> None:
     """Raises unless a first layer can take the features."""
     check_features(x, width=lin.in_channels)
-    is_lazy = isinstance(lin.weight, torch.nn.UninitializedParameter)
-    check_parameter_match(x, None if is_lazy else lin.weight)
+    check_parameter_match(x, lin.weight)

@@ -26,7 +26,7 @@ from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET
 from torch_geometric_gsl.ops.draws import neighbour_graph
 from torch_geometric_gsl.ops.knn import cosine_top_k
-from torch_geometric_gsl.typing import SampledGraph
+from torch_geometric_gsl.typing import SampledGraph, plain_edges
 
 #: What an edge can weigh; the nearest nodes are those of the cosine in any case.
 WEIGHTS = ('linear', 'heat_kernel')
@@ -203,6 +203,7 @@ def _given_graph(
     x: Tensor, edge_index: Tensor, batch: Tensor | None, edge_weight: Tensor | None
 ) -> SampledGraph:
     check_edge_index(edge_index, x, x)
+    edge_index = plain_edges(edge_index)
     if batch is not None:
         check_batch(batch, x)
         source, target = batch[edge_index]

@@ -10,6 +10,8 @@ from torch_geometric_gsl.ops import scores
 from torch_geometric_gsl.ops.edge_distances import pair_distances
 from torch_geometric_gsl.ops.pairs import Neighbours, pair_dots
 
+COMPARISONS = ('dot', 'squared_distance')
+
 
 def compare_all(comparison: str, src: Tensor, dst: Tensor) -> Tensor:
     """Compares all targets with all sources."""

@@ -12,11 +12,16 @@ from torch_geometric.nn import Linear
 from torch_geometric_gsl._checks import (
     check_count,
     check_edge_index,
+    check_option,
     check_pair,
     check_parameter_match,
 )
 from torch_geometric_gsl.nn.linear import apply_linear
-from torch_geometric_gsl.nn.similarity._compare import compare_all, comparison_of
+from torch_geometric_gsl.nn.similarity._compare import (
+    COMPARISONS,
+    compare_all,
+    comparison_of,
+)
 from torch_geometric_gsl.ops import scores
 from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET
 from torch_geometric_gsl.ops.fused import FusedScore
@@ -84,12 +89,18 @@ class Similarity(torch.nn.Module, ABC):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        # What a parent says of its own scores need not hold for another score.
-        own = cls.__dict__
-        if own.keys() & _SCORING and 'formula' not in own:
-            cls.formula = None
-        if own.keys() & {'response', 'comparison', 'encode'} and 'bounds' not in own:
+        check_option(cls.comparison, COMPARISONS, 'comparison')
+        # What a class says of its own scores need not hold for another score.
+        if cls._differs('formula', _SCORING):
+            cls.formula = Similarity.formula
+        if cls._differs('bounds', {'response', 'comparison', 'encode'}):
             cls.bounds = Similarity.bounds
+
+    @classmethod
+    def _differs(cls, name: str, others: set[str]) -> bool:
+        """Whether others are not those of the class that says what is named."""
+        owner = next(base for base in cls.__mro__ if name in base.__dict__)
+        return any(getattr(cls, other) != getattr(owner, other) for other in others)
 
     def __init__(self, in_channels: int, out_channels: int | None = None) -> None:
         super().__init__()
