@@ -13,6 +13,7 @@ from config import RunConfig
 from experiments import Choice
 from files import write_json
 from journal import open_journal
+from methods import METHODS
 from optuna.storages import JournalStorage
 from optuna.trial import TrialState
 from settings import PAPER, make_config
@@ -28,6 +29,27 @@ def kind_of(path: Path) -> str:
 def test_tables_equal_the_results(path: Path) -> None:
     text = path.read_text(encoding='utf-8')
     assert fill(text, kind_of(path), Store(RESULTS, archives_only=True)) == text
+
+
+def test_what_the_text_says_of_our_rows() -> None:
+    """Of their comparisons with the uniform random graph and the MLP."""
+    store, choice = Store(RESULTS, archives_only=True), Choice((), (), SEEDS)
+    ours = [m for m in METHODS.values() if m.group == 'ours']
+    heads = {f'{m.title} - {c}' for m in ours for c in ('MLP', 'Uniform random graph')}
+    detected, count = [], 0
+    for line in render('paired', 'markdown', store, choice).splitlines():
+        _, title, *entries = (entry.strip() for entry in f'{line}|'.split('|'))
+        if title in heads:
+            found = [re.match(r'(\S+) .*p [=<] ([\d.]+)', entry) for entry in entries]
+            pairs = [(m[1], float(m[2])) for m in found if m is not None]
+            detected += [(title, mean) for mean, p in pairs if p < 0.05]
+            count += len(pairs)
+    assert count == 84
+    assert detected == [
+        ('LinSim-T - Uniform random graph', '-0.7'),
+        ('NeuralGauSim-T - MLP', '-0.4'),
+        ('NeuralGauSim-T - Uniform random graph', '-0.4'),
+    ]
 
 
 def test_every_table_stands_in_a_document() -> None:
