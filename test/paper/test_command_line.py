@@ -104,18 +104,22 @@ def test_results_that_may_end_otherwise_are_redone(
     assert capsys.readouterr().out.startswith('table1: 2 runs, 0 finished')
 
 
-def test_a_run_without_memory_gets_a_process_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def crowded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two runs the first one lacks memory here, not in a process of its own."""
+
     def fail(*args: object, **kwargs: object) -> None:
         raise MemoryError
 
-    # Here, not in the process that is started.
-    broken = METHODS['gau_sim']._replace(build=fail)
-    monkeypatch.setitem(METHODS, 'gau_sim', broken)
+    monkeypatch.setitem(METHODS, 'gau_sim', METHODS['gau_sim']._replace(build=fail))
     words = ['table1', '--quick', '--seeds', '1', '--methods', 'gau_sim', 'mlp']
     monkeypatch.setattr(sys, 'argv', ['run.py', *words, '--results', str(tmp_path)])
     monkeypatch.setattr(command, 'limit_memory', lambda gigabytes: None)
+
+
+def test_a_run_without_memory_gets_a_process_of_its_own(
+    tmp_path: Path, crowded: None, capsys: pytest.CaptureFixture[str]
+) -> None:
     run.main()
     assert 'too little memory, again in a process of its own' in capsys.readouterr().out
     store = Store(tmp_path)
@@ -126,25 +130,19 @@ def test_a_run_without_memory_gets_a_process_of_its_own(
 
 
 def test_a_process_that_is_killed_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    crowded: None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """As the system does for lack of memory, though the limit was not reached."""
-
-    def fail(*args: object, **kwargs: object) -> None:
-        raise MemoryError
-
-    broken = METHODS['mlp']._replace(build=fail)
-    monkeypatch.setitem(METHODS, 'mlp', broken)
     monkeypatch.setattr(run, '_only', kill_oneself)
-    words = ['table1', '--quick', '--seeds', '1', '--methods', 'mlp']
-    monkeypatch.setattr(sys, 'argv', ['run.py', *words, '--results', str(tmp_path)])
-    monkeypatch.setattr(command, 'limit_memory', lambda gigabytes: None)
     with pytest.raises(SystemExit, match='1 runs failed'):
         run.main()
     (log,) = tmp_path.rglob('error.txt')
     assert log.read_text().startswith('killed by signal 9: if by the system')
     assert log.read_text() in capsys.readouterr().out
-    assert not list(tmp_path.rglob('result.json'))
+    assert len(list(tmp_path.rglob('result.json'))) == 1
 
 
 def test_memory_of_a_container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

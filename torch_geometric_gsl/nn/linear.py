@@ -8,6 +8,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from torch_geometric.nn import Linear
 
 from torch_geometric_gsl.ops.pairs import Neighbours, neighbour_sum
+from torch_geometric_gsl.ops.precision import full_dtype
 
 # Features stay the same for all epochs: what orders them by column is kept with them.
 _ORDERED: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
@@ -37,8 +38,7 @@ def apply_linear(lin: Linear, x: Tensor) -> Tensor:
         dense: Tensor = lin(x)
         return dense
     with torch.autocast(device, enabled=False):
-        is_half = x.dtype in (torch.float16, torch.bfloat16)
-        full = torch.float32 if is_half else x.dtype
+        full = full_dtype(x.dtype)
         weight = lin.weight.to(full).t().contiguous()
         out = neighbour_sum(weight, x.values().to(full), entries_by_row(x)).to(dtype)
         return out if lin.bias is None else out + lin.bias.to(dtype)

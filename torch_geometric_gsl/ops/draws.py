@@ -23,6 +23,7 @@ from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET
 from torch_geometric_gsl.ops.counter import below, draw_seed, random_words, states
 from torch_geometric_gsl.ops.eager import eager
 from torch_geometric_gsl.ops.pairs import Neighbours, neighbour_sum
+from torch_geometric_gsl.ops.precision import full_precision
 from torch_geometric_gsl.ops.scorer import Candidates, Law, Scorer, ungroup
 from torch_geometric_gsl.typing import SampledGraph
 
@@ -160,7 +161,7 @@ def drawn_sum(
     """
     if scorer.size[0] == 0:
         return h.new_zeros(0, h.size(1))
-    full = h.float() if h.dtype in (torch.float16, torch.bfloat16) else h
+    full = full_precision(h)
     source = arrivals.source.flatten(1)
     neighbours = Neighbours(source, scorer.size[1], memory_budget=memory_budget)
     value = scorer.compare(slice(0, scorer.size[0]), neighbours)

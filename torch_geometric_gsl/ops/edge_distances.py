@@ -11,6 +11,7 @@ from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET, row_blocks
 from torch_geometric_gsl.ops.compiled import fastest
 from torch_geometric_gsl.ops.eager import eager
 from torch_geometric_gsl.ops.pairs import Neighbours, compare_listed
+from torch_geometric_gsl.ops.precision import full_dtype, full_precision
 
 
 def gathered_distances(dst: Tensor, src: Tensor, source: Tensor) -> Tensor:
@@ -62,7 +63,7 @@ def edge_distances(
     """
     if x.layout != torch.strided:
         return _sparse_distances(x, edge_index, memory_budget)
-    x = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+    x = full_precision(x)
 
     source, target = edge_index
     return compare_listed(
@@ -121,8 +122,7 @@ def _sparse_distances(x: Tensor, edge_index: Tensor, memory_budget: int) -> Tens
         edge, listed = _entries(offsets, source)
         product = value[listed] * dense[place[edge], column[listed]]
         out[edges].index_add_(0, edge, product, alpha=-2)
-    is_half = x.dtype in (torch.float16, torch.bfloat16)
-    return out.clamp_(min=0).to(torch.float32 if is_half else x.dtype)
+    return out.clamp_(min=0).to(full_dtype(x.dtype))
 
 
 def _entries(offsets: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:

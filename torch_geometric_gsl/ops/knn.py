@@ -7,6 +7,7 @@ from torch import Tensor
 
 from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET, row_blocks
 from torch_geometric_gsl.ops.pairs import Neighbours
+from torch_geometric_gsl.ops.precision import full_precision
 from torch_geometric_gsl.ops.scorer import Scorer
 
 
@@ -115,7 +116,7 @@ def cosine_top_k(
 def unit_entries(value: Tensor, words: Neighbours) -> Tensor:
     """Scales the entries of each row to unit 2-norm, without under- or overflow."""
     row = words.target.long()
-    value = value.float() if value.dtype in (torch.float16, torch.bfloat16) else value
+    value = full_precision(value)
     size = value.new_zeros(words.offsets.numel() - 1)
     largest = size.scatter_reduce(0, row, value.abs(), 'amax')
     value = value / largest.masked_fill(largest == 0, 1)[row]

@@ -12,6 +12,7 @@ from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET, row_blocks, rows_per
 from torch_geometric_gsl.ops.eager import eager
 from torch_geometric_gsl.ops.fused import FusedScore
 from torch_geometric_gsl.ops.pairs import Neighbours, neighbour_sum
+from torch_geometric_gsl.ops.precision import full_precision
 from torch_geometric_gsl.ops.relaxed import expected_weights
 from torch_geometric_gsl.ops.scorer import Scorer
 
@@ -47,7 +48,7 @@ def weighted_sum(
     """
     offsets = cumsum(torch.bincount(edge_index[1], minlength=num_targets))
     neighbours = Neighbours(edge_index[0], h.size(0), offsets)
-    full = h.float() if h.dtype in (torch.float16, torch.bfloat16) else h
+    full = full_precision(h)
     return neighbour_sum(full, edge_weight.to(full.dtype), neighbours).to(h.dtype)
 
 

@@ -27,6 +27,7 @@ from torch_geometric_gsl._checks import (
 )
 from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET
 from torch_geometric_gsl.ops.edge_distances import edge_distances
+from torch_geometric_gsl.ops.precision import full_precision
 from torch_geometric_gsl.typing import plain_edges
 
 _REDUCTIONS = ('mean', 'sum', 'none')
@@ -260,8 +261,7 @@ def _check_edges(
     if is_share and edge_weight.numel():
         is_valid = (edge_weight >= 0).all()
         check_value(is_valid, f"'{name}' must not be negative", got=edge_weight.min)
-    is_half = edge_weight.dtype in (torch.float16, torch.bfloat16)
-    return edge_weight.float() if is_half else edge_weight
+    return full_precision(edge_weight)
 
 
 def _reduce(term: Tensor, edge_index: Tensor, num_nodes: int, reduction: str) -> Tensor:

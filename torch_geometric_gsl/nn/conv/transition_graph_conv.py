@@ -10,6 +10,7 @@ from torch_geometric_gsl._checks import check_absent, check_count, check_num_nod
 from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
 from torch_geometric_gsl.nn.sampler._plan import SamplingPlan
 from torch_geometric_gsl.nn.similarity.base import Similarity
+from torch_geometric_gsl.ops.precision import full_precision
 from torch_geometric_gsl.ops.scores import unit_rows
 from torch_geometric_gsl.typing import SampledGraph
 
@@ -209,8 +210,7 @@ class TransitionGraphConv(LatentGraphConv):
     def _gather(self, theta: Tensor, h: Tensor) -> Tensor:
         """Sums over all nodes, in full precision: their parts are small."""
         with torch.autocast(h.device.type, enabled=False):
-            is_half = h.dtype in (torch.float16, torch.bfloat16)
-            full = h.float() if is_half else h
+            full = full_precision(h)
             return (theta.to(full.dtype) @ (full / self.num_nodes)).to(h.dtype)
 
     def __repr__(self) -> str:

@@ -9,6 +9,7 @@ from torch_geometric.utils import cumsum, sort_edge_index
 
 from torch_geometric_gsl.nn.models._idgl_graph import Graph
 from torch_geometric_gsl.ops.pairs import Neighbours, neighbour_sum
+from torch_geometric_gsl.ops.precision import full_precision
 
 
 class Prior:
@@ -31,7 +32,7 @@ class Prior:
 
     def propagate(self, h: Tensor) -> Tensor:
         """Messages along the graph."""
-        full = h.float() if h.dtype in (torch.float16, torch.bfloat16) else h
+        full = full_precision(h)
         weight = self.weight.to(full.dtype)
         return neighbour_sum(full, weight, self.neighbours).to(h.dtype)
 

@@ -22,6 +22,7 @@ from torch_geometric_gsl.nn.models._idgl_pairs import (
 )
 from torch_geometric_gsl.nn.models._idgl_weights import AnchorWeights, Kept, Weights
 from torch_geometric_gsl.nn.similarity.cosine_similarity import CosineSimilarity
+from torch_geometric_gsl.ops.precision import full_precision
 
 
 class _Products(NamedTuple):
@@ -68,7 +69,7 @@ class Nodes:
         self.cached = cached
         like = x if x.layout == torch.strided else x.values()
         num_anchors = None if anchors is None else anchors.numel()
-        self._tiles = make_tiles(x.size(0), num_anchors, _full(like[:0]))
+        self._tiles = make_tiles(x.size(0), num_anchors, full_precision(like[:0]))
 
     def learn(self, metric: CosineSimilarity, h: Tensor, widths: list[int]) -> Graph:
         """The graph whose weights are the similarities above the threshold.
@@ -83,7 +84,7 @@ class Nodes:
             if h.layout != torch.strided:
                 pairs = SparsePairs(h, unit_entries(h, metric.weight), self.anchors)
                 return self._learned(pairs, widths)
-            pairs = DensePairs(_full(metric.encode(h)), self.anchors)
+            pairs = DensePairs(full_precision(metric.encode(h)), self.anchors)
             if not self._is_product(h, pairs.inputs[0].size(1)):
                 return self._learned(pairs, widths)
             if self.anchors is None:
@@ -119,8 +120,8 @@ class Nodes:
     @cached_property
     def _features(self) -> Pairs:
         if self.x.layout == torch.strided:
-            return DensePairs(_full(self.x), self.anchors)
-        values = _full(self.x.values()).unsqueeze(0)
+            return DensePairs(full_precision(self.x), self.anchors)
+        values = full_precision(self.x.values()).unsqueeze(0)
         return SparsePairs(self.x, values, self.anchors)
 
     @cached_property
@@ -144,8 +145,3 @@ class Nodes:
                 found = _PRODUCTS[self.x] = _Products(version, self._tiles, parts)
             products: Kept = found.parts
             return products
-
-
-def _full(values: Tensor) -> Tensor:
-    is_half = values.dtype in (torch.float16, torch.bfloat16)
-    return values.float() if is_half else values

@@ -14,6 +14,7 @@ from torch_geometric.utils import cumsum, scatter
 from torch_geometric_gsl.nn.linear import entries_by_row
 from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET, row_blocks, rows_per_block
 from torch_geometric_gsl.ops.pairs import Neighbours, neighbour_sum
+from torch_geometric_gsl.ops.precision import full_precision
 
 #: Bytes of a tile on a CPU, for each thread: it stays in the cache of the processor.
 TILE = 2**20
@@ -262,8 +263,7 @@ def unit_entries(x: Tensor, weight: Tensor) -> Tensor:
         x (torch.Tensor): Sparse CSR features.
         weight (torch.Tensor): The weights of the heads.
     """
-    is_half = weight.dtype in (torch.float16, torch.bfloat16)
-    weight = weight.float() if is_half else weight
+    weight = full_precision(weight)
     row, num_nodes = entries_by_row(x).target.long(), x.size(0)
     values = x.values().to(weight.dtype) * weight[:, x.col_indices()]
     # As in `scores.unit_rows`: neither tiny nor huge rows underflow or overflow.

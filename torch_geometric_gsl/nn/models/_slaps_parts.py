@@ -18,6 +18,7 @@ from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET, row_blocks
 from torch_geometric_gsl.ops.knn import unit_entries
 from torch_geometric_gsl.ops.masking import MaskedFeatures
 from torch_geometric_gsl.ops.pairs import Neighbours, neighbour_sum, pair_dots
+from torch_geometric_gsl.ops.precision import full_precision
 from torch_geometric_gsl.ops.scores import unit_rows
 from torch_geometric_gsl.ops.sparse_pairs import sparse_pair_dots
 from torch_geometric_gsl.typing import SampledGraph
@@ -131,10 +132,6 @@ class Denoiser(torch.nn.Module):
         h = F.dropout(h, self.dropout, self.training)
         size = (masked.x.size(0), masked.x.size(1))
         return self.last.at(h, edges, lists(masked.row, masked.column, size))
-
-
-def full_precision(x: Tensor) -> Tensor:
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
 def _dense_similarities(z: Tensor, k: int, batch: Tensor | None) -> SampledGraph:

@@ -14,6 +14,7 @@ from torch_geometric_gsl._checks import (
 from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.models._layers import check_input, layer_sizes
 from torch_geometric_gsl.nn.models._neighbours import NeighbourModel
+from torch_geometric_gsl.ops.precision import full_dtype
 from torch_geometric_gsl.typing import SampledGraph
 
 
@@ -132,7 +133,7 @@ class KNNLINKX(NeighbourModel):
         check_input(x, node_mlp.lins[0])
         check_num_nodes(x, self.num_nodes, 'the weights of the edges')
         graph = self._graph(x, edge_index, batch, edge_weight, generator)
-        is_half = x.dtype in (torch.float16, torch.bfloat16)
+        is_half = full_dtype(x.dtype) != x.dtype
         is_half = is_half or torch.is_autocast_enabled(x.device.type)
         if is_half and x.layout != torch.strided:
             return self._of_sparse(x, graph)

@@ -27,6 +27,7 @@ from torch_geometric_gsl.nn.models._layers import (
 from torch_geometric_gsl.nn.models.base import NodeClassifier
 from torch_geometric_gsl.ops.attention import kernel_attention, orthogonal_directions
 from torch_geometric_gsl.ops.gumbel import arrival_times
+from torch_geometric_gsl.ops.precision import full_dtype, full_precision
 
 
 class NodeFormerLayer(torch.nn.Module):
@@ -69,8 +70,7 @@ class NodeFormerLayer(torch.nn.Module):
             return self._output(parts[2])
         dtype = parts[0].dtype
         with torch.autocast(x.device.type, enabled=False):
-            is_half = dtype in (torch.float16, torch.bfloat16)
-            query, key, value = (part.float() if is_half else part for part in parts)
+            query, key, value = map(full_precision, parts)
             scale = 1 / (math.sqrt(self.tau) * query.size(-1) ** 0.25)
             directions, noise = self.directions.to(query.dtype), None
             if self.training:
@@ -93,10 +93,9 @@ class NodeFormerLayer(torch.nn.Module):
     def _draw_directions(
         self, like: Tensor, generator: torch.Generator | None
     ) -> Tensor:
-        is_half = like.dtype in (torch.float16, torch.bfloat16)
         return orthogonal_directions(
             *self.directions.shape,
-            dtype=torch.float32 if is_half else like.dtype,
+            dtype=full_dtype(like.dtype),
             device=like.device,
             generator=generator,
         )

@@ -26,6 +26,7 @@ from torch_geometric_gsl.ops import scores
 from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET
 from torch_geometric_gsl.ops.fused import FusedScore
 from torch_geometric_gsl.ops.pairs import Neighbours, compare_listed
+from torch_geometric_gsl.ops.precision import full_precision
 from torch_geometric_gsl.typing import Features
 
 # What a subclass overrides to have a score of its own.
@@ -152,7 +153,7 @@ class Similarity(torch.nn.Module, ABC):
                 f"'x' is sparse ({x.layout}), which needs a projection: "
                 f"pass 'out_channels' or dense features"
             )
-        return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+        return full_precision(x)
 
     def encode_pair(self, x: Features) -> EncodedPair:
         r"""Checks and embeds sources and targets, to be scored by blocks.

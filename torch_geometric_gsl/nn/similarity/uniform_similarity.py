@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl.nn.similarity.base import Similarity
+from torch_geometric_gsl.ops.precision import full_dtype
 
 
 class UniformSimilarity(Similarity):
@@ -59,9 +60,7 @@ class UniformSimilarity(Similarity):
 
     def encode(self, x: Tensor) -> Tensor:
         # A single zero of each node: what is gathered costs least.
-        is_half = x.dtype in (torch.float16, torch.bfloat16)
-        dtype = torch.float32 if is_half else x.dtype
-        return torch.zeros(x.size(0), 1, dtype=dtype, device=x.device)
+        return torch.zeros(x.size(0), 1, dtype=full_dtype(x.dtype), device=x.device)
 
     def response(self, value: Tensor, *params: Tensor) -> Tensor:
         return torch.zeros_like(value)
