@@ -85,6 +85,26 @@ def test_test_labels_are_not_seen(tmp_path: Path, method: str, data: Data) -> No
         assert score['test'] == float(hit)
 
 
+@pytest.mark.parametrize('method', METHODS)
+def test_validation_labels_do_not_train(
+    tmp_path: Path, method: str, data: Data
+) -> None:
+    val_mask = paper_split(data, seed=1).val_mask
+    noise = data.clone()
+    noise.y = data.y.clone()
+    noise.y[val_mask] = (data.y[val_mask] + 1) % 3
+    runs = []
+    for item in (data, noise):
+        run = Run(make(method), item, tmp_path)
+        runs.append(run)
+        run.train()
+    first, second = runs
+    assert first.least_loss != second.least_loss
+    assert [m['loss'] for m in first.history] == [m['loss'] for m in second.history]
+    models = (run.model.state_dict() for run in runs)
+    torch.testing.assert_close(*models, rtol=0, atol=0, equal_nan=True)
+
+
 def test_score_is_that_of_the_best_epoch(tmp_path: Path, data: Data) -> None:
     run = Run(make('mlp', epochs=30, eval_every=1), data, tmp_path)
     run.train()
