@@ -111,16 +111,17 @@ def cost_grid(root: Path) -> Grid:
     for method, row in found['rows'].items():
         printed = [f'paper: {value}' for value in COSTS.get(method, ())] or ['', '']
         memory = '' if row['megabytes'] is None else f'{row["megabytes"]:.0f}'
-        ours = (f'{row["seconds"]:.3f}', memory)
+        low, high = row['quartiles']
+        ours = (f'{row["seconds"]:.3f} ({low:.3f} to {high:.3f})', memory)
         entries = [Entry(*pair) for pair in zip(ours, printed, strict=True)]
         rows.append((METHODS[method].title, entries))
     threads = found.get('environment', {}).get('threads')
     note = (
-        f'One epoch of training on CiteSeer, median, CPU threads: {threads}, peak MB '
-        'above the data, with model and optimizer; below it what the paper prints for '
-        'an RTX 3090. The epochs are the first ones: without evaluation, and without '
-        'the search of nearest neighbours, which all later ones share. IDGL iterates '
-        'more or less often as training goes on.'
+        'One epoch of training on CiteSeer, median (quartiles), CPU threads: '
+        f'{threads}, peak MB above the data, with model and optimizer; below it what '
+        'the paper prints for an RTX 3090. The epochs are the first ones: without '
+        'evaluation, and without the search of nearest neighbours, which all later '
+        'ones share. IDGL iterates more or less often as training goes on.'
     )
     return Grid(['', 'seconds', 'MB'], rows, [note])
 

@@ -112,5 +112,6 @@ def test_table_of_what_was_measured_last(tmp_path: Path) -> None:
     write_json(tmp_path / 'cost.json', content)
     text = cost.cost_grid(tmp_path).render('markdown')
     seconds, megabytes = cost.COSTS['gau_sim']
-    assert f'| GauSim | 0.042<br>paper: {seconds} | 24<br>paper: {megabytes} |' in text
+    ours = '0.042 (0.040 to 0.050)'
+    assert f'| GauSim | {ours}<br>paper: {seconds} | 24<br>paper: {megabytes} |' in text
     assert 'CPU threads: 2,' in text

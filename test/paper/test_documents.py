@@ -9,15 +9,18 @@ from pathlib import Path
 import optuna
 import pytest
 from archive import read_archive
+from cells import cells
 from config import RunConfig
-from experiments import Choice
+from experiments import FULL, KS, TRANSITION, Choice
 from files import write_json
 from journal import open_journal
 from methods import METHODS
 from optuna.storages import JournalStorage
 from optuna.trial import TrialState
+from published import accuracies
 from settings import PAPER, make_config
 from store import Store
+from summary import compare, verdict
 from tables import DOCUMENTS, RESULTS, SEEDS, TABLES, fill, render
 
 
@@ -50,6 +53,33 @@ def test_what_the_text_says_of_our_rows() -> None:
         ('NeuralGauSim-T - MLP', '-0.4'),
         ('NeuralGauSim-T - Uniform random graph', '-0.4'),
     ]
+
+
+def test_what_the_text_says_of_the_number_of_draws() -> None:
+    """Rows below the paper, and differences of K = 20 and 5, in Tables 2 and 3."""
+    store = Store(RESULTS, archives_only=True)
+    names = ('CiteSeer', 'Chameleon', '20News')
+    below, changes = [], {}
+    for table, methods in (('table2', FULL), ('table3', TRANSITION)):
+        paper, choice = accuracies(table), Choice(names, methods, SEEDS)
+        found = {k: cells(store, choice, k=k) for k in KS}
+        for k, row in found.items():
+            judged = [
+                (key, verdict(cell, paper.get((k, *key)))) for key, cell in row.items()
+            ]
+            below += [(k, *key) for key, word in judged if word == 'below']
+        for key, cell in found[20].items():
+            if (pair := compare(cell, found[5][key])) is not None:
+                assert pair.count == 3
+                changes[key] = (round(pair.difference, 1), round(pair.p_value, 2))
+    assert below == [(k, 'gau_sim_t', 'CiteSeer') for k in (15, 20)]
+    assert min(p for _, p in changes.values()) == 0.09
+    lost = {key[0]: changes.pop(key) for key in [*changes] if key[1] == 'CiteSeer'}
+    of_transition = [lost.pop(method) for method in TRANSITION]
+    assert min(of_transition) == (-4.0, 0.33)
+    assert max(of_transition)[0] == -2.5
+    assert changes.pop(('lin_sim', 'Chameleon')) == (-2.6, 0.2)
+    assert all(abs(mean) < 1 for mean, _ in [*lost.values(), *changes.values()])
 
 
 def test_every_table_stands_in_a_document() -> None:
