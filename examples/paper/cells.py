@@ -74,7 +74,7 @@ def best_means(
 
 def marks_of(found: dict[tuple[str, str], Cell]) -> list[str]:
     meanings = {
-        'timeout': 'stopped at its time limit',
+        'timeout': 'stopped at its time limit, in at least one run',
         'diverged': 'loss not finite',
         'epochs': 'ended at the last epoch, before its patience, in at least one run',
     }

@@ -118,7 +118,7 @@ METHOD_ON_DATASET: dict[tuple[str, str], dict[str, Any]] = {
     },
     ('nodeformer', BROUGHT): {'hidden_channels': 64, 'heads': 6, 'lr': 0.01},
 }
-# Of ours; a recipe that names a rate of its own keeps it.
+# With a patience for the slower rate; a recipe that names a rate of its own keeps it.
 AS_PRINTED: dict[str, Any] = {'lr': 0.001, 'patience': 100}
 QUICK: dict[str, Any] = {
     'epochs': 20,
