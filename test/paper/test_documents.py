@@ -35,18 +35,25 @@ def test_tables_equal_the_results(path: Path) -> None:
 
 
 def test_what_the_text_says_of_our_rows() -> None:
-    """Of their comparisons with the uniform random graph and the MLP."""
+    """Of their comparisons with the controls."""
     store, choice = Store(RESULTS, archives_only=True), Choice((), (), SEEDS)
     ours = [m for m in METHODS.values() if m.group == 'ours']
     heads = {f'{m.title} - {c}' for m in ours for c in ('MLP', 'Uniform random graph')}
+    beside_knn = {f'{m.title} - kNN-GCN, root weight' for m in ours}
     detected, count = [], 0
+    knn: list[tuple[str, float]] = []
     for line in render('paired', 'markdown', store, choice).splitlines():
         _, title, *entries = (entry.strip() for entry in f'{line}|'.split('|'))
+        found = [re.match(r'(\S+) .*p [=<] ([\d.]+)', entry) for entry in entries]
+        pairs = [(m[1], float(m[2])) for m in found if m is not None]
         if title in heads:
-            found = [re.match(r'(\S+) .*p [=<] ([\d.]+)', entry) for entry in entries]
-            pairs = [(m[1], float(m[2])) for m in found if m is not None]
             detected += [(title, mean) for mean, p in pairs if p < 0.05]
             count += len(pairs)
+        if title in beside_knn:
+            knn += pairs
+    assert (len(knn), sum(float(mean) < 0 for mean, _ in knn)) == (42, 36)
+    worse = sorted(float(mean) for mean, p in knn if p < 0.05)
+    assert worse == [-3.9, -3.8, -3.5, -3.0, -2.9, -2.7, -2.5, -2.4, -2.4, -2.2, -1.3]
     assert count == 84
     assert detected == [
         ('LinSim-T - Uniform random graph', '-0.7'),
