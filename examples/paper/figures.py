@@ -2,6 +2,7 @@
 
     python examples/paper/figures.py
     python examples/paper/figures.py temperature removal
+    python examples/paper/figures.py removal --datasets CS Chameleon --out drawn
 
 `parameters`, `removal` and `graphs` show trained models of the first seed, which
 `run.py` keeps in `<results>/runs/`. A clone has the results without the models: they
@@ -11,6 +12,7 @@ are then trained again, and kept; no result changes.
 from __future__ import annotations
 
 import argparse
+import shlex
 import statistics
 import warnings
 from collections.abc import Callable, Iterable
@@ -18,12 +20,11 @@ from pathlib import Path
 
 import matplotlib as mpl
 import torch
-from command import add_threads, load, told_plainly
+from command import add_threads, check_files, load, told_plainly
 from config import RunConfig
 from experiments import EXPERIMENTS, TAUS, Choice
 from matplotlib.figure import Figure
 from methods import METHODS
-from settings import make_config
 from store import Store
 from summary import Cell, make_cell
 from tables import SEEDS
@@ -46,8 +47,8 @@ REMOVED = (0, 100, 200, 300, 400)
 #: Random choices of the nodes that are removed, of each number.
 REMOVALS = 5
 CONTROLS = ('mlp', 'knn_gcn_root')
-#: The runs of an experiment whose models are kept.
-FIRST_SEED = Choice((), (), (0,))
+#: That of the runs whose trained models are shown.
+FIRST_SEED = (0,)
 Figures = dict[str, Figure]
 
 
@@ -61,7 +62,7 @@ def new_figure(panels: int, columns: int = 4) -> tuple[Figure, list[mpl.axes.Axe
     return figure, axes[:panels]
 
 
-def curves(store: Store) -> Figures:
+def curves(store: Store, choice: Choice) -> Figures:
     """Sampling probability over similarity: Figures 2 and the appendix's two."""
     bells = {
         f'GauSim, b = {b}, c = {c:.3f}': GaussianSimilarity(1, b=b, c=c)
@@ -75,13 +76,13 @@ def curves(store: Store) -> Figures:
     }
 
 
-def temperature(store: Store) -> Figures:
+def temperature(store: Store, choice: Choice) -> Figures:
     """Test accuracy over the temperature, on the splits that all of it has."""
     experiment = EXPERIMENTS['temperature']
     (method,) = experiment.methods
     found = {
-        dataset: [cell_of(store, dataset, method, tau=tau) for tau in TAUS]
-        for dataset in experiment.datasets
+        dataset: [cell_of(store, choice, dataset, method, tau=tau) for tau in TAUS]
+        for dataset in choice.datasets or experiment.datasets
     }
     shared = {name: common_seeds(row) for name, row in found.items()}
     found = {name: row for name, row in found.items() if shared[name]}
@@ -94,8 +95,8 @@ def temperature(store: Store) -> Figures:
             Cell({s: cell.test[s] for s in seeds & cell.test.keys()}) for cell in row
         ]
         draw_line(ax, TAUS, same, METHODS[method].title)
-        draw_controls(ax, store, dataset, seeds)
-        ax.set(title=dataset, xlabel=r'temperature $\tau$', xticks=TAUS)
+        draw_controls(ax, store, choice._replace(seeds=seeds), dataset)
+        ax.set(title=Path(dataset).name, xlabel=r'temperature $\tau$', xticks=TAUS)
     return {'temperature': with_legend(figure, axes)}
 
 
@@ -105,12 +106,11 @@ def common_seeds(row: list[Cell]) -> set[int]:
     return set.intersection(*known) if len(known) > 1 else set()
 
 
-def removal(store: Store) -> Figures:
+def removal(store: Store, choice: Choice) -> Figures:
     """Test accuracy after transition nodes or anchors of a trained model are gone."""
     runs: dict[str, list[RunConfig]] = {}
-    for config in EXPERIMENTS['removal'].configs(FIRST_SEED):
-        if has_model(store, config):
-            runs.setdefault(config.dataset, []).append(config)
+    for config in with_models('removal', store, choice):
+        runs.setdefault(config.dataset, []).append(config)
     if not runs:
         return {}
     figure, axes = new_figure(len(runs))
@@ -119,8 +119,8 @@ def removal(store: Store) -> Figures:
             cells = after_removal(store, config)
             draw_line(ax, cells, cells.values(), METHODS[config.method].title)
         # The controls on the same split.
-        draw_controls(ax, store, dataset, seeds=FIRST_SEED.seeds)
-        ax.set(title=dataset, xlabel='removed nodes', xticks=REMOVED)
+        draw_controls(ax, store, choice._replace(seeds=FIRST_SEED), dataset)
+        ax.set(title=Path(dataset).name, xlabel='removed nodes', xticks=REMOVED)
     return {'removal': with_legend(figure, axes)}
 
 
@@ -141,10 +141,9 @@ def after_removal(store: Store, config: RunConfig) -> dict[int, Cell]:
     return cells
 
 
-def parameters(store: Store) -> Figures:
+def parameters(store: Store, choice: Choice) -> Figures:
     """Box plots of the centres and widths of both layers; widths are ten times c."""
-    configs = EXPERIMENTS['parameters'].configs(FIRST_SEED)
-    configs = [config for config in configs if has_model(store, config)]
+    configs = with_models('parameters', store, choice)
     if not configs:
         return {}
     figure, axes = new_figure(len(configs))
@@ -161,33 +160,34 @@ def parameters(store: Store) -> Figures:
             whis=(5, 95),
             showfliers=False,
         )
-        ax.set(title=config.dataset, ylim=(0, 1))
+        ax.set(title=config.data_name, ylim=(0, 1))
     return {'parameters': figure}
 
 
-def graphs(store: Store) -> Figures:
+def graphs(store: Store, choice: Choice) -> Figures:
     """The learned graphs of two layers."""
-    (config,) = EXPERIMENTS['graphs'].configs(FIRST_SEED)
-    if not has_model(store, config):
-        return {}
-    data = load(config.dataset, config.label)
-    model = load_trained(store, config, data).eval()
-    with torch.no_grad():
-        found = model.graphs(data.x)
-    return {
-        f'graph_layer{number}': plot_graph(graph, y=data.y)
-        for number, graph in enumerate(found, start=1)
-    }
+    figures = {}
+    for config in with_models('graphs', store, choice):
+        data = load(config.dataset, config.label)
+        model = load_trained(store, config, data).eval()
+        with torch.no_grad():
+            found = model.graphs(data.x)
+        for number, graph in enumerate(found, start=1):
+            name = f'graph_{config.data_name}_layer{number}'
+            figures[name] = plot_graph(graph, y=data.y)
+    return figures
+
+
+def with_models(experiment: str, store: Store, choice: Choice) -> list[RunConfig]:
+    """The runs of the first seed that have a model to show."""
+    configs = EXPERIMENTS[experiment].configs(choice._replace(seeds=FIRST_SEED))
+    return [config for config in configs if has_model(store, config)]
 
 
 def cell_of(
-    store: Store,
-    dataset: str,
-    method: str,
-    seeds: Iterable[int] = SEEDS,
-    **changes: float,
+    store: Store, choice: Choice, dataset: str, method: str, **changes: float
 ) -> Cell:
-    configs = [make_config(dataset, method, seed, **changes) for seed in seeds]
+    configs = [choice.config(dataset, method, s, **changes) for s in choice.seeds]
     return make_cell(store, configs)
 
 
@@ -206,10 +206,10 @@ def draw_line(
 
 
 def draw_controls(
-    ax: mpl.axes.Axes, store: Store, dataset: str, seeds: Iterable[int] = SEEDS
+    ax: mpl.axes.Axes, store: Store, choice: Choice, dataset: str
 ) -> None:
     for style, control in zip(('--', ':'), CONTROLS, strict=True):
-        cell = cell_of(store, dataset, control, seeds)
+        cell = cell_of(store, choice, dataset, control)
         if cell.test:
             title = METHODS[control].title
             ax.axhline(cell.mean, color='0.4', linestyle=style, label=title)
@@ -231,7 +231,7 @@ def with_legend(figure: Figure, axes: list[mpl.axes.Axes]) -> Figure:
     return figure
 
 
-FIGURES: dict[str, Callable[[Store], Figures]] = {
+FIGURES: dict[str, Callable[[Store, Choice], Figures]] = {
     'curves': curves,
     'temperature': temperature,
     'removal': removal,
@@ -240,25 +240,41 @@ FIGURES: dict[str, Callable[[Store], Figures]] = {
 }
 
 
-@told_plainly
-def main() -> None:
+def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument('figures', nargs='*', metavar='figure', help=', '.join(FIGURES))
-    parser.add_argument('--results', type=Path, default=RESULTS)
-    parser.add_argument('--out', type=Path, default=OUT)
+    add = parser.add_argument
+    add('figures', nargs='*', metavar='figure', help=', '.join(FIGURES))
+    add('--datasets', nargs='+', default=[], metavar='DATASET', help='names or files')
+    add('--label', help='column of the labels, for files')
+    add('--results', type=Path, default=RESULTS, help='folder (that of this program)')
+    add('--out', type=Path, help='folder of the figures (that of the documentation)')
     add_threads(parser)
     args = parser.parse_args()
-    torch.set_num_threads(args.threads)
     if unknown := [name for name in args.figures if name not in FIGURES]:
         parser.error(f"'figure' must be one of {', '.join(FIGURES)} (got {unknown})")
+    if args.out is None:
+        # Its captions tell what the figures show.
+        if args.datasets or args.results.resolve() != RESULTS.resolve():
+            parser.error("name a folder, --out: others are not the documentation's")
+        args.out = OUT
+    return args
+
+
+@told_plainly
+def main() -> None:
+    args = parse_args()
+    torch.set_num_threads(args.threads)
+    check_files(args.datasets, args.label)
     warnings.filterwarnings('ignore', 'Sparse CSR')
     mpl.rcParams['svg.hashsalt'] = 'torch_geometric_gsl'
-    args.out.mkdir(parents=True, exist_ok=True)
     store, without_runs = Store(args.results), []
+    args.out.mkdir(parents=True, exist_ok=True)
+    datasets = tuple(dict.fromkeys(args.datasets))
+    choice = Choice(datasets, (), SEEDS, label=args.label)
     for name in args.figures or FIGURES:
-        found = FIGURES[name](store)
+        found = FIGURES[name](store, choice)
         if not found:
             without_runs.append(name)
         for file, figure in found.items():
@@ -268,8 +284,13 @@ def main() -> None:
                 figure.savefig(path, dpi=120, metadata=metadata)
                 print('wrote', path)
     if without_runs:
-        where = '' if args.results == RESULTS else f' --results {args.results}'
-        lines = [f'  python examples/paper/run.py {n}{where}' for n in without_runs]
+        words = [f'--datasets {shlex.join(datasets)}'] if datasets else []
+        words += [f'--label {shlex.quote(args.label)}'] if args.label else []
+        words += [f'--results {args.results}'] if args.results != RESULTS else []
+        lines = [
+            '  ' + ' '.join(['python examples/paper/run.py', name, *words])
+            for name in without_runs
+        ]
         raise SystemExit('\n'.join(['not drawn for want of finished runs:', *lines]))
 
 

@@ -131,12 +131,13 @@ def ended(name: str, storage: JournalStorage) -> str:
     return f'{len(found)}: {100 * study.best_value:.2f}'
 
 
-def test_results_are_of_committed_code() -> None:
+def test_results_are_of_committed_code_and_one_thread() -> None:
     # A user's own runs may stand beside them.
     for path in (RESULTS / f'{name}.runs.json' for name in PAPER):
         assert path.exists()
         for name, record in read_archive(path).items():
             assert not record['environment']['git_changes'], name
+            assert record['cost']['threads'] == 1, name
             # None stands in the archive of another data set.
             assert path.name == f'{record["config"]["dataset"]}.runs.json'
 

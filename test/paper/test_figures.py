@@ -8,13 +8,14 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
 
+import command
 import experiments
 import figures
 import pytest
 import settings
 import torch
 from execute import execute
-from experiments import Experiment
+from experiments import Choice, Experiment
 from figures import FIGURES, Figures
 from files import write_json
 from settings import make_config
@@ -27,6 +28,8 @@ from torch_geometric_gsl.nn.models import _neighbours
 from torch_geometric_gsl.nn.models._neighbours import nearest_neighbours
 from torch_geometric_gsl.typing import SampledGraph
 
+#: The data sets of each figure.
+ALL = Choice((), (), figures.SEEDS)
 METHODS = ('neural_gau_sim', 'neural_gau_sim_t', 'idgl_anchor', *figures.CONTROLS)
 
 
@@ -88,7 +91,7 @@ def accuracy(store: Store, method: str, seed: int = 0, **changes: float) -> floa
 
 
 def test_temperature(store: Store) -> None:
-    found = lines(FIGURES['temperature'](store))
+    found = lines(FIGURES['temperature'](store, ALL))
     expected = [accuracy(store, 'neural_gau_sim', tau=tau) for tau in (0.25, 0.5, 1.0)]
     assert found['NeuralGauSim'] == pytest.approx(expected)
     # The controls on the same splits, though they have more.
@@ -96,7 +99,7 @@ def test_temperature(store: Store) -> None:
 
 
 def test_legend_lies_in_the_figure(store: Store) -> None:
-    figure = FIGURES['removal'](store)['removal']
+    figure = FIGURES['removal'](store, ALL)['removal']
     figure.draw_without_rendering()
     (legend,) = figure.legends
     box = legend.get_window_extent()
@@ -104,7 +107,7 @@ def test_legend_lies_in_the_figure(store: Store) -> None:
 
 
 def test_removal(store: Store) -> None:
-    found = lines(FIGURES['removal'](store))
+    found = lines(FIGURES['removal'](store, ALL))
     for title, method in (
         ('NeuralGauSim-T', 'neural_gau_sim_t'),
         ('IDGL-Anchor', 'idgl_anchor'),
@@ -119,7 +122,7 @@ def test_removal(store: Store) -> None:
     'ignore::torch_geometric_gsl.diagnostics.UniformSamplingWarning'
 )
 def test_parameters(store: Store) -> None:
-    figure = FIGURES['parameters'](store)['parameters']
+    figure = FIGURES['parameters'](store, ALL)['parameters']
     labels = [label.get_text() for label in figure.axes[0].get_xticklabels()]
     assert labels == ['$b_1$', '$10\\,c_1$', '$b_2$', '$10\\,c_2$']
 
@@ -128,7 +131,7 @@ def test_files(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     words = ['graphs', '--results', str(store.root), '--out', str(tmp_path)]
     monkeypatch.setattr(sys, 'argv', ['figures.py', *words])
     figures.main()
-    names = ('graph_layer1', 'graph_layer2')
+    names = ('graph_wine_layer1', 'graph_wine_layer2')
     written = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert written.keys() == {f'{n}.{kind}' for n in names for kind in ('png', 'svg')}
     for name in names:
@@ -151,6 +154,49 @@ def test_without_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     names = {path.stem for path in (tmp_path / 'drawn').iterdir()}
     assert names == {'curves', 'curves_heat'}
+
+
+def test_a_file_of_the_user(
+    points: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--datasets` draws what has been run, besides the data sets of the paper."""
+    file, out = tmp_path / 'mine.csv', tmp_path / 'drawn'
+    lines = ['u,v,w,x,y,z,species']
+    for row, label in zip(points.x.tolist(), points.y.tolist(), strict=True):
+        lines.append(','.join(str(entry) for entry in (*row, f'kind {label}')))
+    file.write_text('\n'.join(lines), encoding='utf-8')
+    words = ['--datasets', str(file), '--label', 'species', '--out', str(out)]
+    words += ['--results', str(tmp_path / 'results')]
+    monkeypatch.setattr(figures, 'load', command.load)
+    monkeypatch.setattr(sys, 'argv', ['figures.py', 'removal', 'graphs', *words])
+    with pytest.raises(SystemExit) as raised:
+        figures.main()
+    assert str(raised.value).splitlines()[1:] == [
+        f'  python examples/paper/run.py {name} --datasets {file} --label species '
+        f'--results {tmp_path / "results"}'
+        for name in ('removal', 'graphs')
+    ]
+    data = command.load(str(file), 'species')
+    for method in METHODS:
+        config = make_config(str(file), method, 0, label='species')
+        execute(config, lambda: data, Store(tmp_path / 'results'), lambda metrics: None)
+    figures.main()
+    names = {'removal', 'graph_mine.csv_layer1', 'graph_mine.csv_layer2'}
+    assert {path.name for path in out.iterdir()} == {
+        f'{name}.{kind}' for name in names for kind in ('png', 'svg')
+    }
+
+
+@pytest.mark.parametrize('words', [['--datasets', 'CS'], ['--results', 'other']])
+def test_others_do_not_replace_those_of_the_documentation(
+    words: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, 'argv', ['figures.py', 'curves', *words])
+    with pytest.raises(SystemExit):
+        figures.main()
+    assert 'name a folder, --out' in capsys.readouterr().err
 
 
 def test_a_model_that_is_not_there_is_trained_again(
@@ -203,7 +249,7 @@ def test_a_run_without_a_model_is_not_shown(store: Store, tmp_path: Path) -> Non
     write_json(other.folder(config) / 'result.json', content)
     assert not has_model(other, config)
     assert has_model(store, config)
-    assert FIGURES['parameters'](other) == {}
+    assert FIGURES['parameters'](other, ALL) == {}
 
 
 def test_neighbours_are_searched_once(
