@@ -12,19 +12,22 @@ are then trained again, and kept; no result changes.
 from __future__ import annotations
 
 import argparse
-import shlex
-import statistics
+import re
 import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import matplotlib as mpl
 import torch
+from absent import CONTROLS, FIRST_SEED, absent_runs
+from cells import head
 from command import add_threads, check_files, load, told_plainly
 from config import RunConfig
 from experiments import EXPERIMENTS, TAUS, Choice
 from matplotlib.figure import Figure
 from methods import METHODS
+from panels import draw_line, new_figure, with_legend
+from settings import PRESETS
 from store import Store
 from summary import Cell, make_cell
 from tables import SEEDS
@@ -46,20 +49,7 @@ OUT = Path(__file__).resolve().parents[2] / 'docs' / '_static' / 'paper'
 REMOVED = (0, 100, 200, 300, 400)
 #: Random choices of the nodes that are removed, of each number.
 REMOVALS = 5
-CONTROLS = ('mlp', 'knn_gcn_root')
-#: That of the runs whose trained models are shown.
-FIRST_SEED = (0,)
 Figures = dict[str, Figure]
-
-
-def new_figure(panels: int, columns: int = 4) -> tuple[Figure, list[mpl.axes.Axes]]:
-    columns = min(panels, columns)
-    rows = -(-panels // columns)
-    figure = Figure(figsize=(3.2 * columns, 2.9 * rows), layout='constrained')
-    axes = figure.subplots(rows, columns, squeeze=False).flatten().tolist()
-    for ax in axes[panels:]:
-        ax.remove()
-    return figure, axes[:panels]
 
 
 def curves(store: Store, choice: Choice) -> Figures:
@@ -89,6 +79,7 @@ def temperature(store: Store, choice: Choice) -> Figures:
     if not found:
         return {}
     figure, axes = new_figure(len(found))
+    titles = titles_of(found)
     for ax, (dataset, row) in zip(axes, found.items(), strict=True):
         seeds = shared[dataset]
         same = [
@@ -96,7 +87,7 @@ def temperature(store: Store, choice: Choice) -> Figures:
         ]
         draw_line(ax, TAUS, same, METHODS[method].title)
         draw_controls(ax, store, choice._replace(seeds=seeds), dataset)
-        ax.set(title=Path(dataset).name, xlabel=r'temperature $\tau$', xticks=TAUS)
+        ax.set(title=titles[dataset], xlabel=r'temperature $\tau$', xticks=TAUS)
     return {'temperature': with_legend(figure, axes)}
 
 
@@ -114,13 +105,14 @@ def removal(store: Store, choice: Choice) -> Figures:
     if not runs:
         return {}
     figure, axes = new_figure(len(runs))
+    titles = titles_of(runs)
     for ax, (dataset, configs) in zip(axes, runs.items(), strict=True):
         for config in configs:
             cells = after_removal(store, config)
             draw_line(ax, cells, cells.values(), METHODS[config.method].title)
         # The controls on the same split.
         draw_controls(ax, store, choice._replace(seeds=FIRST_SEED), dataset)
-        ax.set(title=Path(dataset).name, xlabel='removed nodes', xticks=REMOVED)
+        ax.set(title=titles[dataset], xlabel='removed nodes', xticks=REMOVED)
     return {'removal': with_legend(figure, axes)}
 
 
@@ -147,6 +139,7 @@ def parameters(store: Store, choice: Choice) -> Figures:
     if not configs:
         return {}
     figure, axes = new_figure(len(configs))
+    titles = titles_of(config.dataset for config in configs)
     for ax, config in zip(axes, configs, strict=True):
         data = load(config.dataset, config.label)
         layers = describe_model(load_trained(store, config, data), data.x).layers
@@ -160,22 +153,29 @@ def parameters(store: Store, choice: Choice) -> Figures:
             whis=(5, 95),
             showfliers=False,
         )
-        ax.set(title=config.data_name, ylim=(0, 1))
+        ax.set(title=titles[config.dataset], ylim=(0, 1))
     return {'parameters': figure}
 
 
 def graphs(store: Store, choice: Choice) -> Figures:
     """The learned graphs of two layers."""
-    figures = {}
-    for config in with_models('graphs', store, choice):
+    figures, configs = {}, with_models('graphs', store, choice)
+    titles = titles_of(config.dataset for config in configs)
+    for config in configs:
         data = load(config.dataset, config.label)
         model = load_trained(store, config, data).eval()
         with torch.no_grad():
             found = model.graphs(data.x)
         for number, graph in enumerate(found, start=1):
-            name = f'graph_{config.data_name}_layer{number}'
-            figures[name] = plot_graph(graph, y=data.y)
+            name = re.sub(r'[^\w.-]', '_', titles[config.dataset]).strip('_')
+            figures[f'graph_{name}_layer{number}'] = plot_graph(graph, y=data.y)
     return figures
+
+
+def titles_of(datasets: Iterable[str]) -> dict[str, str]:
+    """A file has its name, unless two share it."""
+    names = tuple(datasets)
+    return dict(zip(names, head(names)[1:], strict=True))
 
 
 def with_models(experiment: str, store: Store, choice: Choice) -> list[RunConfig]:
@@ -191,20 +191,6 @@ def cell_of(
     return make_cell(store, configs)
 
 
-def draw_line(
-    ax: mpl.axes.Axes, x: Iterable[float], found: Iterable[Cell], name: str
-) -> None:
-    known = [(value, cell) for value, cell in zip(x, found, strict=True) if cell.test]
-    if not known:
-        return
-    means = [cell.mean for _, cell in known]
-    spread = [
-        statistics.stdev(cell.test.values()) if len(cell.test) > 1 else 0.0
-        for _, cell in known
-    ]
-    ax.errorbar([value for value, _ in known], means, spread, marker='o', label=name)
-
-
 def draw_controls(
     ax: mpl.axes.Axes, store: Store, choice: Choice, dataset: str
 ) -> None:
@@ -215,20 +201,6 @@ def draw_controls(
             ax.axhline(cell.mean, color='0.4', linestyle=style, label=title)
     ax.set_ylabel('test accuracy, %')
     ax.grid(alpha=0.3)
-
-
-def with_legend(figure: Figure, axes: list[mpl.axes.Axes]) -> Figure:
-    named = {}
-    for ax in axes:
-        handles, labels = ax.get_legend_handles_labels()
-        named |= dict(zip(labels, handles, strict=True))
-    figure.legend(
-        list(named.values()),
-        list(named),
-        loc='outside lower center',
-        ncols=min(len(axes), 4),
-    )
-    return figure
 
 
 FIGURES: dict[str, Callable[[Store, Choice], Figures]] = {
@@ -248,18 +220,33 @@ def parse_args() -> argparse.Namespace:
     add('figures', nargs='*', metavar='figure', help=', '.join(FIGURES))
     add('--datasets', nargs='+', default=[], metavar='DATASET', help='names or files')
     add('--label', help='column of the labels, for files')
+    add('--preset', choices=PRESETS[:3], default=PRESETS[0], help=f'({PRESETS[0]})')
     add('--results', type=Path, default=RESULTS, help='folder (that of this program)')
     add('--out', type=Path, help='folder of the figures (that of the documentation)')
     add_threads(parser)
     args = parser.parse_args()
     if unknown := [name for name in args.figures if name not in FIGURES]:
         parser.error(f"'figure' must be one of {', '.join(FIGURES)} (got {unknown})")
-    if args.out is None:
+    others = args.datasets or args.preset != PRESETS[0]
+    if args.out is None and (others or args.results.resolve() != RESULTS.resolve()):
         # Its captions tell what the figures show.
-        if args.datasets or args.results.resolve() != RESULTS.resolve():
-            parser.error("name a folder, --out: others are not the documentation's")
-        args.out = OUT
+        parser.error("name a folder, --out: others are not the documentation's")
+    args.out = args.out or OUT
+    for name in ('results', 'out'):
+        path = getattr(args, name)
+        if path.exists() and not path.is_dir():
+            parser.error(f"--{name} must be a folder (got '{path}')")
     return args
+
+
+def save(figures: Figures, folder: Path) -> None:
+    for name, figure in figures.items():
+        folder.mkdir(parents=True, exist_ok=True)
+        for suffix in ('png', 'svg'):
+            path = folder / f'{name}.{suffix}'
+            metadata = {'Date': None} if suffix == 'svg' else {}
+            figure.savefig(path, dpi=120, metadata=metadata)
+            print('wrote', path)
 
 
 @told_plainly
@@ -269,29 +256,21 @@ def main() -> None:
     check_files(args.datasets, args.label)
     warnings.filterwarnings('ignore', 'Sparse CSR')
     mpl.rcParams['svg.hashsalt'] = 'torch_geometric_gsl'
-    store, without_runs = Store(args.results), []
-    args.out.mkdir(parents=True, exist_ok=True)
+    store, lines, is_all = Store(args.results), {}, True
     datasets = tuple(dict.fromkeys(args.datasets))
-    choice = Choice(datasets, (), SEEDS, label=args.label)
+    choice = Choice(datasets, (), SEEDS, args.preset, args.label, args.results)
     for name in args.figures or FIGURES:
         found = FIGURES[name](store, choice)
-        if not found:
-            without_runs.append(name)
-        for file, figure in found.items():
-            for suffix in ('png', 'svg'):
-                path = args.out / f'{file}.{suffix}'
-                metadata = {'Date': None} if suffix == 'svg' else {}
-                figure.savefig(path, dpi=120, metadata=metadata)
-                print('wrote', path)
-    if without_runs:
-        words = [f'--datasets {shlex.join(datasets)}'] if datasets else []
-        words += [f'--label {shlex.quote(args.label)}'] if args.label else []
-        words += [f'--results {args.results}'] if args.results != RESULTS else []
-        lines = [
-            '  ' + ' '.join(['python examples/paper/run.py', name, *words])
-            for name in without_runs
-        ]
-        raise SystemExit('\n'.join(['not drawn for want of finished runs:', *lines]))
+        save(found, args.out)
+        lines |= dict.fromkeys(absent_runs(name, store, choice))
+        is_all = is_all and bool(found)
+    if not lines:
+        return
+    text = '\n  '.join(['not drawn for want of finished runs:', *lines])
+    # The documentation shows what has been run of an experiment's data sets.
+    if datasets or not is_all:
+        raise SystemExit(text)
+    print(text)
 
 
 if __name__ == '__main__':

@@ -46,10 +46,14 @@ class Grid(NamedTuple):
     notes: list[str]
     empty: str = 'no finished runs of this choice yet'
 
+    @property
+    def is_empty(self) -> bool:
+        return not any(entry.ours for _, entries in self.rows for entry in entries)
+
     def render(self, kind: str) -> str:
         if kind not in FORMATS:
             raise ValueError(f"'format' must be one of {FORMATS} (got {kind!r})")
-        if not any(entry.ours for _, entries in self.rows for entry in entries):
+        if self.is_empty:
             return f'Nothing to show: {self.empty}.\n'
         return {'markdown': _markdown, 'rst': _rst, 'latex': _latex}[kind](self)
 

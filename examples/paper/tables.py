@@ -107,7 +107,18 @@ def render(name: str, kind: str, store: Store, choice: Choice) -> str:
         datasets=choice.datasets or default.datasets,
         methods=choice.methods or default.methods,
     )
-    return make(store, filled).render(kind)
+    grid = make(store, filled)
+    if grid.is_empty and 'preset' not in FIXED.get(name, ()):
+        known = [p for p in PRESETS[:3] if has_runs(store, experiment, filled, p)]
+        if known and choice.preset not in known:
+            words = ' and '.join(f'--preset {preset}' for preset in known)
+            grid = grid._replace(empty=f'{grid.empty}, but some of {words}')
+    return grid.render(kind)
+
+
+def has_runs(store: Store, experiment: str, choice: Choice, preset: str) -> bool:
+    configs = EXPERIMENTS[experiment].configs(choice._replace(preset=preset))
+    return any(store.is_finished(config) for config in configs)
 
 
 def fill(text: str, kind: str, store: Store) -> str:

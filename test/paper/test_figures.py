@@ -14,6 +14,7 @@ import figures
 import pytest
 import settings
 import torch
+from absent import absent_runs
 from execute import execute
 from experiments import Choice, Experiment
 from figures import FIGURES, Figures
@@ -144,50 +145,103 @@ def test_files(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_without_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Names the commands that make the runs, and draws what needs none."""
-    words = ['--results', str(tmp_path / 'found'), '--out', str(tmp_path / 'drawn')]
+    words = ['--results', str(tmp_path / 'no such'), '--out', str(tmp_path / 'drawn')]
     monkeypatch.setattr(sys, 'argv', ['figures.py', *words])
     with pytest.raises(SystemExit, match='want of finished runs') as raised:
         figures.main()
+    run, found = 'python examples/paper/run.py', f"'{tmp_path / 'no such'}'"
+    controls = f'{run} table1 --datasets wine --methods mlp knn_gcn_root'
     assert str(raised.value).splitlines()[1:] == [
-        f'  python examples/paper/run.py {name} --results {tmp_path / "found"}'
-        for name in ('temperature', 'removal', 'parameters', 'graphs')
+        f'  {run} temperature --datasets wine --results {found}',
+        f'  {controls} --results {found}',
+        f'  {run} removal --datasets wine --seeds 1 --results {found}',
+        f'  {controls} --seeds 1 --results {found}',
+        f'  {run} parameters --datasets wine --seeds 1 --results {found}',
+        f'  {run} graphs --datasets wine --seeds 1 --results {found}',
     ]
     names = {path.stem for path in (tmp_path / 'drawn').iterdir()}
     assert names == {'curves', 'curves_heat'}
 
 
-def test_a_file_of_the_user(
+def test_files_of_the_user(
     points: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`--datasets` draws what has been run, besides the data sets of the paper."""
-    file, out = tmp_path / 'mine.csv', tmp_path / 'drawn'
-    lines = ['u,v,w,x,y,z,species']
-    for row, label in zip(points.x.tolist(), points.y.tolist(), strict=True):
-        lines.append(','.join(str(entry) for entry in (*row, f'kind {label}')))
-    file.write_text('\n'.join(lines), encoding='utf-8')
-    words = ['--datasets', str(file), '--label', 'species', '--out', str(out)]
-    words += ['--results', str(tmp_path / 'results')]
+    """`--datasets` draws what has been run, and tells what has not."""
+    root, out, files = tmp_path / 'results', tmp_path / 'drawn', []
+    for folder, factor in (('a', 1), ('b', 2)):
+        files.append(tmp_path / folder / 'mine.csv')
+        write_csv(points, factor, files[-1])
+    words = ['--datasets', *map(str, files), '--label', 'species', '--out', str(out)]
+    words += ['--results', str(root), '--preset', 'quick']
+    monkeypatch.setitem(settings.QUICK, 'epochs', 2)
     monkeypatch.setattr(figures, 'load', command.load)
     monkeypatch.setattr(sys, 'argv', ['figures.py', 'removal', 'graphs', *words])
+    store = Store(root)
+    run_all(files[0], store)
     with pytest.raises(SystemExit) as raised:
         figures.main()
+    data = f'--datasets {files[1]}'
+    end = f'--seeds 1 --label species --preset quick --results {root}'
     assert str(raised.value).splitlines()[1:] == [
-        f'  python examples/paper/run.py {name} --datasets {file} --label species '
-        f'--results {tmp_path / "results"}'
-        for name in ('removal', 'graphs')
+        f'  python examples/paper/run.py removal {data} {end}',
+        f'  python examples/paper/run.py table1 {data} '
+        f'--methods mlp knn_gcn_root {end}',
+        f'  python examples/paper/run.py graphs {data} {end}',
     ]
+    names = {'removal', 'graph_mine.csv_layer1', 'graph_mine.csv_layer2'}
+    assert {path.stem for path in out.iterdir()} == names
+    run_all(files[1], store)
+    figures.main()
+    # Files that share their name are told apart.
+    added = {path.stem for path in out.iterdir()} - names
+    assert sorted(name.split('_')[-3:] for name in added) == [
+        [folder, 'mine.csv', f'layer{number}'] for folder in 'ab' for number in (1, 2)
+    ]
+
+
+def write_csv(points: Data, factor: int, path: Path) -> None:
+    lines = ['u,v,w,x,y,z,species']
+    for row, label in zip((factor * points.x).tolist(), points.y.tolist(), strict=True):
+        lines.append(','.join(str(entry) for entry in (*row, f'kind {label}')))
+    path.parent.mkdir()
+    path.write_text('\n'.join(lines), encoding='utf-8')
+
+
+def run_all(file: Path, store: Store) -> None:
     data = command.load(str(file), 'species')
     for method in METHODS:
-        config = make_config(str(file), method, 0, label='species')
-        execute(config, lambda: data, Store(tmp_path / 'results'), lambda metrics: None)
-    figures.main()
-    names = {'removal', 'graph_mine.csv_layer1', 'graph_mine.csv_layer2'}
-    assert {path.name for path in out.iterdir()} == {
-        f'{name}.{kind}' for name in names for kind in ('png', 'svg')
-    }
+        config = make_config(str(file), method, 0, 'quick', 'species')
+        execute(config, lambda: data, store, lambda metrics: None)
 
 
-@pytest.mark.parametrize('words', [['--datasets', 'CS'], ['--results', 'other']])
+def test_a_run_without_a_model_is_told(tmp_path: Path) -> None:
+    config = make_config('wine', 'neural_gau_sim', 0)
+    store = Store(tmp_path)
+    write_json(store.folder(config) / 'about.json', {'starts': [{}]})
+    outcome = {'status': 'oom', 'detail': 'OOM at 24 GB'}
+    content = {'config': config.to_dict(), **outcome}
+    write_json(store.folder(config) / 'result.json', content)
+    assert absent_runs('graphs', store, ALL) == [f'{config}: OOM at 24 GB']
+
+
+@pytest.mark.parametrize('option', ['--results', '--out'])
+def test_folders_are_no_files(
+    option: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / 'file').touch()
+    words = ['--out', str(tmp_path), option, str(tmp_path / 'file')]
+    monkeypatch.setattr(sys, 'argv', ['figures.py', 'curves', *words])
+    with pytest.raises(SystemExit):
+        figures.main()
+    assert f'{option} must be a folder (got ' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    'words', [['--datasets', 'CS'], ['--results', 'other'], ['--preset', 'quick']]
+)
 def test_others_do_not_replace_those_of_the_documentation(
     words: list[str],
     monkeypatch: pytest.MonkeyPatch,

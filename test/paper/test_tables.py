@@ -193,9 +193,12 @@ def test_verdicts_on_what_the_paper_has_not(
         (['verdicts'], 'no method has 3 finished runs of this choice yet'),
         (
             ['paired', '--preset', 'quick'],
-            'no finished runs to compare on the same spl',
+            'no finished runs to compare on the same splits yet, but some of --preset',
         ),
-        (['table1', '--preset', 'quick'], 'no finished runs of this choice yet'),
+        (
+            ['table1', '--preset', 'quick'],
+            'no finished runs of this choice yet, but some of --preset standard.',
+        ),
         (['tuned'], 'no finished runs of settings that a search has found yet'),
     ],
 )
