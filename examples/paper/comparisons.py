@@ -10,7 +10,7 @@ from cells import COUNTED, best_means, cells, entries, head, marks_of
 from experiments import COMPARED, Choice
 from grid import Entry, Grid
 from methods import METHODS
-from published import accuracies
+from published import Accuracy, accuracies
 from store import Store
 from summary import LEAST_RUNS, Cell, compare, verdict
 from tuned import found_settings
@@ -64,7 +64,7 @@ def verdicts(store: Store, choice: Choice) -> Grid:
     rows = [
         (
             METHODS[method].title,
-            [Entry(verdict(found[method, d], paper[5, method, d])) for d in datasets],
+            [_verdict(found[method, d], paper[5, method, d]) for d in datasets],
         )
         for method in printed
     ]
@@ -73,10 +73,17 @@ def verdicts(store: Store, choice: Choice) -> Grid:
         f'{LEAST_RUNS} runs on.'
     )
     absent = f'paper has no figures of {", ".join(head(others)[1:]) or "controls"}'
-    notes = [note, f'The {absent}.'] if others else [note]
+    known_cells = {key: cell for key, cell in found.items() if key[1] in known}
+    notes = [note, *marks_of(known_cells), *([f'The {absent}.'] if others else [])]
     few = f'no method has {LEAST_RUNS} finished runs of this choice yet'
     is_printed = datasets and printed
     return Grid(head(datasets), rows, notes, few if is_printed else f'the {absent}')
+
+
+def _verdict(cell: Cell, printed: Accuracy | None) -> Entry:
+    """With the marks of runs that were ended early: the method might do better."""
+    word = verdict(cell, printed)
+    return Entry(word if not word or printed is None else word + cell.marks)
 
 
 def controls(store: Store, choice: Choice) -> Grid:

@@ -145,10 +145,10 @@ def test_results_are_of_committed_code_and_one_thread() -> None:
             assert path.name == f'{record["config"]["dataset"]}.runs.json'
 
 
-def finish(store: Store, config: RunConfig, test: float) -> None:
+def finish(store: Store, config: RunConfig, test: float, status: str = 'done') -> None:
     folder = store.folder(config)
     write_json(folder / 'about.json', {'starts': [{}]})
-    outcome = {'status': 'done', 'test': test, 'val': 0.5}
+    outcome = {'status': status, 'test': test, 'val': 0.5}
     write_json(folder / 'result.json', {'config': config.to_dict(), **outcome})
 
 
@@ -182,6 +182,12 @@ def test_paired_and_verdicts(store: Store) -> None:
     assert found[2] == '| LinSim - MLP | -1.5 ± 0.5, p = 0.081 (3) |'
     found = lines(store, 'verdicts', datasets=('CiteSeer',), methods=('lin_sim',))
     assert found[2] == '| LinSim | above |'
+    # A run that was ended early marks the verdict, too.
+    config = make_config('CiteSeer', 'lin_sim', 3)
+    finish(store, config, 0.70, status='timeout')
+    found = lines(store, 'verdicts', datasets=('CiteSeer',), methods=('lin_sim',))
+    assert found[2] == '| LinSim | above† |'
+    assert found[-1].startswith('† stopped at its time limit')
 
 
 def test_one_run_is_not_the_best(store: Store) -> None:
