@@ -54,7 +54,9 @@ def _command(
     words += dict.fromkeys(config.dataset for config in configs)
     words += ['--methods', *methods] if methods else []
     words += ['--seeds', '1'] if one_seed else []
-    words += ['--label', choice.label] if choice.label else []
+    # Only files have one.
+    labels = dict.fromkeys(config.label for config in configs if config.label)
+    words += ['--label', *labels] if labels else []
     words += ['--preset', choice.preset] if choice.preset != PRESETS[0] else []
     words += ['--results', str(choice.results)] if choice.results != RESULTS else []
     return shlex.join(words)

@@ -73,8 +73,13 @@ def verdicts(store: Store, choice: Choice) -> Grid:
         f'{LEAST_RUNS} runs on.'
     )
     absent = f'paper has no figures of {", ".join(head(others)[1:]) or "controls"}'
-    known_cells = {key: cell for key, cell in found.items() if key[1] in known}
-    notes = [note, *marks_of(known_cells), *([f'The {absent}.'] if others else [])]
+    marked = {
+        (method, d): found[method, d]
+        for method, (_, entries_of) in zip(printed, rows, strict=True)
+        for d, entry in zip(datasets, entries_of, strict=True)
+        if entry.ours.endswith(found[method, d].marks)
+    }
+    notes = [note, *marks_of(marked), *([f'The {absent}.'] if others else [])]
     few = f'no method has {LEAST_RUNS} finished runs of this choice yet'
     is_printed = datasets and printed
     return Grid(head(datasets), rows, notes, few if is_printed else f'the {absent}')
@@ -83,7 +88,8 @@ def verdicts(store: Store, choice: Choice) -> Grid:
 def _verdict(cell: Cell, printed: Accuracy | None) -> Entry:
     """With the marks of runs that were ended early: the method might do better."""
     word = verdict(cell, printed)
-    return Entry(word if not word or printed is None else word + cell.marks)
+    is_marked = not cell.test or (word and printed is not None)
+    return Entry(word + cell.marks if is_marked else word)
 
 
 def controls(store: Store, choice: Choice) -> Grid:

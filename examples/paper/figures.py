@@ -34,7 +34,7 @@ from tables import SEEDS
 from torch import Tensor
 from trained import count_removable, has_model, load_trained, without_nodes
 from training import split_of
-from tuned import RESULTS
+from tuned import RESULTS, data_key
 
 from torch_geometric_gsl import (
     DifferenceSimilarity,
@@ -166,8 +166,10 @@ def graphs(store: Store, choice: Choice) -> Figures:
         model = load_trained(store, config, data).eval()
         with torch.no_grad():
             found = model.graphs(data.x)
+        name = re.sub(r'[^\w.-]', '_', titles[config.dataset]).strip('_')
+        if f'graph_{name}_layer1' in figures:
+            name = f'{name}_{config.setting}'
         for number, graph in enumerate(found, start=1):
-            name = re.sub(r'[^\w.-]', '_', titles[config.dataset]).strip('_')
             figures[f'graph_{name}_layer{number}'] = plot_graph(graph, y=data.y)
     return figures
 
@@ -241,7 +243,6 @@ def parse_args() -> argparse.Namespace:
 
 def save(figures: Figures, folder: Path) -> None:
     for name, figure in figures.items():
-        folder.mkdir(parents=True, exist_ok=True)
         for suffix in ('png', 'svg'):
             path = folder / f'{name}.{suffix}'
             metadata = {'Date': None} if suffix == 'svg' else {}
@@ -257,7 +258,8 @@ def main() -> None:
     warnings.filterwarnings('ignore', 'Sparse CSR')
     mpl.rcParams['svg.hashsalt'] = 'torch_geometric_gsl'
     store, lines, is_all = Store(args.results), {}, True
-    datasets = tuple(dict.fromkeys(args.datasets))
+    args.out.mkdir(parents=True, exist_ok=True)
+    datasets = tuple({data_key(d, args.label): d for d in args.datasets}.values())
     choice = Choice(datasets, (), SEEDS, args.preset, args.label, args.results)
     for name in args.figures or FIGURES:
         found = FIGURES[name](store, choice)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A run that is killed three times, beside an undisturbed one. Prints the log:
-#     bash examples/paper/killed.sh > examples/paper/results/killed.log
+#     bash examples/paper/killed.sh > killed.log
 set -u -o pipefail
 cd "$(dirname "$0")/../.."
 results=$(mktemp -d)

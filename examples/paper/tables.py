@@ -109,16 +109,11 @@ def render(name: str, kind: str, store: Store, choice: Choice) -> str:
     )
     grid = make(store, filled)
     if grid.is_empty and 'preset' not in FIXED.get(name, ()):
-        known = [p for p in PRESETS[:3] if has_runs(store, experiment, filled, p)]
-        if known and choice.preset not in known:
+        grids = {p: make(store, filled._replace(preset=p)) for p in PRESETS[:3]}
+        if known := [preset for preset, other in grids.items() if not other.is_empty]:
             words = ' and '.join(f'--preset {preset}' for preset in known)
             grid = grid._replace(empty=f'{grid.empty}, but some of {words}')
     return grid.render(kind)
-
-
-def has_runs(store: Store, experiment: str, choice: Choice, preset: str) -> bool:
-    configs = EXPERIMENTS[experiment].configs(choice._replace(preset=preset))
-    return any(store.is_finished(config) for config in configs)
 
 
 def fill(text: str, kind: str, store: Store) -> str:

@@ -145,7 +145,9 @@ def test_results_are_of_committed_code_and_one_thread() -> None:
             assert path.name == f'{record["config"]["dataset"]}.runs.json'
 
 
-def finish(store: Store, config: RunConfig, test: float, status: str = 'done') -> None:
+def finish(
+    store: Store, config: RunConfig, test: float | None, status: str = 'done'
+) -> None:
     folder = store.folder(config)
     write_json(folder / 'about.json', {'starts': [{}]})
     outcome = {'status': status, 'test': test, 'val': 0.5}
@@ -188,6 +190,9 @@ def test_paired_and_verdicts(store: Store) -> None:
     found = lines(store, 'verdicts', datasets=('CiteSeer',), methods=('lin_sim',))
     assert found[2] == '| LinSim | above† |'
     assert found[-1].startswith('† stopped at its time limit')
+    finish(store, make_config('CiteSeer', 'idgl', 0), None, status='timeout')
+    found = lines(store, 'verdicts', datasets=('CiteSeer',), methods=('idgl',))
+    assert found[2] == '| IDGL-Full | † |'
 
 
 def test_one_run_is_not_the_best(store: Store) -> None:

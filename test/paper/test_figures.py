@@ -199,6 +199,29 @@ def test_files_of_the_user(
     ]
 
 
+def test_commands_of_names_have_no_label(store: Store, tmp_path: Path) -> None:
+    # Of a file beside them, whose graphs are there.
+    choice = ALL._replace(datasets=('wine',), label='species', results=tmp_path)
+    (line,) = absent_runs('graphs', Store(tmp_path), choice)
+    assert '--label' not in line
+
+
+def test_names_that_a_file_cannot_have(
+    points: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, files = Store(tmp_path / 'results'), []
+    monkeypatch.setitem(settings.QUICK, 'epochs', 2)
+    monkeypatch.setattr(figures, 'load', command.load)
+    for name, factor in (('a b', 1), ('a_b', 2)):
+        files.append(tmp_path / name / f'{name}.csv')
+        write_csv(points, factor, files[-1])
+        run_all(files[-1], store, 'neural_gau_sim')
+    choice = Choice(tuple(map(str, files)), (), (0,), 'quick', 'species', store.root)
+    first, second, *others = FIGURES['graphs'](store, choice)
+    assert (first, second) == ('graph_a_b.csv_layer1', 'graph_a_b.csv_layer2')
+    assert len(others) == 2
+
+
 def write_csv(points: Data, factor: int, path: Path) -> None:
     lines = ['u,v,w,x,y,z,species']
     for row, label in zip((factor * points.x).tolist(), points.y.tolist(), strict=True):
@@ -207,9 +230,9 @@ def write_csv(points: Data, factor: int, path: Path) -> None:
     path.write_text('\n'.join(lines), encoding='utf-8')
 
 
-def run_all(file: Path, store: Store) -> None:
+def run_all(file: Path, store: Store, *methods: str) -> None:
     data = command.load(str(file), 'species')
-    for method in METHODS:
+    for method in methods or METHODS:
         config = make_config(str(file), method, 0, 'quick', 'species')
         execute(config, lambda: data, store, lambda metrics: None)
 

@@ -185,6 +185,8 @@ def test_verdicts_on_what_the_paper_has_not(
     assert found.endswith(f'\n\nThe {absent}.\n\n')
     told = call('verdicts', '--results', tmp_path, '--methods', 'mlp')
     assert told == 'Nothing to show: the paper has no figures of controls.\n\n'
+    words = ['verdicts', '--results', tmp_path, '--methods', 'mlp', '--preset', 'quick']
+    assert call(*words) == told
 
 
 @pytest.mark.parametrize(
