@@ -5,13 +5,12 @@ from __future__ import annotations
 import shlex
 
 from config import RunConfig
-from experiments import EXPERIMENTS, Choice
+from experiments import CONTROLS, EXPERIMENTS, Choice
 from settings import PRESETS
 from store import Store
 from trained import has_model
 from tuned import RESULTS
 
-CONTROLS = ('mlp', 'knn_gcn_root')
 WITH_CONTROLS = ('temperature', 'removal')
 #: That of the runs whose trained models are shown.
 FIRST_SEED = (0,)

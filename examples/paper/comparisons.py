@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cells import COUNTED, best_means, cells, entries, head, marks_of
-from experiments import COMPARED, Choice
+from experiments import COMPARED, CONTROLS, Choice
 from grid import Entry, Grid
 from methods import METHODS
 from published import Accuracy, accuracies
@@ -15,7 +15,6 @@ from store import Store
 from summary import LEAST_RUNS, Cell, compare, verdict
 from tuned import found_settings
 
-CONTROLS = ('mlp', 'knn_gcn_root')
 #: What the graph of nearest neighbours adds, with and without a root weight.
 NEIGHBOURS = ('knn_gcn_root', 'gcn_knn')
 PAIRED = (
@@ -74,10 +73,9 @@ def verdicts(store: Store, choice: Choice) -> Grid:
     )
     absent = f'paper has no figures of {", ".join(head(others)[1:]) or "controls"}'
     marked = {
-        (method, d): found[method, d]
-        for method, (_, entries_of) in zip(printed, rows, strict=True)
-        for d, entry in zip(datasets, entries_of, strict=True)
-        if entry.ours.endswith(found[method, d].marks)
+        (method, d): cell
+        for (method, d), cell in found.items()
+        if d in known and _is_marked(cell, paper[5, method, d])
     }
     notes = [note, *marks_of(marked), *([f'The {absent}.'] if others else [])]
     few = f'no method has {LEAST_RUNS} finished runs of this choice yet'
@@ -87,9 +85,14 @@ def verdicts(store: Store, choice: Choice) -> Grid:
 
 def _verdict(cell: Cell, printed: Accuracy | None) -> Entry:
     """With the marks of runs that were ended early: the method might do better."""
-    word = verdict(cell, printed)
-    is_marked = not cell.test or (word and printed is not None)
-    return Entry(word + cell.marks if is_marked else word)
+    marks = cell.marks if _is_marked(cell, printed) else ''
+    return Entry(verdict(cell, printed) + marks)
+
+
+def _is_marked(cell: Cell, printed: Accuracy | None) -> bool:
+    """Where the figure is judged, or there is none."""
+    is_judged = printed is not None and len(cell.test) >= LEAST_RUNS
+    return is_judged or not cell.test
 
 
 def controls(store: Store, choice: Choice) -> Grid:

@@ -14,6 +14,8 @@ from tuned import RESULTS, found_settings
 
 FULL = ('lin_sim', 'gau_sim', 'neural_gau_sim')
 TRANSITION = ('lin_sim_t', 'gau_sim_t', 'neural_gau_sim_t')
+#: Without a learned graph: what every learned graph has to beat.
+CONTROLS = ('mlp', 'knn_gcn_root')
 #: Tables look for the runs of seeds below it.
 MAX_SEEDS = 20
 #: Seeds of the splits that compare the settings which a search found on others.

@@ -19,11 +19,11 @@ from pathlib import Path
 
 import matplotlib as mpl
 import torch
-from absent import CONTROLS, FIRST_SEED, absent_runs
+from absent import FIRST_SEED, absent_runs
 from cells import head
 from command import add_threads, check_files, load, told_plainly
 from config import RunConfig
-from experiments import EXPERIMENTS, TAUS, Choice
+from experiments import CONTROLS, EXPERIMENTS, TAUS, Choice
 from matplotlib.figure import Figure
 from methods import METHODS
 from panels import draw_line, new_figure, with_legend

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import statistics
+import math
 from collections.abc import Iterable
 
 import matplotlib as mpl
@@ -27,10 +27,7 @@ def draw_line(
     if not known:
         return
     means = [cell.mean for _, cell in known]
-    spread = [
-        statistics.stdev(cell.test.values()) if len(cell.test) > 1 else 0.0
-        for _, cell in known
-    ]
+    spread = [0.0 if math.isnan(cell.std) else cell.std for _, cell in known]
     ax.errorbar([value for value, _ in known], means, spread, marker='o', label=name)
 
 

@@ -7,6 +7,9 @@ draws under a seed is replayed in that order.
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from itertools import permutations
 
@@ -99,6 +102,24 @@ def _to_matrix(
 ) -> Tensor:
     matrix = edge_weight.new_zeros(num_targets, num_sources)
     return matrix.index_put((edge_index[1], edge_index[0]), edge_weight, True)
+
+
+def _run_alone(*args: str, **environment: str) -> None:
+    done = subprocess.run(
+        [sys.executable, '-W', 'error::RuntimeWarning', *args],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        env={**os.environ, 'OMP_NUM_THREADS': '1', **environment},
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope='session')
+def run_alone() -> Callable[..., None]:
+    """Runs Python in a process of its own: Triton reads its variables once."""
+    return _run_alone
 
 
 @pytest.fixture(scope='session')

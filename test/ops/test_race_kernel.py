@@ -9,10 +9,9 @@ about 40,000 that are drawn here under fixed seeds.
 from __future__ import annotations
 
 import itertools
-import os
 import random
-import subprocess
 import sys
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -173,23 +172,13 @@ def _run_kernel(path: str, device: str) -> None:
     torch.save(found, path)
 
 
-def _run(*args: str, **environment: str) -> None:
-    done = subprocess.run(
-        [sys.executable, '-W', 'error::RuntimeWarning', *args],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-        env={**os.environ, 'OMP_NUM_THREADS': '1', **environment},
-    )
-    assert done.returncode == 0, done.stderr
-
-
 @pytest.fixture(scope='module')
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def found(
+    tmp_path_factory: pytest.TempPathFactory, run_alone: Callable[..., None]
+) -> dict[str, Any]:
     """What the kernel finds in each case, and what it refuses."""
     path = str(tmp_path_factory.mktemp('kernel') / 'found.pt')
-    _run(__file__, path, 'cpu', TRITON_INTERPRET='1')
+    run_alone(__file__, path, 'cpu', TRITON_INTERPRET='1')
     return dict(torch.load(path))
 
 
@@ -204,9 +193,11 @@ def test_equals_the_definition(case: Case, found: dict[str, Any]) -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason='needs a GPU')
-def test_equals_the_definition_on_a_gpu(tmp_path: Path) -> None:
+def test_equals_the_definition_on_a_gpu(
+    tmp_path: Path, run_alone: Callable[..., None]
+) -> None:
     path = tmp_path / 'found.pt'
-    _run(__file__, str(path), 'cuda', TRITON_INTERPRET='0')
+    run_alone(__file__, str(path), 'cuda', TRITON_INTERPRET='0')
     found = torch.load(path)
     for case in CASES:
         _compare(case, found)
@@ -256,45 +247,6 @@ REFUSED = {
 @pytest.mark.parametrize('name', REFUSED)
 def test_refuses(name: str, found: dict[str, Any]) -> None:
     assert found[name].startswith(REFUSED[name])
-
-
-COMPILE = """
-import triton
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
-from torch_geometric_gsl.ops._triton.race_kernel import _options
-from torch_geometric_gsl.ops._triton.race_program import run_races
-
-POINTERS = {
-    **dict.fromkeys(('dst', 'src', 'b', 'c', 'out_noise', 'out_horizon'), '*fp32'),
-    **dict.fromkeys(('excluded', 'start', 'size', 'listed', 'seed'), '*i64'),
-    'out_source': '*i64',
-}
-NUMBERS = dict.fromkeys(('scale', 'upper', 'log_size'), 'fp32')
-
-def build(arch, response, absent, sizes):
-    options = _options(*sizes)
-    warps = options.pop('num_warps')
-    constants = {'RESPONSE': response, **options, **dict.fromkeys(absent)}
-    types = dict.fromkeys(run_races.arg_names, 'i32') | POINTERS | NUMBERS
-    types |= dict.fromkeys(constants, 'constexpr')
-    kernel = triton.compile(
-        ASTSource(run_races, types, constants),
-        target=GPUTarget('cuda', arch, 32),
-        options={'num_warps': warps, 'enable_fp_fusion': True},
-    )
-    assert kernel.asm['cubin']
-
-build(80, 'gaussian', (), (22, 64, 4))
-build(90, 'heat_kernel', ('b', 'listed'), (22, 33, 5))
-build(90, 'difference', ('b', 'c', 'start', 'size', 'listed'), (1, 1, 1))
-build(90, 'identity', ('b', 'c', 'excluded', 'start', 'size', 'listed'), (200, 500, 40))
-"""
-
-
-def test_compiles_without_a_gpu(tmp_path: Path) -> None:
-    # The interpreter accepts more than the compiler, to which types matter.
-    _run('-c', COMPILE, TRITON_INTERPRET='0', TRITON_CACHE_DIR=str(tmp_path))
 
 
 if __name__ == '__main__':

@@ -199,7 +199,7 @@ def test_files_of_the_user(
     ]
 
 
-def test_commands_of_names_have_no_label(store: Store, tmp_path: Path) -> None:
+def test_commands_of_names_have_no_label(tmp_path: Path) -> None:
     # Of a file beside them, whose graphs are there.
     choice = ALL._replace(datasets=('wine',), label='species', results=tmp_path)
     (line,) = absent_runs('graphs', Store(tmp_path), choice)
@@ -235,16 +235,6 @@ def run_all(file: Path, store: Store, *methods: str) -> None:
     for method in methods or METHODS:
         config = make_config(str(file), method, 0, 'quick', 'species')
         execute(config, lambda: data, store, lambda metrics: None)
-
-
-def test_a_run_without_a_model_is_told(tmp_path: Path) -> None:
-    config = make_config('wine', 'neural_gau_sim', 0)
-    store = Store(tmp_path)
-    write_json(store.folder(config) / 'about.json', {'starts': [{}]})
-    outcome = {'status': 'oom', 'detail': 'OOM at 24 GB'}
-    content = {'config': config.to_dict(), **outcome}
-    write_json(store.folder(config) / 'result.json', content)
-    assert absent_runs('graphs', store, ALL) == [f'{config}: OOM at 24 GB']
 
 
 @pytest.mark.parametrize('option', ['--results', '--out'])
@@ -316,7 +306,9 @@ def test_a_model_that_differs_from_its_result_is_told(
         load_trained(other, config, points)
 
 
-def test_a_run_without_a_model_is_not_shown(store: Store, tmp_path: Path) -> None:
+def test_a_run_without_a_model_is_told_and_not_shown(
+    store: Store, tmp_path: Path
+) -> None:
     config = make_config('wine', 'neural_gau_sim', 0)
     other = Store(tmp_path)
     assert not has_model(other, config)
@@ -327,6 +319,7 @@ def test_a_run_without_a_model_is_not_shown(store: Store, tmp_path: Path) -> Non
     assert not has_model(other, config)
     assert has_model(store, config)
     assert FIGURES['parameters'](other, ALL) == {}
+    assert absent_runs('parameters', other, ALL) == [f'{config}: OOM at 24 GB']
 
 
 def test_neighbours_are_searched_once(

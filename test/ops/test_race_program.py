@@ -1,0 +1,93 @@
+"""The device side of the race: its random numbers, and that it compiles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import torch
+
+from torch_geometric_gsl.ops import counter
+
+pytestmark = pytest.mark.skipif(
+    find_spec('triton') is None, reason='needs Triton (the extra of the tests)'
+)
+
+# A file of its own: Triton reads the source of its kernels.
+DRAW = """
+import sys
+import torch
+import triton
+import triton.language as tl
+from torch_geometric_gsl.ops._triton.race_program import _random_words, _uniform
+
+@triton.jit
+def draw(states, words, uniforms, SIZE: tl.constexpr):
+    place = tl.arange(0, SIZE)
+    word = _random_words(tl.load(states + place).to(tl.uint64))
+    tl.store(words + place, word.to(tl.int64))
+    tl.store(uniforms + place, _uniform(word))
+
+states = torch.load(sys.argv[1])
+words, uniforms = torch.empty_like(states), torch.empty(states.shape)
+draw[(1,)](states, words, uniforms, states.numel())
+torch.save((words, uniforms), sys.argv[1])
+"""
+
+
+def test_random_numbers_equal_those_of_torch(
+    tmp_path: Path, run_alone: Callable[..., None]
+) -> None:
+    """Bit by bit, over all 64 of them."""
+    generator = torch.Generator().manual_seed(0)
+    low, high = torch.iinfo(torch.long).min, torch.iinfo(torch.long).max
+    states = torch.randint(low, high, (1024,), generator=generator)
+    states[:4] = torch.tensor([0, -1, low, high])
+    path, program = tmp_path / 'numbers.pt', tmp_path / 'draw.py'
+    torch.save(states, path)
+    program.write_text(DRAW, encoding='utf-8')
+    run_alone(str(program), str(path), TRITON_INTERPRET='1')
+    words, uniforms = torch.load(path)
+    assert torch.equal(words, counter.random_words(states))
+    assert torch.equal(uniforms, counter.uniform(words, torch.float))
+
+
+COMPILE = """
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from torch_geometric_gsl.ops._triton.race_kernel import _options
+from torch_geometric_gsl.ops._triton.race_program import run_races
+
+POINTERS = {
+    **dict.fromkeys(('dst', 'src', 'b', 'c', 'out_noise', 'out_horizon'), '*fp32'),
+    **dict.fromkeys(('excluded', 'start', 'size', 'listed', 'seed'), '*i64'),
+    'out_source': '*i64',
+}
+NUMBERS = dict.fromkeys(('scale', 'upper', 'log_size'), 'fp32')
+
+def build(arch, response, absent, sizes):
+    options = _options(*sizes)
+    warps = options.pop('num_warps')
+    constants = {'RESPONSE': response, **options, **dict.fromkeys(absent)}
+    types = dict.fromkeys(run_races.arg_names, 'i32') | POINTERS | NUMBERS
+    types |= dict.fromkeys(constants, 'constexpr')
+    kernel = triton.compile(
+        ASTSource(run_races, types, constants),
+        target=GPUTarget('cuda', arch, 32),
+        options={'num_warps': warps, 'enable_fp_fusion': True},
+    )
+    assert kernel.asm['cubin']
+
+build(80, 'gaussian', (), (22, 64, 4))
+build(90, 'heat_kernel', ('b', 'listed'), (22, 33, 5))
+build(90, 'difference', ('b', 'c', 'start', 'size', 'listed'), (1, 1, 1))
+build(90, 'identity', ('b', 'c', 'excluded', 'start', 'size', 'listed'), (200, 500, 40))
+"""
+
+
+def test_compiles_without_a_gpu(tmp_path: Path, run_alone: Callable[..., None]) -> None:
+    # The interpreter accepts more than the compiler, to which types matter.
+    run_alone('-c', COMPILE, TRITON_INTERPRET='0', TRITON_CACHE_DIR=str(tmp_path))
