@@ -5,11 +5,8 @@ from __future__ import annotations
 import inspect
 import os
 import warnings
-from functools import cache
 from threading import Lock
 from types import FrameType
-
-import torch
 
 # A module calls its `forward` through PyTorch, and layers of models call each other.
 _INSIDE = frozenset({'torch', 'torch_geometric', __name__.partition('.')[0]})
@@ -40,23 +37,3 @@ def _is_outside(frame: FrameType) -> bool:
     # PyG fills templates into temporary files, each named after its module.
     is_template = os.path.basename(file).startswith(f'{name}_')
     return name.partition('.')[0] not in _INSIDE and not is_template
-
-
-def hush_csr() -> None:
-    r"""Lets PyTorch say unheard, once per process, that CSR tensors are a beta feature.
-
-    Filters of warnings belong to all threads. Those that change them at the same time
-    leave them changed, so that only the first call does.
-    """
-    with _LOCK:
-        _make_csr()
-
-
-@cache
-def _make_csr() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter('ignore', UserWarning)
-        offsets, none = torch.zeros(1, dtype=torch.long), torch.empty(0)
-        torch.sparse_csr_tensor(
-            offsets, none.long(), none, (0, 0), check_invariants=False
-        )

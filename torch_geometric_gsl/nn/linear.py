@@ -7,8 +7,8 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 from torch_geometric.nn import Linear
 
-from torch_geometric_gsl.ops.pairs import Neighbours, neighbour_sum
-from torch_geometric_gsl.ops.precision import full_dtype
+from torch_geometric_gsl.ops.neighbours import Neighbours, neighbour_sum
+from torch_geometric_gsl.ops.runtime import full_dtype
 
 # Features stay the same for all epochs: what orders them by column is kept with them.
 _ORDERED: WeakTensorKeyDictionary = WeakTensorKeyDictionary()

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch_geometric.utils import softmax
 
-from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET, row_blocks
-from torch_geometric_gsl.ops.scorer import Scorer
+from torch_geometric_gsl.ops.pair_scores import PairScores
+from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, row_blocks
 
 
 class Distribution(NamedTuple):
@@ -92,32 +92,32 @@ def weight_spread(target: Tensor, weight: Tensor, num_targets: int) -> Spread:
 
 
 @torch.no_grad()
-def scorer_spread(scorer: Scorer, *, memory_budget: int = MEMORY_BUDGET) -> Spread:
-    r"""The spread of :math:`\pi_i = \mathrm{softmax}_j(s_{ij})`, by blocks of rows.
+def score_spread(pairs: PairScores, *, memory_budget: int = MEMORY_BUDGET) -> Spread:
+    r"""Return the spread of :math:`\pi_i = \mathrm{softmax}_j(s_{ij})`.
 
     Args:
-        scorer (Scorer): The scores.
+        pairs (PairScores): The scores.
         memory_budget (int, optional): Bytes for one block of rows.
             (default: :obj:`2**25`)
 
     Example:
-        >>> from torch_geometric_gsl.ops.scorer import matrix_scorer
-        >>> scorer_spread(matrix_scorer(torch.zeros(2, 4))).effective.round().tolist()
+        >>> from torch_geometric_gsl.ops.scores import Response, identity
+        >>> pairs = PairScores(torch.zeros(2, 1), torch.zeros(4, 1), Response(identity))
+        >>> score_spread(pairs).effective.round().tolist()
         [4.0, 4.0]
     """
-    num_targets, num_sources = scorer.size
-    bytes_per_row = 4 * num_sources * scorer.dtype.itemsize
+    bytes_per_row = 4 * pairs.src.size(0) * pairs.src.element_size()
     blocks = [
-        torch.special.entr(scorer.rows(rows).softmax(dim=-1)).sum(dim=-1).double()
-        for rows in row_blocks(num_targets, bytes_per_row, memory_budget)
+        torch.special.entr(pairs.rows(rows).softmax(dim=-1)).sum(dim=-1).double()
+        for rows in row_blocks(pairs.dst.size(0), bytes_per_row, memory_budget)
     ]
-    nothing = torch.empty(0, dtype=torch.double, device=scorer.device)
+    nothing = torch.empty(0, dtype=torch.double, device=pairs.src.device)
     entropy = torch.cat([nothing, *blocks])
     return Spread(entropy, entropy.exp())
 
 
 def candidate_spread(score: Tensor, target: Tensor, num_targets: int) -> Spread:
-    r"""The spread of :math:`\pi_i` among listed candidates.
+    r"""Return the spread of :math:`\pi_i` among listed candidates.
 
     Args:
         score (torch.Tensor): One score per candidate :math:`[|E|]`.

@@ -15,7 +15,7 @@ from torch_geometric_gsl._checks import (
     check_number,
 )
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
-from torch_geometric_gsl.ops.candidates import rank_in_group
+from torch_geometric_gsl.ops.listed import rank_in_group
 from torch_geometric_gsl.transforms._graph_data import node_features, set_graph
 from torch_geometric_gsl.transforms._similarity import evaluation
 from torch_geometric_gsl.typing import SampledGraph

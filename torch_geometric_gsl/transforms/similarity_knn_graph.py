@@ -13,7 +13,7 @@ from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
-from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET
+from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET
 from torch_geometric_gsl.transforms._graph_data import (
     graph_by_graph,
     node_features,

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl._checks import check_features
-from torch_geometric_gsl.ops.candidates import rank_in_group
 from torch_geometric_gsl.ops.graph_stats import principal_components, spring_layout
+from torch_geometric_gsl.ops.listed import rank_in_group
 from torch_geometric_gsl.typing import SampledGraph
 
 if TYPE_CHECKING:

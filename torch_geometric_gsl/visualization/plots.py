@@ -257,9 +257,9 @@ def _curve(item: Similarity | LayerSummary, t: Tensor) -> tuple[Tensor, ...]:
             f'hold the layer of describe_model instead (got {item})'
         )
     if item.comparison == 'dot' and not isinstance(item, CosineSimilarity):
-        return (item.response(t).detach(),)
+        return (item.response(t)(t).detach(),)
     if getattr(item, 'normalize', False):
-        return (item.response(2 - 2 * t).detach(),)
+        return (item.response(t)(2 - 2 * t).detach(),)
     raise ValueError(
         f"'similarities' must be functions of the cosine of two embeddings, which "
         f'{item} is not'

@@ -8,9 +8,9 @@ from torch_geometric.nn.inits import glorot
 
 from torch_geometric_gsl._checks import check_absent, check_count, check_num_nodes
 from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
-from torch_geometric_gsl.nn.sampler._plan import SamplingPlan
+from torch_geometric_gsl.nn.sampler.plan import SamplingPlan
 from torch_geometric_gsl.nn.similarity.base import Similarity
-from torch_geometric_gsl.ops.precision import full_precision
+from torch_geometric_gsl.ops.runtime import full_precision
 from torch_geometric_gsl.ops.scores import unit_rows
 from torch_geometric_gsl.typing import SampledGraph
 

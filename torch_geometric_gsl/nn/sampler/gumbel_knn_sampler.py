@@ -1,11 +1,15 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.utils.hooks import RemovableHandle
 
 from torch_geometric_gsl._checks import (
+    check_candidate_count,
     check_count,
     check_flag,
     check_generator,
@@ -13,21 +17,51 @@ from torch_geometric_gsl._checks import (
     check_option,
     check_positive,
 )
-from torch_geometric_gsl.nn.sampler._plan import SamplingPlan
-from torch_geometric_gsl.nn.sampler._scorer import Request
-from torch_geometric_gsl.nn.sampler._task import Task, make_task
-from torch_geometric_gsl.nn.sampler._task_plan import plan_task
-from torch_geometric_gsl.nn.sampler._task_sampler import TaskSampler
+from torch_geometric_gsl._warnings import warn_caller
+from torch_geometric_gsl.nn.sampler._inputs import (
+    check_degrees,
+    given_candidates,
+    graph_ids,
+    parts_of_edges,
+    parts_of_graphs,
+)
+from torch_geometric_gsl.nn.sampler._parts import (
+    AllPairs,
+    OwnCandidates,
+    Part,
+    draw_graph,
+    draw_sum,
+)
+from torch_geometric_gsl.nn.sampler.plan import (
+    METHODS,
+    PlanOptions,
+    SamplingPlan,
+    TruncatedRaceWarning,
+    choose_plan,
+    list_plan,
+)
 from torch_geometric_gsl.nn.similarity.base import Similarity
-from torch_geometric_gsl.ops.arrivals import default_num_arrivals
-from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET
-from torch_geometric_gsl.ops.scorer import Law
+from torch_geometric_gsl.ops.pair_scores import PairScores
+from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET
 from torch_geometric_gsl.typing import Batch, Features, SampledGraph
 
 if TYPE_CHECKING:
     from torch_sparse import SparseTensor
 
-METHODS = ('auto', 'dense', 'race', 'stream')
+
+class NeighbourDistribution(NamedTuple):
+    r"""The distribution that the neighbours of each target are drawn from.
+
+    Args:
+        candidates (torch.Tensor): The number of candidates :math:`[n]`.
+        entropy (torch.Tensor): The entropy of :math:`\pi_i` in nats :math:`[n]`.
+        effective (torch.Tensor): The effective number of candidates
+            :math:`e^{H(\pi_i)}`.
+    """
+
+    candidates: Tensor
+    entropy: Tensor
+    effective: Tensor
 
 
 class GumbelKNNSampler(torch.nn.Module):
@@ -172,9 +206,10 @@ class GumbelKNNSampler(torch.nn.Module):
         self.sample_in_eval = sample_in_eval
         self.max_eval_pairs = max_eval_pairs
         self.memory_budget = memory_budget
+        self._draw_hooks: OrderedDict[int, Callable[..., None]] = OrderedDict()
 
     def reset_parameters(self) -> None:
-        r"""Resets all learnable parameters of the module."""
+        r"""Reset all learnable parameters of the module."""
         self.similarity.reset_parameters()
 
     def forward(
@@ -186,7 +221,7 @@ class GumbelKNNSampler(torch.nn.Module):
         generator: torch.Generator | None = None,
         return_adj_t: bool = False,
     ) -> SampledGraph | SparseTensor:
-        r"""Samples a graph.
+        r"""Sample a graph.
 
         Args:
             x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The node
@@ -213,11 +248,14 @@ class GumbelKNNSampler(torch.nn.Module):
                 :obj:`batch` is not sorted or :obj:`edge_index` is out of range.
             ImportError: If :obj:`return_adj_t` is set without torch-sparse.
         """
-        task, sampler = self._begin(x, edge_index, batch, generator)
-        graph = sampler.graph(task)
-        graph = SampledGraph(graph.edge_index, graph.edge_weight.to(task.dtype))
+        pairs, parts = self._parts(x, edge_index, batch, generator)
+        num_targets, num_sources = pairs.dst.size(0), pairs.src.size(0)
+        with torch.autocast(pairs.src.device.type, enabled=False):
+            graph = draw_graph(parts, self, generator, pairs.src.device)
+        dtype = (x[0] if isinstance(x, tuple | list) else x).dtype
+        graph = SampledGraph(graph.edge_index, graph.edge_weight.to(dtype))
         if return_adj_t:
-            return graph.to_adj_t((task.num_sources, task.num_targets))
+            return graph.to_adj_t((num_sources, num_targets))
         return graph
 
     def propagate(
@@ -229,7 +267,7 @@ class GumbelKNNSampler(torch.nn.Module):
         *,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        r"""Sums messages over the sampled neighbours, :math:`\sum_j A_{ij} h_j`.
+        r"""Sum messages over the sampled neighbours, :math:`\sum_j A_{ij} h_j`.
 
         In training mode this is a weighted sum over the graph that
         :meth:`forward` samples. In evaluation mode it sums *all* candidates with
@@ -246,61 +284,146 @@ class GumbelKNNSampler(torch.nn.Module):
             generator (torch.Generator, optional): Source of randomness.
                 (default: :obj:`None`)
         """
-        task, sampler = self._begin(x, edge_index, batch, generator)
-        check_messages(h, task.num_sources, task.device)
-        return sampler.sum(task, h)
+        pairs, parts = self._parts(x, edge_index, batch, generator)
+        check_messages(h, pairs.src.size(0), pairs.src.device)
+        with torch.autocast(h.device.type, enabled=False):
+            return draw_sum(parts, h, pairs.dst.size(0), self, generator)
 
     def plan(
         self, x: Features, edge_index: Tensor | None = None, batch: Batch | None = None
     ) -> SamplingPlan:
-        r"""Says which method serves these inputs in training mode, and why.
+        r"""Say which method serves these inputs in training mode, and why.
 
-        Args:
-            x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The node
-                features, or a pair :obj:`(x_src, x_dst)`.
-            edge_index (torch.Tensor, optional): Candidate edges.
-                (default: :obj:`None`)
-            batch (torch.Tensor or tuple, optional): Graph ids of the nodes.
-                (default: :obj:`None`)
+        The arguments are those of :meth:`forward`.
 
         Returns:
             SamplingPlan: The method, the reason, and the numbers. With candidates of
             their own, targets with few of them list them all; the plan is that of the
             target with the most.
         """
-        request = self._request(is_noisy=True)
         with torch.no_grad():
-            return plan_task(request, make_task(request, x, edge_index, batch))
+            pairs = self.similarity.pair_scores(x, self.scale)
+            parts = self._assign(x, pairs, edge_index, batch, is_noisy=True)
+        if not parts:
+            return list_plan(self.method)
+        return max(parts, key=lambda part: part.most).plan
+
+    def distribution(
+        self, x: Features, edge_index: Tensor | None = None, batch: Batch | None = None
+    ) -> NeighbourDistribution:
+        r"""Describe the distribution :math:`\pi_i` that neighbours are drawn from.
+
+        .. math::
+            \pi_i = \mathrm{softmax}_j(\lambda \phi_{ij})
+
+        It is exact, for all targets, and takes time :math:`O(n N)`. The arguments are
+        those of :meth:`forward`.
+
+        Example:
+            >>> from torch_geometric_gsl.nn.similarity import UniformSimilarity
+            >>> sampler = GumbelKNNSampler(UniformSimilarity(16), loop=False)
+            >>> sampler.distribution(torch.randn(5, 16)).candidates
+            tensor([4, 4, 4, 4, 4])
+        """
+        with torch.no_grad():
+            pairs = self.similarity.pair_scores(x, self.scale)
+            parts = self._assign(x, pairs, edge_index, batch, is_noisy=False)
+            n, device = pairs.dst.size(0), pairs.dst.device
+            entropy, effective = torch.zeros(2, n, dtype=torch.double, device=device)
+            candidates = torch.zeros(n, dtype=torch.long, device=device)
+            for part in parts:
+                if isinstance(part, OwnCandidates):  # Without noise nothing races.
+                    continue
+                first = part.first_target if isinstance(part, AllPairs) else 0
+                spread, count = part.spread(self)
+                rows = slice(first, first + count.numel())
+                entropy[rows] += spread.entropy
+                effective[rows] += spread.effective
+                candidates[rows] += count
+        return NeighbourDistribution(candidates, entropy, effective)
+
+    def register_draw_hook(self, hook: Callable[..., None]) -> RemovableHandle:
+        r"""Register a function that sees the inputs of each draw before it is made.
+
+        Args:
+            hook (Callable): Is called as :obj:`hook(sampler, x, edge_index, batch)` by
+                :meth:`forward` and :meth:`propagate`.
+
+        Returns:
+            torch.utils.hooks.RemovableHandle: Removes the hook by its
+            :meth:`remove`.
+        """
+        handle = RemovableHandle(self._draw_hooks)
+        self._draw_hooks[handle.id] = hook
+        return handle
 
     @property
     def is_noisy(self) -> bool:
         """Whether a call samples: in training mode, or if asked for."""
         return self.training or self.sample_in_eval
 
-    def _request(self, is_noisy: bool) -> Request:
-        kept = self.num_arrivals or default_num_arrivals(self.tau)
-        return Request(
-            self.similarity,
-            Law(self.k, self.tau, self.hard, self.replace, kept, self.num_tail),
-            self.scale,
-            self.loop,
-            self.method,
-            self.memory_budget,
-            is_noisy,
-            self.max_eval_pairs,
-        )
+    @property
+    def max_pairs(self) -> int:
+        """The number of listed pairs whose draws fit into the memory budget."""
+        # A listed pair takes about eight numbers of eight bytes a draw.
+        return max(1, self.memory_budget // (64 * self.k))
 
-    def _begin(
+    def _parts(
         self,
         x: Features,
         edge_index: Tensor | None,
         batch: Batch | None,
         generator: torch.Generator | None,
-    ) -> tuple[Task, TaskSampler]:
-        request = self._request(self.is_noisy)
-        task = make_task(request, x, edge_index, batch)
-        check_generator(generator, task.device)
-        return task, TaskSampler(request, generator)
+    ) -> tuple[PairScores, list[Part]]:
+        """Check the inputs, and assign a part to each target."""
+        for hook in self._draw_hooks.values():
+            hook(self, x, edge_index, batch)
+        pairs = self.similarity.pair_scores(x, self.scale)
+        parts = self._assign(x, pairs, edge_index, batch, self.is_noisy)
+        check_generator(generator, pairs.src.device)
+        for part in parts:
+            if part.plan.caveat is not None and self.is_noisy:
+                warn_caller(part.plan.caveat, TruncatedRaceWarning)
+        return pairs, parts
+
+    def _assign(
+        self,
+        x: Features,
+        pairs: PairScores,
+        edge_index: Tensor | None,
+        batch: Batch | None,
+        is_noisy: bool,
+    ) -> list[Part]:
+        is_pair = isinstance(x, tuple | list)
+        given = PlanOptions(
+            self.method,
+            self.similarity.bounds,
+            self.scale,
+            self.k,
+            self.tau,
+            self.hard,
+            self.replace,
+            self.num_arrivals,
+            self.num_tail,
+            self.loop or is_pair,
+            is_noisy,
+        )
+        with torch.autocast(pairs.src.device.type, enabled=False):
+            ids = None if batch is None else graph_ids(batch, pairs, is_pair)
+            if edge_index is not None:
+                candidates = given_candidates(edge_index, pairs, ids, given.loop)
+                check_degrees(candidates, self.k, self.replace)
+                return parts_of_edges(self, pairs, candidates, given)
+            if ids is not None:
+                return parts_of_graphs(self, pairs, ids, given)
+        num_targets, num_sources = pairs.dst.size(0), pairs.src.size(0)
+        if num_targets == 0:
+            return []
+        check_candidate_count(self.k, num_sources - int(not given.loop))
+        if not given.loop:
+            every = torch.arange(num_targets, device=pairs.dst.device)
+            pairs = pairs._replace(excluded=every)
+        return [AllPairs(pairs, *choose_plan(given, num_targets, num_sources))]
 
     def __repr__(self) -> str:
         return (

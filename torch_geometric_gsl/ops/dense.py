@@ -1,34 +1,23 @@
-r"""The relaxation of the paper, written as its definition: all pairs, O(n^2).
-
-:mod:`torch_geometric_gsl.ops.stream` finds the same graph without the matrix; the
-tests hold it against these functions.
-"""
+r"""The relaxation of the paper, written as its definition: all pairs, O(n^2)."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.autograd.function import FunctionCtx, once_differentiable
+from torch.autograd.function import FunctionCtx
 
-from torch_geometric_gsl.ops.autocast import without_autocast
-from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET, row_blocks
-from torch_geometric_gsl.ops.eager import eager
-from torch_geometric_gsl.ops.gumbel import arrival_times, clone_generator
+from torch_geometric_gsl.ops.noise import arrival_times, clone_generator
+from torch_geometric_gsl.ops.runtime import (
+    MEMORY_BUDGET,
+    disable_compile,
+    once_differentiable,
+    row_blocks,
+)
 from torch_geometric_gsl.typing import SampledGraph
 
 
-def expected_weights(score: Tensor, tau: float) -> Tensor:
-    r"""The noise-free weights :math:`\mathrm{softmax}_j(s_{ij} / \tau)`.
-
-    Args:
-        score (torch.Tensor): Scaled scores :math:`[n, N]`.
-        tau (float): The temperature.
-    """
-    return torch.softmax(score / tau, dim=-1)
-
-
 def dense_graph(weight: Tensor, *, loop: bool = True) -> SampledGraph:
-    r"""Lists all pairs of a matrix of weights as edges.
+    r"""List all pairs of a matrix of weights as edges.
 
     Args:
         weight (torch.Tensor): Weights :math:`[n, N]` of sources for targets.
@@ -47,7 +36,7 @@ def dense_graph(weight: Tensor, *, loop: bool = True) -> SampledGraph:
     return SampledGraph(torch.stack([source, target]), weight[edges])
 
 
-@eager
+@disable_compile
 def relaxed_weights(
     score: Tensor,
     k: int,
@@ -57,7 +46,7 @@ def relaxed_weights(
     generator: torch.Generator | None = None,
     memory_budget: int = MEMORY_BUDGET,
 ) -> Tensor:
-    r"""Averages :math:`K` relaxed draws of a neighbour for each row.
+    r"""Average :math:`K` relaxed draws of a neighbour for each row.
 
     .. math::
         A_{ij} = \frac{1}{K} \sum_{k=1}^{K}
@@ -116,7 +105,6 @@ class _RelaxedWeights(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    @without_autocast
     def backward(ctx: FunctionCtx, grad: Tensor) -> tuple[Tensor | None, ...]:
         (score,) = ctx.saved_tensors  # type: ignore[attr-defined]
         k, tau, memory_budget = ctx.args  # type: ignore[attr-defined]

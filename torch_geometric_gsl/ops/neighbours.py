@@ -1,8 +1,7 @@
-r"""Products over listed pairs: what an attention over few neighbours is made of.
+r"""Products over listed pairs, and weighted sums: an attention over few neighbours.
 
-No gathered tensor of :math:`m` channels a pair is kept, neither forward nor backward:
-sums are sparse products, and those of the backward pass run over the pairs ordered by
-source. What has to be gathered is gathered by blocks.
+Neither pass keeps an :math:`[E, m]` gathered tensor: sums are sparse products, those of
+the backward pass over the pairs ordered by source, and rows are gathered by blocks.
 """
 
 from __future__ import annotations
@@ -12,13 +11,17 @@ from functools import cached_property
 
 import torch
 from torch import Tensor
-from torch.autograd.function import FunctionCtx, once_differentiable
+from torch.autograd.function import FunctionCtx
 from torch.nn import functional as F
 
-from torch_geometric_gsl._warnings import hush_csr
-from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET, row_blocks
-from torch_geometric_gsl.ops.compiled import fastest
-from torch_geometric_gsl.ops.eager import eager
+from torch_geometric_gsl.ops.runtime import (
+    MEMORY_BUDGET,
+    disable_compile,
+    maybe_compile,
+    once_differentiable,
+    row_blocks,
+    silence_csr_warning,
+)
 
 # From this width on a sampled matrix product beats gathering by compiled code.
 _SAMPLED_WIDTH = 64
@@ -85,20 +88,20 @@ class Neighbours:
         return place, target, offsets
 
     def sum(self, h: Tensor, weight: Tensor) -> Tensor:
-        r"""Weighted sums of the sources of each target, without gradient."""
+        r"""Return weighted sums of the sources of each target, without gradient."""
         return _bag(self.source.flatten(), h, self.offsets, weight.flatten())
 
     def sum_targets(self, h: Tensor, weight: Tensor) -> Tensor:
-        r"""Weighted sums of the targets of each source, without gradient."""
+        r"""Return weighted sums of the targets of each source, without gradient."""
         place, target, offsets = self.by_source
         return _bag(target, h, offsets, weight.flatten()[place])
 
     def dots(self, dst: Tensor, src: Tensor) -> Tensor:
-        r"""Inner products of each target with its sources, without gradient."""
+        r"""Return inner products of each target with its sources, without gradient."""
         # The compiler warns of tensors that are no leaves.
         dst, src = dst.detach(), src.detach()
         count = self.source.numel()
-        quick = fastest(gathered_dots, count, src.device)
+        quick = maybe_compile(gathered_dots, count, src.device)
         is_eager = quick is gathered_dots or src.size(1) >= _SAMPLED_WIDTH
         # A sparse matrix may not have more entries than places.
         is_sparse = 0 < count <= dst.size(0) * src.size(0)
@@ -109,7 +112,7 @@ class Neighbours:
     def gathered(
         self, compare: Callable[..., Tensor], dst: Tensor, src: Tensor
     ) -> Tensor:
-        r"""Compares gathered rows by blocks, without gradient.
+        r"""Compare gathered rows by blocks, without gradient.
 
         Args:
             compare (Callable): A function as :func:`gathered_dots`.
@@ -122,7 +125,7 @@ class Neighbours:
         return out
 
     def blocks(self, src: Tensor) -> Iterator[tuple[slice, slice | Tensor, Tensor]]:
-        r"""Blocks of rows whose embeddings fit into the memory budget.
+        r"""Yield blocks of rows whose embeddings fit into the memory budget.
 
         Args:
             src (torch.Tensor): Embeddings of the sources :math:`[N, m]`.
@@ -138,7 +141,7 @@ class Neighbours:
             yield rows, target, source[rows]
 
     def _sampled_product(self, dst: Tensor, src: Tensor) -> Tensor:
-        hush_csr()
+        silence_csr_warning()
         pattern = torch.sparse_csr_tensor(
             self.offsets,
             self.source.flatten(),
@@ -166,13 +169,13 @@ def _bag(index: Tensor, h: Tensor, offsets: Tensor, weight: Tensor) -> Tensor:
 
 
 def gathered_dots(dst: Tensor, src: Tensor, source: Tensor) -> Tensor:
-    """The definition; compiled, it gathers rows without storing them."""
+    """Gather rows and multiply them; compiled code does not store what it gathers."""
     return (dst.unsqueeze(1) * src[source]).sum(dim=-1)
 
 
-@eager
+@disable_compile
 def pair_dots(dst: Tensor, src: Tensor, neighbours: Neighbours) -> Tensor:
-    r"""Inner products of targets with their listed sources.
+    r"""Return the inner products of targets with their listed sources.
 
     Equal to :obj:`(dst.unsqueeze(1) * src[source]).sum(-1)`.
 
@@ -191,7 +194,7 @@ def pair_dots(dst: Tensor, src: Tensor, neighbours: Neighbours) -> Tensor:
     return product
 
 
-@eager
+@disable_compile
 def compare_listed(
     compare: Callable[[Tensor, Tensor, Neighbours], Tensor],
     dst: Tensor,
@@ -201,7 +204,7 @@ def compare_listed(
     *,
     memory_budget: int = MEMORY_BUDGET,
 ) -> Tensor:
-    r"""Compares pairs that are listed in any order.
+    r"""Compare pairs that are listed in any order.
 
     Args:
         compare (Callable): What compares neighbours, such as :func:`pair_dots`.
@@ -232,9 +235,9 @@ def compare_listed(
     return torch.empty_like(value).scatter(0, place, value).view(target.shape)
 
 
-@eager
+@disable_compile
 def neighbour_sum(h: Tensor, weight: Tensor, neighbours: Neighbours) -> Tensor:
-    r"""Weighted sums of the listed sources of each target.
+    r"""Return weighted sums of the listed sources of each target.
 
     Equal to :obj:`(weight.unsqueeze(-1) * h[source]).sum(1)`.
 

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.autograd.function import FunctionCtx, once_differentiable
+from torch.autograd.function import FunctionCtx
 
 from torch_geometric_gsl.ops import scores
-from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET, row_blocks
-from torch_geometric_gsl.ops.compiled import fastest
-from torch_geometric_gsl.ops.eager import eager
-from torch_geometric_gsl.ops.pairs import Neighbours, compare_listed
-from torch_geometric_gsl.ops.precision import full_dtype, full_precision
+from torch_geometric_gsl.ops.candidates import expand_ranges
+from torch_geometric_gsl.ops.neighbours import Neighbours, compare_listed
+from torch_geometric_gsl.ops.runtime import (
+    MEMORY_BUDGET,
+    disable_compile,
+    full_dtype,
+    full_precision,
+    maybe_compile,
+    once_differentiable,
+    row_blocks,
+)
 
 
 def gathered_distances(dst: Tensor, src: Tensor, source: Tensor) -> Tensor:
-    """The definition; compiled, it gathers rows without storing them."""
+    """Gather rows and compare them; compiled code does not store what it gathers."""
     return scores.squared_distance(dst.unsqueeze(1), src[source])
 
 
-@eager
+@disable_compile
 def pair_distances(dst: Tensor, src: Tensor, neighbours: Neighbours) -> Tensor:
-    r"""Squared distances of targets from their listed sources.
+    r"""Return the squared distances of targets from their listed sources.
 
     Equal to :obj:`(dst.unsqueeze(1) - src[source]).square().sum(-1)`. Differences are
     squared, not rows: of near rows far from the origin nothing else would be left.
@@ -44,7 +50,7 @@ def pair_distances(dst: Tensor, src: Tensor, neighbours: Neighbours) -> Tensor:
 def edge_distances(
     x: Tensor, edge_index: Tensor, *, memory_budget: int = MEMORY_BUDGET
 ) -> Tensor:
-    r"""The distance :math:`\lVert x_i - x_j \rVert^2` of the ends of each edge.
+    r"""Return :math:`\lVert x_i - x_j \rVert^2` of the ends of each edge.
 
     Features are gathered by blocks of edges, and once more in the backward pass.
     Half-precision features are compared in :obj:`torch.float32`.
@@ -76,7 +82,7 @@ class _PairDistances(torch.autograd.Function):
     def forward(
         ctx: FunctionCtx, dst: Tensor, src: Tensor, neighbours: Neighbours
     ) -> Tensor:
-        quick = fastest(gathered_distances, neighbours.source.numel(), src.device)
+        quick = maybe_compile(gathered_distances, neighbours.source.numel(), src.device)
         distance = neighbours.gathered(quick, dst.detach(), src.detach())
         ctx.save_for_backward(dst, src, distance)
         ctx.neighbours = neighbours  # type: ignore[attr-defined]
@@ -102,7 +108,7 @@ class _PairDistances(torch.autograd.Function):
 
 @torch.no_grad()
 def _sparse_distances(x: Tensor, edge_index: Tensor, memory_budget: int) -> Tensor:
-    """Blocks of targets become dense; sources stay sparse."""
+    """Make blocks of targets dense; sources stay sparse."""
     offsets, column = x.crow_indices().long(), x.col_indices()
     # The square of the difference is multiplied out: in float32 near nodes would
     # lose their distance.
@@ -116,19 +122,10 @@ def _sparse_distances(x: Tensor, edge_index: Tensor, memory_budget: int) -> Tens
     for edges in row_blocks(edge_index.size(1), bytes_per_edge, memory_budget):
         source, target = edge_index[:, edges]
         node, place = target.unique(return_inverse=True)
-        own, listed = _entries(offsets, node)
+        own, listed = expand_ranges(offsets[node], count[node])
         dense = value.new_zeros(node.numel(), x.size(1))
         dense[own, column[listed]] = value[listed]
-        edge, listed = _entries(offsets, source)
+        edge, listed = expand_ranges(offsets[source], count[source])
         product = value[listed] * dense[place[edge], column[listed]]
         out[edges].index_add_(0, edge, product, alpha=-2)
     return out.clamp_(min=0).to(full_dtype(x.dtype))
-
-
-def _entries(offsets: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:
-    """The entries of listed rows: each one's number in the list, and its place."""
-    count = offsets.diff()[row]
-    number = torch.arange(row.numel(), device=row.device).repeat_interleave(count)
-    skipped = offsets[row] - (count.cumsum(0) - count)
-    place = torch.arange(number.numel(), device=row.device)
-    return number, skipped[number] + place
