@@ -1,9 +1,7 @@
 r"""Samplers of neighbours."""
 
-from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import (
-    GumbelKNNSampler,
-    NeighbourDistribution,
-)
+from torch_geometric_gsl.nn.sampler.distribution import NeighbourDistribution
+from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.sampler.plan import (
     SampledEvaluationWarning,
     SamplingPlan,

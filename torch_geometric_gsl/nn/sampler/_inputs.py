@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -22,7 +21,7 @@ from torch_geometric_gsl.nn.sampler._parts import (
     Part,
 )
 from torch_geometric_gsl.nn.sampler.plan import (
-    PlanOptions,
+    CallOptions,
     choose_plan,
     draw_options,
     largest_list,
@@ -36,11 +35,32 @@ from torch_geometric_gsl.ops.candidates import (
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.typing import Batch
 
-if TYPE_CHECKING:
-    from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
-
 # The graph of each source and of each target, counted from zero.
 GraphIds = tuple[Tensor, Tensor]
+
+
+def assign_parts(
+    pairs: PairScores,
+    is_pair: bool,
+    edge_index: Tensor | None,
+    batch: Batch | None,
+    given: CallOptions,
+) -> list[Part]:
+    """Check given candidates and graph ids, and assign a part to each target.
+
+    Args:
+        pairs (PairScores): The scores; nothing is excluded.
+        is_pair (bool): Whether sources and targets are two sets of nodes.
+        edge_index (torch.Tensor or None): Candidate edges.
+        batch (torch.Tensor or tuple or None): Graph ids of the nodes.
+        given (CallOptions): The options.
+    """
+    ids = None if batch is None else graph_ids(batch, pairs, is_pair)
+    if edge_index is None:
+        return [] if ids is None else parts_of_graphs(pairs, ids, given)
+    candidates = given_candidates(edge_index, pairs, ids, given.loop)
+    check_degrees(candidates, given.k, given.replace)
+    return parts_of_edges(pairs, candidates, given)
 
 
 def graph_ids(batch: Batch, pairs: PairScores, is_pair: bool) -> GraphIds:
@@ -100,7 +120,7 @@ def given_candidates(
     return Candidates(size.cumsum(0) - size, size, source)
 
 
-def check_sizes(sizes: Iterable[tuple[int, int]], given: PlanOptions) -> None:
+def check_sizes(sizes: Iterable[tuple[int, int]], given: CallOptions) -> None:
     """Raise if a graph of a batch has fewer candidates than distinct neighbours.
 
     With replacement a small graph repeats its neighbours.
@@ -126,18 +146,16 @@ def check_degrees(candidates: Candidates, k: int, replace: bool) -> None:
 
 
 def parts_of_edges(
-    sampler: GumbelKNNSampler,
     pairs: PairScores,
     candidates: Candidates,
-    given: PlanOptions,
+    given: CallOptions,
 ) -> list[Part]:
     """Assign targets with given candidates: those with many of them race.
 
     Args:
-        sampler (GumbelKNNSampler): The options.
         pairs (PairScores): The scores; nothing is excluded.
         candidates (Candidates): The candidates of each target.
-        given (PlanOptions): The options of the plan.
+        given (CallOptions): The options.
 
     Raises:
         ValueError: If the method that is asked for cannot serve.
@@ -155,22 +173,20 @@ def parts_of_edges(
         plan, _ = choose_plan(given, 1, candidates.most, is_own=True)
         if plan.method == 'race':
             is_raced = size > largest_list(given)
-    return _short_and_long(sampler, pairs, candidates, given, is_raced)
+    return _short_and_long(pairs, candidates, given, is_raced)
 
 
 def parts_of_graphs(
-    sampler: GumbelKNNSampler,
     pairs: PairScores,
     ids: GraphIds,
-    given: PlanOptions,
+    given: CallOptions,
 ) -> list[Part]:
     """Assign the graphs of a batch: small ones are listed, large ones race.
 
     Args:
-        sampler (GumbelKNNSampler): The options.
         pairs (PairScores): The scores; nothing is excluded.
         ids (tuple): The graph of each source and target.
-        given (PlanOptions): The options of the plan.
+        given (CallOptions): The options.
 
     Raises:
         ValueError: If the method that is asked for cannot serve.
@@ -184,7 +200,7 @@ def parts_of_graphs(
         if num_src == 0 or num_dst == 0:
             return 'list'
         if given.method == 'dense' or (given.method == 'stream' and not given.is_noisy):
-            return 'list' if total <= sampler.max_pairs else 'pairs'
+            return 'list' if total <= given.max_pairs else 'pairs'
         if given.is_noisy and given.method != 'stream':
             plan, _ = choose_plan(given, num_dst, num_src, is_own=True)
             if plan.method == 'race':
@@ -203,26 +219,25 @@ def parts_of_graphs(
     if not given.loop:
         excluded = torch.arange(pairs.dst.size(0), device=pairs.dst.device)
     apart = pairs._replace(excluded=excluded)
-    parts = _short_and_long(sampler, apart, candidates, given, is_own[ids[1]])
+    parts = _short_and_long(apart, candidates, given, is_own[ids[1]])
     return parts + _blocks(pairs, sizes, forms, given)
 
 
 def _short_and_long(
-    sampler: GumbelKNNSampler,
     pairs: PairScores,
     candidates: Candidates,
-    given: PlanOptions,
+    given: CallOptions,
     is_raced: Tensor,
 ) -> list[Part]:
     """List the candidates of targets with few, and let those of others race."""
     parts: list[Part] = []
     num_targets = pairs.dst.size(0)
     short = candidates._replace(size=candidates.size * ~is_raced)
-    blocks = list(list_candidates(short, sampler.max_pairs))
+    blocks = list(list_candidates(short, given.max_pairs))
     if blocks:
         # Scored in one go: each block's gradient would be one of all nodes.
         edges, sizes = torch.cat(blocks, dim=1), [block.size(1) for block in blocks]
-        score = pairs.edges(edges, memory_budget=sampler.memory_budget)
+        score = pairs.edges(edges, memory_budget=given.memory_budget)
         if pairs.excluded is not None:  # They keep their noise, as in a block.
             score = score.masked_fill(edges[0] == edges[1], -torch.inf)
         options, plan = draw_options(given, short.most), list_plan(given.method)
@@ -240,7 +255,7 @@ def _blocks(
     pairs: PairScores,
     sizes: list[tuple[int, int]],
     forms: list[str],
-    given: PlanOptions,
+    given: CallOptions,
 ) -> list[Part]:
     """Return one part for each graph of which all pairs are looked at."""
     parts: list[Part] = []

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch_geometric.utils import sort_edge_index
 
 from torch_geometric_gsl._warnings import warn_caller
-from torch_geometric_gsl.nn.sampler.plan import SampledEvaluationWarning, SamplingPlan
+from torch_geometric_gsl.nn.sampler.plan import (
+    CallOptions,
+    SampledEvaluationWarning,
+    SamplingPlan,
+)
 from torch_geometric_gsl.ops.aggregate import drawn_graph, drawn_sum, weighted_sum
 from torch_geometric_gsl.ops.dense import dense_graph, relaxed_weights
-from torch_geometric_gsl.ops.graph_stats import Spread, candidate_spread, score_spread
 from torch_geometric_gsl.ops.listed import candidate_graph, nearest_candidates
 from torch_geometric_gsl.ops.noise_free import (
     nearest_graph,
@@ -28,9 +31,6 @@ from torch_geometric_gsl.ops.runtime import disable_compile
 from torch_geometric_gsl.ops.stream import stream_arrivals
 from torch_geometric_gsl.ops.tail import draw_tail
 from torch_geometric_gsl.typing import SampledGraph
-
-if TYPE_CHECKING:
-    from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 
 # An estimate from fewer sources is of no use.
 LEAST_SAMPLES = 1024
@@ -64,45 +64,38 @@ class AllPairs(NamedTuple):
         return self.scores.most
 
     def graph(
-        self, sampler: GumbelKNNSampler, generator: torch.Generator | None
+        self, given: CallOptions, generator: torch.Generator | None
     ) -> SampledGraph:
         """Return the graph, its nodes counted from zero."""
-        scores, options, budget = self.scores, self.options, sampler.memory_budget
+        scores, options, budget = self.scores, self.options, given.memory_budget
         # Distinct neighbours are k edges per target: no method lists all pairs.
-        is_whole = sampler.is_noisy or sampler.method == 'dense'
+        is_whole = given.is_noisy or given.method == 'dense'
         if self.plan.method == 'dense' and options.replace and is_whole:
-            weight = self._weights(sampler, generator)
+            weight = self._weights(given, generator)
             return dense_graph(weight, loop=scores.excluded is None)
-        if not sampler.is_noisy:
+        if not given.is_noisy:
             k, tau = options.k, options.tau
             return nearest_graph(scores, k, tau, memory_budget=budget)
         tail = draw_tail(scores, options, generator=generator)
-        arrivals = self._arrivals(sampler, generator)
+        arrivals = self._arrivals(given, generator)
         return drawn_graph(scores, arrivals, tail, options, budget)
 
     def sum(
-        self, h: Tensor, sampler: GumbelKNNSampler, generator: torch.Generator | None
+        self, h: Tensor, given: CallOptions, generator: torch.Generator | None
     ) -> Tensor:
         """Sum messages over the drawn graph, or over all pairs without noise."""
         scores, options = self.scores, self.options
-        if not sampler.is_noisy:
-            return self._noise_free_sum(h, sampler)
+        if not given.is_noisy:
+            return self._noise_free_sum(h, given)
         if self.plan.method == 'dense' and options.replace:
-            return self._weights(sampler, generator).to(h.dtype) @ h
+            return self._weights(given, generator).to(h.dtype) @ h
         tail = draw_tail(scores, options, generator=generator)
-        arrivals = self._arrivals(sampler, generator)
-        return drawn_sum(h, scores, arrivals, tail, options, sampler.memory_budget)
+        arrivals = self._arrivals(given, generator)
+        return drawn_sum(h, scores, arrivals, tail, options, given.memory_budget)
 
-    def spread(self, sampler: GumbelKNNSampler) -> tuple[Spread, Tensor]:
-        """Return the spread of the distribution, and the number of candidates."""
-        spread = score_spread(self.scores, memory_budget=sampler.memory_budget)
-        return spread, torch.full_like(spread.entropy, self.scores.available).long()
-
-    def _weights(
-        self, sampler: GumbelKNNSampler, generator: torch.Generator | None
-    ) -> Tensor:
+    def _weights(self, given: CallOptions, generator: torch.Generator | None) -> Tensor:
         score, options = self.scores.rows(), self.options
-        if not sampler.is_noisy:
+        if not given.is_noisy:
             return noise_free_weights(score, options.tau)
         return relaxed_weights(
             score,
@@ -110,13 +103,13 @@ class AllPairs(NamedTuple):
             options.tau,
             hard=options.hard,
             generator=generator,
-            memory_budget=sampler.memory_budget,
+            memory_budget=given.memory_budget,
         )
 
     def _arrivals(
-        self, sampler: GumbelKNNSampler, generator: torch.Generator | None
+        self, given: CallOptions, generator: torch.Generator | None
     ) -> Arrivals:
-        scores, options, budget = self.scores, self.options, sampler.memory_budget
+        scores, options, budget = self.scores, self.options, given.memory_budget
         if self.plan.num_proposals is not None:
             return race_arrivals(
                 scores,
@@ -133,10 +126,10 @@ class AllPairs(NamedTuple):
             memory_budget=budget,
         )
 
-    def _noise_free_sum(self, h: Tensor, sampler: GumbelKNNSampler) -> Tensor:
-        tau, budget = self.options.tau, sampler.memory_budget
+    def _noise_free_sum(self, h: Tensor, given: CallOptions) -> Tensor:
+        tau, budget = self.options.tau, given.memory_budget
         num_targets, num_sources = self.scores.dst.size(0), self.scores.src.size(0)
-        count = int(min(sampler.max_eval_pairs, 2**62)) // num_targets
+        count = int(min(given.max_eval_pairs, 2**62)) // num_targets
         count = max(count, LEAST_SAMPLES)
         if count >= num_sources:
             return noise_free_sum(h, self.scores, tau, memory_budget=budget)
@@ -172,29 +165,22 @@ class CandidateList(NamedTuple):
         return int(self.edge_index[1].bincount().max())
 
     def graph(
-        self, sampler: GumbelKNNSampler, generator: torch.Generator | None
+        self, given: CallOptions, generator: torch.Generator | None
     ) -> SampledGraph:
         """Return the graph, sorted by target."""
-        is_whole = sampler.method == 'dense' and self.options.replace
-        return self._graph(sampler, generator, None if is_whole else self.options.k)
+        is_whole = given.method == 'dense' and self.options.replace
+        return self._graph(given, generator, None if is_whole else self.options.k)
 
     def sum(
-        self, h: Tensor, sampler: GumbelKNNSampler, generator: torch.Generator | None
+        self, h: Tensor, given: CallOptions, generator: torch.Generator | None
     ) -> Tensor:
         """Sum messages over that graph, or over all candidates without noise."""
-        graph = self._graph(sampler, generator, None)
+        graph = self._graph(given, generator, None)
         return weighted_sum(h, *graph, num_targets=self.num_targets)
-
-    def spread(self, sampler: GumbelKNNSampler) -> tuple[Spread, Tensor]:
-        """Return the spread of the distribution, and the number of candidates."""
-        is_candidate = self.score > -torch.inf
-        target = self.edge_index[1][is_candidate]
-        spread = candidate_spread(self.score[is_candidate], target, self.num_targets)
-        return spread, torch.bincount(target, minlength=self.num_targets)
 
     def _graph(
         self,
-        sampler: GumbelKNNSampler,
+        given: CallOptions,
         generator: torch.Generator | None,
         k: int | None,
     ) -> SampledGraph:
@@ -205,7 +191,7 @@ class CandidateList(NamedTuple):
             first, last = edge_index[1, [0, -1]].tolist()
             shift = edge_index.new_tensor([[0], [first]])
             args = score, edge_index - shift, last - first + 1
-            if sampler.is_noisy:
+            if given.is_noisy:
                 graph = candidate_graph(*args, self.options, generator=generator)
             else:
                 graph = nearest_candidates(*args, k, self.options.tau)
@@ -236,10 +222,10 @@ class OwnCandidates(NamedTuple):
         return self.scores.most
 
     def graph(
-        self, sampler: GumbelKNNSampler, generator: torch.Generator | None
+        self, given: CallOptions, generator: torch.Generator | None
     ) -> SampledGraph:
         """Return the graph, sorted by target."""
-        scores, options, budget = self.scores, self.options, sampler.memory_budget
+        scores, options, budget = self.scores, self.options, given.memory_budget
         tail = draw_tail(scores, options, generator=generator)
         arrivals = race_arrivals(
             scores,
@@ -252,10 +238,10 @@ class OwnCandidates(NamedTuple):
         return SampledGraph(torch.stack([source, self.target[row]]), weight)
 
     def sum(
-        self, h: Tensor, sampler: GumbelKNNSampler, generator: torch.Generator | None
+        self, h: Tensor, given: CallOptions, generator: torch.Generator | None
     ) -> Tensor:
         """Sum messages over that graph."""
-        graph = self.graph(sampler, generator)
+        graph = self.graph(given, generator)
         return weighted_sum(h, *graph, num_targets=self.num_targets)
 
 
@@ -272,14 +258,14 @@ def join_graphs(graphs: Sequence[SampledGraph]) -> SampledGraph:
 
 def draw_graph(
     parts: Sequence[Part],
-    sampler: GumbelKNNSampler,
+    given: CallOptions,
     generator: torch.Generator | None,
     device: torch.device,
 ) -> SampledGraph:
     """Return the graph of all parts, sorted by target."""
     graphs = []
     for part in parts:
-        edge_index, weight = part.graph(sampler, generator)
+        edge_index, weight = part.graph(given, generator)
         if isinstance(part, AllPairs):
             first = edge_index.new_tensor([[part.first_source], [part.first_target]])
             edge_index = edge_index + first
@@ -297,17 +283,17 @@ def draw_sum(
     parts: Sequence[Part],
     h: Tensor,
     num_targets: int,
-    sampler: GumbelKNNSampler,
+    given: CallOptions,
     generator: torch.Generator | None,
 ) -> Tensor:
     """Sum messages over the graph of all parts; without noise over all candidates."""
     if len(parts) == 1 and parts[0].num_targets == num_targets:
-        return parts[0].sum(h, sampler, generator)
+        return parts[0].sum(h, given, generator)
     # In the order of the graph, so that one seed gives its weights.
-    sums = [x.sum(h, sampler, generator) for x in parts if not isinstance(x, AllPairs)]
+    sums = [x.sum(h, given, generator) for x in parts if not isinstance(x, AllPairs)]
     pairs = [part for part in parts if isinstance(part, AllPairs)]
     if pairs:
-        sums.append(_sum_of_graphs(pairs, h, num_targets, sampler, generator))
+        sums.append(_sum_of_graphs(pairs, h, num_targets, given, generator))
     # Each target stands in one part: nothing is counted twice.
     return sum(sums[1:], start=sums[0]) if sums else h.new_zeros(num_targets, h.size(1))
 
@@ -316,7 +302,7 @@ def _sum_of_graphs(
     pairs: list[AllPairs],
     h: Tensor,
     num_targets: int,
-    sampler: GumbelKNNSampler,
+    given: CallOptions,
     generator: torch.Generator | None,
 ) -> Tensor:
     """Sum over each of several graphs, with zeros for the targets between them."""
@@ -327,7 +313,7 @@ def _sum_of_graphs(
     *gaps, rest = _lengths(targets, num_targets)[::2]
     sums: list[Tensor] = []
     for part, own, gap in zip(pairs, messages, gaps, strict=True):
-        total = part.sum(own, sampler, generator)
+        total = part.sum(own, given, generator)
         sums += [total.new_zeros(gap, h.size(1)), total]
     return torch.cat([*sums, total.new_zeros(rest, h.size(1))])
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -18,23 +18,20 @@ from torch_geometric_gsl._checks import (
     check_positive,
 )
 from torch_geometric_gsl._warnings import warn_caller
-from torch_geometric_gsl.nn.sampler._inputs import (
-    check_degrees,
-    given_candidates,
-    graph_ids,
-    parts_of_edges,
-    parts_of_graphs,
-)
+from torch_geometric_gsl.nn.sampler._inputs import assign_parts
 from torch_geometric_gsl.nn.sampler._parts import (
     AllPairs,
-    OwnCandidates,
     Part,
     draw_graph,
     draw_sum,
 )
+from torch_geometric_gsl.nn.sampler.distribution import (
+    NeighbourDistribution,
+    describe_parts,
+)
 from torch_geometric_gsl.nn.sampler.plan import (
     METHODS,
-    PlanOptions,
+    CallOptions,
     SamplingPlan,
     TruncatedRaceWarning,
     choose_plan,
@@ -47,21 +44,6 @@ from torch_geometric_gsl.typing import Batch, Features, SampledGraph
 
 if TYPE_CHECKING:
     from torch_sparse import SparseTensor
-
-
-class NeighbourDistribution(NamedTuple):
-    r"""The distribution that the neighbours of each target are drawn from.
-
-    Args:
-        candidates (torch.Tensor): The number of candidates :math:`[n]`.
-        entropy (torch.Tensor): The entropy of :math:`\pi_i` in nats :math:`[n]`.
-        effective (torch.Tensor): The effective number of candidates
-            :math:`e^{H(\pi_i)}`.
-    """
-
-    candidates: Tensor
-    entropy: Tensor
-    effective: Tensor
 
 
 class GumbelKNNSampler(torch.nn.Module):
@@ -248,10 +230,10 @@ class GumbelKNNSampler(torch.nn.Module):
                 :obj:`batch` is not sorted or :obj:`edge_index` is out of range.
             ImportError: If :obj:`return_adj_t` is set without torch-sparse.
         """
-        pairs, parts = self._parts(x, edge_index, batch, generator)
+        given, pairs, parts = self._begin(x, edge_index, batch, generator)
         num_targets, num_sources = pairs.dst.size(0), pairs.src.size(0)
         with torch.autocast(pairs.src.device.type, enabled=False):
-            graph = draw_graph(parts, self, generator, pairs.src.device)
+            graph = draw_graph(parts, given, generator, pairs.src.device)
         dtype = (x[0] if isinstance(x, tuple | list) else x).dtype
         graph = SampledGraph(graph.edge_index, graph.edge_weight.to(dtype))
         if return_adj_t:
@@ -284,10 +266,10 @@ class GumbelKNNSampler(torch.nn.Module):
             generator (torch.Generator, optional): Source of randomness.
                 (default: :obj:`None`)
         """
-        pairs, parts = self._parts(x, edge_index, batch, generator)
+        given, pairs, parts = self._begin(x, edge_index, batch, generator)
         check_messages(h, pairs.src.size(0), pairs.src.device)
         with torch.autocast(h.device.type, enabled=False):
-            return draw_sum(parts, h, pairs.dst.size(0), self, generator)
+            return draw_sum(parts, h, pairs.dst.size(0), given, generator)
 
     def plan(
         self, x: Features, edge_index: Tensor | None = None, batch: Batch | None = None
@@ -302,8 +284,7 @@ class GumbelKNNSampler(torch.nn.Module):
             target with the most.
         """
         with torch.no_grad():
-            pairs = self.similarity.pair_scores(x, self.scale)
-            parts = self._assign(x, pairs, edge_index, batch, is_noisy=True)
+            _, parts = self._assign(x, edge_index, batch, self._options(x, True))
         if not parts:
             return list_plan(self.method)
         return max(parts, key=lambda part: part.most).plan
@@ -325,22 +306,10 @@ class GumbelKNNSampler(torch.nn.Module):
             >>> sampler.distribution(torch.randn(5, 16)).candidates
             tensor([4, 4, 4, 4, 4])
         """
+        given = self._options(x, is_noisy=False)
         with torch.no_grad():
-            pairs = self.similarity.pair_scores(x, self.scale)
-            parts = self._assign(x, pairs, edge_index, batch, is_noisy=False)
-            n, device = pairs.dst.size(0), pairs.dst.device
-            entropy, effective = torch.zeros(2, n, dtype=torch.double, device=device)
-            candidates = torch.zeros(n, dtype=torch.long, device=device)
-            for part in parts:
-                if isinstance(part, OwnCandidates):  # Without noise nothing races.
-                    continue
-                first = part.first_target if isinstance(part, AllPairs) else 0
-                spread, count = part.spread(self)
-                rows = slice(first, first + count.numel())
-                entropy[rows] += spread.entropy
-                effective[rows] += spread.effective
-                candidates[rows] += count
-        return NeighbourDistribution(candidates, entropy, effective)
+            pairs, parts = self._assign(x, edge_index, batch, given)
+            return describe_parts(parts, pairs, self.memory_budget)
 
     def register_draw_hook(self, hook: Callable[..., None]) -> RemovableHandle:
         r"""Register a function that sees the inputs of each draw before it is made.
@@ -362,40 +331,26 @@ class GumbelKNNSampler(torch.nn.Module):
         """Whether a call samples: in training mode, or if asked for."""
         return self.training or self.sample_in_eval
 
-    @property
-    def max_pairs(self) -> int:
-        """The number of listed pairs whose draws fit into the memory budget."""
-        # A listed pair takes about eight numbers of eight bytes a draw.
-        return max(1, self.memory_budget // (64 * self.k))
-
-    def _parts(
+    def _begin(
         self,
         x: Features,
         edge_index: Tensor | None,
         batch: Batch | None,
         generator: torch.Generator | None,
-    ) -> tuple[PairScores, list[Part]]:
+    ) -> tuple[CallOptions, PairScores, list[Part]]:
         """Check the inputs, and assign a part to each target."""
         for hook in self._draw_hooks.values():
             hook(self, x, edge_index, batch)
-        pairs = self.similarity.pair_scores(x, self.scale)
-        parts = self._assign(x, pairs, edge_index, batch, self.is_noisy)
+        given = self._options(x, self.is_noisy)
+        pairs, parts = self._assign(x, edge_index, batch, given)
         check_generator(generator, pairs.src.device)
         for part in parts:
-            if part.plan.caveat is not None and self.is_noisy:
+            if part.plan.caveat is not None:
                 warn_caller(part.plan.caveat, TruncatedRaceWarning)
-        return pairs, parts
+        return given, pairs, parts
 
-    def _assign(
-        self,
-        x: Features,
-        pairs: PairScores,
-        edge_index: Tensor | None,
-        batch: Batch | None,
-        is_noisy: bool,
-    ) -> list[Part]:
-        is_pair = isinstance(x, tuple | list)
-        given = PlanOptions(
+    def _options(self, x: Features, is_noisy: bool) -> CallOptions:
+        return CallOptions(
             self.method,
             self.similarity.bounds,
             self.scale,
@@ -405,25 +360,34 @@ class GumbelKNNSampler(torch.nn.Module):
             self.replace,
             self.num_arrivals,
             self.num_tail,
-            self.loop or is_pair,
+            self.loop or isinstance(x, tuple | list),
             is_noisy,
+            self.memory_budget,
+            self.max_eval_pairs,
         )
-        with torch.autocast(pairs.src.device.type, enabled=False):
-            ids = None if batch is None else graph_ids(batch, pairs, is_pair)
-            if edge_index is not None:
-                candidates = given_candidates(edge_index, pairs, ids, given.loop)
-                check_degrees(candidates, self.k, self.replace)
-                return parts_of_edges(self, pairs, candidates, given)
-            if ids is not None:
-                return parts_of_graphs(self, pairs, ids, given)
+
+    def _assign(
+        self,
+        x: Features,
+        edge_index: Tensor | None,
+        batch: Batch | None,
+        given: CallOptions,
+    ) -> tuple[PairScores, list[Part]]:
+        pairs = self.similarity.pair_scores(x, self.scale)
+        if edge_index is not None or batch is not None:
+            with torch.autocast(pairs.src.device.type, enabled=False):
+                is_pair = isinstance(x, tuple | list)
+                return pairs, assign_parts(pairs, is_pair, edge_index, batch, given)
         num_targets, num_sources = pairs.dst.size(0), pairs.src.size(0)
         if num_targets == 0:
-            return []
+            return pairs, []
         check_candidate_count(self.k, num_sources - int(not given.loop))
+        apart = pairs
         if not given.loop:
             every = torch.arange(num_targets, device=pairs.dst.device)
-            pairs = pairs._replace(excluded=every)
-        return [AllPairs(pairs, *choose_plan(given, num_targets, num_sources))]
+            apart = pairs._replace(excluded=every)
+        plan, options = choose_plan(given, num_targets, num_sources)
+        return pairs, [AllPairs(apart, plan, options)]
 
     def __repr__(self) -> str:
         return (

@@ -62,8 +62,8 @@ class SamplingPlan(NamedTuple):
     caveat: str | None = None
 
 
-class PlanOptions(NamedTuple):
-    r"""The options of a sampler that decide on the plan.
+class CallOptions(NamedTuple):
+    r"""The options of a sampler for one call.
 
     Args:
         method (str): The method that is asked for.
@@ -78,6 +78,8 @@ class PlanOptions(NamedTuple):
         loop (bool): Whether a node is a candidate of its own.
         is_noisy (bool): Whether the call samples; without noise there is neither a
             race nor what it asks of the scores.
+        memory_budget (int): Bytes of temporary memory of one block of rows.
+        max_eval_pairs (int): The number of pairs up to which sums are exact.
     """
 
     method: str
@@ -91,6 +93,14 @@ class PlanOptions(NamedTuple):
     num_tail: int | None
     loop: bool
     is_noisy: bool
+    memory_budget: int
+    max_eval_pairs: int
+
+    @property
+    def max_pairs(self) -> int:
+        """The number of listed pairs whose draws fit into the memory budget."""
+        # A listed pair takes about eight numbers of eight bytes a draw.
+        return max(1, self.memory_budget // (64 * self.k))
 
     @property
     def arrivals(self) -> int:
@@ -114,12 +124,12 @@ class PlanOptions(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def choose_plan(
-    given: PlanOptions, num_targets: int, num_sources: int, *, is_own: bool = False
+    given: CallOptions, num_targets: int, num_sources: int, *, is_own: bool = False
 ) -> tuple[SamplingPlan, DrawOptions]:
     """Choose the method that serves targets and their candidates.
 
     Args:
-        given (PlanOptions): The options of the sampler.
+        given (CallOptions): The options of the sampler.
         num_targets (int): The number of targets.
         num_sources (int): The number of candidates of the target with the most.
         is_own (bool, optional): Whether each target has candidates of its own, all of
@@ -159,7 +169,7 @@ def choose_plan(
 
 
 def draw_options(
-    given: PlanOptions, num_sources: int, *, is_own: bool = False
+    given: CallOptions, num_sources: int, *, is_own: bool = False
 ) -> DrawOptions:
     """Return how neighbours are drawn from so many candidates."""
     kept, num_tail = given.arrivals, given.num_tail
@@ -177,7 +187,7 @@ def list_plan(method: str) -> SamplingPlan:
     return SamplingPlan('dense', reason, None, None, 0)
 
 
-def largest_list(given: PlanOptions) -> float:
+def largest_list(given: CallOptions) -> float:
     """Return the number of candidates up to which no race pays."""
     return float(SHARE * given.proposals)
 
@@ -194,7 +204,7 @@ def _method(
     return 'stream', obstacle
 
 
-def _race_obstacle(given: PlanOptions, num_sources: int) -> str | None:
+def _race_obstacle(given: CallOptions, num_sources: int) -> str | None:
     """Return why a race cannot serve, or does not pay."""
     needed = given.proposals
     if needed * SHARE < num_sources:
@@ -207,7 +217,7 @@ def _race_obstacle(given: PlanOptions, num_sources: int) -> str | None:
     )
 
 
-def _caveat(given: PlanOptions, options: DrawOptions, num_sources: int) -> str | None:
+def _caveat(given: CallOptions, options: DrawOptions, num_sources: int) -> str | None:
     """Return how far truncation takes the law of a sum from its definition."""
     kept, tau = options.num_arrivals, options.tau
     found = []
