@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Data
-from torch_geometric.data.datapipes import DatasetAdapter
 from torch_geometric.utils import degree
 
 from torch_geometric_gsl.nn.sampler import GumbelKNNSampler
@@ -47,20 +46,16 @@ def test_without_replacement(data):
 
 
 def test_seed(data):
-    transform = SampledLatentGraph(k=3, seed=3)
     state = torch.get_rng_state()
-    first, second = transform(data), transform(data)
+    first, again, of_numpy, other, last = (
+        SampledLatentGraph(k=3, seed=seed)(data).edge_weight
+        for seed in (3, 3, np.int64(3), 4, 2**64 - 1)
+    )
     assert torch.equal(torch.get_rng_state(), state)
-    assert torch.equal(first.edge_weight, second.edge_weight)
-    other = SampledLatentGraph(k=3, seed=4)(data)
-    assert not torch.equal(first.edge_weight, other.edge_weight)
-
-
-def test_largest_seed_and_integers_of_numpy(data):
-    assert SampledLatentGraph(k=3, seed=2**64 - 1)(data).num_edges > 0
-    out = SampledLatentGraph(k=3, seed=np.int64(3))(data)
-    expected = SampledLatentGraph(k=3, seed=3)(data)
-    assert torch.equal(out.edge_weight, expected.edge_weight)
+    assert torch.equal(first, again)
+    assert torch.equal(first, of_numpy)
+    assert not torch.equal(first, other)
+    assert not torch.equal(first, last)
 
 
 def test_global_generator(data):
@@ -73,18 +68,29 @@ def test_global_generator(data):
     assert not torch.equal(first.edge_weight, second.edge_weight)
 
 
-def test_trained_module(data):
-    similarity = NeuralGaussianSimilarity(4)
-    similarity.eval()
-    out = SampledLatentGraph(similarity, k=3)(data)
-    assert not similarity.training
+@pytest.mark.parametrize('training', [False, True])
+def test_trained_module(data, training):
+    similarity = NeuralGaussianSimilarity(4).train(training)
+    out = SampledLatentGraph(3, similarity)(data)
+    assert similarity.training is training
     assert not out.edge_weight.requires_grad
-    assert not out.edge_index.requires_grad
 
 
-def test_too_few_nodes():
-    with pytest.raises(ValueError, match=r'\(got k=5 for 4 candidates\)'):
-        SampledLatentGraph(loop=False)(Data(x=torch.randn(5, 2)))
+@pytest.mark.parametrize(
+    ('args', 'kwargs'),
+    [
+        (('gaussian',), {'k': 3, 'seed': 1}),
+        (('gaussian', 3), {'seed': 1}),
+        (('gaussian', 3, 0.25, 1.0), {'seed': 1}),
+    ],
+)
+def test_similarity_before_k_is_deprecated(data, args, kwargs):
+    with pytest.warns(DeprecationWarning, match="'k' comes before") as caught:
+        old = SampledLatentGraph(*args, **kwargs)
+    assert caught[0].filename == __file__
+    new = SampledLatentGraph(3, 'gaussian', seed=1)
+    assert str(old) == str(new)
+    assert torch.equal(old(data).edge_weight, new(data).edge_weight)
 
 
 @pytest.mark.parametrize(
@@ -97,25 +103,12 @@ def test_too_few_nodes():
         ({'seed': -1}, ValueError, r"'seed' must be at least 0 \(got -1\)"),
         ({'seed': 2**70}, ValueError, r"'seed' must be less than 2\*\*64 \(got 118"),
         ({'sample_in_eval': True}, TypeError, r"'sample_in_eval' must .*\(got True\)"),
-        ({'sample_in_eval': False}, TypeError, r"'sample_in_eval' must not be given"),
         ({'seed': 'a'}, TypeError, r"'seed' must be an integer \(got str\)"),
         ({'similarity': 'neural_gaussian'}, ValueError, r'untrained: pass a'),
+        ({'k': 'linear'}, TypeError, r"'k' must be an integer \(got str\)"),
         ({'sharp': True}, TypeError, r"unexpected keyword argument 'sharp'"),
     ],
 )
 def test_arguments(kwargs, error, text):
     with pytest.raises(error, match=text):
         SampledLatentGraph(**kwargs)
-
-
-def test_functional_name(data):
-    (out,) = DatasetAdapter([data]).sampled_latent_graph(k=3, seed=2)
-    expected = SampledLatentGraph(k=3, seed=2)(data)
-    assert torch.equal(out.edge_weight, expected.edge_weight)
-
-
-def test_repr():
-    assert str(SampledLatentGraph(k=3, seed=1, hard=True)) == (
-        'SampledLatentGraph(similarity=linear, k=3, tau=0.25, scale=1.0, seed=1, '
-        'hard=True)'
-    )

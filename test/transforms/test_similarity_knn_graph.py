@@ -4,7 +4,6 @@ import pytest
 import torch
 from sklearn.neighbors import NearestNeighbors
 from torch_geometric.data import Batch, Data
-from torch_geometric.data.datapipes import DatasetAdapter
 from torch_geometric.nn import GCNConv
 from torch_geometric.utils import to_dense_adj
 
@@ -16,6 +15,8 @@ from torch_geometric_gsl.nn.similarity import (
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES
 from torch_geometric_gsl.transforms import SimilarityKNNGraph, ToSparseFeatures
 from torch_geometric_gsl.transforms._similarity import UNTRAINED
+
+EUCLIDEAN = HeatKernelSimilarity(3, normalize=False)
 
 
 def neighbours(data: Data) -> list[list[int]]:
@@ -38,17 +39,26 @@ def test_against_sklearn(loop):
         torch.testing.assert_close(weight, expected[order.argsort()])
 
 
-@pytest.mark.parametrize('name', sorted(set(SIMILARITIES) - set(UNTRAINED)))
+@pytest.mark.parametrize(
+    ('similarity', 'module'),
+    [(name, SIMILARITIES[name](3)) for name in SIMILARITIES if name not in UNTRAINED]
+    + [(EUCLIDEAN, EUCLIDEAN)],
+)
 @pytest.mark.parametrize('memory_budget', [1, 2**25])
-def test_against_a_plain_loop(name, memory_budget):
+def test_against_a_plain_loop(similarity, module, memory_budget):
     x = torch.randn(15, 3, dtype=torch.float64)
-    data = SimilarityKNNGraph(3, name, memory_budget=memory_budget)(Data(x=x))
-    score = SIMILARITIES[name](3)(x)
+    transform = SimilarityKNNGraph(3, similarity, memory_budget=memory_budget)
+    state = torch.get_rng_state()
+    data = transform(Data(x=x))
+    assert torch.equal(torch.get_rng_state(), state)
+    score = module(x)
+    if module is EUCLIDEAN:
+        score = -torch.cdist(x, x)
     for i, found in enumerate(neighbours(data)):
         others = sorted((j for j in range(15) if j != i), key=lambda j: -score[i, j])
         assert found == sorted(others[:3])
     source, target = data.edge_index
-    torch.testing.assert_close(data.edge_weight, score[target, source])
+    torch.testing.assert_close(data.edge_weight, module(x)[target, source])
 
 
 def test_trained_module_in_its_former_mode():
@@ -64,15 +74,6 @@ def test_trained_module_in_its_former_mode():
     assert torch.equal(data.edge_index[0].view(12, 2), best)
 
 
-def test_euclidean_neighbours():
-    x = torch.randn(20, 3)
-    similarity = HeatKernelSimilarity(3, normalize=False)
-    data = SimilarityKNNGraph(3, similarity)(Data(x=x))
-    distance = torch.cdist(x, x).fill_diagonal_(torch.inf)
-    best = distance.topk(3, largest=False).indices.sort().values
-    assert torch.equal(data.edge_index[0].view(20, 3), best)
-
-
 def test_duplicates():
     x = torch.randn(4, 5).repeat_interleave(3, dim=0)
     data = SimilarityKNNGraph(k=2)(Data(x=x))
@@ -83,11 +84,8 @@ def test_duplicates():
     everyone = SimilarityKNNGraph(k=11)(Data(x=torch.ones(12, 5)))
     assert everyone.num_edges == 12 * 11
     assert not everyone.has_self_loops()
-
-
-def test_rows_of_zeros():
-    data = SimilarityKNNGraph(k=2)(Data(x=torch.zeros(4, 3)))
-    assert data.edge_weight.tolist() == [0.0] * 8
+    nothing = SimilarityKNNGraph(k=2)(Data(x=torch.zeros(4, 3)))
+    assert nothing.edge_weight.tolist() == [0.0] * 8
 
 
 def test_negative_weights_and_their_remedies():
@@ -133,41 +131,17 @@ def test_sparse_features():
         SimilarityKNNGraph(2, 'gaussian')(sparse[0])
 
 
-@pytest.mark.parametrize(('k', 'loop', 'left'), [(5, False, 4), (6, True, 5)])
-def test_too_few_nodes(k, loop, left):
-    text = rf'exceed the number of candidates \(got k={k} for {left} candidates\)'
-    with pytest.raises(ValueError, match=text):
-        SimilarityKNNGraph(k, loop=loop)(Data(x=torch.randn(5, 2)))
-
-
-def test_arguments():
-    with pytest.raises(ValueError, match=r"'k' must be at least 1 \(got 0\)"):
-        SimilarityKNNGraph(0)
-    with pytest.raises(ValueError, match=r"'memory_budget' must be at least 1"):
-        SimilarityKNNGraph(memory_budget=0)
-    for name in ('loop', 'force_undirected'):
-        with pytest.raises(TypeError, match=rf"'{name}' must be a bool \(got 'no'\)"):
-            SimilarityKNNGraph(**{name: 'no'})
-    with pytest.raises(ValueError, match=r"untrained.*got 'cosine'"):
-        SimilarityKNNGraph(similarity='cosine')
-    with pytest.raises(ValueError, match=r"'similarity' expects 3 channels but it"):
-        SimilarityKNNGraph(1, GaussianSimilarity(3))(Data(x=torch.randn(5, 2)))
-
-
-def test_no_randomness_is_used():
-    state = torch.get_rng_state()
-    SimilarityKNNGraph(k=2)(Data(x=torch.ones(4, 2)))
-    assert torch.equal(torch.get_rng_state(), state)
-
-
-def test_functional_name():
-    examples = [Data(x=torch.randn(n, 3)) for n in (5, 6)]
-    pipe = DatasetAdapter(examples).similarity_knn_graph(k=2)
-    for data, out in zip(examples, pipe, strict=True):
-        assert torch.equal(out.edge_index, SimilarityKNNGraph(k=2)(data).edge_index)
-
-
-def test_repr():
-    assert str(SimilarityKNNGraph(k=3)) == (
-        'SimilarityKNNGraph(k=3, similarity=linear, loop=False, force_undirected=False)'
-    )
+@pytest.mark.parametrize(
+    ('kwargs', 'error', 'text'),
+    [
+        ({'k': 0}, ValueError, r"'k' must be at least 1 \(got 0\)"),
+        ({'memory_budget': 0}, ValueError, "'memory_budget' must be at least 1"),
+        ({'loop': 'no'}, TypeError, r"'loop' must be a bool \(got 'no'\)"),
+        ({'force_undirected': 1}, TypeError, r"'force_undirected' .* bool \(got 1\)"),
+        ({'similarity': 'cosine'}, ValueError, "untrained.*got 'cosine'"),
+        ({'similarity': GaussianSimilarity(3)}, ValueError, 'expects 3 channels but'),
+    ],
+)
+def test_arguments(kwargs, error, text):
+    with pytest.raises(error, match=text):
+        SimilarityKNNGraph(**kwargs)(Data(x=torch.randn(5, 2)))
