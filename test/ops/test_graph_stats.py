@@ -4,16 +4,13 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import entropy
-from sklearn.decomposition import PCA
 
 from torch_geometric_gsl.ops.graph_stats import (
     candidate_spread,
     chance_share,
     distribution,
-    principal_components,
     same_label_share,
     scorer_spread,
-    spring_layout,
     weight_spread,
 )
 from torch_geometric_gsl.ops.scorer import matrix_scorer
@@ -106,48 +103,3 @@ def test_chance_share_against_a_loop():
     pairs = [y_src[j] == y_src[i] for i in range(11) for j in range(11) if i != j]
     assert chance_share(y_src) == pytest.approx(float(np.mean(pairs)))
     assert math.isnan(chance_share(y_src[:1]))
-
-
-def test_principal_components_against_scikit_learn():
-    torch.manual_seed(0)
-    x = torch.randn(12, 5, dtype=torch.double) * torch.tensor([1.0, 2, 3, 4, 5])
-    expected = PCA(2).fit_transform(x.numpy())
-    assert np.allclose(principal_components(x).abs(), np.abs(expected))
-    # Neither the sign of the axes nor an offset is left to chance.
-    assert np.allclose(principal_components(x + 3), principal_components(x))
-
-
-@pytest.mark.parametrize('shape', [(1, 4), (5, 1), (3, 0)])
-def test_principal_components_of_few_axes(shape):
-    place = principal_components(torch.randn(shape))
-    assert place.shape == (shape[0], 2)
-    assert bool(place.isfinite().all())
-
-
-def test_spring_layout_gathers_what_edges_join():
-    # Two cliques of five nodes.
-    pairs = torch.cartesian_prod(torch.arange(5), torch.arange(5)).t()
-    edge_index = torch.cat([pairs, pairs + 5], dim=1)
-    place = spring_layout(edge_index, torch.ones(50), num_nodes=10, seed=1)
-    distance = torch.cdist(place, place)
-    inside = torch.stack([distance[:5, :5].max(), distance[5:, 5:].max()])
-    assert bool((distance[:5, 5:].min() > inside.max() / 2).all())
-    assert distance[:5, 5:].mean() > 2 * distance[:5, :5].mean()
-
-
-def test_spring_layout_is_seeded():
-    edge_index, weight = torch.tensor([[0, 1], [1, 2]]), torch.ones(2)
-    state = torch.get_rng_state()
-    first = spring_layout(edge_index, weight, 4, seed=3)
-    assert torch.equal(first, spring_layout(edge_index, weight, 4, seed=3))
-    assert not torch.equal(first, spring_layout(edge_index, weight, 4, seed=4))
-    assert torch.equal(state, torch.get_rng_state())
-    assert bool(first.isfinite().all())
-
-
-@pytest.mark.parametrize('num_nodes', [0, 1])
-def test_spring_layout_without_edges(num_nodes):
-    edge_index = torch.empty(2, 0, dtype=torch.long)
-    place = spring_layout(edge_index, torch.empty(0), num_nodes)
-    assert place.shape == (num_nodes, 2)
-    assert bool(place.isfinite().all())
