@@ -56,7 +56,7 @@ class SampledGraph(NamedTuple):
         Returns:
             float: The mean, 0 without edges.
         """
-        num_targets = self.edge_index[1].unique().numel()
+        num_targets: int = self.edge_index[1].unique().numel()
         return self.edge_index.size(1) / max(num_targets, 1)
 
     def prune(self, threshold: float = 0.0) -> SampledGraph:

@@ -41,10 +41,11 @@ def _accept_similarity_first(init: Init) -> Init:
                 DeprecationWarning,
                 stacklevel=2,
             )
-            if len(args) > 1:
-                args = (args[1], args[0], *args[2:])
+            similarity, *rest = args
+            if rest:
+                args = (rest[0], similarity, *rest[1:])
             elif 'similarity' not in kwargs:
-                args, kwargs = (), {**kwargs, 'similarity': args[0]}
+                args, kwargs = (), {**kwargs, 'similarity': similarity}
         init(self, *args, **kwargs)
 
     return cast(Init, wrapper)
