@@ -50,18 +50,13 @@ def test_graph_of_a_part(data, part, layer):
     part.train()
     out = FreezeLatentGraph(part, layer)(data)
     assert part.training
+    batch = FreezeLatentGraph(part)(Batch.from_data_list([data, data]))
+    assert torch.equal(batch[1].edge_index, out.edge_index)
     part.eval()
     expected = getattr(part, 'graph', part)(data.x)
     assert torch.equal(out.edge_index, expected.edge_index)
     torch.testing.assert_close(out.edge_weight, expected.edge_weight)
     assert not out.edge_weight.requires_grad
-
-
-def test_graph_of_a_sampler_in_a_batch(data):
-    batch = FreezeLatentGraph(SAMPLER)(Batch.from_data_list([data, data]))
-    expected = FreezeLatentGraph(SAMPLER)(data)
-    for out in batch.to_data_list():
-        assert torch.equal(out.edge_index, expected.edge_index)
 
 
 def test_k_and_threshold_prune(data):

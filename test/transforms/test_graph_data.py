@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -40,21 +41,11 @@ def assert_is_graph(data: Data) -> None:
     assert bool((code.diff() > 0).all())  # By target, then source, no duplicates.
 
 
-class Tiny(InMemoryDataset):
-    def __init__(self, root, examples, **kwargs):
-        self.examples = examples
-        super().__init__(root, **kwargs)
-        self.load(self.processed_paths[0])
-
-    @property
-    def processed_file_names(self):
-        return 'data.pt'
-
-    def process(self):
-        made = self.examples
-        if self.pre_transform is not None:
-            made = [self.pre_transform(data) for data in made]
-        self.save(made, self.processed_paths[0])
+def stored(path: Path, examples: list[Data], transform=None) -> InMemoryDataset:
+    InMemoryDataset.save(examples, path)
+    dataset = InMemoryDataset(transform=transform)
+    dataset.load(path)
+    return dataset
 
 
 def test_keeps_all_other_attributes(transform, examples):
@@ -72,25 +63,26 @@ def test_keeps_all_other_attributes(transform, examples):
     for key in ('edge_index', 'edge_attr', 'edge_weight'):
         assert out[f'observed_{key}'] is before[key]
     assert_same(data, before)  # The input is not changed in place.
-
-
-def test_data_without_graph(transform, examples):
-    out = transform(Data(x=examples[0].x))
+    out = transform(Data(x=data.x))
     assert_is_graph(out)
     assert set(out.keys()) == {'x', 'edge_index', 'edge_weight'}
 
 
-def test_batch_equals_single_graphs(transform, examples):
+def test_batches_and_data_sets_equal_single_graphs(transform, examples, tmp_path):
     given = Batch.from_data_list(examples)
     batch = transform(given)
     assert_is_graph(batch)
     source, target = batch.edge_index
     assert torch.equal(batch.batch[source], batch.batch[target])
     singles = [transform(data) for data in examples]
-    for one, other in zip(singles, batch.to_data_list(), strict=True):
-        assert_same(one, other)
+    early = stored(tmp_path / 'early.pt', singles)
+    late = stored(tmp_path / 'late.pt', examples, transform)
+    for made in (batch.to_data_list(), early, late):
+        for one, other in zip(singles, made, strict=True):
+            assert_same(one, other)
     assert_same(singles[2], batch[2])
     assert_same(Batch.from_data_list(singles), batch)
+    assert torch.equal(batch.observed_edge_index, given.edge_index)
     # The batch that came is left alone.
     for one, other in zip(examples, given.to_data_list(), strict=True):
         assert_same(one, other)
@@ -123,9 +115,8 @@ def test_graphs_of_few_nodes_in_a_data_set(cls, kwargs, loop, tmp_path):
         else:
             assert (out.num_nodes, out.num_edges) == (n, 0)
     batch = transform(Batch.from_data_list(examples))
-    early = Tiny(tmp_path / 'early', examples, pre_transform=transform)
-    late = Tiny(tmp_path / 'late', examples, transform=transform)
-    for made in (batch.to_data_list(), early, late):
+    late = stored(tmp_path / 'data.pt', examples, transform)
+    for made in (batch.to_data_list(), late):
         for one, other in zip(singles, made, strict=True):
             assert_same(one, other)
 
@@ -156,16 +147,14 @@ def test_features_set_on_a_batch():
     assert torch.equal(out[1].edge_index, alone.edge_index)
 
 
-def test_second_graph_keeps_the_observed_one(examples):
+def test_compose(examples):
     data = SimilarityKNNGraph(k=2)(examples[0])
     data.edge_attr = torch.randn(data.num_edges, 1)
+    # A second graph replaces the first, and keeps the observed one.
     out = SampledLatentGraph(k=3)(data)
     assert 'edge_attr' not in out
     assert torch.equal(out.observed_edge_index, examples[0].edge_index)
     assert torch.equal(out.observed_edge_attr, examples[0].edge_attr)
-
-
-def test_compose(examples):
     steps = [DropObservedGraph(), SimilarityKNNGraph(k=2), T.ToUndirected()]
     out = T.Compose(steps)(examples[0])
     assert out.is_undirected()
@@ -182,12 +171,6 @@ def test_adj_t_round_trip(transform, examples):
     batch = transform(Batch.from_data_list([data, data]))
     assert batch.observed_adj_t.sizes() == [12, 12]
     assert batch[1].observed_adj_t.sizes() == [6, 6]
-
-
-def test_observed_index_is_incremented_in_a_new_batch(transform, examples):
-    batch = Batch.from_data_list([transform(data) for data in examples[:2]])
-    expected = Batch.from_data_list(examples[:2]).edge_index
-    assert torch.equal(batch.observed_edge_index, expected)
 
 
 def test_follow_batch_moves_along(transform, examples):
@@ -208,15 +191,12 @@ def test_data_loader_and_fake_dataset(transform):
     assert torch.equal(out.y, torch.cat([data.y for data in dataset]))
 
 
-def test_unsorted_batch_vector():
+def test_batch_vectors():
     data = Data(x=torch.randn(4, 2), batch=torch.tensor([0, 1, 0, 1]))
     with pytest.raises(ValueError, match=r"'data\.batch' must be sorted"):
         SimilarityKNNGraph(k=1)(data)
-
-
-def test_no_nodes_in_a_batch_vector():
-    data = Data(x=torch.empty(0, 3), batch=torch.empty(0, dtype=torch.long))
-    out = SimilarityKNNGraph()(data)
+    nothing = Data(x=torch.empty(0, 3), batch=torch.empty(0, dtype=torch.long))
+    out = SimilarityKNNGraph()(nothing)
     assert out.edge_index.shape == (2, 0)
     assert out.edge_weight.shape == (0,)
 

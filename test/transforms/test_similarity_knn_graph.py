@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from sklearn.neighbors import NearestNeighbors
+from sklearn.metrics.pairwise import cosine_similarity
 from torch_geometric.data import Batch, Data
 from torch_geometric.nn import GCNConv
 from torch_geometric.utils import to_dense_adj
@@ -17,69 +17,51 @@ from torch_geometric_gsl.transforms import SimilarityKNNGraph, ToSparseFeatures
 from torch_geometric_gsl.transforms._similarity import UNTRAINED
 
 EUCLIDEAN = HeatKernelSimilarity(3, normalize=False)
+TRAINED = NeuralGaussianSimilarity(3, 2)
 
 
-def neighbours(data: Data) -> list[list[int]]:
-    source, target = data.edge_index
-    return [source[target == i].tolist() for i in range(data.num_nodes)]
+def assert_nearest(data: Data, score: torch.Tensor, k: int, loop: bool) -> None:
+    score = score if loop else score.clone().fill_diagonal_(-torch.inf)
+    best = score.topk(k).indices.sort().values
+    assert torch.equal(data.edge_index[0].view(-1, k), best)
 
 
 @pytest.mark.parametrize('loop', [False, True])
 def test_against_sklearn(loop):
     x = torch.randn(40, 6, dtype=torch.float64)
     data = SimilarityKNNGraph(k=4, loop=loop)(Data(x=x))
-    search = NearestNeighbors(n_neighbors=5, metric='cosine').fit(x.numpy())
-    distance, index = search.kneighbors(x.numpy())
-    start = 0 if loop else 1
-    for i, found in enumerate(neighbours(data)):
-        order = index[i, start : start + 4]
-        assert found == sorted(order.tolist())
-        weight = data.edge_weight[data.edge_index[1] == i]
-        expected = torch.tensor(1 - distance[i, start : start + 4])
-        torch.testing.assert_close(weight, expected[order.argsort()])
+    score = torch.tensor(cosine_similarity(x.numpy()))
+    assert_nearest(data, score, 4, loop)
+    source, target = data.edge_index
+    torch.testing.assert_close(data.edge_weight, score[target, source])
 
 
 @pytest.mark.parametrize(
     ('similarity', 'module'),
     [(name, SIMILARITIES[name](3)) for name in SIMILARITIES if name not in UNTRAINED]
-    + [(EUCLIDEAN, EUCLIDEAN)],
+    + [(EUCLIDEAN, EUCLIDEAN), (TRAINED, TRAINED)],
 )
 @pytest.mark.parametrize('memory_budget', [1, 2**25])
-def test_against_a_plain_loop(similarity, module, memory_budget):
+def test_against_the_similarity_of_all_pairs(similarity, module, memory_budget):
     x = torch.randn(15, 3, dtype=torch.float64)
-    transform = SimilarityKNNGraph(3, similarity, memory_budget=memory_budget)
+    module.double().train()
     state = torch.get_rng_state()
-    data = transform(Data(x=x))
+    data = SimilarityKNNGraph(3, similarity, memory_budget=memory_budget)(Data(x=x))
     assert torch.equal(torch.get_rng_state(), state)
-    score = module(x)
-    if module is EUCLIDEAN:
-        score = -torch.cdist(x, x)
-    for i, found in enumerate(neighbours(data)):
-        others = sorted((j for j in range(15) if j != i), key=lambda j: -score[i, j])
-        assert found == sorted(others[:3])
-    source, target = data.edge_index
-    torch.testing.assert_close(data.edge_weight, module(x)[target, source])
-
-
-def test_trained_module_in_its_former_mode():
-    similarity = NeuralGaussianSimilarity(4, 3).double()
-    similarity.lin.eval()
-    x = torch.randn(12, 4, dtype=torch.float64)
-    data = SimilarityKNNGraph(2, similarity)(Data(x=x))
-    assert similarity.training
-    assert not similarity.lin.training
+    assert module.training
     assert not data.edge_weight.requires_grad
-    score = similarity(x).fill_diagonal_(-1)
-    best = score.topk(2).indices.sort().values
-    assert torch.equal(data.edge_index[0].view(12, 2), best)
+    score = module(x).detach()
+    order = -torch.cdist(x, x) if module is EUCLIDEAN else score
+    assert_nearest(data, order, 3, loop=False)
+    source, target = data.edge_index
+    torch.testing.assert_close(data.edge_weight, score[target, source])
 
 
 def test_duplicates():
     x = torch.randn(4, 5).repeat_interleave(3, dim=0)
     data = SimilarityKNNGraph(k=2)(Data(x=x))
-    for i, found in enumerate(neighbours(data)):
-        first = i // 3 * 3
-        assert found == [j for j in range(first, first + 3) if j != i]
+    same = torch.block_diag(*[torch.ones(3, 3)] * 4)
+    assert_nearest(data, same, 2, loop=False)
     torch.testing.assert_close(data.edge_weight, torch.ones(24))
     everyone = SimilarityKNNGraph(k=11)(Data(x=torch.ones(12, 5)))
     assert everyone.num_edges == 12 * 11
