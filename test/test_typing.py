@@ -7,10 +7,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
+from torch_geometric import EdgeIndex
 from torch_geometric.nn import SAGEConv, SimpleConv
 
 from torch_geometric_gsl import GumbelKNNSampler, NeuralGaussianSimilarity
-from torch_geometric_gsl.typing import SampledGraph, is_sorted_by_target
+from torch_geometric_gsl.typing import (
+    SampledGraph,
+    is_sorted_by_target,
+    plain_edges,
+)
 
 pairs = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=6)
 NOTHING = SampledGraph(torch.empty(2, 0, dtype=torch.long), torch.empty(0))
@@ -95,6 +100,9 @@ def test_is_sorted_by_target(edges: list[tuple[int, int]]) -> None:
     expected = [(i, j) for j, i in edges] == sorted((i, j) for j, i in edges)
     edge_index = torch.tensor(edges, dtype=torch.long).view(-1, 2).t()
     assert is_sorted_by_target(edge_index) is expected
+    known = EdgeIndex(edge_index.contiguous(), sparse_size=(4, 4))
+    assert type(plain_edges(known)) is Tensor
+    assert torch.equal(plain_edges(known), edge_index)
 
 
 @pytest.mark.parametrize('order', [[0, 1, 2, 3], [3, 0, 2, 1], [1, 0, 2, 3]])

@@ -100,6 +100,9 @@ def test_unknown_number_of_nodes(in_batch):
     out = DropObservedGraph()(data)
     assert 'y' in out
     assert not {'edge_index', 'edge_norm'} & set(out.keys())
+    # Features tell that there are three, and labels for each of four edges.
+    data.x = torch.randn(6 if in_batch else 3, 2)
+    assert 'y' not in DropObservedGraph()(data)
 
 
 def test_no_graph():

@@ -3,14 +3,13 @@ from __future__ import annotations
 import pytest
 import torch
 from torch_geometric.data import Batch, Data
-from torch_geometric.nn import GATConv, GCNConv, SAGEConv
 from torch_geometric.utils import degree
 
 from torch_geometric_gsl.nn.conv import LatentGraphConv, TransitionGraphConv
 from torch_geometric_gsl.nn.models import GSLNet
 from torch_geometric_gsl.nn.sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity import NeuralGaussianSimilarity
-from torch_geometric_gsl.transforms import FreezeLatentGraph, ToSparseFeatures
+from torch_geometric_gsl.transforms import FreezeLatentGraph
 
 SAMPLER = GumbelKNNSampler(NeuralGaussianSimilarity(4), k=3)
 
@@ -99,27 +98,6 @@ def test_other_models(data):
     assert out.edge_weight.tolist() == [2.0, 3.0, 1.0]
     with pytest.raises(ValueError, match=r"'edge_index' has sources outside 0..11"):
         FreezeLatentGraph(Listed([[12], [0]]))(data)
-
-
-def test_plain_convolutions_take_it(data, model):
-    out = FreezeLatentGraph(model)(data)
-    graph = (out.edge_index, out.edge_weight)
-    # Row sums of the learned graph are 1: a plain weighted sum tells all.
-    weighted = GCNConv(4, 5, normalize=False, bias=False)
-    dense = torch.zeros(12, 12)
-    dense[graph[0][1], graph[0][0]] = graph[1]
-    torch.testing.assert_close(
-        weighted(out.x, *graph), dense @ weighted.lin(out.x), atol=1e-5, rtol=1e-4
-    )
-    assert GATConv(4, 5, edge_dim=1)(out.x, *graph).shape == (12, 5)
-    assert SAGEConv(4, 5)(out.x, out.edge_index).shape == (12, 5)
-
-
-def test_sparse_features(data, model):
-    out = FreezeLatentGraph(model)(ToSparseFeatures()(data))
-    expected = FreezeLatentGraph(model)(data)
-    assert torch.equal(out.edge_index, expected.edge_index)
-    torch.testing.assert_close(out.edge_weight, expected.edge_weight)
 
 
 @pytest.mark.parametrize(

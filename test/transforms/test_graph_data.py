@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -9,15 +8,13 @@ import pytest
 import torch
 import torch_geometric.transforms as T
 from torch_geometric.data import Batch, Data, InMemoryDataset
-from torch_geometric.datasets import FakeDataset
-from torch_geometric.loader import DataLoader
 
 from torch_geometric_gsl.transforms import (
     DropObservedGraph,
     SampledLatentGraph,
     SimilarityKNNGraph,
 )
-from torch_geometric_gsl.transforms._graph_data import graph_keys, take_rows
+from torch_geometric_gsl.transforms._graph_data import graph_keys
 
 OBSERVED = {'observed_edge_index', 'observed_edge_attr', 'observed_edge_weight'}
 
@@ -181,16 +178,6 @@ def test_follow_batch_moves_along(transform, examples):
     assert 'edge_attr_batch' not in out
 
 
-def test_data_loader_and_fake_dataset(transform):
-    dataset = FakeDataset(
-        num_graphs=4, avg_num_nodes=10, num_channels=4, edge_dim=2, transform=transform
-    )
-    out = next(iter(DataLoader(dataset, batch_size=4)))
-    assert_is_graph(out)
-    assert out.observed_edge_attr.size(0) == out.observed_edge_index.size(1)
-    assert torch.equal(out.y, torch.cat([data.y for data in dataset]))
-
-
 def test_batch_vectors():
     data = Data(x=torch.randn(4, 2), batch=torch.tensor([0, 1, 0, 1]))
     with pytest.raises(ValueError, match=r"'data\.batch' must be sorted"):
@@ -237,13 +224,3 @@ def test_what_belongs_to_the_edges_of_a_batch():
     first.kind, second.kind = torch.zeros(0), torch.zeros(2)
     keys = graph_keys(Batch.from_data_list([first, second]))
     assert keys == ['edge_index', 'kind']
-
-
-def test_rows_of_sparse_features():
-    x = torch.randn(7, 3).relu()
-    with warnings.catch_warnings():
-        warnings.simplefilter('ignore')
-        sparse = x.to_sparse_csr()
-    for start, stop in ((0, 7), (2, 5), (6, 7), (3, 3)):
-        assert torch.equal(take_rows(sparse, start, stop).to_dense(), x[start:stop])
-        assert torch.equal(take_rows(x, start, stop), x[start:stop])

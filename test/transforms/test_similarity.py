@@ -7,7 +7,6 @@ from torch_geometric_gsl.nn.similarity import NeuralGaussianSimilarity
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES
 from torch_geometric_gsl.transforms._similarity import (
     UNTRAINED,
-    check_similarity,
     evaluation,
 )
 
@@ -15,17 +14,6 @@ from torch_geometric_gsl.transforms._similarity import (
 def test_untrained_are_those_with_parameters():
     for name, kind in SIMILARITIES.items():
         assert (name in UNTRAINED) == bool(list(kind(3).parameters()))
-
-
-def test_wrong_similarities():
-    for name in UNTRAINED:
-        text = rf"untrained: pass a \(trained\) module, or 'linear', .*got '{name}'"
-        with pytest.raises(ValueError, match=text):
-            check_similarity(name)
-    with pytest.raises(ValueError, match=r"'similarity' must be one of .*'euclid'"):
-        check_similarity('euclid')
-    with pytest.raises(TypeError, match=r'a name or a Similarity \(got Linear\)'):
-        check_similarity(torch.nn.Linear(2, 2))
 
 
 def test_evaluation_restores_every_part():

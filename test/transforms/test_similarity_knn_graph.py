@@ -120,7 +120,9 @@ def test_sparse_features():
         ({'memory_budget': 0}, ValueError, "'memory_budget' must be at least 1"),
         ({'loop': 'no'}, TypeError, r"'loop' must be a bool \(got 'no'\)"),
         ({'force_undirected': 1}, TypeError, r"'force_undirected' .* bool \(got 1\)"),
-        ({'similarity': 'cosine'}, ValueError, "untrained.*got 'cosine'"),
+        ({'similarity': 'cosine'}, ValueError, r"pass a \(trained\) .*got 'cosine'"),
+        ({'similarity': 'euclid'}, ValueError, r"must be one of .*'euclid'"),
+        ({'similarity': torch.nn.Tanh()}, TypeError, r'a Similarity \(got Tanh\)'),
         ({'similarity': GaussianSimilarity(3)}, ValueError, 'expects 3 channels but'),
     ],
 )

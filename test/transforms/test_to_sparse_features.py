@@ -7,7 +7,6 @@ import torch
 from torch_geometric.data import Batch, Data, InMemoryDataset
 from torch_geometric.loader import DataLoader
 
-from torch_geometric_gsl.nn.models import GSLNet
 from torch_geometric_gsl.transforms import ToSparseFeatures
 
 
@@ -26,11 +25,6 @@ def test_same_values(data):
     assert out.edge_index is data.edge_index
     assert (out.num_nodes, out.num_features) == (6, 5)
     assert torch.equal(ToSparseFeatures()(out).x.to_dense(), data.x)
-
-
-def test_model_takes_it(data):
-    model = GSLNet(5, 4, num_layers=2, out_channels=3, k=2).eval()
-    torch.testing.assert_close(model(ToSparseFeatures()(data).x), model(data.x))
 
 
 def test_batch_before_and_after(data, tmp_path):

@@ -209,8 +209,6 @@ def _node_counts(data: Data) -> list[int] | None:
 
 def _counts(data: Data, key: str) -> list[int] | None:
     """Count the entries of each example in one attribute; None if it has none."""
-    if key not in data:
-        return None
     value = data[key]
     slices = getattr(data, '_slice_dict', {}).get(key)
     if isinstance(slices, Tensor):
