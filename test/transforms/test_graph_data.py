@@ -108,6 +108,7 @@ def test_graphs_of_few_nodes_in_a_data_set(cls, kwargs, loop, tmp_path):
         assert_is_graph(out)
         k = min(5, n - 1 + loop)
         if k > 0:
+            assert out.num_edges >= n * k
             assert_same(out, cls(k, loop=loop, clamp=False, **kwargs)(Data(x=out.x)))
         else:
             assert (out.num_nodes, out.num_edges) == (n, 0)

@@ -71,16 +71,16 @@ def test_trained_module(data, training):
 @pytest.mark.parametrize(
     ('args', 'kwargs'),
     [
-        (('gaussian',), {'k': 3, 'seed': 1}),
-        (('gaussian', 3), {'seed': 1}),
-        (('gaussian', 3, 0.25, 1.0), {'seed': 1}),
+        (('gaussian',), {'k': 3, 'tau': 0.5, 'scale': 2.0}),
+        (('gaussian', 3), {'tau': 0.5, 'scale': 2.0}),
+        (('gaussian', 3, 0.5, 2.0), {}),
     ],
 )
 def test_similarity_before_k_is_deprecated(data, args, kwargs):
     with pytest.warns(DeprecationWarning, match="'k' comes before") as caught:
-        old = SampledLatentGraph(*args, **kwargs)
+        old = SampledLatentGraph(*args, seed=1, **kwargs)
     assert caught[0].filename == __file__
-    new = SampledLatentGraph(3, 'gaussian', seed=1)
+    new = SampledLatentGraph(3, 'gaussian', 0.5, 2.0, seed=1)
     assert str(old) == str(new)
     assert torch.equal(old(data).edge_weight, new(data).edge_weight)
 
