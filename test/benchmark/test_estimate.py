@@ -50,8 +50,8 @@ def test_measure(monkeypatch: pytest.MonkeyPatch) -> None:
         drawn.add(count)
         return own(h, scorer, tau, count, **kwargs)
 
-    own = _block_sampler.sampled_expected_sum
-    monkeypatch.setattr(_block_sampler, 'sampled_expected_sum', spy)
+    own = _block_sampler.sampled_noise_free_sum
+    monkeypatch.setattr(_block_sampler, 'sampled_noise_free_sum', spy)
     request = {'size': 2000, 'seed': 0, 'repeats': 5}
     rows = measure(request | {'samples': [5000, 1500, 1024, 2000]})
     assert [row['num_sources'] for row in rows] == [1024, 1500, 2000]

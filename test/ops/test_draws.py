@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from torch_geometric_gsl.ops import draws as module
-from torch_geometric_gsl.ops.arrivals import Arrivals, Tail, relax
+from torch_geometric_gsl.ops.relax import Arrivals, Tail, relax
 from torch_geometric_gsl.ops.draws import (
     draw_tail,
     drawn_graph,
