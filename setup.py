@@ -4,10 +4,12 @@ from pathlib import Path
 from setuptools import find_packages, setup
 
 ROOT = Path(__file__).resolve().parent
+# Every link to the project begins with it, in the documentation as well.
+URL = 'https://github.com/torch-geometric-gsl/torch_geometric_gsl'
 
 
 def read_version() -> str:
-    """Reads the version from the package's source, without importing it."""
+    """Return the version that the package's source gives, without importing it."""
     source = (ROOT / 'torch_geometric_gsl' / '__init__.py').read_text(encoding='utf-8')
     match = re.search(r"^__version__ = '([^']+)'$", source, flags=re.MULTILINE)
     if match is None:
@@ -45,6 +47,7 @@ extras_require = {
         'pytest>=9.0',
         'pytest-cov',
         'pytest-xdist',
+        'pyyaml',
         # Its interpreter runs the kernels on a CPU.
         "triton; sys_platform == 'linux'",
     ],
@@ -60,6 +63,14 @@ setup(
     long_description=(ROOT / 'README.md').read_text(encoding='utf-8'),
     long_description_content_type='text/markdown',
     author='torch_geometric_gsl contributors',
+    url=URL,
+    project_urls={
+        'Documentation': f'{URL}/tree/main/docs',
+        'Changelog': f'{URL}/blob/main/CHANGELOG.md',
+        'Source': URL,
+        'Issues': f'{URL}/issues',
+    },
+    # An expression of PEP 639, which takes the place of a classifier.
     license='MIT',
     license_files=['LICENSE'],
     keywords=[
@@ -72,8 +83,13 @@ setup(
     classifiers=[
         'Development Status :: 3 - Alpha',
         'Intended Audience :: Science/Research',
+        'Operating System :: OS Independent',
         'Programming Language :: Python :: 3',
         'Programming Language :: Python :: 3 :: Only',
+        'Programming Language :: Python :: 3.10',
+        'Programming Language :: Python :: 3.11',
+        'Programming Language :: Python :: 3.12',
+        'Programming Language :: Python :: 3.13',
         'Topic :: Scientific/Engineering :: Artificial Intelligence',
         'Typing :: Typed',
     ],
