@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from models import HIDDEN, K
 
-from torch_geometric_gsl import GSLNet
+from torch_geometric_gsl import GSLNet, LatentGraphConv
 
 COPIED_BYTES = 2**28
 GATHERED_ROWS = 2**20
@@ -49,13 +49,13 @@ def gather_rate(num_nodes: int, width: int = HIDDEN, repeats: int = 5) -> float:
 def layer_plans(model: GSLNet, num_nodes: int) -> list[LayerPlan]:
     """What each layer gathers."""
     plans = []
-    for conv in model.convs:
+    convs = (m for m in model.modules() if isinstance(m, LatentGraphConv))
+    for conv in convs:
         plan = conv.sampler.plan(torch.ones(num_nodes, conv.out_channels))
-        plans.append(
-            LayerPlan(
-                conv.out_channels, int(plan.num_proposals), int(plan.num_arrivals)
-            )
-        )
+        if plan.num_proposals is None or plan.num_arrivals is None:
+            raise ValueError(f"'model' must race (got {plan.method!r})")
+        size = plan.num_proposals, plan.num_arrivals
+        plans.append(LayerPlan(conv.out_channels, *size))
     return plans
 
 

@@ -140,7 +140,8 @@ def shapes(
             torch.special.entr(weight),
         )
         found.append(torch.stack([part.sum() / num_targets for part in parts]))
-    return torch.stack(found).double().split(1, dim=1)
+    similarities, largest, entropies = torch.stack(found).double().split(1, dim=1)
+    return similarities, largest, entropies
 
 
 def run_setting(setting: Setting, repeats: int, seed: int) -> dict[str, Any]:

@@ -47,18 +47,8 @@ class Limits(NamedTuple):
 def build(implementation: str, variant: str, workload: Workload, seed: int) -> Model:
     """Builds a model; equal seeds give equal parameters to equal architectures."""
     torch.manual_seed(seed)
-    in_channels, out_channels = workload.x.size(1), workload.num_classes
     if implementation.startswith('nodeformer-'):
-        return NodeFormer(
-            in_channels,
-            HIDDEN,
-            LAYERS,
-            out_channels,
-            heads=int(implementation.split('-')[1]),
-            k=NODEFORMER_K,
-            tau=TAU,
-            num_features=NODEFORMER_FEATURES,
-        )
+        return node_former(implementation, workload, dropout=0.5)
     method = OURS if implementation == 'dense' else implementation
     model = gsl_net(method, variant, workload, dropout=0.5)
     is_plain = implementation == 'dense'
@@ -79,6 +69,21 @@ def gsl_net(method: str, variant: str, workload: Workload, dropout: float) -> GS
         k=K,
         tau=TAU,
         method=method,
+    )
+
+
+def node_former(implementation: str, workload: Workload, dropout: float) -> NodeFormer:
+    """The peer, with the number of heads that its name ends in."""
+    return NodeFormer(
+        workload.x.size(1),
+        HIDDEN,
+        LAYERS,
+        workload.num_classes,
+        dropout=dropout,
+        heads=int(implementation.split('-')[1]),
+        k=NODEFORMER_K,
+        tau=TAU,
+        num_features=NODEFORMER_FEATURES,
     )
 
 

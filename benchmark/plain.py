@@ -8,13 +8,14 @@ NodeFormer draws the same random features and noise as well.
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch_geometric.nn import Linear
 
-from torch_geometric_gsl import GSLNet, NodeFormer
+from torch_geometric_gsl import GSLNet, GumbelKNNSampler, NodeFormer
 from torch_geometric_gsl.nn.models.nodeformer import NodeFormerLayer
 from torch_geometric_gsl.ops.attention import orthogonal_directions
 from torch_geometric_gsl.ops.gumbel import arrival_times
@@ -56,7 +57,8 @@ class PlainConv(torch.nn.Module):
         b = torch.sigmoid(z @ self.w_b.t())
         c = 0.1 * torch.sigmoid(z @ self.w_c.t())
         phi = torch.exp(-((z @ sources.t() - b) ** 2) / c)
-        return self.weights(phi) @ messages + self.lin_root(x) + self.bias
+        out: Tensor = self.weights(phi) @ messages + self.lin_root(x) + self.bias
+        return out
 
     def weights(self, phi: Tensor) -> Tensor:
         """The mean of K relaxed draws; without noise in evaluation mode."""
@@ -75,7 +77,8 @@ class PlainNet(torch.nn.Module):
     def __init__(self, model: GSLNet, num_nodes: int) -> None:
         super().__init__()
         self.dropout = model.dropout
-        sampler = model.convs[0].sampler
+        samplers = (m for m in model.modules() if isinstance(m, GumbelKNNSampler))
+        sampler = next(samplers)
         widths = [model.in_channels]
         widths += [model.hidden_channels] * (model.num_layers - 1)
         widths += [model.out_channels]
@@ -94,9 +97,11 @@ class PlainNet(torch.nn.Module):
         self.load_state_dict(state, assign=True)
 
     def forward(self, x: Tensor) -> Tensor:
-        for conv in self.convs[:-1]:
+        *inner, last = self.convs
+        for conv in inner:
             x = F.dropout(F.elu(conv(x)), self.dropout, self.training)
-        return self.convs[-1](x)
+        out: Tensor = last(x)
+        return out
 
 
 def plain_name(name: str) -> str:
@@ -115,9 +120,11 @@ class PlainNodeFormer(torch.nn.Module):
         model = self.model
         first, *norms = model.norms
         h = F.elu(first(model.lin_in(x)))
-        for layer, norm in zip(model.layers, norms, strict=True):
+        layers = (m for m in model.modules() if isinstance(m, NodeFormerLayer))
+        for layer, norm in zip(layers, norms, strict=True):
             h = norm(self.attend(layer, h, generator) + h)
-        return model.lin_out(h)
+        out: Tensor = model.lin_out(h)
+        return out
 
     def attend(
         self, layer: NodeFormerLayer, h: Tensor, generator: torch.Generator | None
@@ -126,7 +133,11 @@ class PlainNodeFormer(torch.nn.Module):
         directions = layer.directions
         gumbel = torch.zeros(h.size(0), layer.heads, 1)
         if self.training:
-            kind = {'dtype': h.dtype, 'device': h.device, 'generator': generator}
+            kind: dict[str, Any] = {
+                'dtype': h.dtype,
+                'device': h.device,
+                'generator': generator,
+            }
             directions = orthogonal_directions(*directions.shape, **kind)
             size = (h.size(0), layer.heads, layer.k)
             gumbel = -arrival_times(size, **kind).log()
@@ -144,7 +155,8 @@ class PlainNodeFormer(torch.nn.Module):
                 drawn = kernel * (noise / layer.tau).exp()
                 weight = weight + drawn / drawn.sum(dim=1, keepdim=True)
             heads.append(weight @ value[:, head] / gumbel.size(2))
-        return layer.out(torch.cat(heads, dim=1))
+        out: Tensor = layer.out(torch.cat(heads, dim=1))
+        return out
 
 
 def exponential_kernel(query: Tensor, key: Tensor, directions: Tensor) -> Tensor:

@@ -106,7 +106,9 @@ def main() -> None:
     warnings.filterwarnings('ignore', 'Sparse CSR')
     about = environment(seed=args.seed, repeats=args.repeats, threads=args.threads)
     rows: list[Row] = []
-    bounds, failures, absent = [], [], {}
+    bounds: list[dict[str, Any]] = []
+    failures: list[dict[str, str]] = []
+    absent: dict[str, str] = {}
     per_workload = 3 * sum(map(len, IMPLEMENTATIONS.values()))
     bar = tqdm(total=per_workload * len(args.workloads), unit='row')
     for name in args.workloads:

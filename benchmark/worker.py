@@ -23,7 +23,7 @@ from bandwidth import (
     moved_bytes,
     streaming_bandwidth,
 )
-from measure import TASKS, interleave, make_step, peak_memory
+from measure import TASKS, Step, interleave, make_step, peak_memory
 from models import (
     IMPLEMENTATIONS,
     OURS,
@@ -73,11 +73,14 @@ def time_variant(
 ) -> tuple[list[dict[str, Any]], dict[str, float]]:
     """Rows of the full graph or of transition nodes, and what bounds ours."""
     seed, limits = request['seed'], request['limits']
-    rows, steps, shared, moved = [], {}, None, {}
+    rows: list[dict[str, Any]] = []
+    steps: dict[tuple[str, str], Step] = {}
+    moved: dict[str, float] = {}
+    shared = None
     size = workload.x.size(0)
     for name in IMPLEMENTATIONS[variant]:
         tasks, skipped = tasks_of(name, variant, workload, limits)
-        common = {'variant': variant, 'implementation': name}
+        common: dict[str, Any] = {'variant': variant, 'implementation': name}
         rows += [common | {'task': t, 'skipped': skipped[t]} for t in skipped]
         if not tasks:
             continue
@@ -120,10 +123,9 @@ def memory(request: dict[str, Any]) -> list[dict[str, Any]]:
     workload = load(request['workload'], request['seed'])
     name, rows = request['implementation'], []
     for variant, names in IMPLEMENTATIONS.items():
-        tasks = []
-        if name in names:
-            limits = request['limits']
-            tasks, _ = tasks_of(name, variant, workload, limits)
+        if name not in names:
+            continue
+        tasks, _ = tasks_of(name, variant, workload, request['limits'])
         if not tasks:
             continue
         model = build(name, variant, workload, request['seed'])

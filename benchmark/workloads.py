@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -74,7 +74,8 @@ def load(name: str, seed: int) -> Workload:
     family, size = parse(name)
     if family in REAL:
         data = load_dataset(REAL[name], ROOT)
-        return Workload(name, data.x, data.y)
+        x, y = cast('tuple[Tensor, Tensor]', (data.x, data.y))
+        return Workload(name, x, y)
     generator = torch.Generator().manual_seed(seed)
     y = torch.randint(CLASSES, (size,), generator=generator)
     y[0] = CLASSES - 1
