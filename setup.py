@@ -48,6 +48,8 @@ extras_require = {
         'pytest-cov',
         'pytest-xdist',
         'pyyaml',
+        # As in `pyproject.toml`: a test reads the metadata that it writes.
+        'setuptools>=77',
         # Its interpreter runs the kernels on a CPU.
         "triton; sys_platform == 'linux'",
     ],
@@ -70,8 +72,8 @@ setup(
         'Source': URL,
         'Issues': f'{URL}/issues',
     },
-    # An expression of PEP 639, which takes the place of a classifier.
-    license='MIT',
+    # Of PEP 639: it takes the place of a classifier.
+    license_expression='MIT',
     license_files=['LICENSE'],
     keywords=[
         'deep-learning',
