@@ -13,6 +13,7 @@ import argparse
 import json
 import math
 import os
+import re
 import statistics
 import tempfile
 from dataclasses import asdict, dataclass
@@ -37,6 +38,8 @@ HEADER = (
 GROWTH_TASK = 'forward+backward'
 GROWTH_SIZES = (100_000, 1_000_000)
 DEFINITION = 'dense'
+# Of numbers: one takes a line as a whole, not with each of its entries.
+_LISTS = re.compile(r'\[([^][{}"]*)\]')
 FULL = Path(__file__).resolve().parent / 'results' / 'full.json'
 
 
@@ -242,17 +245,21 @@ def line(cells: Any) -> str:
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
     """Replaces the file at once, so that an interrupted run leaves no half of it."""
+    text = json.dumps(content, indent=1, default=_plain, allow_nan=False)
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix='.tmp')
     try:
         with os.fdopen(handle, 'w') as file:
-            json.dump(content, file, indent=1, default=_plain, allow_nan=False)
-            file.write('\n')
+            file.write(f'{_LISTS.sub(_one_line, text)}\n')
         os.chmod(name, 0o644)  # A temporary file is its owner's alone.
         os.replace(name, path)
     except BaseException:
         os.unlink(name)
         raise
+
+
+def _one_line(match: re.Match[str]) -> str:
+    return f'[{" ".join(match[1].split())}]'
 
 
 def _plain(value: object) -> object:

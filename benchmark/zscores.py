@@ -31,9 +31,9 @@ class Comparison(NamedTuple):
         return math.sqrt(statistics.fmean(z * z for z in self.z))
 
     def plain(self) -> dict[str, list[float | None]]:
-        """The numbers as JSON takes them: it knows no NaN and no infinity."""
+        """Return four digits of the numbers; JSON knows no NaN and no infinity."""
         return {
-            name: [value if math.isfinite(value) else None for value in values]
+            name: [float(f'{z:.4g}') if math.isfinite(z) else None for z in values]
             for name, values in self._asdict().items()
         }
 

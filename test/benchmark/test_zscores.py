@@ -65,8 +65,8 @@ def test_what_is_not_a_number_stays_so(place: int) -> None:
 
 
 def test_plain() -> None:
-    found = Comparison([1.5, math.inf], [-math.inf, 0.0]).plain()
-    assert found == {'z': [1.5, None], 'difference': [None, 0.0]}
+    found = Comparison([1.23456, math.inf], [-math.inf, 0.0]).plain()
+    assert found == {'z': [1.235, None], 'difference': [None, 0.0]}
 
 
 def test_verdict() -> None:
