@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch_geometric.nn import Linear
 
-from torch_geometric_gsl import GSLNet, GumbelKNNSampler, NodeFormer
+from torch_geometric_gsl import GSLNet, NodeFormer
 from torch_geometric_gsl.nn.models.nodeformer import NodeFormerLayer
 from torch_geometric_gsl.ops.attention import orthogonal_directions
 from torch_geometric_gsl.ops.gumbel import arrival_times
@@ -77,8 +77,7 @@ class PlainNet(torch.nn.Module):
     def __init__(self, model: GSLNet, num_nodes: int) -> None:
         super().__init__()
         self.dropout = model.dropout
-        samplers = (m for m in model.modules() if isinstance(m, GumbelKNNSampler))
-        sampler = next(samplers)
+        sampler: Any = model.convs[0].sampler
         widths = [model.in_channels]
         widths += [model.hidden_channels] * (model.num_layers - 1)
         widths += [model.out_channels]
