@@ -1,4 +1,4 @@
-"""Whether compared implementations compute the same, checked before any timing.
+"""Check that compared implementations compute the same, before any timing.
 
 - A graph model and the plain one, with equal parameters: equal outputs in evaluation
   mode; in training mode, without dropout, equal means over 20 seeds of the loss and of
@@ -35,7 +35,7 @@ BLOCK_BYTES = 2**21
 
 
 class Agreement(NamedTuple):
-    """Whether results agree, and by how much."""
+    """A verdict on two results, and the size of their difference."""
 
     agrees: bool
     detail: str
@@ -48,7 +48,7 @@ def check(
     seed: int,
     training_nodes: int,
 ) -> Agreement:
-    """Compares an implementation with what it should compute."""
+    """Compare an implementation with what it should compute."""
     with (
         mock.patch.object(compiled, 'MIN_NUMEL', 1_000),
         mock.patch.multiple(propagate, _MIN_PAIRS=1_000, _TILE=200),
@@ -73,7 +73,7 @@ def _check(
 def check_graph_model(
     method: str, variant: str, workload: Workload, seed: int, training_nodes: int
 ) -> Agreement:
-    """Compares a GSLNet with the plain model on a subset of the nodes."""
+    """Compare a GSLNet with the plain model on a subset of the nodes."""
     whole = workload.x.size(0) <= WHOLE
     part = workload if whole else workload.subset(EVALUATION_NODES, seed)
     torch.manual_seed(seed)
@@ -96,7 +96,7 @@ def check_graph_model(
 
 
 def model_pair(method: str, variant: str, part: Workload) -> tuple[GSLNet, PlainNet]:
-    """A GSLNet and the plain model with its parameters, both without dropout."""
+    """Return a GSLNet and the plain model with its parameters, without dropout."""
     model = gsl_net(method, variant, part, dropout=0.0)
     for module in model.modules():
         if isinstance(module, GumbelKNNSampler):
@@ -106,21 +106,21 @@ def model_pair(method: str, variant: str, part: Workload) -> tuple[GSLNet, Plain
 
 @torch.no_grad()
 def unit_projections(model: PlainNet, part: Workload) -> Workload:
-    """Scales the features: bags of words give outputs so small that no loss tells."""
+    """Scale the features: bags of words give outputs so small that no loss tells."""
     first = next(module for module in model.modules() if isinstance(module, PlainConv))
     return part._replace(x=part.x * (1 / float(first.lin(part.x).std())))
 
 
 @torch.no_grad()
 def evaluation_difference(ours: Model, plain: Model, part: Workload) -> float:
-    """The largest difference relative to an output or, if larger, to a mean one."""
+    """Return the largest difference relative to an output or to a mean one."""
     expected = plain.eval()(part.x)
     size = expected.abs().clamp_min(expected.abs().mean())
     return float(((ours.eval()(part.x) - expected).abs() / size).max())
 
 
 def loss_and_slope(model: Model, part: Workload, seed: int) -> Tensor:
-    """The loss and its slope along one direction, of each seed [R, 2]."""
+    """Return the loss and its slope along one direction, of each seed [R, 2]."""
     model.train()
     names = {plain_name(name): param for name, param in model.named_parameters()}
     generator = torch.Generator().manual_seed(0)
@@ -142,7 +142,7 @@ def loss_and_slope(model: Model, part: Workload, seed: int) -> Tensor:
 
 
 def check_nodeformer(implementation: str, workload: Workload, seed: int) -> Agreement:
-    """Compares a NodeFormer with the plain model on a subset of the nodes."""
+    """Compare a NodeFormer with the plain model on a subset of the nodes."""
     part = workload.subset(ATTENTION_NODES, seed)
     part = part._replace(x=part.x.double())
     torch.manual_seed(seed)
@@ -158,7 +158,7 @@ def check_nodeformer(implementation: str, workload: Workload, seed: int) -> Agre
 
 
 def results(model: Model, part: Workload, seed: int) -> list[Tensor]:
-    """The outputs in both modes, and the gradients of the loss."""
+    """Return the outputs in both modes, and the gradients of the loss."""
     with torch.no_grad():
         evaluated = model.eval()(part.x)
     out = model.train()(part.x, generator=torch.Generator().manual_seed(seed))

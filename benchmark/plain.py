@@ -61,7 +61,7 @@ class PlainConv(torch.nn.Module):
         return out
 
     def weights(self, phi: Tensor) -> Tensor:
-        """The mean of K relaxed draws; without noise in evaluation mode."""
+        """Average K relaxed draws; without noise in evaluation mode."""
         if not self.training:
             return torch.softmax(phi / self.tau, dim=-1)
         total = torch.zeros_like(phi)
@@ -104,7 +104,7 @@ class PlainNet(torch.nn.Module):
 
 
 def plain_name(name: str) -> str:
-    """The name here of a parameter of a GSLNet."""
+    """Return the name here of a parameter of a GSLNet."""
     return name.replace('sampler.similarity.', '')
 
 
@@ -128,7 +128,7 @@ class PlainNodeFormer(torch.nn.Module):
     def attend(
         self, layer: NodeFormerLayer, h: Tensor, generator: torch.Generator | None
     ) -> Tensor:
-        """The heads of a layer, one after the other."""
+        """Compute the heads of a layer, one after the other."""
         directions = layer.directions
         gumbel = torch.zeros(h.size(0), layer.heads, 1)
         if self.training:
@@ -159,7 +159,7 @@ class PlainNodeFormer(torch.nn.Module):
 
 
 def exponential_kernel(query: Tensor, key: Tensor, directions: Tensor) -> Tensor:
-    """The estimate of exp(q . k) of all pairs, without the factors that cancel."""
+    """Estimate exp(q . k) of all pairs, without the factors that cancel."""
     left, right = (
         torch.exp(x @ directions.t() - x.square().sum(dim=1, keepdim=True) / 2)
         for x in (query, key)

@@ -1,4 +1,4 @@
-"""Two-sample z-scores of what two methods give, and the bound that they must keep."""
+"""Compute two-sample z-scores of two methods, and the bound that they must keep."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Comparison(NamedTuple):
 
 
 def compare(dense: Tensor, race: Tensor) -> Comparison:
-    """Two-sample z-scores of the columns; the rows are independent repeats."""
+    """Return two-sample z-scores of columns; the rows are independent repeats."""
     difference = race.mean(0) - dense.mean(0)
     error = (race.var(0) / race.size(0) + dense.var(0) / dense.size(0)).sqrt()
     sizes = error, dense.mean(0).abs()
@@ -49,21 +49,21 @@ def compare(dense: Tensor, race: Tensor) -> Comparison:
 
 
 def comparisons(row: dict[str, Any]) -> Iterator[tuple[str, Comparison]]:
-    """The quantities that a row compares, by name."""
+    """Iterate over the quantities that a row compares, by name."""
     for name, value in row.items():
         if isinstance(value, Comparison):
             yield name, value
 
 
 def bonferroni_bound(count: int, degrees: int) -> float:
-    """The bound that no |z| of so many exceeds, but with `ERROR_RATE` at the most."""
+    """Return the bound that the largest of so many |z| exceeds at `ERROR_RATE`."""
     z = statistics.NormalDist().inv_cdf(1 - ERROR_RATE / 2 / count)
     # Student's quantile, to first order: variances are estimated, too.
     return z + (z**3 + z) / (4 * degrees)
 
 
 def verdict(rows: list[dict[str, Any]], repeats: int) -> tuple[float, set[str], str]:
-    """The bound, which quantities exceed it, and a text that says so."""
+    """Return the bound, the quantities that exceed it, and a text that says so."""
     every = [(name, each) for row in rows for name, each in comparisons(row)]
     count = sum(len(each.z) for _, each in every)
     bound = bonferroni_bound(count, 2 * (repeats // 2 - 1))
