@@ -22,25 +22,16 @@ def _memory(monkeypatch: pytest.MonkeyPatch) -> None:
     ('args', 'message'),
     [
         ('--repeats 0', "--repeats: must be a positive integer (got '0')"),
-        ('--threads 0', "--threads: must be a positive integer (got '0')"),
         ('--sizes -5', '--sizes'),
         ('--samples 1.5', "--samples: must be a positive integer (got '1.5')"),
         ('--samples 8192 512', "'--samples' must be at least 1024"),
         ('--sizes 30000 1000', "'--sizes' must exceed the smallest of '--samples'"),
-        ('--sizes 2000 --samples 2000', "'--sizes' must exceed the smallest"),
     ],
 )
 def test_arguments(args: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match='2'):
         parse_args(args.split())
     assert message in capsys.readouterr().err
-
-
-def test_defaults() -> None:
-    args = parse_args([])
-    assert args.sizes == [10_000, 30_000, 100_000, 1_000_000]
-    assert args.samples == [1024, 8192]
-    assert args.repeats == 3
 
 
 def test_measure(monkeypatch: pytest.MonkeyPatch) -> None:
