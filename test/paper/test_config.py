@@ -6,7 +6,8 @@ import pickle
 from typing import Any
 
 import pytest
-from config import RunConfig
+
+from reproduction.config import RunConfig
 
 
 def make(**changes: Any) -> RunConfig:

@@ -1,19 +1,26 @@
 from __future__ import annotations
 
 import argparse
+import functools
+import gzip
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import optuna
 import pytest
-import search
-import settings
-import tables
-from config import RunConfig
-from experiments import EXPERIMENTS, Choice
-from files import read_json, write_json
-from store import Store
-from tuned import found_settings
+
+from reproduction import documents, search, settings
+from reproduction.config import RunConfig
+from reproduction.experiments import EXPERIMENTS, Choice
+from reproduction.files import read_json, write_json
+from reproduction.search import open_journal, pack_journal
+from reproduction.settings import found_settings
+from reproduction.store import Store
 
 pytestmark = pytest.mark.filterwarnings('ignore::optuna.exceptions.ExperimentalWarning')
 
@@ -47,14 +54,22 @@ def scores(monkeypatch: pytest.MonkeyPatch) -> Callable[[Draw], None]:
     return use
 
 
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / 'results')
+
+
+def best(store: Store) -> dict[str, Any]:
+    return (read_json(store.root / 'tuned.json') or {})['wine']['mlp']
+
+
 def trials_of(store: Store) -> list[optuna.trial.FrozenTrial]:
     return search.study_of(store.root, 'wine', None, 'mlp', 'quick').trials
 
 
 def test_search_goes_on_and_writes_the_best(
-    tmp_path: Path, args: argparse.Namespace
+    store: Store, args: argparse.Namespace
 ) -> None:
-    store = Store(tmp_path / 'results')
     args.trials = 2
     search.search(store, 'wine', 'mlp', args)
     first = trials_of(store)
@@ -64,7 +79,7 @@ def test_search_goes_on_and_writes_the_best(
     assert [t.params for t in study.trials[:2]] == [t.params for t in first]
     assert len(study.trials) == 3
 
-    found = (read_json(tmp_path / 'results' / 'tuned.json') or {})['wine']['mlp']
+    found = best(store)
     assert found['setting'] == study.best_params
     assert found['validation'] == max(trial.value or 0.0 for trial in study.trials)
     config = settings.make_config('wine', 'mlp', 0, 'tuned', results=store.root)
@@ -81,21 +96,19 @@ def test_search_goes_on_and_writes_the_best(
     assert search.validation(store, configs) == pytest.approx(study.best_value)
 
 
-def test_trials_are_judged_by_validation(tmp_path: Path) -> None:
-    store, configs = Store(tmp_path), [RunConfig('wine', 'mlp', s) for s in range(2)]
+def test_trials_are_judged_by_validation(store: Store) -> None:
+    configs = [RunConfig('wine', 'mlp', seed) for seed in range(2)]
     for config, (val, test) in zip(configs, ((0.5, 0.875), (0.75, 0.125)), strict=True):
         assert search.validation(store, configs) is None
-        write_json(store.folder(config) / 'about.json', {'starts': [{}]})
-        content = {'status': 'done', 'config': config.to_dict(), 'val': val}
-        write_json(store.folder(config) / 'result.json', content | {'test': test})
+        outcome = {'status': 'done', 'val': val, 'test': test}
+        store.finish(config, outcome, {'starts': [{}]})
     assert search.validation(store, configs) == 0.625
 
 
 def test_no_setting_is_tried_twice(
-    tmp_path: Path, args: argparse.Namespace, scores: Callable[[Draw], None]
+    store: Store, args: argparse.Namespace, scores: Callable[[Draw], None]
 ) -> None:
     scores(lambda configs: 0.5)
-    store = Store(tmp_path / 'results')
     for trials in (4, 8):
         args.trials = trials
         search.search(store, 'wine', 'mlp', args)
@@ -113,30 +126,29 @@ def test_no_setting_is_tried_twice(
 
 def test_trials_without_a_score_count(
     tmp_path: Path,
+    store: Store,
     args: argparse.Namespace,
     scores: Callable[[Draw], None],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     values = [None, 0.5, None, 0.7, None, 0.9]
-    first = Store(tmp_path / 'results')
-    scores(lambda configs: values[len(trials_of(first)) - 1])
-    store = Store(tmp_path / 'results')
+    scores(lambda configs: values[len(trials_of(store)) - 1])
     args.trials = 1
     search.search(store, 'wine', 'mlp', args)
     assert 'none of 1 trials has a score' in capsys.readouterr().out
-    assert not (tmp_path / 'results' / 'tuned.json').exists()
+    assert not (store.root / 'tuned.json').exists()
     args.trials = 5
     search.search(store, 'wine', 'mlp', args)
     assert [trial.value for trial in trials_of(store)] == [None, 0.5, None, 0.7, None]
-    found = (read_json(tmp_path / 'results' / 'tuned.json') or {})['wine']['mlp']
+    found = best(store)
     assert (found['validation'], found['trials']) == (0.7, 5)
 
 
 def test_two_processes_share_the_trials(
-    tmp_path: Path, args: argparse.Namespace, scores: Callable[[Draw], None]
+    store: Store, args: argparse.Namespace, scores: Callable[[Draw], None]
 ) -> None:
     """While the first one works on its second trial, the other one does the rest."""
-    store, other = Store(tmp_path / 'results'), Store(tmp_path / 'results')
+    other = Store(store.root)
     rates: list[float] = []
 
     def score(configs: list[RunConfig]) -> float:
@@ -151,14 +163,13 @@ def test_two_processes_share_the_trials(
     search.search(store, 'wine', 'mlp', args)
     # The other one did two; the first one found its own to be one more than asked for.
     assert [trial.value for trial in trials_of(store)] == [0.1, 0.1, 0.3, 0.4]
-    found = (read_json(tmp_path / 'results' / 'tuned.json') or {})['wine']['mlp']
+    found = best(store)
     assert found['validation'] == 0.3
 
 
 def test_bad_trials_are_cut_short(
-    tmp_path: Path, args: argparse.Namespace, scores: Callable[[Draw], None]
+    store: Store, args: argparse.Namespace, scores: Callable[[Draw], None]
 ) -> None:
-    store = Store(tmp_path / 'results')
     whole = search.STARTUP_WHOLE
     splits: list[int] = []
 
@@ -178,11 +189,10 @@ def test_bad_trials_are_cut_short(
 
 
 def test_a_trial_cut_short_is_not_the_best(
-    tmp_path: Path, args: argparse.Namespace, scores: Callable[[Draw], None]
+    store: Store, args: argparse.Namespace, scores: Callable[[Draw], None]
 ) -> None:
     """The first split alone would have made it so."""
     values = {1: 0.9, 2: None, 3: None}
-    store = Store(tmp_path / 'results')
     first = search.SPLITS[0]
     scores(
         lambda configs: (
@@ -193,27 +203,28 @@ def test_a_trial_cut_short_is_not_the_best(
     )
     search.search(store, 'wine', 'mlp', args)
     assert trials_of(store)[0].value == 0.9
-    found = (read_json(tmp_path / 'results' / 'tuned.json') or {})['wine']['mlp']
+    found = best(store)
     assert found['validation'] == 0.5
 
 
 def test_an_error_ends_the_search(
-    tmp_path: Path, args: argparse.Namespace, monkeypatch: pytest.MonkeyPatch
+    store: Store, args: argparse.Namespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search, 'work', lambda *args: 1)
-    store = Store(tmp_path / 'results')
     with pytest.raises(SystemExit, match='runs failed'):
         search.search(store, 'wine', 'mlp', args)
     assert [trial.state.name for trial in trials_of(store)] == ['FAIL']
 
 
 def test_settings_stand_with_their_results(
-    tmp_path: Path, args: argparse.Namespace, scores: Callable[[Draw], None]
+    tmp_path: Path,
+    store: Store,
+    args: argparse.Namespace,
+    scores: Callable[[Draw], None],
 ) -> None:
     scores(lambda configs: 0.5)
-    store = Store(tmp_path / 'other')
     search.search(store, 'wine', 'mlp', args)
-    found = (read_json(tmp_path / 'other' / 'tuned.json') or {})['wine']['mlp']
+    found = best(store)
     assert (found['validation'], found['preset']) == (0.5, 'quick')
     choice = Choice(('wine',), (), range(2), 'tuned', None, store.root)
     configs = EXPERIMENTS['table1'].configs(choice)
@@ -226,11 +237,14 @@ def test_settings_stand_with_their_results(
 
 
 def test_each_label_and_content_of_a_file_is_searched(
-    tmp_path: Path, args: argparse.Namespace, scores: Callable[[Draw], None]
+    tmp_path: Path,
+    store: Store,
+    args: argparse.Namespace,
+    scores: Callable[[Draw], None],
 ) -> None:
     score = 0.5
     scores(lambda configs: score)
-    store, path = Store(tmp_path / 'results'), tmp_path / 'two.csv'
+    path = tmp_path / 'two.csv'
     args.trials = 1
     found = []
     for text, args.label, score in (  # noqa: B007 - the draw reads it
@@ -249,15 +263,14 @@ def test_each_label_and_content_of_a_file_is_searched(
 
 
 def test_compared_on_other_splits(
-    tmp_path: Path, args: argparse.Namespace, monkeypatch: pytest.MonkeyPatch
+    store: Store, args: argparse.Namespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = Store(tmp_path / 'results')
     args.methods = list(search.SEARCHED)
     with pytest.raises(SystemExit, match='neural_gau_sim, mlp, knn_gcn_root on wine'):
         search.compare(store, 'wine', args)
     found = {'setting': {'lr': 0.25}, 'preset': 'quick', 'trials': 4}
     content = dict.fromkeys(args.methods, found)
-    write_json(tmp_path / 'results' / 'tuned.json', {'wine': content})
+    write_json(store.root / 'tuned.json', {'wine': content})
     runs: list[RunConfig] = []
 
     def work(name: str, configs: list[RunConfig], *args: object) -> int:
@@ -279,12 +292,10 @@ def test_compared_on_other_splits(
     # The table shows these, and not what the search ran.
     for seed in (0, 1, 2, 3, 4):
         config = settings.make_config('wine', 'mlp', seed, 'tuned', results=store.root)
-        write_json(store.folder(config) / 'about.json', {'starts': [{}]})
         outcome = {'status': 'done', 'test': 0.6 + 0.1 * (seed < 3)}
-        content = {'config': config.to_dict(), **outcome}
-        write_json(store.folder(config) / 'result.json', content)
+        store.finish(config, outcome, {'starts': [{}]})
     choice = Choice(('wine',), (), range(20), results=store.root)
-    table = tables.render('tuned', 'markdown', store, choice)
+    table = documents.render('tuned', 'markdown', store, choice)
     assert '| MLP | 60.0 ± 0.0 (2) |' in table
     assert 'MLP on wine: lr 0.25 (the best of 4 trials).' in table
 
@@ -298,6 +309,86 @@ def test_every_space_gives_a_setting() -> None:
             assert config.options['hidden_channels'] in (32, 64, 128)
 
 
-def test_a_run_without_a_score_is_out(tmp_path: Path) -> None:
-    config = settings.make_config('wine', 'mlp', 0, 'quick')
-    assert search.validation(Store(tmp_path), [config]) is None
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / 'found' / search.JOURNAL
+    study = journal_study(path)
+    for value in (1.0, 2.0):
+        study.tell(study.ask(), value)
+    return path
+
+
+def journal_study(path: Path) -> optuna.Study:
+    storage = open_journal(path)
+    return optuna.create_study(storage=storage, study_name='s', load_if_exists=True)
+
+
+def values(path: Path) -> list[float | None]:
+    return [trial.value for trial in journal_study(path).trials]
+
+
+def test_a_journal_is_packed_and_taken_up(path: Path) -> None:
+    before = path.read_bytes()
+    pack_journal(path)
+    packed = path.with_name(f'{path.name}.gz')
+    assert gzip.decompress(packed.read_bytes()) == before
+    path.unlink()  # As in a clone.
+    open_journal(path)
+    assert path.read_bytes() == before
+    study = journal_study(path)
+    study.tell(study.ask(), 3.0)
+    # What goes on is not what was packed.
+    assert values(path) == [1.0, 2.0, 3.0]
+    path.unlink()
+    packed.write_bytes(packed.read_bytes()[:-9])
+    with pytest.raises(OSError, match=r"search\.journal\.gz' is damaged"):
+        open_journal(path)
+    assert not path.exists()
+
+
+def test_a_torn_line_is_cut_off(path: Path) -> None:
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-15])
+    open_journal(path)
+    assert path.read_bytes() == whole[: whole.rstrip().rfind(b'\n') + 1]
+    assert values(path) == [1.0, None]
+    study = journal_study(path)
+    study.tell(study.ask(), 3.0)
+    assert values(path) == [1.0, None, 3.0]
+
+
+@pytest.mark.parametrize('kind', ['torn', 'nested'])
+def test_a_damaged_journal_is_told(path: Path, kind: str) -> None:
+    lines = path.read_text().splitlines()
+    lines[1] = lines[1][:-9] if kind == 'torn' else '[' * 100_000 + ']' * 100_000
+    path.write_text('\n'.join([*lines, '']))
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match=r"search\.journal' is damaged in line 2: "):
+        open_journal(path)
+    assert path.read_bytes() == before
+
+
+HOLDER = """
+import os, signal
+from pathlib import Path
+from reproduction import search
+search._repair = lambda path: os.kill(os.getpid(), signal.SIGKILL)
+search.open_journal(Path('found/search.journal'))
+"""
+
+
+def test_a_killed_process_does_not_keep_the_lock(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = path.parent.parent
+    monkeypatch.chdir(root)
+    # As users type it, relative to where they are.
+    words = [sys.executable, '-W', 'ignore', '-c', HOLDER]
+    paths = {'PYTHONPATH': os.pathsep.join(map(os.path.abspath, sys.path))}
+    done = subprocess.run(words, cwd=root, env=os.environ | paths, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert list(path.parent.glob('*.lock'))
+    brief = functools.partial(search.JournalFileSymlinkLock, grace_period=3)
+    monkeypatch.setattr(search, 'JournalFileSymlinkLock', brief)
+    open_journal(path.relative_to(root))
+    assert not list(path.parent.glob('*.lock'))

@@ -3,10 +3,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from experiments import EXPERIMENTS, KS, TAUS, Choice
-from files import write_json
-from methods import METHODS
-from settings import PAPER, TRAINING, make_config
+
+from reproduction.experiments import EXPERIMENTS, KS, TAUS, Choice
+from reproduction.files import write_json
+from reproduction.methods import METHODS
+from reproduction.settings import PAPER, TRAINING, make_config
 
 DEFAULT = Choice((), (), range(5))
 

@@ -1,7 +1,8 @@
-"""What the command that prints tables takes, and what it refuses."""
+"""Tables: their numbers, formats and notes, and the command that prints them."""
 
 from __future__ import annotations
 
+import functools
 import re
 import shutil
 import sys
@@ -9,37 +10,193 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import tables
-from files import write_json
-from settings import make_config
-from store import Store
 
-METHODS = ('mlp', 'lin_sim')
-SEEDS = range(3)
+from reproduction import documents
+from reproduction.config import RunConfig
+from reproduction.documents import FORMATS, SEEDS, fill, render, text_of
+from reproduction.experiments import Choice
+from reproduction.settings import RESULTS, make_config
+from reproduction.store import Store
+from reproduction.tables import TABLES, Entry, Grid
+
+Call = Callable[..., str]
+GRID = Grid(
+    ['', 'wine', 'iris'],
+    [
+        ('GCN_knn', [Entry('70.1 ± 0.2 (3)', '69.1 ± 0.3', True), Entry('', 'OOM')]),
+        ('MLP', [Entry('60.0† (1)'), Entry('50%')]),
+    ],
+    ['A note.'],
+)
+
+
+def test_markdown() -> None:
+    assert text_of(GRID, 'markdown') == (
+        '|  | wine | iris |\n'
+        '| --- | --- | --- |\n'
+        '| GCN_knn | **70.1 ± 0.2 (3)**<br>69.1 ± 0.3 | OOM |\n'
+        '| MLP | 60.0† (1) | 50% |\n'
+        '\n'
+        'A note.\n'
+    )
+
+
+def test_rst() -> None:
+    assert text_of(GRID, 'rst') == (
+        '.. list-table::\n'
+        '   :header-rows: 1\n'
+        '\n'
+        '   * -\n'
+        '     - wine\n'
+        '     - iris\n'
+        '   * - GCN_knn\n'
+        '     - | **70.1 ± 0.2 (3)**\n'
+        '       | 69.1 ± 0.3\n'
+        '     - | OOM\n'
+        '   * - MLP\n'
+        '     - | 60.0† (1)\n'
+        '     - | 50%\n'
+        '\n'
+        'A note.\n'
+    )
+
+
+def test_latex() -> None:
+    assert text_of(GRID, 'latex') == (
+        '% Needs \\usepackage{booktabs,makecell}.\n'
+        '\\begin{tabular}{lcc}\n'
+        '\\toprule\n'
+        ' & wine & iris \\\\\n'
+        '\\midrule\n'
+        'GCN\\_knn & \\makecell{\\textbf{70.1 $\\pm$ 0.2 (3)} \\\\ 69.1 $\\pm$ 0.3}'
+        ' & OOM \\\\\n'
+        'MLP & 60.0$\\dagger$ (1) & 50\\% \\\\\n'
+        '\\bottomrule\n'
+        '\\end{tabular}\n'
+        '\\par\\smallskip A note.\n'
+    )
+
+
+def test_latex_of_any_text() -> None:
+    name = 'a&b_50%#{$}~^\\.csv'
+    rows = [('A - B-C', [Entry('-0.6 ± 1.0, p < 0.001 (3)')])]
+    lines = text_of(Grid(['', name], rows, ['100 %']), 'latex').splitlines()
+    assert lines[3] == (
+        r' & a\&b\_50\%\#\{\$\}\textasciitilde{}\textasciicircum{}'
+        r'\textbackslash{}.csv \\'
+    )
+    assert lines[5] == r'A $-$ B-C & $-$0.6 $\pm$ 1.0, p $<$ 0.001 (3) \\'
+    assert lines[-1] == r'\par\smallskip 100 \%'
+
+
+def test_nothing_to_show() -> None:
+    empty = Grid(['', 'wine'], [('MLP', [Entry('', 'paper: 1')])], ['A note.'])
+    for kind in FORMATS:
+        assert text_of(empty, kind).startswith('Nothing to show: no finished runs')
+
+
+def test_unknown_format() -> None:
+    with pytest.raises(ValueError, match=r"'format' must be one of .* \(got 'html'\)"):
+        text_of(GRID, 'html')
+
+
+def finish(
+    store: Store, config: RunConfig, test: float | None, status: str = 'done'
+) -> None:
+    store.finish(config, {'status': status, 'test': test, 'val': 0.5}, {'starts': [{}]})
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    store = Store(tmp_path)
+    for seed, test in enumerate((0.70, 0.71, 0.73)):
+        finish(store, make_config('CiteSeer', 'mlp', seed), test)
+        finish(
+            store, make_config('CiteSeer', 'lin_sim', seed), test - 0.02 + seed / 200
+        )
+        finish(store, make_config('CiteSeer', 'lin_sim', seed, k=10), test)
+    return store
+
+
+def lines(store: Store, name: str, **choice: tuple[str, ...]) -> list[str]:
+    chosen = Choice(choice.get('datasets', ()), choice.get('methods', ()), SEEDS)
+    return render(name, 'markdown', store, chosen).splitlines()
+
+
+def test_table1(store: Store) -> None:
+    found = lines(store, 'table1', datasets=('CiteSeer',))
+    assert len(found) == 2 + 16 + 2
+    assert '| MLP | **71.3 ± 1.5 (3)** |' in found
+    assert '| LinSim | 69.8 ± 2.0 (3)<br>paper: 67.23 ± 0.23 |' in found
+    assert '| SLAPS | paper: 68.23 ± 0.22 |' in found
+
+
+def test_paired_and_verdicts(store: Store) -> None:
+    found = lines(store, 'paired', datasets=('CiteSeer',), methods=('lin_sim',))
+    assert found[2] == '| LinSim - MLP | -1.5 ± 0.5, p = 0.081 (3) |'
+    found = lines(store, 'verdicts', datasets=('CiteSeer',), methods=('lin_sim',))
+    assert found[2] == '| LinSim | above |'
+    # A run that was ended early marks the verdict, too.
+    config = make_config('CiteSeer', 'lin_sim', 3)
+    finish(store, config, 0.70, status='timeout')
+    found = lines(store, 'verdicts', datasets=('CiteSeer',), methods=('lin_sim',))
+    assert found[2] == '| LinSim | above† |'
+    assert found[-1].startswith('† stopped at its time limit')
+    finish(store, make_config('CiteSeer', 'idgl', 0), None, status='timeout')
+    found = lines(store, 'verdicts', datasets=('CiteSeer',), methods=('idgl',))
+    assert found[2] == '| IDGL-Full | † |'
+
+
+def test_one_run_is_not_the_best(store: Store) -> None:
+    finish(store, make_config('CiteSeer', 'gau_sim', 0), 0.99)
+    found = lines(store, 'table1', datasets=('CiteSeer',))
+    assert '| GauSim | 99.0 (1)<br>paper: 69.19 ± 0.14 |' in found
+    assert '| MLP | **71.3 ± 1.5 (3)** |' in found
+
+
+def test_the_best_of_most_runs(store: Store) -> None:
+    """Fewer splits may be easier ones."""
+    for seed, test in enumerate((0.70, 0.71, 0.73, 0.60)):
+        finish(store, make_config('CiteSeer', 'gau_sim', seed), test)
+    found = lines(store, 'table1', datasets=('CiteSeer',))
+    assert '| MLP | 71.3 ± 1.5 (3) |' in found
+    assert '| GauSim | **68.5 ± 5.8 (4)**<br>paper: 69.19 ± 0.14 |' in found
+
+
+def test_table2(store: Store) -> None:
+    found = lines(store, 'table2', datasets=('CiteSeer',))
+    assert '| K = 10, LinSim | **71.3 ± 1.5 (3)**<br>paper: 66.10 ± 0.82 |' in found
+    assert '| K = 20, LinSim | paper: 64.39 ± 0.76 |' in found
+
+
+@pytest.mark.parametrize('name', [*TABLES, 'table4'])
+@pytest.mark.parametrize('kind', ['markdown', 'rst', 'latex'])
+def test_every_table_renders_without_runs(tmp_path: Path, name: str, kind: str) -> None:
+    assert render(name, kind, Store(tmp_path), Choice((), (), SEEDS)).strip()
+
+
+def test_fill_renews_and_settles(store: Store) -> None:
+    text = 'a\n<!-- begin table1 -->\nstale\n<!-- end table1 -->\nb\n'
+    once = fill(text, 'markdown', store)
+    assert 'stale' not in once
+    assert '71.3' in once
+    assert once.startswith('a\n')
+    assert once.endswith('\nb\n')
+    assert fill(once, 'markdown', store) == once
+    with pytest.raises(ValueError, match="'begin' and 'end' of tables do not match"):
+        fill(text.replace('end table1', 'end table2'), 'markdown', store)
+
+
+@pytest.fixture
+def show(call: Call) -> Call:
+    return functools.partial(call, documents.main)
 
 
 @pytest.fixture(autouse=True)
 def _documents_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        tables, 'write_documents', lambda store: sys.stdout.write('written\n')
+        documents, 'write_documents', lambda store: sys.stdout.write('written\n')
     )
-
-
-@pytest.fixture
-def call(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., str]:
-    """The lines that the command prints, or the text with which it ends."""
-
-    def main(*words: object) -> str:
-        monkeypatch.setattr(sys, 'argv', ['tables.py', *map(str, words)])
-        try:
-            tables.main()
-        except SystemExit as ended:
-            return f'{ended} {capsys.readouterr().err}'
-        return capsys.readouterr().out
-
-    return main
 
 
 def write_table(path: Path, first: int = 0) -> Path:
@@ -49,28 +206,25 @@ def write_table(path: Path, first: int = 0) -> Path:
     return path
 
 
-def finish(results: Path, *datasets: object, count: int = len(SEEDS)) -> None:
+def finish_all(results: Path, *datasets: object, count: int = 3) -> None:
     store = Store(results)
     configs = [
         make_config(str(dataset), method, seed, label='kind')
         for dataset in datasets
-        for method in METHODS
-        for seed in SEEDS[:count]
+        for method in ('mlp', 'lin_sim')
+        for seed in range(count)
     ]
     for config in configs:
-        folder = store.folder(config)
-        write_json(folder / 'about.json', {'starts': [{}]})
-        outcome = {'status': 'done', 'test': 0.7 + config.seed / 100, 'val': 0.5}
-        write_json(folder / 'result.json', {'config': config.to_dict(), **outcome})
+        finish(store, config, 0.7 + config.seed / 100)
     store.collect(configs)
 
 
-def test_write(call: Callable[..., str], tmp_path: Path) -> None:
-    assert call('--write') == 'written\n'
-    assert call('--write', '--results', tables.RESULTS) == 'written\n'
+def test_write(show: Call, tmp_path: Path) -> None:
+    assert show('--write') == 'written\n'
+    assert show('--write', '--results', RESULTS) == 'written\n'
     link = tmp_path / 'link'
-    link.symlink_to(tables.RESULTS)
-    assert call('--write', '--results', link) == 'written\n'
+    link.symlink_to(RESULTS)
+    assert show('--write', '--results', link) == 'written\n'
 
 
 @pytest.mark.parametrize(
@@ -87,24 +241,24 @@ def test_write(call: Callable[..., str], tmp_path: Path) -> None:
     ],
 )
 def test_write_renews_all_tables(
-    call: Callable[..., str],
+    show: Call,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     words: list[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    finish(tmp_path / 'found', 'wine')
-    told = call('--write', *words)
+    finish_all(tmp_path / 'found', 'wine')
+    told = show('--write', *words)
     rest = ' '.join(words) if words[0] == '--results' else words[0]
     assert told.endswith(f'from the results of this program: leave out {rest}\n')
 
 
 def test_write_needs_results(
-    call: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    show: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tables, 'RESULTS', tmp_path)
-    told = call('--write', '--results', tmp_path)
-    assert "must be a folder with *.runs.json (got '" in told
+    monkeypatch.setattr(documents, 'RESULTS', tmp_path)
+    told = show('--write', '--results', tmp_path)
+    assert "must be a folder with *.runs.json.gz (got '" in told
 
 
 @pytest.mark.parametrize(
@@ -121,72 +275,68 @@ def test_write_needs_results(
     ],
 )
 def test_what_has_no_meaning_is_refused(
-    call: Callable[..., str], words: list[str], text: str
+    show: Call, words: list[str], text: str
 ) -> None:
-    assert f'error: {text}' in call(*words)
+    assert f'error: {text}' in show(*words)
 
 
-@pytest.mark.parametrize('name', [*tables.TABLES, 'table4'])
+@pytest.mark.parametrize('name', [*TABLES, 'table4'])
 def test_a_folder_without_results_is_refused(
-    call: Callable[..., str], tmp_path: Path, name: str
+    show: Call, tmp_path: Path, name: str
 ) -> None:
-    needed = 'cost.json' if name == 'table4' else '*.runs.json'
+    needed = 'cost.json' if name == 'table4' else '*.runs.json.gz'
     for folder, what in ((tmp_path, 'holds none'), (tmp_path / 'no', 'is no folder')):
-        told = call(name, '--results', folder)
+        told = show(name, '--results', folder)
         assert told.endswith(
             f"--results must be a folder with {needed} (got '{folder}', which {what})\n"
         )
     assert not (tmp_path / 'no').exists()
 
 
-def test_table4_needs_its_own_file_only(
-    call: Callable[..., str], tmp_path: Path
-) -> None:
-    shutil.copy(tables.RESULTS / 'cost.json', tmp_path)
-    assert '| seconds | MB |' in call('table4', '--results', tmp_path)
-    assert 'holds none' in call('table1', '--results', tmp_path)
+def test_table4_needs_its_own_file_only(show: Call, tmp_path: Path) -> None:
+    shutil.copy(RESULTS / 'cost.json', tmp_path)
+    assert '| seconds | MB |' in show('table4', '--results', tmp_path)
+    assert 'holds none' in show('table1', '--results', tmp_path)
 
 
 def test_what_is_named_twice_counts_once(
-    call: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    show: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write_table(tmp_path / 'my.csv')
-    finish(tmp_path, 'wine', 'my.csv')
+    finish_all(tmp_path, 'wine', 'my.csv')
     words = ['--results', '.', '--label', 'kind', '--datasets', 'wine', 'my.csv']
     words += ['wine', './my.csv', tmp_path / 'my.csv', '--methods', 'mlp', 'mlp']
-    lines = call('table1', *words).splitlines()
+    lines = show('table1', *words).splitlines()
     assert lines[0] == '|  | wine | my.csv |'
     assert len(re.findall(r'^\| MLP ', '\n'.join(lines), re.M)) == 1
 
 
 @pytest.mark.parametrize('name', ['table1', 'controls', 'paired'])
 def test_a_file_heads_its_column_by_its_name(
-    call: Callable[..., str], tmp_path: Path, name: str
+    show: Call, tmp_path: Path, name: str
 ) -> None:
     path, twin = (write_table(tmp_path / f / 'my.csv', i) for i, f in enumerate('ab'))
-    finish(tmp_path, path, twin)
+    finish_all(tmp_path, path, twin)
     words = ['--results', tmp_path, '--label', 'kind', '--datasets']
-    assert call(name, *words, 'wine', path).startswith('|  | wine | my.csv |\n')
+    assert show(name, *words, 'wine', path).startswith('|  | wine | my.csv |\n')
     # Two of one name are told apart.
-    assert call(name, *words, path, twin).startswith(f'|  | {path} | {twin} |\n')
+    assert show(name, *words, path, twin).startswith(f'|  | {path} | {twin} |\n')
 
 
-def test_verdicts_on_what_the_paper_has_not(
-    call: Callable[..., str], tmp_path: Path
-) -> None:
+def test_verdicts_on_what_the_paper_has_not(show: Call, tmp_path: Path) -> None:
     path = write_table(tmp_path / 'my.csv')
-    finish(tmp_path, 'CiteSeer', path)
+    finish_all(tmp_path, 'CiteSeer', path)
     words = ['verdicts', '--results', tmp_path, '--label', 'kind', '--datasets', path]
     absent = 'paper has no figures of my.csv'
-    assert call(*words) == f'Nothing to show: the {absent}.\n\n'
-    found = call(*words, 'CiteSeer')
+    assert show(*words) == f'Nothing to show: the {absent}.\n\n'
+    found = show(*words, 'CiteSeer')
     assert found.startswith('|  | CiteSeer |\n')
     assert found.endswith(f'\n\nThe {absent}.\n\n')
-    told = call('verdicts', '--results', tmp_path, '--methods', 'mlp')
+    told = show('verdicts', '--results', tmp_path, '--methods', 'mlp')
     assert told == 'Nothing to show: the paper has no figures of controls.\n\n'
     words = ['verdicts', '--results', tmp_path, '--methods', 'mlp', '--preset', 'quick']
-    assert call(*words) == told
+    assert show(*words) == told
 
 
 @pytest.mark.parametrize(
@@ -205,7 +355,7 @@ def test_verdicts_on_what_the_paper_has_not(
     ],
 )
 def test_why_there_is_nothing_to_show(
-    call: Callable[..., str], tmp_path: Path, words: list[str], text: str
+    show: Call, tmp_path: Path, words: list[str], text: str
 ) -> None:
-    finish(tmp_path, 'CiteSeer', count=2)
-    assert f'Nothing to show: {text}' in call(*words, '--results', tmp_path)
+    finish_all(tmp_path, 'CiteSeer', count=2)
+    assert f'Nothing to show: {text}' in show(*words, '--results', tmp_path)
