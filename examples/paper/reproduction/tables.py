@@ -309,7 +309,7 @@ def cost_grid(root: Path) -> Grid:
     threads = found.get('environment', {}).get('threads')
     note = (
         'One epoch of training on CiteSeer, median (quartiles), CPU threads: '
-        f'{threads}, peak MB above the data, with model and optimizer; below it what '
+        f'{threads}, peak MB of tensors, the data left out; below it what '
         'the paper prints for an RTX 3090. The epochs are the first ones: without '
         'evaluation, and without the search of nearest neighbours, which all later '
         'ones share. IDGL iterates more or less often as training goes on.'
