@@ -8,14 +8,7 @@ from scipy import stats
 
 from reproduction.config import GIVEN, RunConfig
 from reproduction.store import Store
-from reproduction.summary import (
-    Accuracy,
-    Cell,
-    accuracies,
-    compare,
-    make_cell,
-    verdict,
-)
+from reproduction.summary import Accuracy, Cell, accuracies, compare, make_cell, verdict
 
 
 def test_cell() -> None:

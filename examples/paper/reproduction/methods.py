@@ -85,10 +85,7 @@ def gsl_net(
     if candidates is not None:
         return CandidateNet(candidates, *args, **kwargs)
     if num_transition_nodes is not None:
-        kwargs |= {
-            'num_nodes': num_nodes,
-            'num_transition_nodes': num_transition_nodes,
-        }
+        kwargs |= {'num_nodes': num_nodes, 'num_transition_nodes': num_transition_nodes}
     return gsl.GSLNet(*args, **kwargs)
 
 
