@@ -102,24 +102,19 @@ def test_temperature(store: Store) -> None:
     assert found['MLP'] == pytest.approx([accuracy(store, 'mlp')] * 2)
 
 
-def test_legend_lies_in_the_figure(store: Store) -> None:
-    figure = FIGURES['removal'](store, ALL)['removal']
-    figure.draw_without_rendering()
-    (legend,) = figure.legends
-    box = legend.get_window_extent()
-    assert 0 <= box.x0 < box.x1 <= figure.bbox.width
-
-
 def test_removal(store: Store) -> None:
-    found = lines(FIGURES['removal'](store, ALL))
-    for title, method in (
-        ('NeuralGauSim-T', 'neural_gau_sim_t'),
-        ('IDGL-Anchor', 'idgl_anchor'),
-    ):
+    drawn = FIGURES['removal'](store, ALL)
+    found = lines(drawn)
+    titles = {'NeuralGauSim-T': 'neural_gau_sim_t', 'IDGL-Anchor': 'idgl_anchor'}
+    for title, method in titles.items():
         assert len(found[title]) == len(REMOVED)
         # Nothing removed: the accuracy of the run.
         assert found[title][0] == pytest.approx(accuracy(store, method))
     assert found['MLP'] == pytest.approx([accuracy(store, 'mlp')] * 2)
+    drawn['removal'].draw_without_rendering()
+    (legend,) = drawn['removal'].legends
+    box = legend.get_window_extent()
+    assert 0 <= box.x0 < box.x1 <= drawn['removal'].bbox.width
 
 
 @pytest.mark.filterwarnings(
@@ -199,13 +194,6 @@ def test_files_of_the_user(
     ]
 
 
-def test_commands_of_names_have_no_label(tmp_path: Path) -> None:
-    # Of a file beside them, whose graphs are there.
-    choice = ALL._replace(datasets=('wine',), label='species', results=tmp_path)
-    (line,) = absent_runs('graphs', Store(tmp_path), choice)
-    assert '--label' not in line
-
-
 def test_names_that_a_file_cannot_have(
     points: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,6 +208,10 @@ def test_names_that_a_file_cannot_have(
     first, second, *others = FIGURES['graphs'](store, choice)
     assert (first, second) == ('graph_a_b.csv_layer1', 'graph_a_b.csv_layer2')
     assert len(others) == 2
+    # A name beside the files has no label.
+    named = choice._replace(datasets=('wine',))
+    (line,) = absent_runs('graphs', store, named)
+    assert '--label' not in line
 
 
 def write_csv(points: Data, factor: int, path: Path) -> None:
@@ -288,27 +280,20 @@ def test_a_model_that_is_not_there_is_trained_again(
         train_again(Store(tmp_path), config, points)
 
 
-def test_a_model_that_differs_from_its_result_is_told(
+def test_models_that_differ_or_are_not_there_are_told(
     store: Store, points: Data, tmp_path: Path
 ) -> None:
-    """Another machine may round differently."""
-    config = make_config('wine', 'gau_sim', 0)
-    other = Store(tmp_path)
+    """Another machine may round differently, or have too little memory."""
+    other, config = Store(tmp_path), make_config('wine', 'gau_sim', 0)
     other.finish(config, {'status': 'done', 'test': 0.125}, {'starts': [{}]})
     with pytest.warns(UserWarning, match=r'trained again.* its result says 12\.50 %'):
         load_trained(other, config, points)
-
-
-def test_a_run_without_a_model_is_told_and_not_shown(
-    store: Store, tmp_path: Path
-) -> None:
     config = make_config('wine', 'neural_gau_sim', 0)
-    other = Store(tmp_path)
+    assert has_model(store, config)
     assert not has_model(other, config)
     outcome = {'status': 'oom', 'detail': 'OOM at 24 GB'}
     other.finish(config, outcome, {'starts': [{}]})
     assert not has_model(other, config)
-    assert has_model(store, config)
     assert FIGURES['parameters'](other, ALL) == {}
     assert absent_runs('parameters', other, ALL) == [f'{config}: OOM at 24 GB']
 
@@ -338,37 +323,15 @@ def test_neighbours_are_searched_once(store: Store, points: Data) -> None:
     ('method', 'option'),
     [('neural_gau_sim_t', 'num_transition_nodes'), ('idgl_anchor', 'num_anchors')],
 )
-def test_no_more_nodes_are_removed_than_there_are(
+def test_nodes_are_removed(
     store: Store, points: Data, method: str, option: str
 ) -> None:
-    config = make_config('wine', method, 0, **{option: 200})
-    execute(config, lambda: points, store)
     data = paper_split(points, seed=0)
-    assert list(after_removal(store, config, data)) == [0, 100]
+    few = make_config('wine', method, 0, **{option: 200})
+    execute(few, lambda: points, store)
+    assert list(after_removal(store, few, data)) == [0, 100]
 
-
-def test_anchors_of_the_model_are_kept(store: Store, points: Data) -> None:
-    config = make_config('wine', 'idgl_anchor', 0)
-    data = paper_split(points, seed=0)
-
-    def anchors(count: int, seed: int) -> set[int]:
-        model = without_nodes(trained, config, data, count, seed).eval()
-        with torch.no_grad():
-            return set(model.graphs(data.x)[0].edge_index[0].tolist())
-
-    trained = load_trained(store, config, data)
-    whole = anchors(0, 0)
-    assert len(whole) == 500
-    found = [anchors(100, seed) for seed in range(REMOVALS)]
-    assert all(len(kept) == 400 and kept < whole for kept in found)
-    assert found[0] != found[1]
-
-
-@pytest.mark.parametrize('method', ['neural_gau_sim_t', 'idgl_anchor'])
-def test_nodes_are_removed(store: Store, points: Data, method: str) -> None:
-    config = make_config('wine', method, 0)
-    data = paper_split(points, seed=0)
-    outputs = []
+    config, outputs = make_config('wine', method, 0), []
     for count, seed in ((0, 0), (400, 0), (400, 0), (400, 1)):
         trained = load_trained(store, config, data)
         model = without_nodes(trained, config, data, count, seed).eval()
@@ -380,3 +343,19 @@ def test_nodes_are_removed(store: Store, points: Data, method: str) -> None:
     assert torch.equal(first, again)
     assert not torch.equal(first, whole)
     assert not torch.equal(first, other)
+
+
+def test_anchors_of_the_model_are_kept(store: Store, points: Data) -> None:
+    config, data = make_config('wine', 'idgl_anchor', 0), paper_split(points, seed=0)
+    trained = load_trained(store, config, data)
+
+    def anchors(count: int, seed: int) -> set[int]:
+        model: Any = without_nodes(trained, config, data, count, seed).eval()
+        with torch.no_grad():
+            return set(model.graphs(data.x)[0].edge_index[0].tolist())
+
+    whole = anchors(0, 0)
+    assert len(whole) == 500
+    found = [anchors(100, seed) for seed in range(REMOVALS)]
+    assert all(len(kept) == 400 and kept < whole for kept in found)
+    assert found[0] != found[1]

@@ -1,9 +1,16 @@
+"""Configs, and the settings and runs that presets and experiments choose."""
+
 from __future__ import annotations
 
+import dataclasses
+import json
+import pickle
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from reproduction.config import RunConfig
 from reproduction.experiments import EXPERIMENTS, KS, TAUS, Choice
 from reproduction.files import write_json
 from reproduction.methods import METHODS
@@ -97,7 +104,7 @@ def test_tuned(tmp_path: Path) -> None:
     assert again.lr == 0.5
 
 
-def test_errors() -> None:
+def test_unknown_names() -> None:
     with pytest.raises(ValueError, match=r"'preset' must be one of .* \(got 'best'\)"):
         make_config('wine', 'mlp', 0, 'best')
     with pytest.raises(ValueError, match=r"'method' must be one of .* \(got 'gcn'\)"):
@@ -142,3 +149,56 @@ def test_tuned_settings_run_where_they_were_not_selected() -> None:
     # Seeds 0 to 2 selected them.
     assert {config.seed for config in configs} == {3, 4}
     assert {c.dataset for c in configs} == {'CiteSeer', 'Chameleon', '20News'}
+
+
+def make(**changes: Any) -> RunConfig:
+    values = {'dataset': 'wine', 'method': 'mlp', 'seed': 3, 'options': {'k': 5}}
+    return RunConfig(**(values | changes))
+
+
+def test_a_config_is_frozen() -> None:
+    options = {'k': 5}
+    config = make(options=options)
+    options['k'] = 6
+    assert config.options['k'] == 5
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config.seed = 4
+    with pytest.raises(TypeError, match='does not support item assignment'):
+        config.options['k'] = 6
+
+
+def test_a_config_can_be_written_and_sent_to_another_process() -> None:
+    config = make(options={'k': 5, 'widths': [1, 2]}, lr=0.02, denoising_lr=0.1)
+    assert RunConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+    assert pickle.loads(pickle.dumps(config)) == config
+
+
+def test_setting_ignores_the_seed_and_nothing_else() -> None:
+    assert make(seed=1).setting == make(seed=2).setting
+    numbers = ('lr', 'weight_decay', 'epochs', 'eval_every', 'patience', 'revision')
+    numbers += ('pretrain_epochs', 'time_limit', 'denoising_lr')
+    texts = {'dataset': 'digits', 'method': 'uniform', 'label': 'kind', 'digest': '7'}
+    others: dict[str, Any] = {'options': {'k': 6}, 'optimizer': 'adamw'}
+    changes = others | texts | dict.fromkeys(numbers, 7)
+    fields = {field.name for field in dataclasses.fields(RunConfig)} - {'seed'}
+    assert fields == changes.keys()
+    settings = {make(**{name: value}).setting for name, value in changes.items()}
+    assert len(settings | {make().setting}) == len(changes) + 1
+
+
+@pytest.mark.parametrize(
+    ('changes', 'text'),
+    [
+        ({'optimizer': 'sgd'}, r"'optimizer' must be one of .* \(got 'sgd'\)"),
+        ({'epochs': 0}, r"'epochs' must be at least 1 \(got 0\)"),
+        ({'eval_every': 0}, r"'eval_every' must be at least 1 \(got 0\)"),
+        ({'patience': -1}, r"'patience' must be at least 1 \(got -1\)"),
+        (
+            {'epochs': 5, 'pretrain_epochs': 5},
+            r"'pretrain_epochs' must be less than 'epochs' \(got 5 and 5\)",
+        ),
+    ],
+)
+def test_errors(changes: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        make(**changes)
