@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 import multiprocessing.context
 import os
+import runpy
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -27,6 +29,8 @@ from reproduction.store import Store
 CONFIG = make_config('wine', 'mlp', 0, epochs=2, eval_every=1)
 FOLDER = Path(settings.RESULTS).parent
 QUICK = ['table1', '--quick', '--results']
+Call = Callable[..., str]
+Broken = Callable[[Exception], list[str]]
 
 
 def shell(*words: str, cwd: Path) -> str:
@@ -136,9 +140,10 @@ def test_quick_run_and_tables(tmp_path: Path) -> None:
     assert shell('tables.py', 'table1', *shown, cwd=tmp_path).count('(2)') == 2
 
 
-@pytest.mark.parametrize('name', ['figures', 'search', 'cost'])
-def test_every_command_starts(tmp_path: Path, name: str) -> None:
-    out = shell(f'{name}.py', '--help', cwd=tmp_path)
+@pytest.mark.parametrize('name', ['run', 'tables', 'figures', 'search', 'cost'])
+def test_every_command_starts(name: str, call: Call) -> None:
+    path = str(FOLDER / f'{name}.py')
+    out = call(lambda: runpy.run_path(path, run_name='__main__'), '--help')
     assert f'python examples/paper/{name}.py' in out
 
 
@@ -152,9 +157,7 @@ def test_a_limit_of_memory_is_told(tmp_path: Path) -> None:
     assert 'OOM at 0.001 GB' in out
 
 
-def test_every_method_serves_a_small_table(
-    tmp_path: Path, call: Callable[..., str]
-) -> None:
+def test_every_method_serves_a_small_table(tmp_path: Path, call: Call) -> None:
     words = ['--seeds', '1', '--label', 'kind', '--tensorboard', '--datasets']
     path = write_table(tmp_path / 'my.csv')
     with pytest.warns(UserWarning, match=r"'k' is 27 instead of 30 for slaps"):
@@ -165,24 +168,19 @@ def test_every_method_serves_a_small_table(
 
 
 @pytest.fixture
-def broken(monkeypatch: pytest.MonkeyPatch) -> Callable[[Exception], list[str]]:
+def broken(monkeypatch: pytest.MonkeyPatch) -> Broken:
     """Lets one of two runs fail."""
 
     def use(error: Exception) -> list[str]:
-        def fail(*args: object, **kwargs: object) -> None:
-            raise error
-
-        monkeypatch.setitem(METHODS, 'gau_sim', METHODS['gau_sim']._replace(build=fail))
+        method = METHODS['gau_sim']._replace(build=mock.Mock(side_effect=error))
+        monkeypatch.setitem(METHODS, 'gau_sim', method)
         return ['--seeds', '1', '--methods', 'gau_sim', 'mlp']
 
     return use
 
 
-Broken = Callable[[Exception], list[str]]
-
-
 def test_a_run_that_fails_does_not_stop_the_others(
-    tmp_path: Path, broken: Broken, call: Callable[..., str]
+    tmp_path: Path, broken: Broken, call: Call
 ) -> None:
     words = broken(RuntimeError("'k' is wrong"))
     for _ in range(2):
@@ -195,7 +193,7 @@ def test_a_run_that_fails_does_not_stop_the_others(
 
 
 def test_a_run_without_memory_gets_a_process_of_its_own(
-    tmp_path: Path, broken: Broken, call: Callable[..., str]
+    tmp_path: Path, broken: Broken, call: Call
 ) -> None:
     out = call(main, *QUICK, tmp_path, *broken(MemoryError()))
     assert 'too little memory, again in a process of its own' in out
@@ -207,7 +205,7 @@ def test_a_run_without_memory_gets_a_process_of_its_own(
 def test_a_process_that_is_killed_is_told(
     tmp_path: Path,
     broken: Broken,
-    call: Callable[..., str],
+    call: Call,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As the system does for lack of memory, though the limit was not reached."""
@@ -228,7 +226,7 @@ def test_a_process_that_is_killed_is_told(
 
 
 def test_results_that_may_end_otherwise_are_redone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Callable[..., str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Call
 ) -> None:
     hours = itertools.count(step=3600)
     monkeypatch.setattr('time.monotonic', lambda: float(next(hours)))
@@ -242,20 +240,15 @@ def test_results_that_may_end_otherwise_are_redone(
 
 
 def test_data_that_cannot_be_read_is_tried_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Callable[..., str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Call
 ) -> None:
-    asked: list[str] = []
-
-    def load_dataset(name: str) -> None:
-        asked.append(name)
-        raise OSError('no network')
-
+    load_dataset = mock.Mock(side_effect=OSError('no network'))
     monkeypatch.setattr(command, 'load_dataset', load_dataset)
     command.load.cache_clear()
     out = call(main, *QUICK, tmp_path, '--methods', 'mlp')
     assert '2 runs failed' in out
     assert out.count('FAILED, OSError: no network') == 2
-    assert asked == ['wine']
+    load_dataset.assert_called_once_with('wine')
 
 
 def test_memory_of_a_container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -294,7 +287,7 @@ def test_memory_of_a_container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     ],
 )
 def test_plain_messages(
-    program: Any, words: str, text: str, tmp_path: Path, call: Callable[..., str]
+    program: Any, words: str, text: str, tmp_path: Path, call: Call
 ) -> None:
     told = call(program.main, *words.split(), '--results', tmp_path / 'found')
     assert text in told
@@ -314,7 +307,7 @@ def test_plain_messages(
 def test_damaged_results_are_told(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    call: Callable[..., str],
+    call: Call,
     file: str,
     program: Any,
     words: str,

@@ -37,9 +37,9 @@ def store(tmp_path: Path) -> Store:
 @pytest.fixture
 def args() -> argparse.Namespace:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    running = {'device': 'cpu', 'memory_limit': 8.0, 'checkpoint_seconds': 30.0}
+    limits = {'memory_limit': 8.0, 'checkpoint_seconds': 30.0, 'threads': 1}
     options = {'label': None, 'preset': 'quick', 'tensorboard': False, 'trials': 3}
-    return argparse.Namespace(**running, **options)
+    return argparse.Namespace(device='cpu', **limits, **options)
 
 
 @pytest.fixture

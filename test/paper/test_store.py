@@ -118,39 +118,25 @@ def test_result_of_another_config(tmp_path: Path) -> None:
     assert store.record(CONFIG) is None
 
 
-def test_archive_replaces_the_folders(tmp_path: Path) -> None:
+def test_archives_replace_the_folders(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    finish(store, CONFIG)
-    store.collect([CONFIG, OTHER])
-    before = store.record(CONFIG)
-    for path in store.folder(CONFIG).iterdir():
-        path.unlink()
-    assert store.record(CONFIG) == Store(tmp_path).record(CONFIG) == before
-    assert Store(tmp_path).missing([CONFIG, OTHER]) == [OTHER]
-
-
-def test_archives_only(tmp_path: Path) -> None:
-    """As in a clone: a run that is not collected is not there."""
-    store = Store(tmp_path)
-    finish(store, CONFIG, test=0.5)
-    store.collect([CONFIG])
-    finish(store, CONFIG, test=0.75)
-    finish(store, OTHER)
-    clone = Store(tmp_path, archives_only=True)
-    assert (clone.record(CONFIG) or {})['outcome']['test'] == 0.5
-    assert clone.record(OTHER) is None
-
-
-def test_one_archive_for_each_data_set(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    (tmp_path / 'cost.json').write_text('{}')  # No archive.
     elsewhere = RunConfig('../my data.csv', 'mlp', 0, label='y')
+    (tmp_path / 'cost.json').write_text('{}')  # No archive.
     for config in (CONFIG, OTHER, elsewhere):
         finish(store, config)
     store.collect([CONFIG, elsewhere])
-    store.collect([OTHER])
     names = {path.name for path in tmp_path.glob('*.gz')}
     assert names == {'wine.runs.json.gz', '_my_data.csv.runs.json.gz'}
+    before = store.record(CONFIG)
+    finish(store, CONFIG, test=0.75)
+    # In a clone a run that is not collected is not there.
+    clone = Store(tmp_path, archives_only=True)
+    assert clone.record(CONFIG) == before
+    assert clone.missing([CONFIG, OTHER, elsewhere]) == [OTHER]
+    for path in store.folder(CONFIG).iterdir():
+        path.unlink()
+    assert store.record(CONFIG) == Store(tmp_path).record(CONFIG) == before
+    store.collect([OTHER])
     assert Store(tmp_path, archives_only=True).missing([CONFIG, OTHER, elsewhere]) == []
 
 

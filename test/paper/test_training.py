@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -39,17 +40,20 @@ def fields(run: Run) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize('method', METHODS)
+@pytest.mark.parametrize('is_sparse', [False, True])
 def test_each_method_trains_and_resumes(
-    tmp_path: Path, method: str, data: Data
+    tmp_path: Path, method: str, is_sparse: bool, data: Data
 ) -> None:
+    data.x = (data.x * (data.x > 0.5)).to_sparse_csr() if is_sparse else data.x
     whole = Run(make(method), data, tmp_path / 'whole')
     assert whole.train() == 'done'
     assert whole.epoch == 6
     assert len({m['loss'] for m in whole.history}) == 6
 
     first = Run(make(method), data, tmp_path / 'parts', checkpoint_seconds=0)
+    # In the epoch after the checkpoint of the one before.
     with pytest.raises(KeyboardInterrupt):
-        first.train(interrupt_after(3))
+        first.train(mock.Mock(side_effect=[None] * 3 + [KeyboardInterrupt]))
     second = Run(make(method), data, tmp_path / 'parts')
     assert second.resume()
     assert second.epoch == 3
@@ -58,30 +62,14 @@ def test_each_method_trains_and_resumes(
     assert second.score(data) == whole.score(data)
 
 
-def interrupt_after(count: int) -> Any:
-    """Stops in the epoch after the checkpoint of the one before."""
-
-    def watch(metrics: dict[str, float]) -> None:
-        if metrics['epoch'] == count:
-            raise KeyboardInterrupt
-
-    return watch
-
-
-def with_other_labels(data: Data, mask: Tensor) -> Data:
-    """The same data, with another of the three classes where the mask holds."""
-    other = data.clone()
-    other.y = torch.where(mask, (data.y + 1) % 3, data.y)
-    return other
-
-
 @pytest.mark.parametrize('method', METHODS)
 @pytest.mark.parametrize('part', ['test', 'val'])
 def test_labels_of_others_do_not_train(
     tmp_path: Path, method: str, part: str, data: Data
 ) -> None:
     mask = paper_split(data, seed=1)[f'{part}_mask']
-    noise = with_other_labels(data, mask)
+    noise = data.clone()
+    noise.y = torch.where(mask, (data.y + 1) % 3, data.y)
     first, second = (Run(make(method), item, tmp_path) for item in (data, noise))
     # The labels of test nodes are not even there.
     assert bool((first.y == data.y)[mask].any()) == (part == 'val')
@@ -119,7 +107,8 @@ def test_score_is_that_of_the_best_epoch(tmp_path: Path, data: Data) -> None:
 
 
 def test_patience(tmp_path: Path, data: Data) -> None:
-    run = Run(make('mlp', epochs=500, eval_every=1, patience=7), data, tmp_path)
+    config = make('mlp', epochs=500, eval_every=1, patience=7)
+    run = Run(config, data, tmp_path)
     assert run.train() == 'done'
     assert run.epoch < 500
     values = [(-m['val'], m['val_loss']) for m in run.history]
@@ -130,15 +119,7 @@ def test_patience(tmp_path: Path, data: Data) -> None:
         if values[epoch][which] < min([v[which] for v in values[:epoch]], default=1e9)
     )
     assert run.epoch - 1 - last == 7
-
-
-def test_a_run_killed_after_its_last_checkpoint_stays_at_its_end(
-    tmp_path: Path, data: Data
-) -> None:
-    config = make('mlp', epochs=500, eval_every=1, patience=7)
-    run = Run(config, data, tmp_path)
-    run.train()
-    run.save()
+    run.save()  # A run that is killed now stays at its end.
     again = Run(config, data, tmp_path)
     assert again.resume()
     assert again.train() == 'done'
@@ -237,11 +218,8 @@ def test_divergence_is_a_result(
 def test_other_errors_are_no_divergence(
     tmp_path: Path, data: Data, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    def fail(*args: object) -> None:
-        raise error
-
     run = Run(make('gau_sim'), data, tmp_path)
-    monkeypatch.setattr(run.model, 'loss', fail)
+    monkeypatch.setattr(run.model, 'loss', mock.Mock(side_effect=error))
     with pytest.raises(type(error), match=str(error)):
         run.train()
 
@@ -252,9 +230,8 @@ def test_data_that_is_not_finite_is_no_divergence(
 ) -> None:
     data.x[0, 0] = math.nan
     data.x = data.x.to_sparse_csr() if is_sparse else data.x
-    run = Run(make('gau_sim'), data, tmp_path)
     with pytest.raises(ValueError, match="'x' contains NaN or infinite values"):
-        run.train()
+        Run(make('gau_sim'), data, tmp_path).train()
 
 
 def test_seeds_differ(tmp_path: Path, data: Data) -> None:
@@ -279,14 +256,6 @@ def test_metrics(tmp_path: Path, data: Data) -> None:
     last = Run(make('mlp', epochs=5, eval_every=3), data, tmp_path)
     last.train()
     assert [m['epoch'] for m in last.history if 'val' in m] == [2, 4]
-
-
-def test_sparse_features(tmp_path: Path, data: Data) -> None:
-    data.x = (data.x * (data.x > 0.5)).to_sparse_csr()
-    run = Run(make('mlp'), data, tmp_path)
-    assert isinstance(run.x, Tensor)
-    assert run.x.layout == torch.sparse_csr
-    assert run.train() == 'done'
 
 
 def test_pretraining_weights_the_denoising_loss(

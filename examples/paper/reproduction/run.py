@@ -20,7 +20,8 @@ import math
 import multiprocessing
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -192,9 +193,20 @@ def work(
         pending = busy
     progress.bar.close()
     # Also what was finished, but not collected, when a process was killed.
-    store.collect(configs)
+    with _unlimited(args):
+        store.collect(configs)
     store.remove_leftovers(configs)
     return failures
+
+
+@contextmanager
+def _unlimited(args: argparse.Namespace) -> Iterator[None]:
+    """Lift the limit of memory, which is that of runs."""
+    limit_memory(math.inf)
+    try:
+        yield
+    finally:
+        prepare(args)
 
 
 def _one(
@@ -225,7 +237,8 @@ def _one(
         progress.failed(config, error)
         return False
     (store.folder(config) / 'error.txt').unlink(missing_ok=True)
-    store.collect([config])
+    with _unlimited(args):
+        store.collect([config])
     progress.finished(config, record)
     gc.collect()
     return True
@@ -240,9 +253,8 @@ def _alone(config: RunConfig, store: Store, args: argparse.Namespace) -> bool:
     process = context.Process(target=_only, args=(config, args))
     if torch.device(args.device).type == 'cuda':
         torch.cuda.empty_cache()
-    limit_memory(math.inf)  # Of what it loads before it begins.
-    process.start()
-    prepare(args)
+    with _unlimited(args):  # It inherits none for what it loads before it begins.
+        process.start()
     process.join()
     code = process.exitcode or 0
     if code < 0:
