@@ -78,14 +78,9 @@ def lines(found: Figures) -> dict[str, list[float]]:
     """The heights of the points of each line of the only panel."""
     (figure,) = found.values()
     (ax,) = figure.axes
-    errors = {bar.get_label(): bar.lines[0] for bar in ax.containers}
-    controls = {
-        line.get_label(): line for line in ax.lines if line.get_label()[0] != '_'
-    }
-    return {
-        name: [float(y) for y in line.get_ydata()]
-        for name, line in (errors | controls).items()
-    }
+    drawn = {bar.get_label(): bar.lines[0] for bar in ax.containers}
+    drawn |= {line.get_label(): line for line in ax.lines if line.get_label()[0] != '_'}
+    return {name: list(map(float, line.get_ydata())) for name, line in drawn.items()}
 
 
 def accuracy(store: Store, method: str, seed: int = 0, **changes: float) -> float:

@@ -1,9 +1,6 @@
 from __future__ import annotations
 
 import gzip
-import os
-import subprocess
-import sys
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -259,32 +256,10 @@ def test_forgetting_while_another_process_collects(
     assert Store(tmp_path).missing([CONFIG]) == [CONFIG]
 
 
-HOLD = """
-import sys
-from pathlib import Path
-from reproduction.config import RunConfig
-from reproduction.store import Store
-with Store(Path(sys.argv[1])).claim(RunConfig('wine', 'mlp', 0)) as is_ours:
-    print(is_ours, flush=True)
-    sys.stdin.read()
-"""
-
-
-def test_claim_excludes_and_falls_with_its_process(tmp_path: Path) -> None:
-    holder = subprocess.Popen(
-        [sys.executable, '-c', HOLD, str(tmp_path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | {'PYTHONPATH': os.pathsep.join(sys.path)},
-    )
-    assert holder.stdout is not None
-    assert holder.stdout.readline() == 'True\n'
-    store = Store(tmp_path)
-    for config, is_free in ((CONFIG, False), (OTHER, True)):
-        with store.claim(config) as is_ours:
-            assert is_ours == is_free
-    holder.kill()
-    holder.communicate()
-    with store.claim(CONFIG) as is_ours:
-        assert is_ours
+def test_a_claim_excludes(tmp_path: Path) -> None:
+    first, second = Store(tmp_path), Store(tmp_path)
+    for _ in range(2):
+        with first.claim(CONFIG) as is_first, second.claim(CONFIG) as is_second:
+            assert (is_first, is_second) == (True, False)
+            with second.claim(OTHER) as is_other:
+                assert is_other
