@@ -68,6 +68,10 @@ def best(store: Store) -> dict[str, Any]:
 def test_search_goes_on_and_writes_the_best(store: Store, look: Look) -> None:
     first = look(2)
     trials = look(3)
+    packed = store.root / f'{search.JOURNAL}.gz'
+    before = packed.read_bytes()
+    assert look(3) == trials  # There is nothing to add, nor to pack.
+    assert packed.read_bytes() == before
     assert [t.params for t in trials[:2]] == [t.params for t in first]
     assert len(trials) == 3
     study, found = study_of(store), best(store)

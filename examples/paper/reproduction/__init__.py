@@ -1,1 +1,1 @@
-"""The paper's tables and figures, from runs that can be killed, resumed and shared."""
+"""Reproduce the paper's tables and figures, by runs that can be killed and shared."""

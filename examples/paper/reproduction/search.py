@@ -1,4 +1,4 @@
-"""Search settings by validation accuracy alone, and compares the best ones.
+"""Search settings by validation accuracy alone, and compare the best ones.
 
     python examples/paper/search.py --dataset CiteSeer --trials 40
     python examples/paper/search.py --dataset CiteSeer --compare
@@ -9,7 +9,7 @@ others is not run on the next split: it counts, but cannot be the best. The same
 for one without a score on a split, such as a run out of memory. Its runs stand in the
 store of `run.py`, the study in `<results>/search.journal`: killed and started again,
 the search goes on, but for the trial that it was at. Start it twice, and the two
-processes share the trials.
+processes share the trials. A clone has the journal compressed, and goes on from there.
 
 The best of the first `--trials` is written to `<results>/tuned.json`. `--compare` then
 runs the best settings on ten other splits. All splits are of the same nodes: test nodes
@@ -182,6 +182,7 @@ def study_of(
 def search(store: Store, dataset: str, method: str, args: argparse.Namespace) -> None:
     """Add trials until there are enough, and write down the best."""
     study = study_of(store.root, dataset, args.label, method, args.preset)
+    before = len(study.trials)
     while (trial := next_trial(study, store.root, args.trials)) is not None:
         setting = SPACES[method](trial)
         configs = [
@@ -199,6 +200,8 @@ def search(store: Store, dataset: str, method: str, args: argparse.Namespace) ->
         value = judge(trial, configs, store, args)
         state = TrialState.PRUNED if value is None else TrialState.COMPLETE
         study.tell(trial, value, state)
+    if len(study.trials) > before:
+        pack_journal(store.root / JOURNAL)
     best = best_of(study, args.trials)
     if best is None:
         print(f'{study.study_name}: none of {args.trials} trials has a score')
@@ -309,7 +312,6 @@ def main() -> None:
         return
     for method in args.methods:
         search(store, args.dataset, method, args)
-    pack_journal(store.root / JOURNAL)
 
 
 if __name__ == '__main__':
