@@ -33,8 +33,6 @@ from torch_geometric_gsl.datasets import load_dataset, paper_split
 
 #: The paper's rows and two controls.
 ROWS = (*COSTS, 'mlp', 'knn_gcn_root')
-#: No round begins after so many seconds, once there are some.
-SECONDS, LEAST_ROUNDS = 120.0, 3
 Step = Callable[[], None]
 
 
@@ -69,10 +67,8 @@ def interleave(steps: dict[str, Step], repeats: int) -> dict[str, list[float]]:
     machine meets all of them.
     """
     seconds: dict[str, list[float]] = {name: [] for name in steps}
-    names, begin = list(steps), time.perf_counter()
+    names = list(steps)
     for number in range(repeats + 1):
-        if number > LEAST_ROUNDS and time.perf_counter() - begin > SECONDS:
-            break
         first = number % len(names)
         for name in names[first:] + names[:first]:
             gc.collect()
