@@ -39,8 +39,8 @@ from reproduction.experiments import CONTROLS, EXPERIMENTS, TAUS, Choice
 from reproduction.methods import METHODS
 from reproduction.settings import PRESETS, RESULTS, data_key
 from reproduction.store import Store
-from reproduction.summary import Cell, make_cell
-from reproduction.tables import head
+from reproduction.summary import Cell
+from reproduction.tables import cell_of, head
 from reproduction.trained import (
     FIRST_SEED,
     REMOVED,
@@ -185,13 +185,6 @@ def with_models(experiment: str, store: Store, choice: Choice) -> list[RunConfig
     """List the runs of the first seed that have a model to show."""
     configs = EXPERIMENTS[experiment].configs(choice._replace(seeds=FIRST_SEED))
     return [config for config in configs if has_model(store, config)]
-
-
-def cell_of(
-    store: Store, choice: Choice, dataset: str, method: str, **changes: float
-) -> Cell:
-    configs = [choice.config(dataset, method, s, **changes) for s in choice.seeds]
-    return make_cell(store, configs)
 
 
 def draw_controls(ax: Axes, store: Store, choice: Choice, dataset: str) -> None:

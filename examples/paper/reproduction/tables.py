@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -68,11 +68,6 @@ class Grid(NamedTuple):
         return not any(entry.ours for _, entries in self.rows for entry in entries)
 
 
-class Best(NamedTuple):
-    runs: int
-    mean: float
-
-
 def head(datasets: tuple[str, ...]) -> list[str]:
     """Title the columns of a table: a file has its name, unless two share it."""
     names = [d if d in DATASETS else Path(d).name for d in datasets]
@@ -80,44 +75,43 @@ def head(datasets: tuple[str, ...]) -> list[str]:
     return ['', *(name if names.count(name) == 1 else d for d, name in pairs)]
 
 
-def cells(
-    store: Store, choice: Choice, **changes: object
-) -> dict[tuple[str, str], Cell]:
+def cell_of(
+    store: Store, choice: Choice, dataset: str, method: str, **changes: Any
+) -> Cell:
+    configs = [choice.config(dataset, method, s, **changes) for s in choice.seeds]
+    return make_cell(store, configs)
+
+
+def cells(store: Store, choice: Choice, **changes: Any) -> dict[tuple[str, str], Cell]:
     """Return the cell of each method and data set."""
     return {
-        (method, dataset): make_cell(
-            store,
-            [choice.config(dataset, method, seed, **changes) for seed in choice.seeds],
-        )
+        (method, dataset): cell_of(store, choice, dataset, method, **changes)
         for dataset in choice.datasets
         for method in choice.methods
     }
 
 
-def entries(
-    row: list[Cell], papers: Sequence[Accuracy | str | None], best: list[Best]
-) -> list[Entry]:
-    return [
-        Entry(
-            str(cell),
-            f'paper: {"OOM" if paper is None else paper}' if paper != '' else '',
-            len(cell.test) == top.runs and cell.mean >= top.mean,
-        )
-        for cell, paper, top in zip(row, papers, best, strict=True)
+def rows_of(
+    found: Mapping[tuple[str, str], Cell],
+    choice: Choice,
+    paper: Mapping[tuple[int, str, str], Accuracy | None] | None = None,
+    k: int = 5,
+) -> list[tuple[str, list[Entry]]]:
+    """Make a row for each method; the best is one of those with the most splits."""
+    rows: list[tuple[str, list[Entry]]] = [
+        (METHODS[method].title, []) for method in choice.methods
     ]
-
-
-def best_means(
-    found: dict[tuple[str, str], Cell], datasets: tuple[str, ...]
-) -> list[Best]:
-    """Find the best of each data set among the methods with the most splits."""
-    best = []
-    for name in datasets:
-        column = [cell for (_, dataset), cell in found.items() if dataset == name]
-        runs = max(LEAST_RUNS, *(len(cell.test) for cell in column))
-        means = [cell.mean for cell in column if len(cell.test) == runs]
-        best.append(Best(runs, max(means, default=math.inf)))
-    return best
+    for dataset in choice.datasets:
+        column = [found[method, dataset] for method in choice.methods]
+        most = max(LEAST_RUNS, *(len(cell.test) for cell in column))
+        means = [cell.mean for cell in column if len(cell.test) == most]
+        best = max(means, default=math.inf)
+        for method, cell, (_, row) in zip(choice.methods, column, rows, strict=True):
+            is_best = len(cell.test) == most and cell.mean >= best
+            printed = (paper or {}).get((k, method, dataset), '')
+            beside = '' if printed == '' else f'paper: {printed or "OOM"}'
+            row.append(Entry(str(cell), beside, is_best))
+    return rows
 
 
 def marks_of(found: dict[tuple[str, str], Cell]) -> list[str]:
@@ -134,13 +128,7 @@ def marks_of(found: dict[tuple[str, str], Cell]) -> list[str]:
 def table1(store: Store, choice: Choice) -> Grid:
     """Compare all methods on all data sets."""
     found = cells(store, choice)
-    paper = accuracies('table1')
-    best = best_means(found, choice.datasets)
-    rows = []
-    for method in choice.methods:
-        row = [found[method, dataset] for dataset in choice.datasets]
-        beside = [paper.get((5, method, dataset), '') for dataset in choice.datasets]
-        rows.append((METHODS[method].title, entries(row, beside, best)))
+    rows = rows_of(found, choice, accuracies('table1'))
     notes = [f'{COUNTED}; below it what the paper prints.', *marks_of(found)]
     return Grid(head(choice.datasets), rows, notes)
 
@@ -149,18 +137,13 @@ def by_k(name: str, methods: tuple[str, ...]) -> Callable[[Store, Choice], Grid]
     """Compare methods by the number K of draws."""
 
     def table(store: Store, choice: Choice) -> Grid:
-        paper = accuracies(name)
-        chosen = choice._replace(methods=methods)
+        paper, chosen = accuracies(name), choice._replace(methods=methods)
         rows, notes = [], []
         for k in KS:
             found = cells(store, chosen, k=k)
-            best = best_means(found, choice.datasets)
             notes += marks_of(found)
-            for method in methods:
-                row = [found[method, dataset] for dataset in choice.datasets]
-                beside = [paper.get((k, method, d), '') for d in choice.datasets]
-                title = f'K = {k}, {METHODS[method].title}'
-                rows.append((title, entries(row, beside, best)))
+            of_k = rows_of(found, chosen, paper, k)
+            rows += [(f'K = {k}, {title}', row) for title, row in of_k]
         notes = [f'{COUNTED}; below it what the paper prints.', *sorted(set(notes))]
         return Grid(head(choice.datasets), rows, notes)
 
@@ -242,17 +225,10 @@ def _is_marked(cell: Cell, printed: Accuracy | None) -> bool:
 def controls(store: Store, choice: Choice) -> Grid:
     """Show the paper's best method beside what it has to beat."""
     shown = ('neural_gau_sim', 'neural_gau_sim_t', 'uniform', *CONTROLS)
-    found = cells(store, choice._replace(methods=shown))
-    best = best_means(found, choice.datasets)
-    blank = [''] * len(choice.datasets)
-    rows = [
-        (
-            METHODS[method].title,
-            entries([found[method, d] for d in choice.datasets], blank, best),
-        )
-        for method in shown
-    ]
-    return Grid(head(choice.datasets), rows, [f'{COUNTED}.', *marks_of(found)])
+    chosen = choice._replace(methods=shown)
+    found = cells(store, chosen)
+    notes = [f'{COUNTED}.', *marks_of(found)]
+    return Grid(head(choice.datasets), rows_of(found, chosen), notes)
 
 
 def tuned(store: Store, choice: Choice) -> Grid:
@@ -265,19 +241,10 @@ def tuned(store: Store, choice: Choice) -> Grid:
     for dataset, title in zip(datasets, titles[1:], strict=True):
         for method in methods:
             best = known[dataset][method]
-            one = choice._replace(
-                datasets=(dataset,),
-                methods=(method,),
-                seeds=COMPARED,
-                preset=best['preset'],
-            )
+            one = Choice((dataset,), (method,), COMPARED, best['preset'], choice.label)
             found |= cells(store, one, **best['setting'])
             notes.append(f'{METHODS[method].title} on {title}: {_setting(best)}.')
-    blank, top = [''] * len(datasets), best_means(found, datasets)
-    rows = [
-        (METHODS[m].title, entries([found[m, d] for d in datasets], blank, top))
-        for m in methods
-    ]
+    rows = rows_of(found, choice._replace(datasets=datasets, methods=methods))
     rows += differences(found, [(methods[0], name) for name in CONTROLS], datasets)
     first = f'{COUNTED}; {PAIRED}.'
     empty = 'no finished runs of settings that a search has found yet'
