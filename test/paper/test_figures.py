@@ -20,7 +20,6 @@ from reproduction.run import execute
 from reproduction.settings import make_config
 from reproduction.store import Store
 from reproduction.trained import (
-    REMOVALS,
     REMOVED,
     absent_runs,
     after_removal,
@@ -338,19 +337,3 @@ def test_nodes_are_removed(
     assert torch.equal(first, again)
     assert not torch.equal(first, whole)
     assert not torch.equal(first, other)
-
-
-def test_anchors_of_the_model_are_kept(store: Store, points: Data) -> None:
-    config, data = make_config('wine', 'idgl_anchor', 0), paper_split(points, seed=0)
-    trained = load_trained(store, config, data)
-
-    def anchors(count: int, seed: int) -> set[int]:
-        model: Any = without_nodes(trained, config, data, count, seed).eval()
-        with torch.no_grad():
-            return set(model.graphs(data.x)[0].edge_index[0].tolist())
-
-    whole = anchors(0, 0)
-    assert len(whole) == 500
-    found = [anchors(100, seed) for seed in range(REMOVALS)]
-    assert all(len(kept) == 400 and kept < whole for kept in found)
-    assert found[0] != found[1]

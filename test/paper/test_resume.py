@@ -147,19 +147,6 @@ def test_killed_at_random_moments(
     assert starts(tmp_path) >= len(wanted) + KILLS / 2
 
 
-def test_finished_runs_are_not_run_again(tmp_path: Path, table: Path) -> None:
-    wanted = configs(table, seeds=1, epochs=5)
-    finish(tmp_path, wanted)
-    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob('result.json')}
-    # As by a kill after the result was written.
-    left = Store(tmp_path).folder(wanted[0]) / 'checkpoint.pt'
-    left.write_bytes(b'left')
-    finish(tmp_path, wanted)
-    after = {path: path.stat().st_mtime_ns for path in tmp_path.rglob('result.json')}
-    assert before == after
-    assert not left.exists()
-
-
 def test_two_workers_share(
     tmp_path: Path, table: Path, undisturbed: dict[str, Any]
 ) -> None:

@@ -76,6 +76,12 @@ def test_a_damaged_archive_is_told(path: Path, content: str) -> None:
         Store(path.parent)
 
 
+def test_an_archive_of_before_is_told(tmp_path: Path) -> None:
+    (tmp_path / 'wine.runs.json').touch()
+    with pytest.raises(ValueError, match=r"runs\.json' must be compressed: gzip -n '"):
+        Store(tmp_path)
+
+
 def test_record(tmp_path: Path) -> None:
     store = Store(tmp_path)
     assert store.record(CONFIG) is None

@@ -45,6 +45,8 @@ class Store:
 
     def __init__(self, root: Path, archives_only: bool = False) -> None:
         self.root, self.archives_only = root, archives_only
+        for path in root.glob('*.runs.json'):  # Of before: its runs would run again.
+            raise ValueError(f"'{path}' must be compressed: gzip -n '{path}'")
         for path in sorted(root.glob(f'*{ARCHIVE}')) if root.is_dir() else []:
             read_archive(path)  # If one is damaged, it is told before a run is begun.
 
