@@ -24,7 +24,7 @@ from torch import Tensor
 from workloads import Workload
 
 from torch_geometric_gsl import GSLNet, GumbelKNNSampler
-from torch_geometric_gsl.ops import compiled, propagate
+from torch_geometric_gsl.ops import noise_free, runtime
 
 # A prime: no block divides it, so that the last one is smaller.
 WHOLE, EVALUATION_NODES, ATTENTION_NODES = 4_000, 1_999, 300
@@ -50,8 +50,8 @@ def check(
 ) -> Agreement:
     """Compare an implementation with what it should compute."""
     with (
-        mock.patch.object(compiled, 'MIN_NUMEL', 1_000),
-        mock.patch.multiple(propagate, _MIN_PAIRS=1_000, _TILE=200),
+        mock.patch.object(runtime, 'MIN_NUMEL', 1_000),
+        mock.patch.multiple(noise_free, _MIN_PAIRS=1_000, _TILE=200),
     ):
         return _check(implementation, variant, workload, seed, training_nodes)
 

@@ -40,7 +40,7 @@ from torch_geometric_gsl import (
     NeuralGaussianSimilarity,
     SampledEvaluationWarning,
 )
-from torch_geometric_gsl.nn.sampler._plan import LEAST_SAMPLES
+from torch_geometric_gsl.nn.sampler.plan import LEAST_SAMPLES
 
 HERE = Path(__file__).resolve().parent
 SIZES, SAMPLES = (10_000, 30_000, 100_000, 1_000_000), (1_024, 8_192)

@@ -18,7 +18,7 @@ from torch_geometric.nn import Linear
 from torch_geometric_gsl import GSLNet, NodeFormer
 from torch_geometric_gsl.nn.models.nodeformer import NodeFormerLayer
 from torch_geometric_gsl.ops.attention import orthogonal_directions
-from torch_geometric_gsl.ops.gumbel import arrival_times
+from torch_geometric_gsl.ops.noise import arrival_times
 
 
 class PlainConv(torch.nn.Module):

@@ -9,7 +9,7 @@ import estimate
 import pytest
 from estimate import agrees, main, measure, parse_args
 
-from torch_geometric_gsl.nn.sampler import _block_sampler
+from torch_geometric_gsl.nn.sampler import _parts
 
 
 @pytest.fixture(autouse=True)
@@ -41,8 +41,8 @@ def test_measure(monkeypatch: pytest.MonkeyPatch) -> None:
         drawn.add(count)
         return own(h, scorer, tau, count, **kwargs)
 
-    own = _block_sampler.sampled_noise_free_sum
-    monkeypatch.setattr(_block_sampler, 'sampled_noise_free_sum', spy)
+    own = _parts.sampled_noise_free_sum
+    monkeypatch.setattr(_parts, 'sampled_noise_free_sum', spy)
     request = {'size': 2000, 'seed': 0, 'repeats': 5}
     rows = measure(request | {'samples': [5000, 1500, 1024, 2000]})
     assert [row['num_sources'] for row in rows] == [1024, 1500, 2000]

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl.ops.relax import Arrivals, relax
+from torch_geometric_gsl.ops.dense import relaxed_weights
 from torch_geometric_gsl.ops.distances import pair_distances
 from torch_geometric_gsl.ops.neighbours import Neighbours, neighbour_sum, pair_dots
-from torch_geometric_gsl.ops.dense import relaxed_weights
+from torch_geometric_gsl.ops.relax import Arrivals, relax
 from torch_geometric_gsl.ops.scorer import Law
 from torch_geometric_gsl.ops.sparse_pairs import sparse_pair_dots
 

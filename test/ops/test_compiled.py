@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl.ops import compiled as module
-from torch_geometric_gsl.ops.compiled import MIN_NUMEL, fastest, has_compiler
-from torch_geometric_gsl.ops.noise import states
+from torch_geometric_gsl.ops.compiled import MIN_NUMEL, has_compiler
 from torch_geometric_gsl.ops.neighbours import gathered_dots
+from torch_geometric_gsl.ops.noise import states
 from torch_geometric_gsl.ops.race import propose
 
 CPU = torch.device('cpu')

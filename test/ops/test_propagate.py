@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from torch_geometric_gsl.ops.candidates import candidate_graph
+from torch_geometric_gsl.ops.dense import dense_graph, relaxed_weights
 from torch_geometric_gsl.ops.propagate import (
     noise_free_sum,
     weighted_sum,
 )
-from torch_geometric_gsl.ops.dense import dense_graph, relaxed_weights
 from torch_geometric_gsl.ops.scorer import Law, matrix_scorer
 from torch_geometric_gsl.ops.scores import unit_rows
 from torch_geometric_gsl.ops.stream import stream_graph

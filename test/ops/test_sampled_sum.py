@@ -98,7 +98,9 @@ def test_gradient_of_the_estimate(num_samples: int, budget: int) -> None:
     score = torch.randn(6, 20, dtype=torch.float64, requires_grad=True)
     h = torch.randn(20, 2, dtype=torch.float64, requires_grad=True)
     scorer, source = matrix_scorer(score), drawn_sources(20, num_samples)
-    out, error = sampled_noise_free_sum(h, scorer, 0.5, num_samples, memory_budget=budget)
+    out, error = sampled_noise_free_sum(
+        h, scorer, 0.5, num_samples, memory_budget=budget
+    )
     expected = (score[:, source] / 0.5).softmax(dim=1) @ h[source]
     factor = torch.randn(6, 2, dtype=torch.float64)
     grads = torch.autograd.grad((out * factor).sum(), (score, h))

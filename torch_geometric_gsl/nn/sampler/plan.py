@@ -22,6 +22,8 @@ METHODS = ('auto', 'dense', 'race', 'stream')
 SMALL, LARGE = 2**22, 2**26
 # A race pays where it proposes fewer than this share of the candidates.
 SHARE = 4
+# An estimate from fewer sources is of no use.
+LEAST_SAMPLES = 1024
 RACE = 'the scores are bounded and the candidates many'
 LISTED = 'the candidates are few: all are listed'
 
