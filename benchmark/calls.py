@@ -15,6 +15,7 @@ import argparse
 import ast
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
@@ -103,7 +104,7 @@ def main() -> None:
     ):
         calls = measure(method, is_training=is_training)
         files = [call.file for call in calls]
-        switches = sum(a != b for a, b in zip(files, files[1:], strict=False))
+        switches = sum(a != b for a, b in pairwise(files))
         up = sum(call.is_up for call in calls)
         print(f'{name:<24}{len(calls):>8}{len(set(files)):>8}{switches:>10}{up:>6}')
         if verbose:

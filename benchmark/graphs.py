@@ -18,7 +18,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -66,14 +66,16 @@ Result = list[Tensor] | str
 
 def grid() -> Iterator[Setting]:
     """Yield the settings; variants and seeds are not multiplied with each other."""
-    kinds = [(seed, None, VARIANTS[0]) for seed in (0, 1)]
-    kinds += [(0, 0, VARIANTS[0])] + [(0, None, v) for v in VARIANTS[1:]]
+    plain, *variants = VARIANTS
+    kinds: list[tuple[int, int | None, tuple[str, bool]]]
+    kinds = [(0, None, plain), (1, None, plain), (0, 0, plain)]
+    kinds += [(0, None, variant) for variant in variants]
     points = product(SIZES, METHODS, SIMILARITIES, TEMPERATURES, SCALES, FORMS, kinds)
-    for *point, kind in points:
-        yield Setting(*point, *kind)
+    for size, method, similarity, tau, scale, form, kind in points:
+        yield Setting(size, method, similarity, tau, scale, form, *kind)
 
 
-def candidates(form: str, n: int) -> dict[str, Tensor]:
+def candidates(form: str, n: int) -> dict[str, Any]:
     """Return what restricts the candidates."""
     if form == 'batch':
         return {'batch': torch.arange(n) // (n // 4)}
@@ -88,6 +90,7 @@ def draw(setting: Setting) -> Result:
     x = torch.randn(setting.size, 8, generator=generator)
     among = candidates(setting.form, setting.size)
     name, value = setting.variant
+    variant: dict[str, Any] = {name: value} if name else {}
     torch.manual_seed(3)
     try:
         sampler = GumbelKNNSampler(
@@ -97,9 +100,9 @@ def draw(setting: Setting) -> Result:
             scale=setting.scale,
             method=setting.method,
             num_tail=setting.num_tail,
-            **({name: value} if name else {}),
+            **variant,
         )
-        found = []
+        found: list[Tensor] = []
         for is_training in (True, False):
             sampler.train(is_training)
             torch.manual_seed(setting.seed)
