@@ -106,9 +106,9 @@ def draw(setting: Setting) -> Result:
         for is_training in (True, False):
             sampler.train(is_training)
             torch.manual_seed(setting.seed)
-            found += [part.detach() for part in sampler(x, **among)]
+            found += [part.detach().clone() for part in sampler(x, **among)]
             torch.manual_seed(setting.seed)
-            found.append(sampler.propagate(x, x, **among).detach())
+            found.append(sampler.propagate(x, x, **among).detach().clone())
     except (ValueError, OverflowError) as error:
         return f'{type(error).__name__}: {error}'
     return found
