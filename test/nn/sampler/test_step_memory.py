@@ -66,7 +66,7 @@ class MadeTensors(TorchDispatchMode):
 
 
 def address(part: Any) -> int | None:
-    """Where the numbers of a tensor stand; nowhere if it is none."""
+    """Return where the numbers of a tensor stand, or None if it is none."""
     if not isinstance(part, Tensor) or part.layout != torch.strided:
         return None
     return part.untyped_storage().data_ptr()
@@ -133,7 +133,7 @@ def test_listed_candidates_keep_no_rows(similarity: str) -> None:
 @pytest.mark.parametrize('training', [True, False])
 def test_graphs_of_a_batch_do_not_add_up(training: bool, method: str) -> None:
     conv = LatentGraphConv(8, 16, method=method, memory_budget=2**16).train(training)
-    batch = torch.arange(100).repeat_interleave(20)
+    batch = torch.arange(20).repeat_interleave(100)
     small, large = (made_bytes(conv, n, None, batch[:n]) for n in (1000, 2000))
     assert 0 < large.all < 2.1 * small.all
     assert 0 < large.largest < 2.1 * small.largest
