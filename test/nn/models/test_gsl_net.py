@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from oracles import seeded
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -21,10 +22,6 @@ N, IN, HIDDEN, OUT = 24, 6, 8, 2
 FULL: dict[str, Any] = {}
 TRANSITION: dict[str, Any] = {'num_transition_nodes': 7, 'num_nodes': N}
 KINDS = pytest.mark.parametrize('kind', [FULL, TRANSITION], ids=['full', 'transition'])
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def problem() -> tuple[Tensor, Tensor]:
@@ -279,6 +276,25 @@ def test_transition_nodes_take_no_candidates(name: str, method: str) -> None:
     match = rf"'{name}' has no meaning with transition nodes \(got a Tensor\)"
     with pytest.raises(ValueError, match=match):
         call(problem()[0], **{name: torch.zeros(N, dtype=torch.long)})
+
+
+@pytest.mark.parametrize(
+    ('similarity', 'scale'),
+    [('linear', 20.0), ('linear', 40.0), ('linear', 100.0)]
+    + [('neural_gaussian', scale) for scale in (39.0, 40.0, 100.0)],
+)
+def test_no_scale_is_too_large_to_plan(similarity: str, scale: float) -> None:
+    # A race would take e^40 proposals and more: none is that long.
+    x, edges = torch.randn(200, 16), torch.randint(200, (2, 4000))
+    model = GSLNet(16, 8, 2, 3, similarity=similarity, scale=scale, tau=1.0)
+    for given in ({}, {'edge_index': edges}, {'batch': torch.arange(200) // 100}):
+        assert model.convs[0].sampler.plan(x @ x.new_ones(16, 8), **given).method == (
+            'dense'
+        )
+        out = model(x, **given)
+        (gradient,) = torch.autograd.grad(out.square().sum(), model.convs[0].lin.weight)
+        assert bool(out.isfinite().all())
+        assert bool(gradient.isfinite().all())
 
 
 def test_options_of_the_similarity() -> None:

@@ -146,7 +146,7 @@ def drawn_ragged(kind: str, method: str, tau: float, hard: bool) -> Samples:
 
 
 def excess(first: Samples, second: Samples, *names: str) -> float:
-    """Return the largest two-sample |z| over its limit, which names share (Bonferroni)."""
+    """Return the largest two-sample |z| by its Bonferroni bound, shared alike."""
     ratios = []
     for a, b in ((first[name], second[name]) for name in names):
         z = (a.mean(0) - b.mean(0)) / ((a.var(0) + b.var(0)) / CALLS).sqrt()
