@@ -187,19 +187,6 @@ def test_generator(kind: str) -> None:
     assert torch.equal(conv(x), conv(x, generator=seeded(1)))
 
 
-@KINDS
-def test_reset_parameters(kind: str) -> None:
-    conv, found = make(kind), []
-    for _ in range(2):
-        torch.manual_seed(9)
-        conv.reset_parameters()
-        found.append([parameter.clone() for parameter in conv.parameters()])
-        for parameter in conv.parameters():
-            torch.nn.init.constant_(parameter, 7)
-    torch.testing.assert_close(*found, rtol=0, atol=0)
-    assert all(bool((parameter != 7).all()) for parameter in found[0])
-
-
 @pytest.mark.parametrize('in_channels', [-1, IN])
 @pytest.mark.parametrize('autocast', [False, True])
 @KINDS

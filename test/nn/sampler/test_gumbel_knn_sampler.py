@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from typing import Any
 
 import oracles
@@ -255,17 +254,6 @@ def test_autocast() -> None:
     assert bool(x.grad.isfinite().all())
 
 
-@pytest.mark.parametrize('training', [True, False])
-def test_non_contiguous_features(training: bool) -> None:
-    sampler, x = make().train(training), features()
-    strided = torch.stack([x, x], dim=2)[..., 0]
-    assert not strided.is_contiguous()
-    expected = sampler(x, generator=seeded())
-    for other in (strided, x.t().contiguous().t()):
-        graph = sampler(other, generator=seeded())
-        torch.testing.assert_close(to_matrix(graph), to_matrix(expected))
-
-
 @pytest.mark.parametrize('name', SIMILARITIES)
 @pytest.mark.parametrize('options', [{}, {'hard': True}, {'replace': False}])
 def test_duplicated_features(name: str, options: Any) -> None:
@@ -279,33 +267,6 @@ def test_duplicated_features(name: str, options: Any) -> None:
     # All candidates are alike: evaluation gives each of the neighbours the same.
     weight = sampler.eval()(x).edge_weight
     torch.testing.assert_close(weight, torch.full_like(weight, 1 / 3))
-
-
-def test_adj_t() -> None:
-    pytest.importorskip('torch_sparse')
-    sampler = make().eval()
-    pair = (features(7), features(4, seed=8))
-    adj_t = sampler(pair, return_adj_t=True)
-    assert adj_t.sizes() == [4, 7]
-    assert torch.equal(adj_t.to_dense(), to_matrix(sampler(pair), 7, 4))
-    x = features().requires_grad_()
-    sampler(x, return_adj_t=True).storage.value().square().sum().backward()
-    assert x.grad is not None
-    assert float(x.grad.abs().max()) > 0
-
-
-def test_adj_t_without_torch_sparse(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, 'torch_sparse', None)
-    with pytest.raises(ImportError, match=r"install the extra 'torch_geometric_gsl\["):
-        make()(features(), return_adj_t=True)
-
-
-def test_reset_parameters() -> None:
-    sampler = make()
-    before = [parameter.clone() for parameter in sampler.parameters()]
-    sampler.reset_parameters()
-    for old, new in zip(before, sampler.parameters(), strict=True):
-        assert not torch.equal(old, new)
 
 
 @pytest.mark.parametrize(
@@ -328,20 +289,20 @@ def test_reset_parameters() -> None:
         (ValueError, {'num_tail': -1}, r"'num_tail' must be at least 0 \(got -1\)"),
         (TypeError, {'num_tail': 1.5}, r"'num_tail' must be an integer \(got float\)"),
         (ValueError, {'memory_budget': 0}, r"'memory_budget' must be at least 1"),
+        (ValueError, {'max_eval_pairs': 0}, r"'max_eval_pairs' must be at least 1"),
+        *[
+            (TypeError, {name: 'no'}, rf"'{name}' must be a bool \(got 'no'\)")
+            for name in ('hard', 'replace', 'loop', 'sample_in_eval')
+        ],
+        *[
+            (TypeError, {'similarity': value}, rf'a Similarity \(got {name}\)')
+            for value, name in (('linear', 'str'), (None, 'NoneType'))
+        ],
     ],
 )
 def test_bad_arguments(error: type[Exception], kwargs: Any, match: str) -> None:
     with pytest.raises(error, match=match):
-        GumbelKNNSampler(NeuralGaussianSimilarity(6), **kwargs)
-
-
-@pytest.mark.parametrize('similarity', ['linear', torch.nn.Linear(2, 2), None])
-def test_bad_similarity(similarity: Any) -> None:
-    name = type(similarity).__name__
-    with pytest.raises(
-        TypeError, match=rf"'similarity' must be a Similarity \(got {name}\)"
-    ):
-        GumbelKNNSampler(similarity)
+        GumbelKNNSampler(**{'similarity': NeuralGaussianSimilarity(6), **kwargs})
 
 
 def test_batch_of_one_graph_is_a_batch() -> None:
@@ -364,9 +325,3 @@ def test_graph_ids_are_names_not_counts() -> None:
     torch.testing.assert_close(sampler(x, batch=ids), expected)
     pair = sampler((x, x), batch=(ids, ids))
     torch.testing.assert_close(pair, expected)
-
-
-@pytest.mark.parametrize('name', ['hard', 'replace', 'loop', 'sample_in_eval'])
-def test_flags_are_booleans(name: str) -> None:
-    with pytest.raises(TypeError, match=f"'{name}' must be a bool \\(got 'no'\\)"):
-        make(**{name: 'no'})

