@@ -258,22 +258,6 @@ def test_describe_model_leaves_the_model_as_it_was():
     assert traces() == own
 
 
-@pytest.mark.usefixtures('quiet')
-def test_describe_model_keeps_wrappers_of_the_user():
-    sampler = GumbelKNNSampler(LinearSimilarity(4), k=2)
-    calls = []
-    original = sampler.forward
-
-    def wrapper(*args, **kwargs):
-        calls.append(args)
-        return original(*args, **kwargs)
-
-    sampler.forward = wrapper
-    describe_model(sampler, torch.randn(5, 4))
-    assert len(calls) == 1
-    assert sampler.forward is wrapper
-
-
 @pytest.mark.parametrize(
     ('model', 'error', 'match'),
     [

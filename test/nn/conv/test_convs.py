@@ -146,6 +146,8 @@ def test_sparse_features(kind: str, training: bool) -> None:
     dense, other = (step(make(kind).train(training), own) for own in (x, sparse))
     torch.testing.assert_close(other, dense)
     conv = make(kind)
+    assert conv.plan(sparse) == conv.plan(x)
+    assert conv.plan(x).method == 'dense'
     graph, expected = (conv.graph(own, generator=seeded(2)) for own in (sparse, x))
     assert torch.equal(graph.edge_index, expected.edge_index)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from types import ModuleType
 from typing import Any
 
@@ -261,66 +261,52 @@ def twice(own: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 def slower(own: Callable[..., Any]) -> Callable[..., Any]:
-    def propose(*args: Any) -> tuple[Tensor, Tensor, Tensor]:
-        source, level, gap = own(*args)
-        return source, level, 1.3 * gap
-
-    return propose
+    # The proposals and their levels stay, their gaps are longer.
+    return lambda *args: (*(found := own(*args))[:2], 1.3 * found[2])
 
 
 def of_the_first(own: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return lambda *args: own(*args) // 8
 
 
-@pytest.mark.parametrize(
-    ('module', 'function', 'mistake'),
-    [
-        (relax, '_tail_logit', without_gradient),
-        (relax, 'log_tail_mass', twice),
-        (race, 'below', of_the_first),
-    ],
-    ids=['no gradient of the tail', 'a heavy tail', 'some of the candidates'],
-)
-@pytest.mark.parametrize('kind', SIZES)
-def test_the_comparison_of_ragged_races_detects_a_mistake(
-    kind: str,
-    module: ModuleType,
-    function: str,
-    mistake: Callable[..., Any],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    expected = drawn_ragged(kind, 'dense', 0.75, False)
-    monkeypatch.setattr(module, function, mistake(getattr(module, function)))
-    found = drawn_ragged.__wrapped__(kind, 'race', 0.75, False)
-    assert excess(found, expected, *OF_DENSE) > 1
+ALL = partial(drawn, 'neural_gaussian', tau=1.0)
+RAGGED = {kind: partial(drawn_ragged, kind, tau=0.75, hard=False) for kind in SIZES}
 
 
 @pytest.mark.parametrize(
-    ('module', 'function', 'mistake', 'method'),
+    ('draw', 'method', 'module', 'function', 'mistake'),
     [
-        (relax, '_tail_logit', without_gradient, 'dense'),
-        (relax, 'log_tail_mass', heavier, 'dense'),
-        (race, 'propose', slower, 'stream'),
+        (ALL, 'dense', relax, '_tail_logit', without_gradient),
+        (ALL, 'dense', relax, 'log_tail_mass', heavier),
+        (ALL, 'stream', race, 'propose', slower),
+    ]
+    + [
+        (draw, 'dense', *mistake)
+        for draw in RAGGED.values()
+        for mistake in (
+            (relax, '_tail_logit', without_gradient),
+            (relax, 'log_tail_mass', twice),
+            (race, 'below', of_the_first),
+        )
     ],
-    ids=['no gradient of the tail', 'a heavy tail', 'long gaps'],
 )
 def test_the_comparison_detects_a_mistake(
+    draw: Any,
+    method: str,
     module: ModuleType,
     function: str,
     mistake: Callable[..., Any],
-    method: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    name, names = 'neural_gaussian', OF_DENSE if method == 'dense' else OF_STREAM
-    expected = drawn(name, method, 1.0)
+    expected = draw(method=method)
     monkeypatch.setattr(module, function, mistake(getattr(module, function)))
-    assert excess(drawn.__wrapped__(name, 'race', 1.0), expected, *names) > 1
+    found = draw.func.__wrapped__(*draw.args, method='race', **draw.keywords)
+    names = OF_DENSE if method == 'dense' else OF_STREAM
+    assert excess(found, expected, *names) > 1
 
 
 def test_the_comparison_detects_a_tail_that_is_left_out() -> None:
-    found, expected = (
-        drawn('gaussian', 'race', 1.0, num_tail=0),
-        drawn('gaussian', 'dense', 1.0),
-    )
+    found = drawn('gaussian', 'race', 1.0, num_tail=0)
+    expected = drawn('gaussian', 'dense', 1.0)
     for name in ('loss', 'largest'):
         assert excess(found, expected, name) > 1

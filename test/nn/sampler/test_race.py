@@ -141,15 +141,6 @@ def test_bounds_are_ordered(bounds: tuple[float, float]) -> None:
             call(features(900))
 
 
-@pytest.mark.parametrize('bounds', [(-1.0, 0.25), (-0.25, 1.0)])
-def test_scores_beyond_their_bounds_are_noticed(bounds: tuple[float, float]) -> None:
-    sampler = make('linear', method='race')
-    sampler.similarity.bounds = bounds  # type: ignore[misc]
-    text = r"'similarity' must lie between its 'bounds' \(got scores in \[-0.9"
-    with pytest.raises(ValueError, match=text):
-        sampler(features(900))
-
-
 @pytest.mark.parametrize('method', ['race', 'dense', 'stream'])
 @pytest.mark.parametrize('hard', [False, True])
 def test_parameters_that_are_nan_reach_the_weights(method: str, hard: bool) -> None:

@@ -31,9 +31,8 @@ def peak_bytes(conv: LatentGraphConv, num_nodes: int) -> int:
     return peak
 
 
-@pytest.mark.parametrize('tau', [0.25, 0.5])
-def test_a_race_is_linear_in_nodes(tau: float) -> None:
-    conv = LatentGraphConv(8, 8, tau=tau, method='race', memory_budget=2**20)
+def test_a_race_is_linear_in_nodes() -> None:
+    conv = LatentGraphConv(8, 8, tau=0.5, method='race', memory_budget=2**20)
     small, large = peak_bytes(conv, 4000), peak_bytes(conv, 8000)
     assert 0 < large < 2.1 * small
     assert large < 8000**2 / 3  # Twelve times less than one number for each pair.

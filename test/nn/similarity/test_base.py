@@ -217,10 +217,6 @@ class Bell(Similarity):
         return Response(lambda cosine: torch.exp(-((cosine - 0.5) ** 2) / 0.25))
 
 
-class Flat(LinearSimilarity):
-    bounds: ClassVar[tuple[float, float]] = (-0.5, 0.5)
-
-
 @pytest.mark.parametrize(
     ('method', 'form'),
     [('stream', 'all'), ('stream', 'batch')]
@@ -250,13 +246,17 @@ def test_a_response_of_ones_own_is_sampled(method: str, form: str) -> None:
         torch.testing.assert_close(own, known)
 
 
-def test_wrong_bounds_raise_in_a_race_alone() -> None:
+@pytest.mark.parametrize('declared', [(-1.0, 0.25), (-0.25, 1.0)])
+def test_wrong_bounds_raise_in_a_race_alone(declared: tuple[float, float]) -> None:
+    class Wrong(LinearSimilarity):
+        bounds: ClassVar[tuple[float, float]] = declared
+
     x = torch.randn(900, 5)
-    text = r"'similarity' must lie between its 'bounds' \(got scores in \["
+    text = r"'similarity' must lie between its 'bounds' \(got scores in \[-0.9"
     with pytest.raises(ValueError, match=text):
-        GumbelKNNSampler(Flat(5), method='race')(x)
+        GumbelKNNSampler(Wrong(5), k=1, method='race')(x)
     for method in ('stream', 'dense'):
-        assert GumbelKNNSampler(Flat(5), method=method)(x).edge_weight.isfinite().all()
+        assert GumbelKNNSampler(Wrong(5), method=method)(x).edge_weight.isfinite().all()
 
 
 def test_unbounded_responses_do_not_race() -> None:

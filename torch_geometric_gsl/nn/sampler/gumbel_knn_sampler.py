@@ -302,7 +302,7 @@ class GumbelKNNSampler(torch.nn.Module):
 
         Example:
             >>> from torch_geometric_gsl.nn.similarity import UniformSimilarity
-            >>> sampler = GumbelKNNSampler(UniformSimilarity(16), loop=False)
+            >>> sampler = GumbelKNNSampler(UniformSimilarity(16), k=2, loop=False)
             >>> sampler.distribution(torch.randn(5, 16)).candidates
             tensor([4, 4, 4, 4, 4])
         """
