@@ -133,14 +133,3 @@ def test_other_number_of_nodes() -> None:
 def test_bad_arguments(error: type[Exception], args: Any, match: str) -> None:
     with pytest.raises(error, match=match):
         TransitionGraphConv(*args)
-
-
-@pytest.mark.parametrize('name', ['edge_index', 'batch'])
-def test_arguments_without_meaning(name: str) -> None:
-    conv = TransitionGraphConv(3, 2, num_nodes=6, num_transition_nodes=5)
-    value = torch.zeros(2, 6, dtype=torch.long)
-    for call in (conv, conv.graph):
-        with pytest.raises(
-            ValueError, match=rf"'{name}' has no meaning with transition"
-        ):
-            call(torch.randn(6, 3), **{name: value})
