@@ -216,7 +216,7 @@ def lost_variance(tau: float, num_arrivals: int, num_sources: int) -> float:
             many are simulated.
 
     Example:
-        >>> lost_variance(tau=5.0, num_arrivals=80, num_sources=3000) > 0.5
+        >>> lost_variance(tau=5.0, num_arrivals=80, num_sources=10_000) > 0.5
         True
     """
     n = min(num_sources, _SOURCES)
