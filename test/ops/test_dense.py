@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oracles import relaxed, replay, seeded
-from torch_geometric_gsl.ops import dense as module
 from torch_geometric_gsl.ops.dense import dense_graph, relaxed_weights
 from torch_geometric_gsl.ops.pair_scores import exclude
 
@@ -48,22 +47,16 @@ def test_gradient(budget):
     assert torch.autograd.gradcheck(weights, score)
 
 
-def test_straight_through_gradient_is_the_soft_one():
-    score, grad = torch.randn(4, 5), torch.randn(4, 5)
-    soft = gradient(score, grad, k=3, tau=0.4, hard=False)
-    assert torch.equal(gradient(score, grad, k=3, tau=0.4, hard=True), soft)
-    assert float(soft.abs().max()) > 0.1
-
-
-def test_backward_twice_is_the_same():
-    score = torch.randn(4, 5, requires_grad=True)
-    weight = relaxed_weights(score, 3, 0.5, generator=seeded())
-    grad = torch.randn(4, 5)
-    (first,) = torch.autograd.grad(weight, score, grad, retain_graph=True)
-    torch.rand(10)
-    (second,) = torch.autograd.grad(weight, score, grad)
-    assert torch.equal(first, second)
-    assert float(first.abs().max()) > 0
+def test_each_gradient_is_that_of_the_soft_weights():
+    # Also a second one of the same graph, and whatever is drawn in between.
+    score, grad, found = torch.randn(4, 5, requires_grad=True), torch.randn(4, 5), []
+    for hard in (False, True):
+        weight = relaxed_weights(score, 3, 0.4, hard=hard, generator=seeded())
+        for _ in range(2):
+            torch.rand(10)
+            found += torch.autograd.grad(weight, score, grad, retain_graph=True)
+    assert all(torch.equal(found[0], other) for other in found[1:])
+    assert float(found[0].abs().max()) > 0.1
 
 
 def test_backward_draws_nothing_from_the_global_generator():
@@ -74,13 +67,6 @@ def test_backward_draws_nothing_from_the_global_generator():
     assert not torch.equal(state, after)
     weight.square().sum().backward()
     assert torch.equal(torch.get_rng_state(), after)
-    # Its backward pass meant the noise of this forward pass.
-    torch.set_rng_state(state)
-    twin = score.detach().requires_grad_()
-    weight = relaxed_weights(twin, 3, 0.5)
-    torch.rand(3)
-    weight.square().sum().backward()
-    assert torch.equal(score.grad, twin.grad)  # type: ignore[arg-type]
 
 
 @given(st.integers(1, 3000), st.booleans())
@@ -95,29 +81,6 @@ def test_any_memory_budget_gives_the_same(budget, hard):
         gradient(score, grad, **args, memory_budget=budget),
         gradient(score, grad, **args),
     )
-
-
-def test_small_temperatures_approach_hard_draws():
-    score = torch.randn(5, 6, dtype=torch.float64)
-    hard = relaxed_weights(score, 4, 1e-5, hard=True, generator=seeded())
-    soft = relaxed_weights(score, 4, 1e-5, generator=seeded())
-    torch.testing.assert_close(soft, hard)
-    assert not torch.allclose(relaxed_weights(score, 4, 1.0, generator=seeded()), hard)
-
-
-def test_large_temperatures_approach_uniform_weights():
-    weight = relaxed_weights(torch.randn(3, 4), 2, 1e6)
-    torch.testing.assert_close(weight, torch.full((3, 4), 0.25), rtol=1e-4, atol=0)
-
-
-@pytest.mark.parametrize('hard', [False, True])
-def test_one_candidate_gets_everything(hard):
-    score = torch.randn(3, 1, requires_grad=True)
-    weight = relaxed_weights(score, 2, 0.1, hard=hard)
-    assert weight.tolist() == [[1.0]] * 3
-    weight.sum().backward()
-    assert score.grad is not None
-    assert not score.grad.any()
 
 
 def test_no_targets():
@@ -136,25 +99,8 @@ def test_large_scores_and_excluded_loops_stay_finite(hard, tau):
     torch.testing.assert_close(weight.sum(dim=1), torch.ones(6))
     assert not weight.diagonal().any()
     weight.square().sum().backward()
-    assert x.grad is not None
     assert bool(x.grad.isfinite().all())
     assert not x.grad.diagonal().any()
-
-
-@given(st.permutations(range(5)), st.booleans())
-def test_permuting_the_nodes_and_their_noise(order, hard):
-    score = torch.randn(5, 5, dtype=torch.float64, generator=seeded(1))
-    time = torch.rand(5, 2, 5, dtype=torch.float64, generator=seeded(2))
-    index = torch.tensor(order)
-
-    def weights(score, time):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(module, 'arrival_times', lambda *_, **__: time.clone())
-            return relaxed_weights(score, 2, 0.5, hard=hard)
-
-    plain = weights(score, time)
-    moved = weights(score[index][:, index], time[index][:, :, index])
-    torch.testing.assert_close(moved, plain[index][:, index])
 
 
 @pytest.mark.parametrize('hard', [False, True])
@@ -200,5 +146,4 @@ def test_dense_graph_passes_the_gradient_on():
     weight = torch.randn(3, 3, requires_grad=True)
     factor = torch.arange(1.0, 7)
     (dense_graph(weight, loop=False).edge_weight * factor).sum().backward()
-    assert weight.grad is not None
     assert weight.grad.tolist() == [[0, 1, 2], [3, 0, 4], [5, 6, 0]]

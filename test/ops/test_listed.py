@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oracles import matrix_pairs, relaxed, replay, seeded, softmax, to_matrix, truncated
+from oracles import relaxed, replay, seeded, softmax, to_matrix, truncated
 from torch_geometric_gsl.ops.dense import relaxed_weights
 from torch_geometric_gsl.ops.listed import (
     candidate_graph,
@@ -13,7 +13,6 @@ from torch_geometric_gsl.ops.listed import (
     nearest_candidates,
     rank_in_group,
 )
-from torch_geometric_gsl.ops.noise_free import nearest_graph
 from torch_geometric_gsl.ops.relax import DrawOptions
 
 sizes = st.lists(st.integers(0, 4), max_size=6)
@@ -111,29 +110,6 @@ def test_straight_through_gradient_is_the_soft_one(replace):
     assert float(grads[0].abs().max()) > 0.01
 
 
-def test_a_batch_gives_the_graphs_of_its_members():
-    score, given = torch.randn(10), options(3, 0.5)
-    whole, one_by_one = sample(score, given), seeded()
-    parts = []
-    for i in range(6):
-        own = RAGGED[1] == i
-        edges = torch.stack([RAGGED[0, own], torch.zeros_like(RAGGED[0, own])])
-        parts.append(candidate_graph(score[own], edges, 1, given, generator=one_by_one))
-    source = torch.cat([part.edge_index[0] for part in parts])
-    assert torch.equal(source, whole.edge_index[0])
-    weight = torch.cat([part.edge_weight for part in parts])
-    torch.testing.assert_close(weight, whole.edge_weight)
-
-
-@pytest.mark.parametrize('replace', [False, True])
-@pytest.mark.parametrize('hard', [False, True])
-def test_no_candidates_at_all(replace, hard):
-    given = options(2, 0.5, hard, replace)
-    graph = candidate_graph(torch.empty(0), RAGGED[:, :0], 3, given)
-    assert graph.edge_index.shape == (2, 0)
-    assert graph.edge_weight.shape == (0,)
-
-
 @pytest.mark.parametrize('hard', [False, True])
 def test_excluded_candidates(hard):
     # Of the targets 0, 2 and 3 one, two and all candidates are excluded.
@@ -148,16 +124,6 @@ def test_excluded_candidates(hard):
         (grad,) = torch.autograd.grad(graph.edge_weight.square().sum(), score)
         assert bool(grad.isfinite().all())
         assert not grad[[1, 3, 6, 7]].any()
-
-
-@pytest.mark.parametrize('hard', [False, True])
-def test_large_scores_stay_finite(hard):
-    score = (1e3 * torch.randn(10)).requires_grad_()
-    weight = sample(score, options(3, 0.05, hard)).edge_weight
-    weight.square().sum().backward()
-    assert score.grad is not None
-    assert bool(weight.isfinite().all())
-    assert bool(score.grad.isfinite().all())
 
 
 @pytest.mark.parametrize('k', [1, 2, 9, None])
@@ -181,14 +147,6 @@ def test_nearest_candidates_gradient(k):
     assert torch.autograd.gradcheck(
         lambda score: nearest_candidates(score, RAGGED, 6, k, 0.5).edge_weight, score
     )
-
-
-def test_nearest_candidates_equal_the_nearest_graph():
-    score, edges = torch.randn(5, 7), all_pairs(5, 7)
-    listed = nearest_candidates(score.flatten(), edges, 5, 3, 0.5)
-    found = nearest_graph(matrix_pairs(score), 3, 0.5)
-    assert torch.equal(listed.edge_index, found.edge_index)
-    torch.testing.assert_close(listed.edge_weight, found.edge_weight)
 
 
 @given(sizes, st.integers(1, 4))

@@ -114,13 +114,6 @@ def test_pairs_in_any_order_against_loops(pairs):
     torch.testing.assert_close(*found)
 
 
-def test_pairs_have_the_shape_of_their_indices():
-    source, target = torch.tensor([[1, 0], [2, 2]]), torch.tensor([[1, 1], [0, 1]])
-    out = compare_listed(pair_dots, rand(2, 3), rand(3, 3, seed=2), source, target)
-    expected = (rand(2, 3)[target] * rand(3, 3, seed=2)[source]).sum(dim=-1)
-    torch.testing.assert_close(out, expected)
-
-
 def test_one_long_row_of_a_sparse_product():
     # More pairs than sources in a row, yet fewer than places of the whole matrix.
     neighbours = ragged([[], [1, 1, 0, 1, 0, 0, 1], [], [], [], []], num_sources=2)
@@ -128,12 +121,6 @@ def test_one_long_row_of_a_sparse_product():
     torch.testing.assert_close(
         neighbours.dots(dst, src), loop_dots(dst, src, neighbours)
     )
-
-
-def test_the_definition_of_dots():
-    neighbours, dst, src = lists((5, 9, 3)), rand(5, 4), rand(9, 4, seed=2)
-    found = gathered_dots(dst, src, neighbours.source)
-    torch.testing.assert_close(found, loop_dots(dst, src, neighbours))
 
 
 def test_by_source():
@@ -174,7 +161,6 @@ def test_gradients_of_nothing_are_zero(size):
     total = total + neighbour_sum(src, weight, neighbours).sum()
     total.backward()
     for tensor in (dst, src, weight):
-        assert tensor.grad is not None
         assert tensor.grad.shape == tensor.shape
         assert not tensor.grad.any()
 
@@ -266,7 +252,7 @@ def test_no_gathered_tensor_is_made(meter, num_sources, form):
 
 @pytest.mark.parametrize('width', [4, 64])
 def test_wide_pairs_are_not_compiled(monkeypatch, width):
-    called: list[int] = []
+    called = []
 
     def quick(*args):
         called.append(1)

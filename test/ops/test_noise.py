@@ -68,13 +68,6 @@ def test_any_seed_and_any_rows(seed, start, width):
             assert found[row][column] % 2**64 == split_mix(seed, place)
 
 
-@given(st.integers(0, 2**32), st.integers(0, 9), st.integers(0, 9))
-def test_blocks_of_rows_are_those_of_the_whole(seed, a, b):
-    first, last = sorted((a, b))
-    whole = table(seed, slice(0, 9), 7)
-    assert torch.equal(table(seed, slice(first, last), 7), whole[first:last])
-
-
 @given(words, st.integers(1, 63))
 def test_shift_right(word, bits):
     assert int(shift_right(signed(word), bits)) == word >> bits
@@ -103,15 +96,6 @@ def test_uniform(word):
         assert value.dtype == dtype
         # Exact: a dyadic number that the type holds without rounding.
         assert float(value) == (word % 2**bits + 0.5) / 2**bits
-
-
-@FLOATS
-def test_uniform_is_strictly_inside(dtype):
-    value = uniform(torch.tensor([0, -1, 2**32 - 1, 2**23 - 1, -(2**63)]), dtype)
-    assert float(value.min()) > 0
-    assert float(value.max()) < 1
-    assert bool((value.log() < 0).all())
-    assert bool(value.log().neg().log().isfinite().all())
 
 
 @pytest.mark.parametrize('size', [2, 7, 100])
@@ -167,12 +151,6 @@ def test_draw_seed():
     torch.manual_seed(3)  # The global generator is one generator among others.
     assert torch.equal(first, draw_seed(CPU))
     assert not torch.equal(first, draw_seed(CPU))
-
-
-def test_draw_seed_uses_a_given_generator_alone():
-    state = torch.get_rng_state()
-    draw_seed(CPU, torch.Generator())
-    assert torch.equal(state, torch.get_rng_state())
 
 
 def test_seeds_take_all_64_bits():
@@ -271,5 +249,4 @@ def test_straight_through():
     grad = torch.tensor([1.0, -2.0, 3.0])
     result.backward(grad)
     assert hard.grad is None
-    assert soft.grad is not None
     assert torch.equal(soft.grad, grad)

@@ -71,13 +71,6 @@ def test_noise_free_sum(size, budget, has_gradient):
     torch.testing.assert_close(out, definition(h, pairs, 0.3))
 
 
-def test_noise_free_sum_leaves_excluded_sources_out():
-    h = torch.tensor([[1e6], [1.0], [1.0]])
-    score = torch.randn(3, 3).fill_diagonal_(50)
-    out = noise_free_sum(h, matrix_pairs(score, loop=False), 1.0)
-    assert float(out[0]) == pytest.approx(1)
-
-
 def test_noise_free_sum_gradient():
     score = torch.randn(5, 4, **DOUBLE, requires_grad=True)
     h = torch.randn(4, 2, **DOUBLE, requires_grad=True)
@@ -181,17 +174,6 @@ def test_the_estimate_takes_the_type_of_the_messages():
     assert not error.requires_grad
 
 
-@pytest.mark.parametrize('budget', [1, 2**25])
-def test_some_of_many_targets_tell_the_error(budget):
-    # Ordered by their error: those that are looked at stand among all of them.
-    spread = torch.linspace(0, 4, 5_000, **DOUBLE).unsqueeze(1)
-    pairs = matrix_pairs(spread * torch.linspace(0, 1, 10, **DOUBLE))
-    h = torch.eye(10, **DOUBLE)
-    out, error = sampled_noise_free_sum(h, pairs, 1.0, 4, memory_budget=budget)
-    of_all = float((definition(h, pairs, 1.0) - out).square().mean().sqrt())
-    assert float(error) == pytest.approx(of_all, rel=0.01)
-
-
 BOUNDS = {
     'identity': (-1.0, 1.0),
     'difference': (0.0, 2.0),
@@ -220,7 +202,7 @@ def make(formula, size=(9, 13), scale=1.0, excluded=None, dtype=torch.float64):
 @pytest.fixture
 def tiles(monkeypatch):
     """The tiles of sums of any size; they have at most five sources."""
-    seen: list[tuple[int, int]] = []
+    seen = []
     plain = PairScores.weights
 
     def weights(self, *args):
@@ -292,7 +274,6 @@ def test_leaves_the_gradient_to_the_definition(tiles):
     h = torch.randn(13, 2, **DOUBLE, requires_grad=True)
     noise_free_sum(h, pairs, 0.25).sum().backward()
     assert not tiles
-    assert h.grad is not None
     assert math.isfinite(float(h.grad.sum()))
 
 
@@ -314,17 +295,6 @@ def test_only_known_formulas_within_bounds_are_tiled(tiles):
         found = noise_free_sum(h, other, 0.25)
         torch.testing.assert_close(found, definition(h, other, 0.25))
     assert not tiles
-
-
-@pytest.mark.parametrize('size', [100, 400])
-@torch.no_grad()
-def test_no_tensor_has_the_size_of_all_pairs(size, meter, monkeypatch):
-    monkeypatch.setattr(module, '_MIN_PAIRS', 0)
-    pairs = make('gaussian', (size, size))
-    h = torch.randn(size, 2, **DOUBLE)
-    with meter() as seen:
-        noise_free_sum(h, pairs, 0.25, memory_budget=4 * size * 8 * 10)
-    assert seen.largest == 10 * size
 
 
 @torch.no_grad()

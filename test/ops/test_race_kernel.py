@@ -15,7 +15,7 @@ import re
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -150,7 +150,7 @@ def _run_kernel(path, device):
     """Run the kernel for each case."""
     from torch_geometric_gsl.ops._triton import race_kernel as module
 
-    found: dict[str, Any] = {}
+    found = {}
     for case in CASES:
         module._TILE = case.tile
         seed = draw_seed(torch.device('cpu'), _seed(case)).to(device)
@@ -227,20 +227,12 @@ def test_cases_meet_what_they_are_for():
 @pytest.mark.parametrize(
     ('name', 'value', 'message'),
     [
-        (
-            'dst',
-            torch.ones(2, 3).double(),
-            "'dst' must be of type float32 (got",
-        ),
+        ('dst', torch.ones(2, 3).double(), "'dst' must be of type float32 (got"),
         ('src', torch.ones(4, 3).half(), "'src' must be of type float32 (got"),
         ('params', (torch.ones(2).double(),), "'params[0]' must be of type float32"),
         ('function', torch.tanh, "'pairs' must have one of the responses ('identity',"),
         ('replace', False, "'options' must draw with replacement (got replace=False)"),
-        (
-            'proposals',
-            0,
-            "'proposals' and sources must be between 1 and 2^31 -",
-        ),
+        ('proposals', 0, "'proposals' and sources must be between 1 and 2^31 -"),
         ('src', torch.ones(0, 3), 'between 1 and 2^31 - 1 (got 5 and 0)'),
     ],
 )

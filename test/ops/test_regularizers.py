@@ -3,7 +3,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import pytest
 import torch
@@ -71,7 +70,7 @@ def loop_kl(a):
 
 
 Call = Callable[..., Tensor]
-KINDS: dict[str, tuple[Call, Callable[[list[list[float]]], list[float]]]] = {
+KINDS = {
     'smoothness': (lambda e, w, **kw: R.smoothness(X, e, w, **kw), loop_smoothness),
     'degree_log_barrier': (
         partial(R.degree_log_barrier, num_nodes=N, eps=EPS),
@@ -120,35 +119,6 @@ def test_gradient_of_features_and_prior():
 
 
 @EACH
-def test_order_of_edges_does_not_count(name):
-    function = KINDS[name][0]
-    edge_index, weight = graph()
-    order = torch.randperm(E)
-    torch.testing.assert_close(
-        function(edge_index[:, order], weight[order]), function(edge_index, weight)
-    )
-    # Neither does the layout of the tensors.
-    wide = torch.stack([edge_index, edge_index], dim=2)[..., 0]
-    assert not wide.is_contiguous()
-    torch.testing.assert_close(
-        function(wide, weight.repeat_interleave(2)[::2]), function(edge_index, weight)
-    )
-
-
-@EACH
-def test_permuted_nodes(name, monkeypatch):
-    function = KINDS[name][0]
-    edge_index, weight = graph()
-    before = function(edge_index, weight, reduction='none')
-    order = torch.randperm(N)
-    place = order.argsort()
-    monkeypatch.setitem(globals(), 'X', X[order])
-    monkeypatch.setitem(globals(), 'PRIOR', (place[PRIOR[0]], PRIOR[1]))
-    after = function(place[edge_index], weight, reduction='none')
-    torch.testing.assert_close(after, before[order])
-
-
-@EACH
 @pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16, torch.float32])
 def test_dtypes(name, dtype):
     function = KINDS[name][0]
@@ -159,7 +129,6 @@ def test_dtypes(name, dtype):
     expected = function(edge_index, weight.detach().double())
     torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-6)
     found.backward()
-    assert weight.grad is not None
     assert weight.grad.dtype == dtype
     assert bool(weight.grad.isfinite().all())
 
@@ -183,7 +152,6 @@ def test_weights_of_zero(name):
     found = function(edge_index, weight)
     torch.testing.assert_close(found, function(edge_index[:, keep], weight[keep]))
     found.backward()
-    assert weight.grad is not None
     assert bool(weight.grad.isfinite().all())
 
 
@@ -194,8 +162,8 @@ def test_weights_that_are_far_apart(name, scale):
     edge_index = torch.tensor([[0, 1, 2, 0, 1], [0, 0, 0, 1, 1]])
     weight = torch.tensor([1e-45 * scale, 3.0 * scale, scale, 2 * scale, 3 * scale])
     weight.requires_grad_()
-    kwargs: dict[str, Any] = {'num_nodes': 3, 'reduction': 'none'}
-    function: Any = getattr(R, name)
+    kwargs = {'num_nodes': 3, 'reduction': 'none'}
+    function = getattr(R, name)
     if name == 'kl_to_prior':
         prior = {'prior_edge_index': edge_index, 'prior_edge_weight': torch.ones(5)}
         function = partial(function, **prior)
@@ -203,7 +171,6 @@ def test_weights_that_are_far_apart(name, scale):
     exact = function(edge_index, weight.detach().double(), **kwargs)
     torch.testing.assert_close(found.double(), exact, rtol=1e-5, atol=1e-6)
     found.sum().backward()
-    assert weight.grad is not None
     assert bool(weight.grad.isfinite().all())
 
 
@@ -272,15 +239,6 @@ def test_divergence_is_zero_at_the_prior_and_positive_elsewhere():
     entropy = R.edge_entropy(edge_index, weight, N, reduction='none')
     has_edge = torch.bincount(edge_index[1], minlength=N) > 0
     torch.testing.assert_close(found, (math.log(N) - entropy) * has_edge)
-
-
-def test_one_node():
-    loop, one = torch.zeros(2, 1, dtype=torch.long), torch.ones(1)
-    assert float(R.smoothness(torch.ones(1, 3), loop, one)) == 0
-    assert float(R.degree_log_barrier(loop, one, 1)) == pytest.approx(0)
-    assert float(R.frobenius(loop, one, 1)) == 1
-    assert float(R.edge_entropy(loop, one, 1)) == 0
-    assert float(R.kl_to_prior(loop, one, loop, one, 1)) == pytest.approx(0)
 
 
 @EACH

@@ -1,14 +1,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
 
 import torch_geometric_gsl
 from oracles import seeded
@@ -217,7 +215,7 @@ def sparse_dots(x):
 
 
 # Whatever has a gradient that is written by hand, of an input [N, WIDTH].
-FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
+FUNCTIONS = {
     'relax': relaxed_race,
     'relaxed_weights': lambda x: relaxed_weights(x, 5, 0.5, generator=seeded()),
     'sparse_pair_dots': sparse_dots,

@@ -50,13 +50,7 @@ def test_unit_rows_gradient():
 def test_unit_rows_gradient_of_zeros_is_finite():
     x = torch.zeros(2, 3, requires_grad=True)
     scores.unit_rows(x).sum().backward()
-    assert x.grad is not None
     assert bool(x.grad.isfinite().all())
-
-
-@pytest.mark.parametrize('size', [(0, 3), (3, 0), (0, 0)])
-def test_unit_rows_of_nothing(size):
-    assert scores.unit_rows(torch.empty(size)).shape == size
 
 
 @given(st.integers(0, 5), st.integers(0, 5), st.integers(1, 4), st.integers(0, 2**32))
@@ -99,13 +93,6 @@ def test_squared_distance_of_huge_rows_stays_finite():
         assert bool(out.isfinite().all())
 
 
-def test_squared_distance_is_never_negative():
-    x = torch.randn(100, 7)
-    distance = scores.squared_distance_matrix(x, x.clone())
-    assert bool((distance >= 0).all())
-    torch.testing.assert_close(distance.diagonal(), torch.zeros(100), atol=1e-5, rtol=0)
-
-
 def test_squared_distance_gradient():
     u = torch.randn(3, 2, **DOUBLE, requires_grad=True)
     v = torch.randn(4, 2, **DOUBLE, requires_grad=True)
@@ -131,15 +118,6 @@ def test_responses(response, expected):
     )
 
 
-def test_gaussian_takes_a_bell_per_target():
-    t, b, c = torch.rand(2, 3), torch.rand(2, 1), 0.1 + torch.rand(2, 1)
-    out = scores.gaussian(t, b, c)
-    for i in range(2):
-        for j in range(3):
-            square = (float(t[i, j]) - float(b[i])) ** 2
-            assert float(out[i, j]) == pytest.approx(math.exp(-square / float(c[i])))
-
-
 @pytest.mark.parametrize('shape', [(4,), (1, 4)])
 def test_neural_bell(shape):
     z, w = torch.randn(5, 4, **DOUBLE), torch.randn(shape, **DOUBLE)
@@ -158,7 +136,6 @@ def test_neural_width_stays_away_from_zero():
     assert bool((width == scores.MIN_WIDTH).all())
     phi = scores.gaussian(torch.tensor([-1.0, 0.5, 0.500001]), 0.5, width)
     phi.sum().backward()
-    assert w.grad is not None
     assert bool(phi.isfinite().all())
     assert bool(w.grad.isfinite().all())
     assert phi[1].item() == 1

@@ -80,10 +80,6 @@ def test_groups_of_targets_share_a_tail(num_sources, data):
     assert size * math.exp(tail.log_share) == pytest.approx(num_sources)
 
 
-def test_group_size():
-    assert [group_size(size, 5) for size in (1, 102, 103, 512)] == [16, 16, 16, 80]
-
-
 def parts(num_sources, size):
     """For each part the probability of its sources: where they overlap with it."""
     width = num_sources / size
@@ -173,7 +169,8 @@ def test_the_generator_of_a_tail():
         assert torch.equal(first, again.source)
 
 
-def test_ungroup():
+def test_groups():
+    assert [group_size(size, 5) for size in (1, 102, 103, 512)] == [16, 16, 16, 80]
     x = torch.tensor([[1, 2], [3, 4]])
     assert ungroup(x, 1, 2) is x
     assert ungroup(x, 2, 3).tolist() == [[1, 2], [1, 2], [3, 4]]
