@@ -237,10 +237,8 @@ def test_num_proposals(m, spread):
         (max(8, m + 2 * m**0.5), True),
         (2 * m + 6 * m**0.5 + 12, False),
     ):
-        expected, found = (
-            needed * math.exp(spread),
-            num_proposals(m, spread, replace=replace),
-        )
+        expected = needed * math.exp(spread)
+        found = num_proposals(m, spread, replace=replace)
         assert isinstance(found, int)
         assert 0 <= found - expected <= max(1, 1e-9 * expected)
         assert num_proposals(m, 40.0, replace=replace) == INF

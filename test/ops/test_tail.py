@@ -1,29 +1,21 @@
 from __future__ import annotations
 
 import math
-from functools import cache
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import zeta
-from scipy.stats import norm
 
-from oracles import ERROR_RATE, check_law, matrix_pairs, seeded
-from torch_geometric_gsl.ops.aggregate import drawn_sum
+from oracles import check_law, matrix_pairs, seeded
 from torch_geometric_gsl.ops.candidates import Candidates
-from torch_geometric_gsl.ops.dense import relaxed_weights
-from torch_geometric_gsl.ops.race import num_proposals, race_arrivals
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
-from torch_geometric_gsl.ops.stream import stream_arrivals
 from torch_geometric_gsl.ops.tail import (
     Tail,
     default_num_arrivals,
     draw_tail,
     group_size,
-    lost_variance,
     needed_tail,
     spread_sources,
     tail_scores,
@@ -234,83 +226,3 @@ def test_needed_tail():
 def test_tail_size(tau, kept, num_sources, size, own):
     assert tail_size(tau, kept, num_sources) == size
     assert tail_size(tau, kept, num_sources, is_own=True) == own
-
-
-RACES = 1000
-
-
-def ratio_deviation(first, second):
-    """Return the deviation of one race's share in the ratio of two means."""
-    ratio = first.mean() / second.mean()
-    return float((first - ratio * second).std() / second.mean())
-
-
-def lost_by_race(tau, kept, n):
-    """For races of equal scores what truncation takes, and what there is."""
-    time = np.random.default_rng(7).exponential(size=(RACES, n))
-    weight = np.sort(time ** (-1 / tau), axis=1)[:, ::-1]
-    weight /= weight.sum(axis=1, keepdims=True)
-    lost, whole = weight[:, kept:].var(axis=1) * (n - kept), weight.var(axis=1) * n
-    return torch.from_numpy(lost), torch.from_numpy(whole)
-
-
-@pytest.mark.parametrize(
-    ('tau', 'kept', 'n'),
-    [(0.25, 4, 400), (1.0, 16, 400), (2.0, 32, 1000), (5.0, 80, 400), (5.0, 80, 3000)],
-)
-def test_lost_variance_against_a_simulation(tau, kept, n):
-    lost, whole = lost_by_race(tau, kept, n)
-    ratio = float(lost.mean() / whole.mean())
-    # Of 64 races there and of 1000 here.
-    deviation = ratio_deviation(lost, whole) * math.sqrt(1 / 64 + 1 / RACES)
-    error = lost_variance(tau, kept, n) - ratio
-    assert abs(error) < norm.isf(ERROR_RATE / 2) * deviation
-    assert (ratio < 0.02) == (tau <= 1)
-
-
-def test_lost_variance_at_the_ends():
-    assert lost_variance(5.0, 80, 80) == lost_variance(5.0, 80, 20) == 0
-    assert lost_variance(2.0, 32, 10**8) == lost_variance(2.0, 32, 20_000) > 0
-
-
-N, TARGETS = 1500, 1500
-
-
-@cache
-def squared_sums(tau, method, kept):
-    """Squares of sums over draws of equal scores, for each target [TARGETS]."""
-    h = torch.randn(N, 32, generator=seeded(0), **DOUBLE)
-    h -= h.mean(dim=0)
-    score = torch.zeros(TARGETS, N, **DOUBLE)
-    if method == 'dense':
-        return (
-            (relaxed_weights(score, 1, tau, generator=seeded(1)) @ h).square().mean(1)
-        )
-    pairs = matrix_pairs(score)
-    options = DrawOptions(1, tau, kept, num_tail=N if kept < N else 0)
-    if method == 'race':
-        proposals = num_proposals(kept, 0.0)
-        arrivals = race_arrivals(pairs, options, proposals, generator=seeded(2))
-    else:
-        arrivals = stream_arrivals(pairs, 1, kept, generator=seeded(1))
-    tail = draw_tail(pairs, options)
-    return drawn_sum(h, pairs, arrivals, tail, options).square().mean(1)
-
-
-@pytest.mark.parametrize('tau', [0.25, 1.0, 2.0, 5.0])
-@pytest.mark.parametrize('method', ['stream', 'race', 'all arrivals'])
-def test_the_variance_of_a_truncated_sum(method, tau):
-    # Of all sources in the tail those that have arrived must have left it: at tau = 5
-    # the variance was two and a half times that of the definition.
-    kept, expected = default_num_arrivals(tau), 1.0
-    if method == 'all arrivals':
-        kept = N
-    else:
-        expected -= lost_variance(tau, kept, N)
-    dense, found = squared_sums(tau, 'dense', N), squared_sums(tau, method, kept)
-    ratio = float(found.mean() / dense.mean())
-    deviation = ratio_deviation(found, dense) / math.sqrt(TARGETS)
-    if kept < N:  # The expectation is simulated with 64 races.
-        lost = ratio_deviation(*lost_by_race(tau, kept, N))
-        deviation = math.hypot(deviation, lost / 8)
-    assert abs(ratio - expected) < norm.isf(ERROR_RATE / 2) * deviation + 1e-9
