@@ -6,8 +6,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-
 from oracles import matrix_pairs, seeded, to_matrix
+
 from torch_geometric_gsl.ops import aggregate as module
 from torch_geometric_gsl.ops import tail as tail_module
 from torch_geometric_gsl.ops.aggregate import (

@@ -3,9 +3,9 @@ import math
 import numpy as np
 import pytest
 import torch
+from oracles import matrix_pairs
 from scipy.stats import entropy
 
-from oracles import matrix_pairs
 from torch_geometric_gsl.ops.graph_stats import (
     candidate_spread,
     chance_share,

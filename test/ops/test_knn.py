@@ -4,9 +4,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from oracles import matrix_pairs, seeded
 from sklearn.neighbors import NearestNeighbors
 
-from oracles import matrix_pairs, seeded
 from torch_geometric_gsl.ops.knn import cosine_top_k, top_k
 from torch_geometric_gsl.ops.pair_scores import PairScores
 

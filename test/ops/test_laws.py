@@ -14,9 +14,6 @@ from itertools import combinations_with_replacement
 import numpy as np
 import pytest
 import torch
-from scipy.stats import norm
-from torch import Tensor
-
 from oracles import (
     ERROR_RATE,
     check_law,
@@ -25,6 +22,9 @@ from oracles import (
     seeded,
     to_matrix,
 )
+from scipy.stats import norm
+from torch import Tensor
+
 from torch_geometric_gsl.ops.aggregate import drawn_graph, drawn_sum
 from torch_geometric_gsl.ops.dense import relaxed_weights
 from torch_geometric_gsl.ops.listed import candidate_graph

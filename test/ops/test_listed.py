@@ -4,8 +4,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-
 from oracles import relaxed, replay, seeded, softmax, to_matrix, truncated
+
 from torch_geometric_gsl.ops.dense import relaxed_weights
 from torch_geometric_gsl.ops.listed import (
     candidate_graph,

@@ -6,9 +6,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from oracles import seeded
 from torch import Tensor
 
-from oracles import seeded
 from torch_geometric_gsl.ops import neighbours as module
 from torch_geometric_gsl.ops.neighbours import (
     Neighbours,

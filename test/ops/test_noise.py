@@ -6,9 +6,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from oracles import ERROR_RATE, check_law
 from scipy.stats import kstest, norm
 
-from oracles import ERROR_RATE, check_law
 from torch_geometric_gsl.ops.noise import (
     arrival_times,
     below,

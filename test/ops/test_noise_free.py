@@ -6,8 +6,8 @@ import math
 
 import pytest
 import torch
-
 from oracles import matrix_pairs, seeded, softmax, to_matrix
+
 from torch_geometric_gsl.ops import noise_free as module
 from torch_geometric_gsl.ops.noise_free import (
     nearest_graph,

@@ -4,8 +4,8 @@ import math
 
 import pytest
 import torch
-
 from oracles import matrix_pairs
+
 from torch_geometric_gsl.ops import runtime
 from torch_geometric_gsl.ops.candidates import Candidates
 from torch_geometric_gsl.ops.neighbours import Neighbours

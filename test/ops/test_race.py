@@ -8,8 +8,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-
 from oracles import matrix_pairs, seeded
+
 from torch_geometric_gsl.ops import race as module
 from torch_geometric_gsl.ops.candidates import Candidates
 from torch_geometric_gsl.ops.noise import draw_seed, random_words, states

@@ -19,9 +19,9 @@ from typing import NamedTuple
 
 import pytest
 import torch
+from oracles import run_alone, seeded
 from torch import Tensor
 
-from oracles import run_alone, seeded
 from torch_geometric_gsl.ops.candidates import Candidates
 from torch_geometric_gsl.ops.noise import draw_seed
 from torch_geometric_gsl.ops.pair_scores import PairScores

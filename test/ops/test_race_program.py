@@ -6,8 +6,8 @@ from importlib.util import find_spec
 
 import pytest
 import torch
-
 from oracles import run_alone, seeded
+
 from torch_geometric_gsl.ops import noise
 
 pytestmark = pytest.mark.skipif(

@@ -5,11 +5,11 @@ from functools import cache
 
 import pytest
 import torch
+from oracles import ERROR_RATE, seeded
 from scipy.integrate import quad
 from scipy.special import exp1
 from scipy.stats import norm
 
-from oracles import ERROR_RATE, seeded
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions, log_tail_mass, relax
 
 INF = float('inf')

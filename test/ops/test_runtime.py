@@ -7,9 +7,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from oracles import seeded
 
 import torch_geometric_gsl
-from oracles import seeded
 from torch_geometric_gsl.ops import runtime as module
 from torch_geometric_gsl.ops.dense import relaxed_weights
 from torch_geometric_gsl.ops.distances import pair_distances

@@ -5,9 +5,9 @@ from itertools import product
 
 import pytest
 import torch
+from oracles import matrix_pairs, replay, seeded, to_matrix, truncated
 from scipy.integrate import quad
 
-from oracles import matrix_pairs, replay, seeded, to_matrix, truncated
 from torch_geometric_gsl.ops.aggregate import drawn_graph
 from torch_geometric_gsl.ops.dense import relaxed_weights
 from torch_geometric_gsl.ops.pair_scores import PairScores

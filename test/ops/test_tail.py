@@ -6,9 +6,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from oracles import check_law, matrix_pairs, seeded
 from scipy.special import zeta
 
-from oracles import check_law, matrix_pairs, seeded
 from torch_geometric_gsl.ops.candidates import Candidates
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
 from torch_geometric_gsl.ops.tail import (
