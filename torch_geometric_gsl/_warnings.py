@@ -14,7 +14,7 @@ _LOCK = Lock()
 
 
 def warn_caller(message: str, category: type[Warning]) -> None:
-    r"""Warns in the name of the first frame outside the package, PyTorch and PyG.
+    r"""Warn in the name of the first frame outside the package, PyTorch and PyG.
 
     By default Python shows a warning once for each line that it points at: one that
     points into the package would be shown for the first caller alone.
@@ -30,7 +30,7 @@ def warn_caller(message: str, category: type[Warning]) -> None:
 
 
 def _is_outside(frame: FrameType) -> bool:
-    """Whether a person wrote what a frame runs, in a file or at a prompt."""
+    """Return whether a person wrote what a frame runs, in a file or at a prompt."""
     name, file = frame.f_globals.get('__name__'), frame.f_code.co_filename
     if name is None:  # Belongs to no module: `torch.fx` makes such code.
         return not file.startswith('<')

@@ -13,6 +13,7 @@ from torch_geometric_gsl.ops.candidates import Candidates
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
 from torch_geometric_gsl.ops.tail import (
     Tail,
+    added_variance,
     default_num_arrivals,
     draw_tail,
     group_size,
@@ -201,26 +202,43 @@ def test_default_num_arrivals():
     assert [default_num_arrivals(tau) for tau in taus] == [4, 4, 4, 5, 8, 16, 32]
 
 
-def test_needed_tail():
+@pytest.mark.parametrize(
+    ('tau', 'kept', 'n'),
+    [(0.5, 1, 40), (0.8, 12, 2000), (1.0, 16, 900), (5.0, 80, 300)],
+)
+def test_needed_tail(tau, kept, n):
+    weight = [r ** (-1 / tau) for r in range(1, n + 1)]
+    mean = sum(weight) / n
+    share = sum(weight[kept:]) ** 2 / sum((w - mean) ** 2 for w in weight)
+    for size in (1, 7, n):
+        added = (1 / size - 1 / n) * share
+        assert added_variance(tau, kept, size, n) == pytest.approx(added)
+    # The least that adds no more than 2 %.
+    size = needed_tail(tau, kept, n)
+    assert added_variance(tau, kept, size, n) <= 0.02
+    assert added_variance(tau, kept, size - 1, n) > 0.02
+
+
+def test_needed_tail_by_hand():
     # Sums over all r, of which the first million are nearly all.
     share = (zeta(2) - 1) ** 2 / zeta(4)
     assert needed_tail(0.5, 1, 10**9) == math.ceil(50 * share) == 20
     assert needed_tail(0.5, 8, 10**9) == 8  # The default of the arrivals.
-    # (1/2 + 1/3 + 1/4)^2 / (1 + 1/4 + 1/9 + 1/16) is 0.824: all that there are.
-    assert needed_tail(1.0, 1, 4) == 4
-    weight = [r**-1.25 for r in range(1, 2001)]
-    exact = 50 * sum(weight[12:]) ** 2 / sum(w * w for w in weight)
-    assert needed_tail(0.8, 12, 2000) == math.ceil(exact) > 13
+    # Weights 1, 1/2: the late mass is 1/4, the variance 5/4 - 9/8, S = 1 / 0.51.
+    assert needed_tail(1.0, 1, 2) == 2
+    assert added_variance(1.0, 1, 1, 2) == pytest.approx(1.0)
+    assert needed_tail(1.0, 3, 3) == 3  # Nothing arrives later.
+    assert added_variance(1.0, 3, 1, 3) == 0
 
 
 @pytest.mark.parametrize(
     ('tau', 'kept', 'num_sources', 'size', 'own'),
     [
         (0.25, 4, 2000, 4, 4),  # The least.
-        (1.0, 16, 200, 191, 64),  # As many as it takes, and the limits.
-        (2.0, 32, 100, 100, 64),  # Never more than there are.
+        (1.0, 16, 200, 104, 64),  # As many as it takes, and the limits.
         (2.0, 32, 2000, 512, 500),  # A quarter of the candidates.
-        (2.0, 32, 10_000, 2500, 2500),
+        (2.0, 32, 10_000, 2500, 512),
+        (2.0, 32, 10**6, 4096, 512),
     ],
 )
 def test_tail_size(tau, kept, num_sources, size, own):

@@ -24,7 +24,7 @@ _FIRST, _STEP, _LAST = -50.0, 0.02, 6.0
 
 
 class DrawOptions(NamedTuple):
-    r"""How neighbours are drawn.
+    r"""The options of a draw of neighbours.
 
     Args:
         k (int): The number of draws :math:`K`.

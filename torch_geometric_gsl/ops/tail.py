@@ -17,9 +17,11 @@ from torch_geometric_gsl.ops.pair_scores import PairScores, compare_groups, excl
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, disable_compile
 
-# At most so many sources of the tail, or a quarter of the candidates if these are more;
-# targets with candidates of their own share no gathered sources.
-_MOST, _MOST_OWN = 512, 64
+# The tail has at most a quarter of the candidates, never more than the second number,
+# and the first one in any case; targets with candidates of their own gather their own.
+_MOST, _MOST_OWN = (512, 4096), (64, 512)
+# What sampling the tail may add to the variance of a sum of neighbours.
+TOLERANCE = 0.02
 # The law of flat races is simulated with so many of them, among so many sources.
 _RACES, _SOURCES = 64, 20_000
 
@@ -165,40 +167,73 @@ def tail_size(
 ) -> int:
     r"""Return the number of sources :math:`S` that stand for the tail of each draw.
 
-    It is :func:`needed_tail`, at most 512 or a quarter of the candidates, whichever is
-    more.
+    It is :func:`needed_tail`, at most a quarter of the candidates but no more than
+    4,096 of them, or 512 where that is more.
 
     Args:
         tau (float): The temperature :math:`\tau`.
         num_arrivals (int): The number of arrivals :math:`M`.
         num_sources (int): The number of candidates :math:`N`.
         is_own (bool, optional): Whether each target has candidates of its own; it
-            gathers its tail then, and 64 takes the place of 512.
+            gathers its tail then, and the limits are 512 and 64.
             (default: :obj:`False`)
     """
-    most = max(_MOST_OWN if is_own else _MOST, num_sources // 4)
-    return min(needed_tail(tau, num_arrivals, num_sources), most, num_sources)
+    low, high = _MOST_OWN if is_own else _MOST
+    most = max(low, min(num_sources // 4, high))
+    return min(needed_tail(tau, num_arrivals, num_sources), most)
 
 
-@lru_cache(maxsize=256)
 def needed_tail(tau: float, num_arrivals: int, num_sources: int) -> int:
     r"""Return the size of a tail that adds 2 % to the variance of a sum of neighbours.
 
-    .. math::
-        S = \frac{50 \left( \sum_{r > M} r^{-1/\tau} \right)^2}
-        {\sum_{r \ge 1} r^{-2/\tau}}
-
-    The :math:`r`-th arrival weighs about :math:`r^{-1/\tau}`. It is at least the
-    default of :math:`M`, and at most :math:`N`.
+    It solves :func:`added_variance` for :math:`S`; it is at least the default of
+    :math:`M`, and at most :math:`N`.
 
     Args:
         tau (float): The temperature :math:`\tau`.
         num_arrivals (int): The number of arrivals :math:`M`.
         num_sources (int): The number of candidates :math:`N`.
     """
-    weight = np.arange(1.0, min(num_sources, 10**6) + 1) ** (-1 / tau)
-    size = 50 * float(weight[num_arrivals:].sum() ** 2 / (weight**2).sum())
-    return min(max(default_num_arrivals(tau), math.ceil(size)), num_sources)
+    share = _variance_over_mass(tau, num_arrivals, num_sources)
+    size = math.ceil(1 / (TOLERANCE * share + 1 / num_sources))
+    return min(max(default_num_arrivals(tau), size), num_sources)
+
+
+def added_variance(
+    tau: float, num_arrivals: int, num_tail: int, num_sources: int
+) -> float:
+    r"""Return the share of the variance of a sum that sampling the tail adds.
+
+    .. math::
+        \left( \frac{1}{S} - \frac{1}{N} \right) \frac{\left( \sum_{r > M} w_r
+        \right)^2}{\sum_r w_r^2 - \frac{1}{N} \left( \sum_r w_r \right)^2}, \qquad
+        w_r = r^{-1/\tau}
+
+    The :math:`r`-th arrival weighs about :math:`w_r`; the denominator is the variance
+    of a sum of messages that are independent of the scores.
+
+    Args:
+        tau (float): The temperature :math:`\tau`.
+        num_arrivals (int): The number of arrivals :math:`M`.
+        num_tail (int): The number of sources of the tail :math:`S`.
+        num_sources (int): The number of candidates :math:`N`.
+
+    Example:
+        >>> round(added_variance(1.0, 16, num_tail=512, num_sources=3000), 3)
+        0.027
+    """
+    share = _variance_over_mass(tau, num_arrivals, num_sources)
+    return (1 / num_tail - 1 / num_sources) / share
+
+
+@lru_cache(maxsize=256)
+def _variance_over_mass(tau: float, num_arrivals: int, num_sources: int) -> float:
+    """Return the variance of a sum over the squared weight of the late arrivals."""
+    n = min(num_sources, 10**6)
+    weight = np.arange(1.0, n + 1) ** (-1 / tau)
+    late = float(weight[num_arrivals:].sum())
+    variance = float((weight**2).sum() - weight.sum() ** 2 / n)
+    return variance / late**2 if late > 0 else math.inf
 
 
 @lru_cache(maxsize=256)
@@ -216,8 +251,8 @@ def lost_variance(tau: float, num_arrivals: int, num_sources: int) -> float:
             many are simulated.
 
     Example:
-        >>> lost_variance(tau=5.0, num_arrivals=80, num_sources=10_000) > 0.5
-        True
+        >>> round(lost_variance(tau=5.0, num_arrivals=80, num_sources=3000), 2)
+        0.49
     """
     n = min(num_sources, _SOURCES)
     if num_arrivals >= n:

@@ -11,6 +11,7 @@ from torch_geometric.utils import sort_edge_index
 
 from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.nn.sampler.plan import (
+    LEAST_SAMPLES,
     CallOptions,
     SampledEvaluationWarning,
     SamplingPlan,
@@ -31,9 +32,6 @@ from torch_geometric_gsl.ops.runtime import disable_compile
 from torch_geometric_gsl.ops.stream import stream_arrivals
 from torch_geometric_gsl.ops.tail import draw_tail
 from torch_geometric_gsl.typing import SampledGraph
-
-# An estimate from fewer sources is of no use.
-LEAST_SAMPLES = 1024
 
 
 class AllPairs(NamedTuple):

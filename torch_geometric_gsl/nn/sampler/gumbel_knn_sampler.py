@@ -45,6 +45,9 @@ from torch_geometric_gsl.typing import Batch, Features, SampledGraph
 if TYPE_CHECKING:
     from torch_sparse import SparseTensor
 
+# Beyond, scores over the temperature leave the range of float32.
+TAU, SCALE = (1e-6, 1e6), (1e-9, 1e9)
+
 
 class GumbelKNNSampler(torch.nn.Module):
     r"""The differentiable sampler of neighbours from the `"Neural Gaussian
@@ -83,11 +86,13 @@ class GumbelKNNSampler(torch.nn.Module):
         k (int, optional): The number of draws :math:`K`, hence of neighbours.
             (default: :obj:`5`)
         tau (float, optional): The temperature :math:`\tau`: draws become one-hot
-            for :math:`\tau \to 0`. (default: :obj:`0.25`)
+            for :math:`\tau \to 0`. It lies between 1e-6 and 1e6.
+            (default: :obj:`0.25`)
         scale (float, optional): The factor :math:`\lambda` of the similarity.
             Similarities are bounded, so that candidates differ by a factor
             :math:`e^{\lambda}` in probability at the most (twice the exponent for
-            those in :math:`[-1, 1]`); larger values sharpen. (default: :obj:`1.0`)
+            those in :math:`[-1, 1]`); larger values sharpen. It lies between 1e-9
+            and 1e9. (default: :obj:`1.0`)
         hard (bool, optional): If :obj:`True`, each draw is one-hot in the forward
             pass and relaxed in the backward pass (straight-through). Edges that
             only carry gradient have a weight of exactly zero;
@@ -163,8 +168,8 @@ class GumbelKNNSampler(torch.nn.Module):
                 f"'similarity' must be a Similarity (got {type(similarity).__name__})"
             )
         check_count(k, 'k')
-        check_positive(tau, 'tau')
-        check_positive(scale, 'scale')
+        check_positive(tau, 'tau', *TAU)
+        check_positive(scale, 'scale', *SCALE)
         check_option(method, METHODS, 'method')
         if num_arrivals is not None:
             check_count(num_arrivals, 'num_arrivals')
@@ -302,7 +307,7 @@ class GumbelKNNSampler(torch.nn.Module):
 
         Example:
             >>> from torch_geometric_gsl.nn.similarity import UniformSimilarity
-            >>> sampler = GumbelKNNSampler(UniformSimilarity(16), loop=False)
+            >>> sampler = GumbelKNNSampler(UniformSimilarity(16), k=2, loop=False)
             >>> sampler.distribution(torch.randn(5, 16)).candidates
             tensor([4, 4, 4, 4, 4])
         """

@@ -9,9 +9,10 @@ from typing import NamedTuple
 from torch_geometric_gsl.ops.race import num_proposals
 from torch_geometric_gsl.ops.relax import DrawOptions
 from torch_geometric_gsl.ops.tail import (
+    TOLERANCE,
+    added_variance,
     default_num_arrivals,
     lost_variance,
-    needed_tail,
     tail_size,
 )
 
@@ -21,10 +22,10 @@ METHODS = ('auto', 'dense', 'race', 'stream')
 SMALL, LARGE = 2**22, 2**26
 # A race pays where it proposes fewer than this share of the candidates.
 SHARE = 4
+# An estimate from fewer sources is of no use.
+LEAST_SAMPLES = 1024
 RACE = 'the scores are bounded and the candidates many'
 LISTED = 'the candidates are few: all are listed'
-# What truncation may add to the variance of a sum of neighbours, or take from it.
-TOLERANCE = 0.02
 
 
 class SampledEvaluationWarning(UserWarning):
@@ -222,9 +223,8 @@ def _caveat(given: CallOptions, options: DrawOptions, num_sources: int) -> str |
     kept, tau = options.num_arrivals, options.tau
     found = []
     if given.num_tail is None and options.replace:
-        needed = needed_tail(tau, kept, num_sources)
-        if needed > options.num_tail:
-            added = TOLERANCE * needed / options.num_tail
+        added = added_variance(tau, kept, options.num_tail, num_sources)
+        if added > TOLERANCE:
             found.append(f'a tail of {options.num_tail} sources adds {added:.0%}')
     if given.num_arrivals is None and options.replace and tau > 1:
         lost = lost_variance(tau, kept, num_sources)

@@ -1,4 +1,4 @@
-r"""What the kernel of the race runs on the device: a block of races a program.
+r"""The program of the race on the device: a block of races each.
 
 Races take turns: some proposals of each race of the block at a time. Tensors have the
 shape [R] of the races, [R, P] of these proposals, or [R, M] of the arrivals.
