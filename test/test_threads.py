@@ -17,11 +17,7 @@ import torch
 from torch import Tensor
 from torch_geometric.nn import Linear
 
-from torch_geometric_gsl import (
-    GaussianSimilarity,
-    GSLNet,
-    GumbelKNNSampler,
-)
+from torch_geometric_gsl import GaussianSimilarity, GSLNet, GumbelKNNSampler
 from torch_geometric_gsl.nn import linear
 from torch_geometric_gsl.ops import runtime
 from torch_geometric_gsl.ops.neighbours import Neighbours

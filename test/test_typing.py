@@ -11,11 +11,7 @@ from torch_geometric import EdgeIndex
 from torch_geometric.nn import SAGEConv, SimpleConv
 
 from torch_geometric_gsl import GumbelKNNSampler, NeuralGaussianSimilarity
-from torch_geometric_gsl.typing import (
-    SampledGraph,
-    is_sorted_by_target,
-    plain_edges,
-)
+from torch_geometric_gsl.typing import SampledGraph, is_sorted_by_target, plain_edges
 
 pairs = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=6)
 NOTHING = SampledGraph(torch.empty(2, 0, dtype=torch.long), torch.empty(0))

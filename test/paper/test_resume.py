@@ -50,11 +50,7 @@ replace, os.replace = os.replace, replace_or_die
 run.work('table1', configs, store, args)
 """
 ARGS = argparse.Namespace(
-    tensorboard=False,
-    device='cpu',
-    threads=1,
-    memory_limit=8.0,
-    checkpoint_seconds=0.0,
+    tensorboard=False, device='cpu', threads=1, memory_limit=8.0, checkpoint_seconds=0.0
 )
 
 

@@ -13,10 +13,7 @@ from torch import Tensor
 
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
-from torch_geometric_gsl.nn.similarity.resolver import (
-    SIMILARITIES,
-    resolve_similarity,
-)
+from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES, resolve_similarity
 from torch_geometric_gsl.ops.race import num_proposals, race_arrivals
 from torch_geometric_gsl.ops.relax import DrawOptions
 from torch_geometric_gsl.ops.tail import draw_tail

@@ -102,10 +102,7 @@ def test_small_graph_of_a_batch_repeats_its_neighbours(budget: int) -> None:
 
 # Unsorted, with a duplicate; targets 2 and 5 have no candidates.
 GIVEN = torch.tensor(
-    [
-        [4, 0, 1, 3, 2, 5, 1, 4, 0, 2, 0, 3, 5],
-        [0, 0, 0, 0, 1, 1, 1, 3, 3, 3, 4, 4, 0],
-    ]
+    [[4, 0, 1, 3, 2, 5, 1, 4, 0, 2, 0, 3, 5], [0, 0, 0, 0, 1, 1, 1, 3, 3, 3, 4, 4, 0]]
 )[:, [7, 0, 3, 3, 11, 2, 9, 1, 4, 6, 8, 5, 10, 12]]
 
 

@@ -10,10 +10,7 @@ from oracles import seeded
 from torch import Tensor
 
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
-from torch_geometric_gsl.nn.similarity.resolver import (
-    SIMILARITIES,
-    resolve_similarity,
-)
+from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES, resolve_similarity
 
 
 def features(num_nodes: int, seed: int = 3) -> Tensor:

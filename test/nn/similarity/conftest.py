@@ -16,9 +16,7 @@ from torch import Tensor
 
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.cosine_similarity import CosineSimilarity
-from torch_geometric_gsl.nn.similarity.difference_similarity import (
-    DifferenceSimilarity,
-)
+from torch_geometric_gsl.nn.similarity.difference_similarity import DifferenceSimilarity
 from torch_geometric_gsl.nn.similarity.gaussian_similarity import GaussianSimilarity
 from torch_geometric_gsl.nn.similarity.heat_kernel_similarity import (
     HeatKernelSimilarity,

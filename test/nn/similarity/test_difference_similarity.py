@@ -2,9 +2,7 @@ from __future__ import annotations
 
 import torch
 
-from torch_geometric_gsl.nn.similarity.difference_similarity import (
-    DifferenceSimilarity,
-)
+from torch_geometric_gsl.nn.similarity.difference_similarity import DifferenceSimilarity
 from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
 
 

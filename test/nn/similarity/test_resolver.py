@@ -8,10 +8,7 @@ import torch
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.cosine_similarity import CosineSimilarity
 from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
-from torch_geometric_gsl.nn.similarity.resolver import (
-    SIMILARITIES,
-    resolve_similarity,
-)
+from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES, resolve_similarity
 from torch_geometric_gsl.nn.similarity.uniform_similarity import UniformSimilarity
 
 
