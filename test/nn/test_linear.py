@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 import torch
 from torch_geometric.nn import Linear
@@ -9,14 +7,14 @@ from torch_geometric_gsl.nn.models.gsl_net import GSLNet
 
 
 @pytest.mark.parametrize('dtype', [torch.float32, torch.float64])
-def test_sparse_is_dense(dtype: torch.dtype) -> None:
+def test_sparse_is_dense(dtype):
     x = (torch.rand(6, 5) < 0.4).to(dtype)
     lin = Linear(5, 3, bias=False).to(dtype)
     torch.testing.assert_close(apply_linear(lin, x.to_sparse_csr()), x @ lin.weight.t())
 
 
 @pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16])
-def test_sparse_half_precision(dtype: torch.dtype) -> None:
+def test_sparse_half_precision(dtype):
     x = (torch.rand(6, 5) < 0.4).to(dtype)
     lin = Linear(5, 3, bias=False).to(dtype)
     sparse = x.to_sparse_csr().requires_grad_()
@@ -31,7 +29,7 @@ def test_sparse_half_precision(dtype: torch.dtype) -> None:
     torch.testing.assert_close(sparse.grad.to_dense(), expected)
 
 
-def test_sparse_autocast() -> None:
+def test_sparse_autocast():
     x = (torch.rand(6, 5) < 0.4).float()
     lin = Linear(5, 3, bias=False)
     with torch.autocast('cpu', dtype=torch.bfloat16):
@@ -42,7 +40,7 @@ def test_sparse_autocast() -> None:
 
 
 @pytest.mark.parametrize('layout', ['dense', 'sparse'])
-def test_first_call_of_a_lazy_layer_under_autocast(layout: str) -> None:
+def test_first_call_of_a_lazy_layer_under_autocast(layout):
     x = (torch.rand(6, 5) < 0.4).float()
     x = x if layout == 'dense' else x.to_sparse_csr()
     lin = Linear(-1, 3)
@@ -58,7 +56,7 @@ def test_first_call_of_a_lazy_layer_under_autocast(layout: str) -> None:
 
 
 @pytest.mark.parametrize('dtype', [torch.float32, torch.float64])
-def test_gradient_of_sparse_features_is_sparse(dtype: torch.dtype) -> None:
+def test_gradient_of_sparse_features_is_sparse(dtype):
     dense = (torch.rand(6, 5) < 0.4).to(dtype)
     lin, given = Linear(5, 3, bias=False).to(dtype), torch.randn(6, 3).to(dtype)
     x = dense.to_sparse_csr().requires_grad_()
@@ -80,7 +78,7 @@ def test_gradient_of_sparse_features_is_sparse(dtype: torch.dtype) -> None:
 @pytest.mark.parametrize(
     'transition', [{}, {'num_nodes': 9, 'num_transition_nodes': 4}]
 )
-def test_models_of_sparse_half_precision(transition: dict[str, int]) -> None:
+def test_models_of_sparse_half_precision(transition):
     x = (torch.rand(9, 5) < 0.4).float().to_sparse_csr()
     model = GSLNet(5, 8, 2, 3, k=2, **transition)
     with torch.autocast('cpu', dtype=torch.bfloat16):

@@ -3,8 +3,6 @@ r"""Four methods draw neighbours; each must follow the exact distribution.
 A truncated race does so but for what it replaces by its mean, which is known.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable

@@ -1,8 +1,5 @@
-from __future__ import annotations
-
 import pytest
 import torch
-from torch import Tensor
 
 from torch_geometric_gsl.ops.masking import choose, mask_features
 
@@ -10,7 +7,7 @@ stats = pytest.importorskip('scipy.stats')
 LAYOUTS = pytest.mark.parametrize('layout', ['dense', 'sparse', 'unordered'])
 
 
-def words(n: int = 40, width: int = 30, seed: int = 0) -> Tensor:
+def words(n=40, width=30, seed=0):
     generator = torch.Generator().manual_seed(seed)
     x = torch.rand(n, width, generator=generator, dtype=torch.float64) + 0.1
     x = x * (torch.rand(n, width, generator=generator) < 0.2)
@@ -18,7 +15,7 @@ def words(n: int = 40, width: int = 30, seed: int = 0) -> Tensor:
     return x
 
 
-def as_layout(x: Tensor, layout: str) -> Tensor:
+def as_layout(x, layout):
     if layout == 'dense':
         return x
     csr = x.to_sparse_csr()
@@ -42,13 +39,13 @@ def as_layout(x: Tensor, layout: str) -> Tensor:
     )
 
 
-def is_law(successes: int, trials: int, probability: float) -> bool:
+def is_law(successes, trials, probability):
     """A two-sided test that errs once in 100,000."""
     return bool(stats.binomtest(successes, trials, probability).pvalue > 1e-5)
 
 
 @pytest.mark.parametrize('probability', [0.001, 0.1, 0.5, 0.95])
-def test_choose(probability: float) -> None:
+def test_choose(probability):
     generator = torch.Generator().manual_seed(1)
     count, runs = 37, 4000
     hits, sizes = torch.zeros(count, dtype=torch.long), []
@@ -76,7 +73,7 @@ def test_choose(probability: float) -> None:
     assert abs(neighbours - mean) < 3 * 4.4 * deviation + 1
 
 
-def test_choose_at_the_limits() -> None:
+def test_choose_at_the_limits():
     assert choose(5, 1.0).tolist() == [0, 1, 2, 3, 4]
     assert choose(5, 1.5).tolist() == [0, 1, 2, 3, 4]
     for count, probability in ((5, 0.0), (0, 0.5), (0, 1.0)):
@@ -90,9 +87,7 @@ def test_choose_at_the_limits() -> None:
 
 @LAYOUTS
 @pytest.mark.parametrize('negative_ratio', [None, 0, 3, 1e6])
-def test_what_is_hidden_is_told_and_nothing_else(
-    layout: str, negative_ratio: float | None
-) -> None:
+def test_what_is_hidden_is_told_and_nothing_else(layout, negative_ratio):
     x = words()
     given = as_layout(x, layout)
     before = given.to_dense().clone()
@@ -121,7 +116,7 @@ def test_what_is_hidden_is_told_and_nothing_else(
 
 
 @LAYOUTS
-def test_rates(layout: str) -> None:
+def test_rates(layout):
     x = words(60, 50)
     ones, zeros = int((x > 0).sum()), int((x == 0).sum())
     given, generator = as_layout(x, layout), torch.Generator().manual_seed(2)
@@ -144,10 +139,10 @@ def test_rates(layout: str) -> None:
 
 
 @LAYOUTS
-def test_a_generator_decides(layout: str) -> None:
+def test_a_generator_decides(layout):
     x = as_layout(words(), layout)
 
-    def draw(seed: int) -> tuple[Tensor, Tensor]:
+    def draw(seed):
         generator = torch.Generator().manual_seed(seed)
         masked = mask_features(x, 4, 5, generator=generator)
         return masked.row * x.size(1) + masked.column, masked.target
@@ -164,7 +159,7 @@ def test_a_generator_decides(layout: str) -> None:
     )
 
 
-def test_layouts_agree() -> None:
+def test_layouts_agree():
     # One seed hides the same features, however they are stored.
     x, results = words(), []
     for layout in ('dense', 'sparse', 'unordered'):
@@ -178,7 +173,7 @@ def test_layouts_agree() -> None:
 
 
 @pytest.mark.parametrize('layout', ['dense', 'sparse'])
-def test_smallest_inputs(layout: str) -> None:
+def test_smallest_inputs(layout):
     for x in (torch.zeros(0, 3), torch.zeros(3, 0), torch.zeros(2, 3)):
         for negative_ratio in (None, 5):
             masked = mask_features(as_layout(x, layout), 1.0, negative_ratio)
@@ -190,12 +185,12 @@ def test_smallest_inputs(layout: str) -> None:
 
 
 @pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16, torch.float64])
-def test_dtypes(dtype: torch.dtype) -> None:
+def test_dtypes(dtype):
     masked = mask_features(words().to(dtype), 2, 1)
     assert masked.x.dtype == masked.target.dtype == dtype
 
 
-def test_not_contiguous() -> None:
+def test_not_contiguous():
     x = words().t()
     masked = mask_features(x, 1.0)
     assert torch.equal(masked.target, x.flatten())

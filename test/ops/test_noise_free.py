@@ -1,7 +1,5 @@
 """The nearest sources, and sums over all of them: exact, by tiles, and estimated."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

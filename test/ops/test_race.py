@@ -1,7 +1,5 @@
 """The race, replayed: one seed gives the words that a plain loop can read, too."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -59,7 +57,7 @@ def loop_race(score, pairs, options, proposals, bits):
                     found.add(j)
             kept = accepted[: options.num_arrivals]
             horizon = kept[-1][1] if len(kept) == options.num_arrivals else log_time
-            seen: set[int] = set()
+            seen = set()
             arrivals = []
             for j, log_time in kept:
                 arrivals.append(None if j in seen else (j, log_time))

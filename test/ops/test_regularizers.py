@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import partial
@@ -179,7 +177,7 @@ class Operations(TorchDispatchMode):
 
     def __init__(self):
         super().__init__()
-        self.names: set[str] = set()
+        self.names = set()
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         self.names.add(str(func))

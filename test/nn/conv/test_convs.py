@@ -1,15 +1,10 @@
 """Both layers: their formula, number by number, and what they have in common."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
 from oracles import relaxed, replay, seeded, softmax, to_matrix
-from torch import Tensor
 
 from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
@@ -24,17 +19,17 @@ KINDS = pytest.mark.parametrize('kind', ['full', 'transition'])
 TRAINING = pytest.mark.parametrize('training', [True, False])
 
 
-def features(seed: int = 3) -> Tensor:
+def features(seed=3):
     return torch.randn(N, IN, generator=seeded(seed), dtype=torch.double)
 
 
-def build(kind: str, *args: Any, in_channels: int = IN, **kwargs: Any) -> Conv:
+def build(kind, *args, in_channels=IN, **kwargs):
     if kind == 'full':
         return LatentGraphConv(in_channels, OUT, *args, **kwargs)
     return TransitionGraphConv(in_channels, OUT, N, S, *args, **kwargs)
 
 
-def make(kind: str, **kwargs: Any) -> Conv:
+def make(kind, **kwargs):
     torch.manual_seed(5)
     kwargs = {'k': K, 'tau': TAU, 'scale': SCALE, 'num_arrivals': N, **kwargs}
     conv = build(kind, **kwargs).double()
@@ -43,24 +38,24 @@ def make(kind: str, **kwargs: Any) -> Conv:
     return conv
 
 
-def inner(u: list[float], v: list[float]) -> float:
+def inner(u, v):
     return math.fsum(a * b for a, b in zip(u, v, strict=True))
 
 
-def product(a: Matrix, b: Matrix) -> Matrix:
+def product(a, b):
     columns = [list(column) for column in zip(*b, strict=True)]
     return [[inner(row, column) for column in columns] for row in a]
 
 
-def unit(rows: Matrix) -> Matrix:
+def unit(rows):
     return [[value / math.hypot(*row) for value in row] for row in rows]
 
 
-def sigmoid(value: float) -> float:
+def sigmoid(value):
     return 1 / (1 + math.exp(-value))
 
 
-def weights(conv: Conv, x: Tensor, seed: int | None) -> Tensor:
+def weights(conv, x, seed):
     """Return the graph, number by number; a seed replays the noise of training."""
     z = unit(product(x.tolist(), conv.lin.weight.t().tolist()))
     similarity = conv.sampler.similarity
@@ -80,7 +75,7 @@ def weights(conv: Conv, x: Tensor, seed: int | None) -> Tensor:
     return torch.tensor(rows, dtype=torch.double)
 
 
-def oracle(conv: Conv, x: Tensor, seed: int | None) -> Tensor:
+def oracle(conv, x, seed):
     h = x @ conv.lin.weight.t()
     messages = conv.w_e @ h if isinstance(conv, TransitionGraphConv) else h
     out = weights(conv, x, seed) @ messages
@@ -97,14 +92,7 @@ def oracle(conv: Conv, x: Tensor, seed: int | None) -> Tensor:
 @pytest.mark.parametrize('add_self_loops', [True, False])
 @pytest.mark.parametrize('bias', [True, False])
 @KINDS
-def test_formula(
-    kind: str,
-    root_weight: bool,
-    add_self_loops: bool,
-    bias: bool,
-    method: str,
-    seed: int | None,
-) -> None:
+def test_formula(kind, root_weight, add_self_loops, bias, method, seed):
     flags = {'root_weight': root_weight, 'add_self_loops': add_self_loops}
     conv = make(kind, **flags, bias=bias, method=method)
     conv.train(seed is not None)
@@ -118,7 +106,7 @@ def test_formula(
     torch.testing.assert_close(out.detach(), expected, rtol=1e-9, atol=1e-12)
 
 
-def step(conv: Conv, x: Tensor) -> list[Tensor | None]:
+def step(conv, x):
     out = conv(x, generator=seeded(2))
     out.square().sum().backward()
     return [out.detach(), *(p.grad for p in conv.parameters())]
@@ -128,7 +116,7 @@ def step(conv: Conv, x: Tensor) -> list[Tensor | None]:
     'options', [{}, {'hard': True}, {'loop': False}, {'replace': False}]
 )
 @KINDS
-def test_dense_equals_stream(kind: str, options: Any) -> None:
+def test_dense_equals_stream(kind, options):
     if kind == 'transition':  # Which has no loops to leave out.
         options = {key: value for key, value in options.items() if key != 'loop'}
     found = []
@@ -140,7 +128,7 @@ def test_dense_equals_stream(kind: str, options: Any) -> None:
 
 @TRAINING
 @KINDS
-def test_sparse_features(kind: str, training: bool) -> None:
+def test_sparse_features(kind, training):
     x = features() * (features(seed=4) > 0)
     sparse = x.to_sparse_csr()
     dense, other = (step(make(kind).train(training), own) for own in (x, sparse))
@@ -152,7 +140,7 @@ def test_sparse_features(kind: str, training: bool) -> None:
 
 @TRAINING
 @KINDS
-def test_lazy_channels(kind: str, training: bool) -> None:
+def test_lazy_channels(kind, training):
     conv, x = build(kind, in_channels=-1).train(training), features().float()
     assert conv(x).shape == (N, OUT)
     assert conv.lin.weight.shape == conv.lin_root.weight.shape == (OUT, IN)
@@ -164,7 +152,7 @@ def test_lazy_channels(kind: str, training: bool) -> None:
 
 @TRAINING
 @KINDS
-def test_graph(kind: str, training: bool) -> None:
+def test_graph(kind, training):
     conv, x = make(kind, method='dense').train(training), features()
     graph = conv.graph(x, generator=seeded(2))
     size = N if kind == 'full' else S
@@ -177,7 +165,7 @@ def test_graph(kind: str, training: bool) -> None:
 
 
 @KINDS
-def test_generator(kind: str) -> None:
+def test_generator(kind):
     conv, x = make(kind), features()
     state = torch.get_rng_state()
     out = conv(x, generator=seeded(1))
@@ -193,9 +181,7 @@ def test_generator(kind: str) -> None:
 @pytest.mark.parametrize('in_channels', [-1, IN])
 @pytest.mark.parametrize('autocast', [False, True])
 @KINDS
-def test_double_precision_is_refused(
-    kind: str, in_channels: int, autocast: bool
-) -> None:
+def test_double_precision_is_refused(kind, in_channels, autocast):
     conv = build(kind, in_channels=in_channels)
     with (
         torch.autocast('cpu', dtype=torch.bfloat16, enabled=autocast),
@@ -205,7 +191,7 @@ def test_double_precision_is_refused(
 
 
 @KINDS
-def test_similarity_as_module(kind: str) -> None:
+def test_similarity_as_module(kind):
     similarity = NeuralGaussianSimilarity(OUT, c_scale=0.2)
     assert build(kind, similarity).sampler.similarity is similarity
     with pytest.raises(ValueError, match="'similarity' expects 5 channels but it rec"):
@@ -226,14 +212,12 @@ def test_similarity_as_module(kind: str) -> None:
     ],
 )
 @KINDS
-def test_bad_arguments(
-    kind: str, error: type[Exception], args: Any, kwargs: Any, match: str
-) -> None:
+def test_bad_arguments(kind, error, args, kwargs, match):
     with pytest.raises(error, match=match):
         build(kind, *args, **kwargs)
 
 
-def few(kind: str) -> Conv:
+def few(kind):
     return make(kind, k=N + 1)
 
 
@@ -249,9 +233,7 @@ def few(kind: str) -> Conv:
     ],
 )
 @KINDS
-def test_bad_input(
-    kind: str, error: type[Exception], x: Any, match: str, layer: Callable[..., Conv]
-) -> None:
+def test_bad_input(kind, error, x, match, layer):
     for call in (layer(kind), layer(kind).graph):
         with pytest.raises(error, match=match):
             call(x)

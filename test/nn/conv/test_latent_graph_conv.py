@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 import torch
 from oracles import seeded, to_matrix
@@ -9,7 +7,7 @@ from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
 IN, OUT, TAU, SCALE = 5, 4, 0.4, 1.5
 
 
-def make(k: int, memory_budget: int = 2**25) -> LatentGraphConv:
+def make(k, memory_budget=2**25):
     torch.manual_seed(5)
     conv = LatentGraphConv(
         IN, OUT, k=k, tau=TAU, scale=SCALE, memory_budget=memory_budget
@@ -18,7 +16,7 @@ def make(k: int, memory_budget: int = 2**25) -> LatentGraphConv:
     return conv
 
 
-def test_repr() -> None:
+def test_repr():
     assert str(LatentGraphConv(16, 32)) == (
         'LatentGraphConv(16, 32, similarity=NeuralGaussianSimilarity(32, '
         'c_scale=0.1), k=5, tau=0.25)'
@@ -32,7 +30,7 @@ def test_repr() -> None:
 
 @pytest.mark.parametrize('budget', [2**25, 1])
 @pytest.mark.parametrize('training', [True, False])
-def test_batch(training: bool, budget: int) -> None:
+def test_batch(training, budget):
     conv = make(3, budget).train(training)
     x, batch = torch.randn(9, IN), torch.tensor([0] * 4 + [2] * 5)
     out = conv(x, batch=batch, generator=seeded(2))
@@ -44,7 +42,7 @@ def test_batch(training: bool, budget: int) -> None:
 
 
 @pytest.mark.parametrize('training', [True, False])
-def test_given_candidates(training: bool) -> None:
+def test_given_candidates(training):
     conv, x = make(2).train(training), torch.randn(7, IN)
     given = torch.tensor([[1, 2, 4, 4, 0], [0, 0, 0, 3, 3]])
     h, rest = conv.lin(x), conv.lin_root(x) + conv.bias

@@ -1,15 +1,11 @@
 """The sampled graphs and their gradients, against their definition."""
 
-from __future__ import annotations
-
 import math
-from typing import Any
 
 import pytest
 import torch
 from oracles import replay, seeded, to_matrix, truncated
 from scipy import integrate
-from torch import Tensor
 
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
@@ -31,11 +27,11 @@ OPTIONS = [
 ]
 
 
-def normal(*size: int, seed: int = 3) -> Tensor:
+def normal(*size, seed=3):
     return torch.randn(*size, generator=seeded(seed), dtype=torch.double)
 
 
-def matrix(sampler: GumbelKNNSampler, x: Tensor, seed: int) -> Tensor:
+def matrix(sampler, x, seed):
     return to_matrix(*sampler(x, generator=seeded(seed)), len(x), len(x))
 
 
@@ -43,7 +39,7 @@ def matrix(sampler: GumbelKNNSampler, x: Tensor, seed: int) -> Tensor:
 @pytest.mark.parametrize(
     ('method', 'kept'), [('dense', N), ('stream', N), ('stream', 4)]
 )
-def test_definition(method: str, kept: int, options: Any) -> None:
+def test_definition(method, kept, options):
     similarity = resolve_similarity('neural_gaussian', 6).double()
     sampler = GumbelKNNSampler(
         similarity,
@@ -71,7 +67,7 @@ def test_definition(method: str, kept: int, options: Any) -> None:
 
 @pytest.mark.parametrize('options', OPTIONS)
 @pytest.mark.parametrize('name', SIMILARITIES)
-def test_dense_equals_stream(name: str, options: Any) -> None:
+def test_dense_equals_stream(name, options):
     similarity = resolve_similarity(name, 6, out_channels=4).double()
     value, found = normal(N, N, seed=1), []
     for method in ('dense', 'stream'):
@@ -90,9 +86,9 @@ def test_dense_equals_stream(name: str, options: Any) -> None:
 
 @pytest.mark.parametrize('replace', [True, False])
 @pytest.mark.parametrize('method', ['dense', 'stream'])
-def test_small_temperature(method: str, replace: bool) -> None:
+def test_small_temperature(method, replace):
     similarity, x = LinearSimilarity(6).double(), normal(N, 6)
-    options: Any = {'k': 3, 'tau': 1e-4, 'method': method, 'num_arrivals': N}
+    options = {'k': 3, 'tau': 1e-4, 'method': method, 'num_arrivals': N}
     soft = GumbelKNNSampler(similarity, **options, replace=replace)
     weight = matrix(soft, x, seed=2)
     if replace:
@@ -107,9 +103,7 @@ def test_small_temperature(method: str, replace: bool) -> None:
         torch.testing.assert_close(weight, nearest, rtol=0, atol=1e-6)
 
 
-def held_noise(
-    sampler: GumbelKNNSampler, pair: tuple[Tensor, Tensor], options: DrawOptions
-) -> tuple[Tensor, Tensor]:
+def held_noise(sampler, pair, options):
     """Return the sources of each draw, and what is added to their scores: numbers."""
     pairs, generator, tau = sampler.similarity.pair_scores(pair), seeded(6), options.tau
     tail = draw_tail(pairs, options, generator=generator)
@@ -124,7 +118,7 @@ def held_noise(
         rate = math.exp(float(score[i, late[i, k, s]]))
 
         # Among the times at which it may still arrive.
-        def density(t: float, rate: float = rate, start: float = horizon) -> float:
+        def density(t, rate=rate, start=horizon):
             return t ** (-1 / tau) * rate * math.exp(-rate * (t - start))
 
         mean, _ = integrate.quad(density, horizon, INF, epsabs=0, epsrel=1e-9)
@@ -139,7 +133,7 @@ def held_noise(
 
 @pytest.mark.parametrize('hard', [False, True])
 @pytest.mark.parametrize('name', ['gaussian', 'neural_gaussian'])
-def test_gradient_of_a_race_by_finite_differences(name: str, hard: bool) -> None:
+def test_gradient_of_a_race_by_finite_differences(name, hard):
     similarity = resolve_similarity(name, 6, out_channels=4).double()
     sampler = GumbelKNNSampler(similarity, k=2, tau=0.5, hard=hard, method='race')
     pair, value = (normal(160, 6, seed=1), normal(3, 6, seed=2)), normal(160)
@@ -150,7 +144,7 @@ def test_gradient_of_a_race_by_finite_differences(name: str, hard: bool) -> None
         source, noise = held_noise(sampler, pair, options)
 
     @torch.no_grad()
-    def function() -> Tensor:
+    def function():
         score = similarity(pair).unsqueeze(1).expand(-1, 2, -1)
         weight = torch.softmax((score.gather(-1, source) + noise) / 0.5, dim=-1)
         return (weight * value[source]).sum() / 2

@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 import math
-from typing import Any
 
 import oracles
 import pytest
@@ -9,7 +6,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import seeded
-from torch import Tensor
 
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
@@ -22,21 +18,21 @@ from torch_geometric_gsl.typing import SampledGraph
 N = 9
 
 
-def features(num_nodes: int = N, seed: int = 3) -> Tensor:
+def features(num_nodes=N, seed=3):
     return torch.randn(num_nodes, 6, generator=seeded(seed))
 
 
-def make(name: str = 'neural_gaussian', **kwargs: Any) -> GumbelKNNSampler:
+def make(name='neural_gaussian', **kwargs):
     torch.manual_seed(5)
     kwargs.setdefault('k', 3)
     return GumbelKNNSampler(resolve_similarity(name, 6, out_channels=4), **kwargs)
 
 
-def to_matrix(graph: SampledGraph, num_src: int = N, num_dst: int = N) -> Tensor:
+def to_matrix(graph, num_src=N, num_dst=N):
     return oracles.to_matrix(*graph, num_dst, num_src).detach()
 
 
-def assert_graph(graph: SampledGraph, num_src: int = N, num_dst: int = N) -> None:
+def assert_graph(graph, num_src=N, num_dst=N):
     source, target = graph.edge_index
     key = target * num_src + source
     assert bool((key[1:] > key[:-1]).all())  # Sorted by target, no duplicates.
@@ -50,7 +46,7 @@ def assert_graph(graph: SampledGraph, num_src: int = N, num_dst: int = N) -> Non
     torch.testing.assert_close(total, torch.ones_like(total), atol=20 * eps, rtol=0)
 
 
-def test_repr() -> None:
+def test_repr():
     assert str(GumbelKNNSampler(LinearSimilarity(4))) == (
         'GumbelKNNSampler(LinearSimilarity(4), k=5, tau=0.25, scale=1.0, method=auto)'
     )
@@ -79,7 +75,7 @@ def test_repr() -> None:
     [{}, {'hard': True}, {'replace': False}, {'hard': True, 'replace': False}],
 )
 @pytest.mark.parametrize('loop', [True, False])
-def test_graph(method: str, training: bool, options: Any, loop: bool) -> None:
+def test_graph(method, training, options, loop):
     sampler = make(method=method, loop=loop, **options).train(training)
     graph = sampler(features())
     assert isinstance(graph, SampledGraph)
@@ -97,9 +93,9 @@ def test_graph(method: str, training: bool, options: Any, loop: bool) -> None:
 
 @pytest.mark.parametrize('replace', [True, False])
 @pytest.mark.parametrize('method', ['dense', 'stream'])
-def test_no_loops_at_a_large_scale(method: str, replace: bool) -> None:
+def test_no_loops_at_a_large_scale(method, replace):
     # Some scores lie hundreds below the best, where only exclusion tells them apart.
-    options: Any = {'scale': 500.0, 'loop': False, 'replace': replace}
+    options = {'scale': 500.0, 'loop': False, 'replace': replace}
     sampler = make('linear', k=N - 1, method=method, **options)
     for seed in range(5):
         graph = sampler(features(), generator=seeded(seed))
@@ -108,7 +104,7 @@ def test_no_loops_at_a_large_scale(method: str, replace: bool) -> None:
 
 
 @pytest.mark.parametrize('method', ['dense', 'stream'])
-def test_bipartite(method: str) -> None:
+def test_bipartite(method):
     pair = (features(7), features(4, seed=8))
     sampler = make(method=method, loop=False, num_arrivals=7)
     for _ in range(2):
@@ -122,7 +118,7 @@ def test_bipartite(method: str) -> None:
 
 @pytest.mark.parametrize('hard', [True, False])
 @pytest.mark.parametrize('method', ['dense', 'stream'])
-def test_as_many_neighbours_as_candidates(method: str, hard: bool) -> None:
+def test_as_many_neighbours_as_candidates(method, hard):
     sampler = make(method=method, k=N, hard=hard, replace=False)
     graph = sampler(features())
     assert_graph(graph)
@@ -134,7 +130,7 @@ def test_as_many_neighbours_as_candidates(method: str, hard: bool) -> None:
 @pytest.mark.parametrize('training', [True, False])
 @pytest.mark.parametrize('replace', [True, False])
 @pytest.mark.parametrize('method', ['dense', 'stream'])
-def test_one_node(method: str, replace: bool, training: bool) -> None:
+def test_one_node(method, replace, training):
     sampler = make(method=method, k=1, replace=replace).train(training)
     edge_index, edge_weight = sampler(features(1))
     assert edge_index.tolist() == [[0], [0]]
@@ -143,7 +139,7 @@ def test_one_node(method: str, replace: bool, training: bool) -> None:
 
 @pytest.mark.parametrize('training', [True, False])
 @pytest.mark.parametrize('method', ['dense', 'stream'])
-def test_no_nodes(method: str, training: bool) -> None:
+def test_no_nodes(method, training):
     sampler = make(method=method).train(training)
     nothing = features(0)
     graphs = [
@@ -165,7 +161,7 @@ def test_no_nodes(method: str, training: bool) -> None:
 @pytest.mark.parametrize('loop', [True, False])
 @pytest.mark.parametrize('method', ['dense', 'stream', 'auto', 'race'])
 @pytest.mark.parametrize('name', SIMILARITIES)
-def test_evaluation(name: str, method: str, loop: bool) -> None:
+def test_evaluation(name, method, loop):
     sampler = make(name, method=method, loop=loop, scale=2.0, tau=0.3).double().eval()
     x = features().double()
     state = torch.get_rng_state()
@@ -182,7 +178,7 @@ def test_evaluation(name: str, method: str, loop: bool) -> None:
             assert float(weight[i, j]) == pytest.approx(expected, abs=1e-12)
 
 
-def test_sample_in_eval() -> None:
+def test_sample_in_eval():
     sampler = make(sample_in_eval=True)
     assert sampler.is_noisy
     trained = sampler(features(), generator=seeded())
@@ -194,7 +190,7 @@ def test_sample_in_eval() -> None:
 
 
 @pytest.mark.parametrize('method', ['dense', 'stream'])
-def test_randomness(method: str) -> None:
+def test_randomness(method):
     sampler, x = make(method=method), features()
     state = torch.get_rng_state()
     first = to_matrix(sampler(x, generator=seeded(1)))
@@ -210,9 +206,7 @@ def test_randomness(method: str) -> None:
 @given(
     st.permutations(range(N)), st.integers(0, 50), st.sampled_from(['dense', 'auto'])
 )
-def test_evaluation_commutes_with_permutations(
-    order: list[int], seed: int, method: str
-) -> None:
+def test_evaluation_commutes_with_permutations(order, seed, method):
     sampler = make(method=method, loop=False).double().eval()
     x = features(seed=seed).double()
     weight, permuted = to_matrix(sampler(x)), to_matrix(sampler(x[order]))
@@ -222,7 +216,7 @@ def test_evaluation_commutes_with_permutations(
 @pytest.mark.parametrize('training', [True, False])
 @pytest.mark.parametrize('method', ['dense', 'stream'])
 @pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16, torch.float64])
-def test_dtypes(dtype: torch.dtype, method: str, training: bool) -> None:
+def test_dtypes(dtype, method, training):
     sampler = make(method=method).to(dtype).train(training)
     x = features().to(dtype).requires_grad_()
     graph = sampler(x)
@@ -237,7 +231,7 @@ def test_dtypes(dtype: torch.dtype, method: str, training: bool) -> None:
 
 @pytest.mark.parametrize('name', SIMILARITIES)
 @pytest.mark.parametrize('options', [{}, {'hard': True}, {'replace': False}])
-def test_duplicated_features(name: str, options: Any) -> None:
+def test_duplicated_features(name, options):
     sampler = make(name, **options)
     x = features(1).repeat(N, 1).requires_grad_()
     graph = sampler(x)
@@ -281,12 +275,12 @@ def test_duplicated_features(name: str, options: Any) -> None:
         ],
     ],
 )
-def test_bad_arguments(error: type[Exception], kwargs: Any, match: str) -> None:
+def test_bad_arguments(error, kwargs, match):
     with pytest.raises(error, match=match):
         GumbelKNNSampler(**{'similarity': NeuralGaussianSimilarity(6), **kwargs})
 
 
-def test_batch_of_one_graph_is_a_batch() -> None:
+def test_batch_of_one_graph_is_a_batch():
     # The last batch of a loader must not fail where the others did not.
     sampler = make(k=5)
     x = features(8)
@@ -298,7 +292,7 @@ def test_batch_of_one_graph_is_a_batch() -> None:
         sampler(x[:4])
 
 
-def test_graph_ids_are_names_not_counts() -> None:
+def test_graph_ids_are_names_not_counts():
     sampler = make().eval()
     x = features(8)
     ids = torch.tensor([0, 0, 0, 0, 10**12, 10**12, 10**12, 10**12])

@@ -1,14 +1,10 @@
 """Candidates, batches and bad input, through the sampler that is asked for them."""
 
-from __future__ import annotations
-
 import re
-from typing import Any
 
 import pytest
 import torch
 from oracles import seeded
-from torch import Tensor
 
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.neural_gaussian_similarity import (
@@ -28,19 +24,17 @@ OPTIONS = [
 ]
 
 
-def features(num_nodes: int, seed: int = 3) -> Tensor:
+def features(num_nodes, seed=3):
     return torch.randn(num_nodes, 6, generator=seeded(seed), dtype=torch.double)
 
 
-def make(**kwargs: Any) -> GumbelKNNSampler:
+def make(**kwargs):
     torch.manual_seed(5)
     kwargs.setdefault('k', 3)
     return GumbelKNNSampler(NeuralGaussianSimilarity(6), **kwargs).double()
 
 
-def one_by_one(
-    sampler: GumbelKNNSampler, pair: tuple[Tensor, Tensor], ids: tuple[Tensor, Tensor]
-) -> SampledGraph:
+def one_by_one(sampler, pair, ids):
     generator, edges, weights = seeded(1), [], []
     for graph in range(1 + int(torch.cat(ids).max())):
         nodes = [(own == graph).nonzero().view(-1) for own in ids]
@@ -53,7 +47,7 @@ def one_by_one(
     return SampledGraph(torch.cat(edges, dim=1), torch.cat(weights))
 
 
-def assert_equal_graphs(graph: SampledGraph, expected: SampledGraph) -> None:
+def assert_equal_graphs(graph, expected):
     assert torch.equal(graph.edge_index, expected.edge_index)
     torch.testing.assert_close(graph.edge_weight, expected.edge_weight)
 
@@ -63,9 +57,7 @@ def assert_equal_graphs(graph: SampledGraph, expected: SampledGraph) -> None:
 @pytest.mark.parametrize('options', OPTIONS)
 @pytest.mark.parametrize('method', ['dense', 'stream'])
 @pytest.mark.parametrize('sizes', [[5, 4, 7], [4, 0, 6], [0, 5]])
-def test_batch_equals_graphs_one_by_one(
-    sizes: list[int], method: str, options: Any, budget: int, training: bool
-) -> None:
+def test_batch_equals_graphs_one_by_one(sizes, method, options, budget, training):
     # Graph ids without nodes are graphs without nodes: [4, 0, 6] has a gap.
     batch = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
     # Everything is kept: a list of pairs draws all of them, blocks the first arrivals.
@@ -80,7 +72,7 @@ def test_batch_equals_graphs_one_by_one(
 @pytest.mark.parametrize('training', [True, False])
 @pytest.mark.parametrize('budget', BUDGETS)
 @pytest.mark.parametrize('method', ['dense', 'stream'])
-def test_bipartite_batch(method: str, budget: int, training: bool) -> None:
+def test_bipartite_batch(method, budget, training):
     ids = (torch.tensor([0] * 4 + [1] * 5 + [2] * 3), torch.tensor([0] * 2 + [2] * 6))
     pair = (features(12), features(8, seed=4))
     sampler = make(method=method, memory_budget=budget).train(training)
@@ -89,7 +81,7 @@ def test_bipartite_batch(method: str, budget: int, training: bool) -> None:
 
 
 @pytest.mark.parametrize('budget', BUDGETS)
-def test_small_graph_of_a_batch_repeats_its_neighbours(budget: int) -> None:
+def test_small_graph_of_a_batch_repeats_its_neighbours(budget):
     batch = torch.tensor([0] * 4 + [1] * 2 + [2])
     for loop in (True, False):
         sampler = make(memory_budget=budget, loop=loop)
@@ -106,7 +98,7 @@ GIVEN = torch.tensor(
 )[:, [7, 0, 3, 3, 11, 2, 9, 1, 4, 6, 8, 5, 10, 12]]
 
 
-def candidates(target: int, loop: bool = True) -> list[int]:
+def candidates(target, loop=True):
     pairs = set(zip(*GIVEN.tolist(), strict=True))
     return sorted(j for j, i in pairs if i == target and (loop or j != i))
 
@@ -115,7 +107,7 @@ def candidates(target: int, loop: bool = True) -> list[int]:
 @pytest.mark.parametrize('hard', [True, False])
 @pytest.mark.parametrize('loop', [True, False])
 @pytest.mark.parametrize('method', ['dense', 'auto'])
-def test_given_candidates(method: str, loop: bool, hard: bool, training: bool) -> None:
+def test_given_candidates(method, loop, hard, training):
     sampler = make(method=method, loop=loop, hard=hard, k=2).train(training)
     edge_index, weight = sampler(features(6), GIVEN)
     key = edge_index[1] * 6 + edge_index[0]
@@ -135,7 +127,7 @@ def test_given_candidates(method: str, loop: bool, hard: bool, training: bool) -
 @pytest.mark.parametrize('training', [True, False])
 @pytest.mark.parametrize('options', OPTIONS)
 @pytest.mark.parametrize('method', ['dense', 'auto'])
-def test_all_pairs_as_candidates(method: str, options: Any, training: bool) -> None:
+def test_all_pairs_as_candidates(method, options, training):
     sampler = make(method=method, num_arrivals=6, **options).train(training)
     x = features(6)
     everything = torch.cartesian_prod(torch.arange(6), torch.arange(6)).t()
@@ -147,7 +139,7 @@ def test_all_pairs_as_candidates(method: str, options: Any, training: bool) -> N
         assert_equal_graphs(graph, sampler(x, others, generator=seeded(1)))
 
 
-def test_given_candidates_in_evaluation() -> None:
+def test_given_candidates_in_evaluation():
     sampler = make(method='stream', k=2, tau=0.5).eval()
     x = features(6)
     edge_index, weight = sampler(x, GIVEN)
@@ -159,7 +151,7 @@ def test_given_candidates_in_evaluation() -> None:
         torch.testing.assert_close(weight[edge_index[1] == i].detach(), expected)
 
 
-def test_given_candidates_of_a_pair_of_node_sets() -> None:
+def test_given_candidates_of_a_pair_of_node_sets():
     given = torch.tensor([[6, 0, 3, 3], [1, 0, 1, 0]])
     sampler = make(k=2, loop=False)
     edge_index, weight = sampler((features(7), features(3, seed=4)), given)
@@ -168,7 +160,7 @@ def test_given_candidates_of_a_pair_of_node_sets() -> None:
 
 
 @pytest.mark.parametrize('training', [True, False])
-def test_batch_and_given_candidates(training: bool) -> None:
+def test_batch_and_given_candidates(training):
     batch = torch.tensor([0, 0, 0, 1, 1, 1])
     inside = GIVEN[:, batch[GIVEN[0]] == batch[GIVEN[1]]]
     sampler, x = make(k=2).train(training), features(6)
@@ -184,7 +176,7 @@ BATCH = torch.tensor([0, 0, 0, 1, 1, 1])
 META = torch.device('meta')
 
 
-def broken(value: float) -> Tensor:
+def broken(value):
     x = X.clone()
     x[2, 3] = value
     return x
@@ -216,7 +208,7 @@ def broken(value: float) -> Tensor:
         (TypeError, (X, None, (BATCH, BATCH)), "'batch' must be a torch.Tensor (got"),
     ],
 )
-def test_bad_input(error: type[Exception], args: Any, match: str) -> None:
+def test_bad_input(error, args, match):
     with pytest.raises(error, match=re.escape(match)):
         make()(*args)
     with pytest.raises(error, match=re.escape(match)):
@@ -224,7 +216,7 @@ def test_bad_input(error: type[Exception], args: Any, match: str) -> None:
 
 
 @pytest.mark.parametrize('budget', BUDGETS)
-def test_too_few_candidates(budget: int) -> None:
+def test_too_few_candidates(budget):
     sampler = make(k=6, loop=False, memory_budget=budget)
     with pytest.raises(ValueError, match=r'\(got k=6 for 5 candidates\)'):
         sampler(X)
@@ -235,7 +227,7 @@ def test_too_few_candidates(budget: int) -> None:
         sampler(X, GIVEN)
 
 
-def test_bad_generator() -> None:
+def test_bad_generator():
     with pytest.raises(
         TypeError, match=r"'generator' must be a torch.Generator \(got int\)"
     ):

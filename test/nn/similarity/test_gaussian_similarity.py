@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -8,18 +6,18 @@ import torch
 from torch_geometric_gsl.nn.similarity.gaussian_similarity import GaussianSimilarity
 
 
-def test_repr() -> None:
+def test_repr():
     assert str(GaussianSimilarity(16)) == 'GaussianSimilarity(16, b=0.5, c=0.05437)'
     module = GaussianSimilarity(16, 8, b=-1, c=0.25)
     assert str(module) == 'GaussianSimilarity(16, 8, b=-1, c=0.25)'
 
 
-def test_defaults_are_those_of_the_paper() -> None:
+def test_defaults_are_those_of_the_paper():
     module = GaussianSimilarity(2)
     assert (module.b, module.c) == (0.5, 0.02 * math.e)
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     # At a cosine of b the bell is one; one root of c away it is 1 / e.
     x = torch.tensor([[2.0, 0.0], [3.0, 4.0], [0.0, 1.0]])
     e = math.exp(-1)
@@ -28,7 +26,7 @@ def test_by_hand() -> None:
     torch.testing.assert_close(out[:2], torch.tensor(expected))
 
 
-def test_prefers_a_middle_distance() -> None:
+def test_prefers_a_middle_distance():
     angle = torch.linspace(0, math.pi, 181)
     x = torch.stack([angle.cos(), angle.sin()], dim=1)
     phi = GaussianSimilarity(2)(x)[0]
@@ -48,8 +46,6 @@ def test_prefers_a_middle_distance() -> None:
         ({'b': 'x'}, TypeError, r"'b' must be a number \(got str\)"),
     ],
 )
-def test_wrong_arguments(
-    kwargs: dict[str, float], error: type[Exception], text: str
-) -> None:
+def test_wrong_arguments(kwargs, error, text):
     with pytest.raises(error, match=text):
         GaussianSimilarity(3, **kwargs)

@@ -1,17 +1,15 @@
-from __future__ import annotations
-
 import pytest
 import torch
 
 from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
 
 
-def test_repr() -> None:
+def test_repr():
     assert str(LinearSimilarity(16)) == 'LinearSimilarity(16)'
     assert str(LinearSimilarity(16, 8)) == 'LinearSimilarity(16, 8)'
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     # The angles of a 3-4-5 triangle; a node without features resembles nobody.
     x = torch.tensor([[2.0, 0.0], [3.0, 4.0], [0.0, -1.0], [0.0, 0.0]])
     expected = torch.tensor(
@@ -20,13 +18,13 @@ def test_by_hand() -> None:
     torch.testing.assert_close(LinearSimilarity(2)(x), expected)
 
 
-def test_lengths_do_not_matter() -> None:
+def test_lengths_do_not_matter():
     x, module = torch.randn(4, 3), LinearSimilarity(3)
     factor = torch.tensor([[1e-9], [1.0], [7.0], [1e9]])
     torch.testing.assert_close(module(factor * x), module(x))
 
 
-def test_projection_is_by_hand() -> None:
+def test_projection_is_by_hand():
     module = LinearSimilarity(2, 1)
     assert module.lin is not None
     assert module.lin.bias is None
@@ -37,5 +35,5 @@ def test_projection_is_by_hand() -> None:
 
 
 @pytest.mark.parametrize(('out_channels', 'count'), [(None, 0), (7, 1)])
-def test_parameters(out_channels: int | None, count: int) -> None:
+def test_parameters(out_channels, count):
     assert len(list(LinearSimilarity(3, out_channels).parameters())) == count

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -11,7 +9,7 @@ from torch_geometric_gsl.nn.similarity.neural_gaussian_similarity import (
 )
 
 
-def test_repr() -> None:
+def test_repr():
     module = NeuralGaussianSimilarity(16)
     assert str(module) == 'NeuralGaussianSimilarity(16, c_scale=0.1)'
     module = NeuralGaussianSimilarity(16, 8, c_scale=2)
@@ -19,14 +17,14 @@ def test_repr() -> None:
 
 
 @pytest.mark.parametrize('out_channels', [None, 8])
-def test_parameters(out_channels: int | None) -> None:
+def test_parameters(out_channels):
     module = NeuralGaussianSimilarity(16, out_channels)
     width = out_channels or 16
     assert module.w_b.shape == module.w_c.shape == (1, width)
     assert not torch.equal(module.w_b, module.w_c)
 
 
-def test_without_weights_it_is_the_gaussian_similarity() -> None:
+def test_without_weights_it_is_the_gaussian_similarity():
     # sigmoid(0) = 1 / 2, hence b = 0.5 and c = 0.05 everywhere.
     module, x = NeuralGaussianSimilarity(3), torch.randn(5, 3)
     for parameter in module.parameters():
@@ -35,7 +33,7 @@ def test_without_weights_it_is_the_gaussian_similarity() -> None:
     torch.testing.assert_close(module(x), expected)
 
 
-def test_the_bell_belongs_to_the_target() -> None:
+def test_the_bell_belongs_to_the_target():
     module = NeuralGaussianSimilarity(2)
     with torch.no_grad():
         # Centres sigmoid(log 4) = 0.8 and sigmoid(-log 4) = 0.2.
@@ -49,7 +47,7 @@ def test_the_bell_belongs_to_the_target() -> None:
     assert out[0][1] != pytest.approx(out[1][0])
 
 
-def test_extreme_weights_stay_finite() -> None:
+def test_extreme_weights_stay_finite():
     module = NeuralGaussianSimilarity(3)
     x = torch.randn(6, 3, requires_grad=True)
     for value in (1e4, -1e4):
@@ -65,6 +63,6 @@ def test_extreme_weights_stay_finite() -> None:
 
 
 @pytest.mark.parametrize('c_scale', [0, -1.0, math.nan, math.inf])
-def test_wrong_scale(c_scale: float) -> None:
+def test_wrong_scale(c_scale):
     with pytest.raises(ValueError, match="'c_scale' must be positive and finite"):
         NeuralGaussianSimilarity(3, c_scale=c_scale)

@@ -1,7 +1,3 @@
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 import torch
 from oracles import check_law, seeded
@@ -14,7 +10,7 @@ N = 80
 METHODS = pytest.mark.parametrize('method', ['dense', 'stream', 'race'])
 
 
-def test_repr_and_parameters() -> None:
+def test_repr_and_parameters():
     module = UniformSimilarity(16)
     assert str(module) == 'UniformSimilarity(16)'
     assert list(module.parameters()) == []
@@ -23,7 +19,7 @@ def test_repr_and_parameters() -> None:
 
 
 @pytest.mark.parametrize('dtype', [torch.float64, torch.float32, torch.bfloat16])
-def test_scores_are_zero(dtype: torch.dtype) -> None:
+def test_scores_are_zero(dtype):
     module, x = UniformSimilarity(3), torch.randn(4, 3).to(dtype)
     for features in (x, x.to_sparse_csr(), x.t().contiguous().t()):
         assert torch.equal(module(features), torch.zeros(4, 4, dtype=dtype))
@@ -32,15 +28,15 @@ def test_scores_are_zero(dtype: torch.dtype) -> None:
     assert torch.equal(module(x, edges), torch.zeros(2, dtype=dtype))
 
 
-def test_a_race_accepts_every_proposal() -> None:
+def test_a_race_accepts_every_proposal():
     plan = GumbelKNNSampler(UniformSimilarity(3)).plan(torch.randn(N, 3))
     assert (plan.method, plan.num_proposals) == ('race', 8)
 
 
 @METHODS
 @pytest.mark.parametrize('loop', [True, False])
-def test_hard_draws_are_uniform(method: str, loop: bool) -> None:
-    args: Any = {'k': 50, 'hard': True, 'method': method, 'loop': loop}
+def test_hard_draws_are_uniform(method, loop):
+    args = {'k': 50, 'hard': True, 'method': method, 'loop': loop}
     sampler = GumbelKNNSampler(UniformSimilarity(3), **args)
     (source, target), weight = sampler(torch.randn(N, 3), generator=seeded(1))
     # A weight is the share of the 50 draws; which of the others was drawn?
@@ -54,7 +50,7 @@ def test_hard_draws_are_uniform(method: str, loop: bool) -> None:
 
 
 @METHODS
-def test_evaluation_is_the_mean_of_all(method: str) -> None:
+def test_evaluation_is_the_mean_of_all(method):
     conv = LatentGraphConv(3, 2, 'uniform', method=method).eval()
     torch.nn.init.normal_(conv.bias)
     x = torch.randn(N, 3, requires_grad=True)
