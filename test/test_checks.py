@@ -1,6 +1,4 @@
 import re
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +10,6 @@ NAN, INF = float('nan'), float('inf')
 CPU = torch.device('cpu')
 X = torch.ones(3, 4)
 META = torch.ones(3, 4, device='meta')
-Failure = tuple[Callable[..., None], tuple[Any, ...], type[Exception], str]
 
 
 def edges(*rows):

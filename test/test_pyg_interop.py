@@ -121,14 +121,6 @@ def test_bipartite(layer):
     assert_gradients(sampler, reached=layer is GraphConv)
 
 
-def test_batch():
-    sampler, conv = make().eval(), GCNConv(IN, OUT, add_self_loops=False)
-    x, batch = features(), torch.tensor([0] * 5 + [1] * 7)
-    out = conv(x, *sampler(x, batch=batch))
-    parts = [conv(part, *sampler(part)) for part in (x[:5], x[5:])]
-    torch.testing.assert_close(out, torch.cat(parts))
-
-
 @pytest.mark.parametrize('training', [True, False])
 def test_adj_t(training):
     pytest.importorskip('torch_sparse')

@@ -4,11 +4,9 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -24,7 +22,6 @@ from torch_geometric_gsl import (
 from torch_geometric_gsl._warnings import warn_caller
 
 X = torch.randn(1100, 4, generator=torch.Generator().manual_seed(0))
-Run = Callable[[], Any]
 CHAIN = """
 from torch_geometric.nn import Sequential
 

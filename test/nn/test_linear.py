@@ -3,7 +3,6 @@ import torch
 from torch_geometric.nn import Linear
 
 from torch_geometric_gsl.nn.linear import apply_linear
-from torch_geometric_gsl.nn.models.gsl_net import GSLNet
 
 
 @pytest.mark.parametrize('dtype', [torch.float32, torch.float64])
@@ -73,20 +72,3 @@ def test_gradient_of_sparse_features_is_sparse(dtype):
     apply_linear(lin, x).backward(given)
     expected = (given @ lin.weight)[dense != 0]
     torch.testing.assert_close(value.grad, expected)
-
-
-@pytest.mark.parametrize(
-    'transition', [{}, {'num_nodes': 9, 'num_transition_nodes': 4}]
-)
-def test_models_of_sparse_half_precision(transition):
-    x = (torch.rand(9, 5) < 0.4).float().to_sparse_csr()
-    model = GSLNet(5, 8, 2, 3, k=2, **transition)
-    with torch.autocast('cpu', dtype=torch.bfloat16):
-        out = model(x)
-    out.sum().backward()
-    half = GSLNet(5, 8, 2, 3, k=2, **transition).bfloat16()
-    half(x.to_dense().bfloat16().to_sparse_csr()).sum().backward()
-    for module in (model, half):
-        for parameter in module.parameters():
-            assert parameter.grad is not None
-            assert bool(parameter.grad.isfinite().all())

@@ -96,21 +96,6 @@ def test_uniform(word):
         assert float(value) == (word % 2**bits + 0.5) / 2**bits
 
 
-@pytest.mark.parametrize('size', [2, 7, 100])
-def test_below_is_uniform(size):
-    # A few sources, and a range that signed numbers of 32 bits do not hold.
-    for total in (size, size * (2**32 // size)):
-        found = below(table(12, slice(0, 400), 250), total).flatten() * size // total
-        check_law(torch.bincount(found, minlength=size).tolist(), [1 / size] * size)
-
-
-@FLOATS
-def test_uniform_is_uniform(dtype):
-    found = uniform(table(34, slice(0, 400), 250), dtype).flatten()
-    counts = torch.bincount((found * 50).long(), minlength=50)
-    check_law(counts.tolist(), [1 / 50] * 50)
-
-
 def test_candidate_and_level_of_one_word_are_independent():
     word = table(56, slice(0, 400), 250).flatten()
     cell = below(word, 6) * 8 + (uniform(word, torch.float32) * 8).long()
@@ -172,17 +157,6 @@ def test_arrival_times_are_exponential(dtype):
     assert ERROR_RATE / 2 < p_value < 1 - ERROR_RATE / 2
 
 
-def test_draws_are_independent_along_each_dimension():
-    # A correlation of n independent pairs has standard deviation 1 / sqrt(n); four
-    # and a half of them: error rate below 1e-5 for each of three comparisons.
-    time = draw(30, 30, 30, seed=2) - 1
-    for dim in range(3):
-        size = time.size(dim) - 1
-        ahead, behind = time.narrow(dim, 1, size), time.narrow(dim, 0, size)
-        correlation = float((ahead * behind).mean())
-        assert abs(correlation) < 4.5 / math.sqrt(ahead.numel())
-
-
 @given(st.lists(st.integers(0, 70), min_size=1, max_size=6), st.integers(0, 2**32))
 def test_drawn_in_pieces_equals_drawn_at_once(sizes, seed):
     whole = draw(sum(sizes), 3, seed=seed)
@@ -212,16 +186,6 @@ def test_times_are_positive_and_finite_at_the_extremes(monkeypatch, dtype):
     assert bool(time.isfinite().all())
     assert time[0] > 8
     assert time[1] < 0.01
-
-
-def test_global_generator_is_the_default():
-    torch.manual_seed(7)
-    first = arrival_times([5], dtype=torch.float32, device=CPU)
-    second = arrival_times([5], dtype=torch.float32, device=CPU)
-    torch.manual_seed(7)
-    again = arrival_times([5], dtype=torch.float32, device=CPU)
-    assert torch.equal(first, again)
-    assert not torch.equal(first, second)
 
 
 @pytest.mark.parametrize('own', [True, False])

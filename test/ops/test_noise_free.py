@@ -10,7 +10,6 @@ from torch_geometric_gsl.ops import noise_free as module
 from torch_geometric_gsl.ops.noise_free import (
     nearest_graph,
     noise_free_sum,
-    noise_free_weights,
     sampled_noise_free_sum,
 )
 from torch_geometric_gsl.ops.pair_scores import PairScores
@@ -48,15 +47,6 @@ def test_the_nearest_are_others_and_carry_the_gradient():
     assert torch.autograd.gradcheck(
         lambda score: nearest_graph(matrix_pairs(score), 3, 0.5).edge_weight, score
     )
-
-
-@pytest.mark.parametrize('tau', [0.05, 2.0])
-def test_noise_free_weights(tau):
-    score = torch.randn(4, 3, **DOUBLE)
-    score[1, 2] = -torch.inf
-    expected = [softmax([value / tau for value in row]) for row in score.tolist()]
-    found = noise_free_weights(score, tau)
-    torch.testing.assert_close(found, torch.tensor(expected, **DOUBLE))
 
 
 @pytest.mark.parametrize('size', [(3, 5), (1, 1), (0, 2)])

@@ -1,14 +1,10 @@
 import sys
-from collections.abc import Callable
 
 import pytest
 import torch
 from torch_geometric.data import Data
 
 from reproduction import command
-
-#: Runs the main function of a command with words, as a shell does.
-Call = Callable[..., str]
 
 
 @pytest.fixture

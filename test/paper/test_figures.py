@@ -2,7 +2,6 @@
 
 import shutil
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -27,7 +26,6 @@ from reproduction.trained import (
 )
 from torch_geometric_gsl.datasets import paper_split
 
-Call = Callable[..., str]
 #: The data sets of each figure.
 ALL = Choice((), (), figures.SEEDS)
 METHODS = ('neural_gau_sim', 'neural_gau_sim_t', 'idgl_anchor', *CONTROLS)

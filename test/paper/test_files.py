@@ -1,6 +1,4 @@
-import gzip
 import hashlib
-import json
 import pickle
 
 import pytest
@@ -78,16 +76,6 @@ def test_other_json_counts_as_damaged(tmp_path, text, name):
     assert read_json(path) is None
     with pytest.raises(ValueError, match=r"a\.json(\.gz)?' is damaged or was edited"):
         read_kept(path)
-
-
-def test_json_is_text_that_must_not_be_edited(tmp_path):
-    path, packed = tmp_path / 'a.json', tmp_path / 'a.json.gz'
-    for each in (path, packed):
-        write_json(each, CONTENT)
-    assert gzip.decompress(packed.read_bytes()) == path.read_bytes()
-    assert json.loads(path.read_text())['a'] == 1.5
-    path.write_text(path.read_text().replace('1.5', '1.9'))
-    assert read_json(path) is None
 
 
 def test_failed_write_leaves_the_old_file(tmp_path, monkeypatch):

@@ -140,17 +140,3 @@ def test_two_workers_share(tmp_path, table, undisturbed):
         assert process.exitcode == 0
     assert results(tmp_path) == undisturbed
     assert starts(tmp_path) == len(wanted)
-
-
-@pytest.mark.parametrize('name', ['checkpoint.pt', 'result.json'])
-@pytest.mark.parametrize('share', [0, 0.5])
-def test_damaged_files_are_redone(tmp_path, table, undisturbed, name, share):
-    wanted = configs(table)[:1]
-    # In the middle, or after the end, whose archive is lost.
-    start(tmp_path, wanted, 25 if name == 'checkpoint.pt' else -1).join()
-    for path in tmp_path.glob('*.gz'):
-        path.unlink()
-    path = Store(tmp_path).folder(wanted[0]) / name
-    path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
-    finish(tmp_path, wanted)
-    assert results(tmp_path) == {'gau_sim 0': undisturbed['gau_sim 0']}

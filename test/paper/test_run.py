@@ -7,7 +7,6 @@ import runpy
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
@@ -25,8 +24,6 @@ from reproduction.store import Store
 CONFIG = make_config('wine', 'mlp', 0, epochs=2, eval_every=1)
 FOLDER = Path(settings.RESULTS).parent
 QUICK = ['table1', '--quick', '--results']
-Call = Callable[..., str]
-Broken = Callable[[Exception], list[str]]
 
 
 def shell(*words, cwd):

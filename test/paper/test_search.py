@@ -1,7 +1,6 @@
 import argparse
 import functools
 import gzip
-from collections.abc import Callable
 from pathlib import Path
 
 import optuna
@@ -16,10 +15,6 @@ from reproduction.settings import found_settings
 from reproduction.store import Store
 
 pytestmark = pytest.mark.filterwarnings('ignore::optuna.exceptions.ExperimentalWarning')
-
-
-Draw = Callable[[list[RunConfig]], float | None]
-Look = Callable[..., list[optuna.trial.FrozenTrial]]
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import functools
 import re
 import shutil
 import sys
-from collections.abc import Callable
 
 import pytest
 
@@ -15,7 +14,6 @@ from reproduction.settings import RESULTS, make_config
 from reproduction.store import Store
 from reproduction.tables import TABLES, Entry, Grid
 
-Call = Callable[..., str]
 GRID = Grid(
     ['', 'wine', 'iris'],
     [

@@ -11,7 +11,6 @@ import pytest
 import torch
 from oracles import check_law, seeded
 from scipy import stats
-from torch import Tensor
 
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.gaussian_similarity import GaussianSimilarity
@@ -20,7 +19,6 @@ from torch_geometric_gsl.ops import race, relax
 
 ERROR_RATE = 1e-3
 CALLS = 16
-Samples = dict[str, Tensor]
 # What a relaxed race shares with the definition and with exact first arrivals. The few
 # sources that stand for all later ones have other squares and another entropy.
 OF_DENSE = ('loss', 'gradient', 'phi', 'largest')

@@ -2,8 +2,6 @@ from typing import ClassVar
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.base import Similarity
@@ -106,17 +104,6 @@ def test_gradient(case):
         assert torch.autograd.gradcheck(forward, inputs)
 
 
-@settings(max_examples=15)
-@given(st.permutations(range(5)))
-def test_permuting_the_nodes_permutes_the_scores(cases, order):
-    x = torch.randn(5, 5, **DOUBLE, generator=torch.Generator().manual_seed(1))
-    for case in cases.values():
-        torch.manual_seed(0)
-        module, index = case.build().double(), torch.tensor(order)
-        moved = module(x[index])
-        torch.testing.assert_close(moved, module(x)[index][:, index])
-
-
 def test_bounds(case):
     # Opposite, equal, orthogonal and random rows.
     x = torch.cat([torch.eye(5), -torch.eye(5), torch.randn(200, 5)])
@@ -134,11 +121,6 @@ def test_sparse_features(case):
     torch.testing.assert_close(module(x.to_sparse_csr()), module(x))
     edges = all_pairs(6, 6)
     torch.testing.assert_close(module(x.to_sparse_csr(), edges), module(x, edges))
-
-
-def test_sparse_features_need_a_projection(case):
-    with pytest.raises(ValueError, match=r"'x' is sparse .* needs a projection"):
-        case.build()(torch.eye(5).to_sparse_csr())
 
 
 def test_empty_inputs(case):
@@ -252,65 +234,38 @@ def test_wrong_bounds_raise_in_a_race_alone(declared):
         assert GumbelKNNSampler(Wrong(5), method=method)(x).edge_weight.isfinite().all()
 
 
-def test_unbounded_responses_do_not_race():
-    class Steep(Similarity):
-        def response(self, z):
-            return Response(lambda cosine: 4 * cosine)
-
-    class BoundedSteep(Steep):
-        bounds: ClassVar[tuple[float, float]] = (-4.0, 4.0)
-
-    x = torch.randn(3000, 3)
-    assert GumbelKNNSampler(Steep(3)).plan(x).method == 'stream'
-    assert GumbelKNNSampler(LinearSimilarity(3)).plan(x).method == 'race'
-    sharp = GumbelKNNSampler(BoundedSteep(3), scale=0.25).plan(x)
-    assert (sharp.method, sharp.num_proposals) == ('race', 60)
-
-
 def test_unknown_comparison():
     text = r"'comparison' must be one of \['dot', 'squared_distance'\] \(got 'cosine'"
     with pytest.raises(ValueError, match=text):
         type('Own', (Similarity,), {'comparison': 'cosine'})
 
 
-@pytest.mark.parametrize('width', [1, 4, 6])
-def test_wrong_width(case, width):
-    with pytest.raises(ValueError, match=rf"'x' must have 5 channels \(got {width}\)"):
-        case.build()(torch.randn(3, width))
+BAD = torch.tensor([[0.0] * 4 + [float('nan')], [float('inf')] * 5])
+PAIR = torch.randn(4, 5), torch.randn(2, 5)
 
 
-@pytest.mark.parametrize('value', [float('nan'), float('inf'), -float('inf')])
-def test_values_that_are_not_finite(case, value):
-    x, bad = torch.randn(3, 5), torch.randn(3, 5)
-    bad[1, 2] = value
-    module = case.build()
-    for name, args in (('x', bad), ('x_src', (bad, x)), ('x_dst', (x, bad))):
-        with pytest.raises(ValueError, match=f"'{name}' contains NaN or infinite"):
-            module(args)
-
-
-def test_features_and_parameters_must_match(case):
-    module = case.build(out_channels=3)
-    text = "'x' has torch.float64 but the parameters have torch.float32"
-    with pytest.raises(TypeError, match=text):
-        module(torch.randn(3, 5, dtype=torch.float64))
-
-
-def test_edges_out_of_range(case):
-    module, pair = case.build(), (torch.randn(4, 5), torch.randn(2, 5))
-    assert module(pair, torch.tensor([[3], [1]])).shape == (1,)
-    with pytest.raises(ValueError, match=r"'edge_index' has sources outside 0\.\.3"):
-        module(pair, torch.tensor([[4], [1]]))
-    with pytest.raises(ValueError, match=r"'edge_index' has targets outside 0\.\.1"):
-        module(pair, torch.tensor([[3], [2]]))
+@pytest.mark.parametrize(
+    ('args', 'error', 'text'),
+    [
+        ((torch.randn(3, 4),), ValueError, r"'x' must have 5 channels \(got 4\)"),
+        ((BAD[:1],), ValueError, "'x' contains NaN or infinite"),
+        (((BAD[1:], PAIR[1]),), ValueError, "'x_src' contains NaN or infinite"),
+        (((PAIR[0], BAD),), ValueError, "'x_dst' contains NaN or infinite"),
+        ((PAIR, torch.tensor([[4], [1]])), ValueError, r'has sources outside 0\.\.3'),
+        ((PAIR, torch.tensor([[3], [2]])), ValueError, r'has targets outside 0\.\.1'),
+        ((PAIR[0].double(),), TypeError, "'x' has torch.float64 but the parameters"),
+        ((torch.eye(5).to_sparse_csr(),), ValueError, "'x' is sparse .* a projection"),
+    ],
+)
+def test_wrong_input(case, args, error, text):
+    module = case.build(**({'out_channels': 3} if error is TypeError else {}))
+    assert module(PAIR, torch.tensor([[3], [1]])).shape == (1,)
+    with pytest.raises(error, match=text):
+        module(*args)
 
 
 @pytest.mark.parametrize('name', ['in_channels', 'out_channels'])
 def test_wrong_arguments(case, name):
-    for value, error, text in (
-        (0, ValueError, rf"'{name}' must be at least 1 \(got 0\)"),
-        (2.5, TypeError, rf"'{name}' must be an integer \(got float\)"),
-        (True, TypeError, rf"'{name}' must be an integer \(got bool\)"),
-    ):
-        with pytest.raises(error, match=text):
+    for value, error in ((0, ValueError), (2.5, TypeError), (True, TypeError)):
+        with pytest.raises(error, match=rf"'{name}' must be .* \(got "):
             case.cls(**{'in_channels': 5, **case.kwargs, name: value})
