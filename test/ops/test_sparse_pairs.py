@@ -61,7 +61,6 @@ def test_gradient(memory_budget):
     (pair_dots(dense, dense, neighbours) * weight).sum().backward()
     out = sparse_pair_dots(value, places, neighbours, memory_budget=memory_budget)
     (out * weight).sum().backward()
-    assert dense.grad is not None
     torch.testing.assert_close(value.grad, dense.grad[x != 0])
 
 

@@ -157,7 +157,6 @@ def test_dtypes(dtype, training, kind):
     assert out.dtype == dtype
     out.float().square().sum().backward()
     for parameter in model.parameters():
-        assert parameter.grad is not None
         assert bool(parameter.grad.isfinite().all())
 
 
@@ -172,7 +171,6 @@ def test_autocast(training, kind):
     torch.testing.assert_close(out.float(), exact, rtol=0.2, atol=0.2)
     out.float().square().sum().backward()
     for parameter in model.parameters():
-        assert parameter.grad is not None
         assert bool(parameter.grad.isfinite().all())
 
 

@@ -90,7 +90,6 @@ def held_noise(sampler, pair, options):
     tail = draw_tail(pairs, options, generator=generator)
     proposals = int(num_proposals(options.num_arrivals, 1.0))
     arrivals = race_arrivals(pairs, options, proposals, generator=generator)
-    assert tail is not None
     score, n = pairs.rows(), pairs.dst.size(0)
     late = tail.source.view(1, options.k, -1).expand(n, -1, -1)
     log_mass = torch.empty(late.shape, dtype=torch.double)
@@ -119,7 +118,6 @@ def test_gradient_of_a_race_by_finite_differences(name, hard):
     sampler = GumbelKNNSampler(similarity, k=2, tau=0.5, hard=hard, method='race')
     pair, value = (normal(160, 6, seed=1), normal(3, 6, seed=2)), normal(160)
     plan = sampler.plan(pair)
-    assert plan.num_arrivals is not None
     options = DrawOptions(2, 0.5, plan.num_arrivals, plan.num_tail)
     with torch.no_grad():
         source, noise = held_noise(sampler, pair, options)

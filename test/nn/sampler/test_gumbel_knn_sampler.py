@@ -199,7 +199,6 @@ def test_dtypes(dtype, method, training):
     assert_graph(graph)
     graph.edge_weight.square().sum().backward()
     for tensor in (x, *sampler.parameters()):
-        assert tensor.grad is not None
         assert tensor.grad.dtype == dtype
         assert bool(tensor.grad.isfinite().all())
 

@@ -80,18 +80,6 @@ def test_bipartite_batch(method, budget, training):
     assert_equal_graphs(graph, one_by_one(sampler, pair, ids))
 
 
-@pytest.mark.parametrize('budget', BUDGETS)
-def test_small_graph_of_a_batch_repeats_its_neighbours(budget):
-    batch = torch.tensor([0] * 4 + [1] * 2 + [2])
-    for loop in (True, False):
-        sampler = make(memory_budget=budget, loop=loop)
-        edge_index, weight = sampler(features(7), batch=batch)
-        total = torch.zeros(7).double().index_add_(0, edge_index[1], weight)
-        # A lone node that is no candidate of its own has no neighbours.
-        expected = torch.tensor([1.0] * 6 + [float(loop)]).double()
-        torch.testing.assert_close(total, expected)
-
-
 # Unsorted, with a duplicate; targets 2 and 5 have no candidates.
 GIVEN = torch.tensor(
     [[4, 0, 1, 3, 2, 5, 1, 4, 0, 2, 0, 3, 5], [0, 0, 0, 0, 1, 1, 1, 3, 3, 3, 4, 4, 0]]

@@ -46,7 +46,6 @@ def test_race(name, loop, options):
     value = features(num_sources, seed=4)[:, 0]
     (graph.edge_weight * value[source]).sum().backward()
     for tensor in (x, *sampler.parameters()):
-        assert tensor.grad is not None
         assert bool(tensor.grad.isfinite().all())
         assert float(tensor.grad.abs().max()) > 1e-6
     again = sampler(x, generator=seeded(1))

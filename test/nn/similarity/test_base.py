@@ -71,7 +71,6 @@ def test_odd_rows(case, kind):
             leaf.grad = None
         module(x, edge_index).sum().backward()
         for leaf in (x, *module.parameters()):
-            assert leaf.grad is not None
             assert bool(leaf.grad.isfinite().all())
             assert leaf is x or bool(leaf.grad.any())
 
@@ -79,7 +78,6 @@ def test_odd_rows(case, kind):
 @pytest.mark.parametrize('dtype', [torch.float32, torch.float64])
 def test_formula_with_a_projection(case, dtype):
     module = case.build(out_channels=3).to(dtype)
-    assert module.lin is not None
     assert module.lin.weight.shape == (3, 5)
     x_src, x_dst = torch.randn(4, 5, dtype=dtype), torch.randn(3, 5, dtype=dtype)
     check(case, module, x_src, x_src)
