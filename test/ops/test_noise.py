@@ -1,11 +1,9 @@
-import math
-
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles import ERROR_RATE, check_law
-from scipy.stats import kstest, norm
+from scipy.stats import kstest
 
 from torch_geometric_gsl.ops.noise import (
     arrival_times,
@@ -100,28 +98,6 @@ def test_candidate_and_level_of_one_word_are_independent():
     word = table(56, slice(0, 400), 250).flatten()
     cell = below(word, 6) * 8 + (uniform(word, torch.float32) * 8).long()
     check_law(torch.bincount(cell, minlength=48).tolist(), [1 / 48] * 48)
-
-
-def test_no_correlation_of_rows_columns_and_seeds():
-    value, other = (
-        uniform(table(seed, slice(0, 300), 300), torch.float64) for seed in (7, 8)
-    )
-    pairs = {
-        'rows': (value[1:], value[:-1]),
-        'columns': (value[:, 1:], value[:, :-1]),
-        'diagonals': (value[1:, 1:], value[:-1, :-1]),
-        'halves': (value[:, 150:], value[:, :150]),
-        'seeds': (value, other),
-        'transposed': (value.triu(1), value.t().triu(1)),
-    }
-    # Bonferroni: all pairs together keep the error rate.
-    limit = norm.isf(ERROR_RATE / 2 / len(pairs))
-    for name, (a, b) in pairs.items():
-        used = torch.ones_like(a, dtype=torch.bool) if name != 'transposed' else a > 0
-        product = (a - 0.5)[used] * (b - 0.5)[used]
-        # The product of two independent uniforms has the variance 1 / 144.
-        z = float(product.mean()) * 12 * math.sqrt(product.numel())
-        assert abs(z) < limit, (name, z)
 
 
 def test_draw_seed():

@@ -210,12 +210,11 @@ ALL = '--write renews all tables, from the results of this program: leave out '
     ('words', 'text'),
     [
         ('--write table1', f'{ALL}table1'),
-        ('--write --datasets wine', f'{ALL}--datasets'),
-        ('--write --preset quick', f'{ALL}--preset'),
         ('--write --preset standard', f'{ALL}--preset'),
         ('--write --methods mlp', f'{ALL}--methods'),
         ('--write --label kind', f'{ALL}--label'),
         ('--write --format markdown', f'{ALL}--format'),
+        ('--write --datasets wine', f'{ALL}--datasets'),
         ('--write --results found', f'{ALL}--results found'),
         ('table4 --datasets wine', 'table4 has data of its own: leave out --datasets'),
         ('table4 --label y', 'table4 has labels of its own: leave out --label'),

@@ -102,25 +102,17 @@ def test_bipartite(method):
         sampler.eval()
 
 
+@pytest.mark.parametrize('training', [True, False])
 @pytest.mark.parametrize('hard', [True, False])
 @pytest.mark.parametrize('method', ['dense', 'stream'])
-def test_as_many_neighbours_as_candidates(method, hard):
-    sampler = make(method=method, k=N, hard=hard, replace=False)
-    graph = sampler(features())
-    assert_graph(graph)
-    assert graph.edge_weight.numel() == N * N
-    if hard:
-        torch.testing.assert_close(graph.edge_weight, torch.full((N * N,), 1 / N))
-
-
-@pytest.mark.parametrize('training', [True, False])
-@pytest.mark.parametrize('replace', [True, False])
-@pytest.mark.parametrize('method', ['dense', 'stream'])
-def test_one_node(method, replace, training):
-    sampler = make(method=method, k=1, replace=replace).train(training)
-    edge_index, edge_weight = sampler(features(1))
-    assert edge_index.tolist() == [[0], [0]]
-    assert edge_weight.tolist() == [1.0]
+@pytest.mark.parametrize('n', [1, N])
+def test_as_many_neighbours_as_candidates(n, method, hard, training):
+    sampler = make(method=method, k=n, hard=hard, replace=False).train(training)
+    graph = sampler(features(n))
+    assert_graph(graph, n, n)
+    assert graph.edge_weight.numel() == n * n
+    if hard and training:
+        torch.testing.assert_close(graph.edge_weight, torch.full((n * n,), 1 / n))
 
 
 @pytest.mark.parametrize('training', [True, False])

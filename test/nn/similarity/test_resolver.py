@@ -37,23 +37,17 @@ def test_modules_pass_through():
     assert resolve_similarity(module, 5) is module
 
 
-@pytest.mark.parametrize('name', ['', 'Linear', 'gauss'])
-def test_unknown_name(name):
-    text = rf"'similarity' must be one of \['linear', .*'uniform'\] \(got '{name}'\)"
-    with pytest.raises(ValueError, match=text):
-        resolve_similarity(name, 5)
-
-
-def test_wrong_width():
-    text = "'similarity' expects 4 channels but it receives 5"
-    with pytest.raises(ValueError, match=text):
-        resolve_similarity(LinearSimilarity(4), 5)
-
-
-@pytest.mark.parametrize('value', [None, 3, torch.nn.Linear(5, 5), LinearSimilarity])
-def test_wrong_type(value):
-    text = (
-        rf"'similarity' must be a name or a Similarity \(got {type(value).__name__}\)"
-    )
-    with pytest.raises(TypeError, match=text):
+@pytest.mark.parametrize(
+    ('value', 'error', 'text'),
+    [
+        ('', ValueError, r"must be one of \['linear', .*'uniform'\] \(got ''\)"),
+        ('Linear', ValueError, r"must be one of \['linear', .* \(got 'Linear'\)"),
+        (LinearSimilarity(4), ValueError, 'expects 4 channels but it receives 5'),
+        (None, TypeError, r'must be a name or a Similarity \(got NoneType\)'),
+        (torch.nn.Linear(5, 5), TypeError, r'or a Similarity \(got Linear\)'),
+        (LinearSimilarity, TypeError, r'or a Similarity \(got .*\)'),
+    ],
+)
+def test_errors(value, error, text):
+    with pytest.raises(error, match=f"'similarity' .*{text}"):
         resolve_similarity(value, 5)
