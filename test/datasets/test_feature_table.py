@@ -13,7 +13,7 @@ import torch
 from torch_geometric.data import Data, HeteroData, InMemoryDataset
 from torch_geometric.transforms import NormalizeFeatures
 
-from torch_geometric_gsl.datasets import _sealed_file
+from torch_geometric_gsl.datasets._io import sealed_file
 from torch_geometric_gsl.datasets._feature_table import FeatureTable
 
 
@@ -262,4 +262,4 @@ def test_permissions_are_those_of_any_file(root: Path) -> None:
     load(root)
     mode = (root / 'raw' / 'x.txt').stat().st_mode
     assert sealed(root).stat().st_mode == mode
-    assert _sealed_file.read_sealed(str(sealed(root))).keys() == {'data', 'slices'}
+    assert sealed_file.read_sealed(str(sealed(root))).keys() == {'data', 'slices'}

@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 from torch_geometric.transforms import NormalizeFeatures
 
 from torch_geometric_gsl.datasets import DATASETS, load_dataset, registry
-from torch_geometric_gsl.datasets._raw_files import Entries
+from torch_geometric_gsl.datasets._io.raw_files import Entries
 from torch_geometric_gsl.datasets.mini_imagenet_features import MiniImageNetFeatures
 from torch_geometric_gsl.datasets.registry import raw_folder
 

@@ -22,7 +22,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from torch_geometric_gsl.datasets._safe_pickle import load_arrays
+from torch_geometric_gsl.datasets._io.safe_pickle import load_arrays
 
 MULTIARRAY = importlib.import_module(np.empty(0).__reduce__()[0].__module__)
 RECONSTRUCT = np.empty(0).__reduce__()[0]

@@ -13,7 +13,7 @@ from torch_geometric.data import Data
 from torch_geometric.data.storage import GlobalStorage
 
 from torch_geometric_gsl.datasets import load_dataset
-from torch_geometric_gsl.datasets._labels import check_classes, encode
+from torch_geometric_gsl.datasets._io.labels import check_classes, encode
 
 CSV = 'width,species,length\n1,b,0.5\n2, a,-3\n4,b,1e2\n4,b,1e2\n'
 

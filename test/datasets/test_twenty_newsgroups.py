@@ -17,8 +17,9 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from torch_geometric_gsl.datasets import _newsgroups_file, twenty_newsgroups
-from torch_geometric_gsl.datasets._newsgroups_file import read_posts
+from torch_geometric_gsl.datasets import twenty_newsgroups
+from torch_geometric_gsl.datasets._io import newsgroups_file
+from torch_geometric_gsl.datasets._io.newsgroups_file import read_posts
 from torch_geometric_gsl.datasets.twenty_newsgroups import TwentyNewsgroups
 
 datasets = pytest.importorskip('sklearn.datasets')
@@ -275,7 +276,7 @@ def test_a_small_file_cannot_ask_for_much_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path, small_cache())
-    monkeypatch.setattr(_newsgroups_file, '_MAX_BYTES', 1000)
+    monkeypatch.setattr(newsgroups_file, '_MAX_BYTES', 1000)
     with pytest.raises(
         OSError, match=r'is damaged \(it expands to more than 1,000 bytes'
     ):

@@ -14,7 +14,7 @@ from torch_geometric.data import Data, InMemoryDataset
 from torch_geometric.data.data import BaseData
 
 from torch_geometric_gsl._warnings import warn_caller
-from torch_geometric_gsl.datasets._sealed_file import (
+from torch_geometric_gsl.datasets._io.sealed_file import (
     DamagedFileError,
     damaged_file,
     read_sealed,

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from torch_geometric_gsl.datasets._feature_table import FeatureTable
-from torch_geometric_gsl.datasets._safe_pickle import load_arrays
+from torch_geometric_gsl.datasets._io.safe_pickle import load_arrays
 
 _PARTS = ('train', 'val', 'test')
 _SOURCE = 'https://github.com/qitianwu/NodeFormer'

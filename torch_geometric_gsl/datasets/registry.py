@@ -14,7 +14,7 @@ from torch_geometric.datasets import Coauthor, Planetoid, WikipediaNetwork
 
 from torch_geometric_gsl._checks import check_absent, check_option
 from torch_geometric_gsl.datasets._feature_table import FeatureTable
-from torch_geometric_gsl.datasets._raw_files import (
+from torch_geometric_gsl.datasets._io.raw_files import (
     Entries,
     read_coauthor,
     read_planetoid,

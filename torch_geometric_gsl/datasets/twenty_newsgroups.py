@@ -7,8 +7,8 @@ from tempfile import TemporaryDirectory
 from typing import ClassVar
 
 from torch_geometric_gsl.datasets._feature_table import FeatureTable
-from torch_geometric_gsl.datasets._newsgroups_file import read_posts
-from torch_geometric_gsl.datasets._raw_files import damaged
+from torch_geometric_gsl.datasets._io.newsgroups_file import read_posts
+from torch_geometric_gsl.datasets._io.raw_files import damaged
 from torch_geometric_gsl.datasets._sklearn import import_sklearn
 
 _CLASS_NAMES = (

@@ -1,4 +1,4 @@
-"""What readers raise on damaged files, and what tells of too little memory instead."""
+"""Tell a damaged file from a machine with too little memory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pickle
 import re
 import struct
 
-# What an unpickler raises on a damaged file (its documentation leaves the list open).
+# An unpickler raises these on a damaged file (its documentation leaves the list open).
 ERRORS = (
     pickle.UnpicklingError,
     ArithmeticError,
@@ -23,9 +23,16 @@ ERRORS = (
 
 
 def check_memory(error: Exception, size: int) -> None:
-    """Raises :class:`MemoryError` if torch has no memory for a file of so many bytes.
+    """Raise :class:`MemoryError` if torch has no memory for a file of so many bytes.
 
     A file that asks for more than it can hold is damaged.
+
+    Args:
+        error (Exception): The error that reading the file raised.
+        size (int): The size of the file, in bytes.
+
+    Raises:
+        MemoryError: If torch failed to allocate at most :obj:`size` bytes.
     """
     found = re.search(r'tried to allocate (\d+) bytes', str(error))
     if isinstance(error, RuntimeError) and found and int(found[1]) <= size:

@@ -6,7 +6,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from torch_geometric_gsl.datasets._safe_pickle import (
+from torch_geometric_gsl.datasets._io.safe_pickle import (
     REFUSED,
     SafeUnpickler,
     StandIn,

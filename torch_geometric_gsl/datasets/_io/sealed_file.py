@@ -10,7 +10,7 @@ import uuid
 
 import torch
 
-from torch_geometric_gsl.datasets._damage import ERRORS, check_memory
+from torch_geometric_gsl.datasets._io.damage import ERRORS, check_memory
 
 _DIGEST_BYTES = hashlib.sha256().digest_size
 

@@ -12,8 +12,8 @@ from typing import Any, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from torch_geometric_gsl.datasets._raw_files import damaged
-from torch_geometric_gsl.datasets._safe_pickle import (
+from torch_geometric_gsl.datasets._io.raw_files import damaged
+from torch_geometric_gsl.datasets._io.safe_pickle import (
     REFUSED,
     DType,
     Function,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from torch_geometric_gsl.datasets._safe_matrix import load_matrix
+from torch_geometric_gsl.datasets._io.safe_matrix import load_matrix
+from torch_geometric_gsl.datasets._io.safe_npz import DamagedArchiveError, load_npz
 
 
 class Entries(NamedTuple):
@@ -152,16 +151,10 @@ def read_coauthor(paths: list[Path]) -> tuple[Entries, NDArray[np.int64]]:
     (path,) = paths
     names = ('data', 'indices', 'indptr', 'shape')
     try:
-        with path.open('rb') as stream, np.load(stream, allow_pickle=False) as file:
-            parts = {name: file[f'attr_{name}'] for name in names}
-            y = file['labels']
-    # What numpy and zipfile raise on a damaged file: RuntimeError where it seems to be
-    # encrypted, or compressed by an unknown method.
-    except (
-        *(AttributeError, EOFError, KeyError, OSError, RuntimeError),
-        *(TypeError, ValueError, zipfile.BadZipFile, zlib.error),
-    ) as error:
+        found = load_npz(path, [*(f'attr_{name}' for name in names), 'labels'])
+    except DamagedArchiveError as error:
         raise damaged(path, error) from error
+    parts, y = {name: found[f'attr_{name}'] for name in names}, found['labels']
     entries = _entries(path, **parts)
     if y.dtype.kind not in 'iu' or y.shape != (entries.shape[0],):
         raise damaged(path, f'its labels have the shape {y.shape}')

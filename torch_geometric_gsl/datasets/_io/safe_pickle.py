@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from torch_geometric_gsl.datasets._damage import ERRORS, check_memory
+from torch_geometric_gsl.datasets._io.damage import ERRORS, check_memory
 
 _DTYPES = ('i1', 'i2', 'i4', 'i8', 'u1', 'u2', 'u4', 'u8', 'f2', 'f4', 'f8')
 _TORCH_DTYPES = (
