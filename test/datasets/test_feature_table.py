@@ -13,8 +13,8 @@ import torch
 from torch_geometric.data import Data, HeteroData, InMemoryDataset
 from torch_geometric.transforms import NormalizeFeatures
 
-from torch_geometric_gsl.datasets._io import sealed_file
 from torch_geometric_gsl.datasets._feature_table import FeatureTable
+from torch_geometric_gsl.datasets._io import sealed_file
 
 
 class Table(FeatureTable):

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import io
 import os
+import struct
+import warnings
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +17,7 @@ from torch_geometric.data import Data
 from torch_geometric.data.storage import GlobalStorage
 
 from torch_geometric_gsl.datasets import load_dataset
+from torch_geometric_gsl.datasets._io.csv_file import find_label
 from torch_geometric_gsl.datasets._io.labels import check_classes, encode
 
 CSV = 'width,species,length\n1,b,0.5\n2, a,-3\n4,b,1e2\n4,b,1e2\n'
@@ -74,7 +79,10 @@ def test_dialects(tmp_path: Path, text: str) -> None:
         (['1.0', '-1', '1'], [1, 0, 1], ['-1', '1']),
         (['10', '2', 'x'], [0, 1, 2], ['10', '2', 'x']),
         (['1_0', '2', '10'], [1, 2, 0], ['10', '1_0', '2']),
-        (['9007199254740993', '9007199254740992', '0'], [2, 1, 0], None),
+        (['9007199254740993.0', '9007199254740992', '0'], [2, 1, 0], None),
+        (['01', '1', '1.0'], [0, 1, 2], ['01', '1', '1.0']),  # Codes are names.
+        (['-01', '0', '-1'], [0, 2, 1], ['-01', '-1', '0']),
+        (['0e9', '0.0', '1'], [0, 0, 1], ['0', '1']),
         ([3, 1, 3], [1, 0, 1], ['1', '3']),
         ([True, False, True], [1, 0, 1], ['False', 'True']),
     ],
@@ -130,6 +138,25 @@ def test_damaged_csv(
     with pytest.raises(ValueError, match=message) as caught:
         load_dataset(path, label=label, standardize=False)
     assert str(path) in str(caught.value)
+
+
+class Name(str):
+    """A text that counts its comparisons."""
+
+    comparisons = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        Name.comparisons += 1
+        return str.__eq__(self, other)
+
+
+@pytest.mark.parametrize('count', [100, 1000])
+def test_wide_headers_take_few_comparisons(count: int) -> None:
+    Name.comparisons = 0
+    header: list[str] = [Name(f'c{i}') for i in range(count)]
+    assert find_label(Path('my.csv'), header, f'c{count - 1}') == count - 1
+    assert Name.comparisons <= 5 * count
 
 
 def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
@@ -191,6 +218,59 @@ def test_damaged_npz(tmp_path: Path, arrays: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match=text) as caught:
         load_dataset(path)
     assert str(path) in str(caught.value)
+
+
+def write_npz(path: Path, members: list[tuple[str, bytes]]) -> None:
+    with zipfile.ZipFile(path, 'w') as archive, warnings.catch_warnings():
+        warnings.simplefilter('ignore')  # Two members of one name.
+        for name, content in members:
+            archive.writestr(name, content)
+
+
+def to_npy(array: np.ndarray[Any, Any], shape: object = None) -> bytes:
+    """Return an array in NumPy's format, whose header may state another shape."""
+    stream = io.BytesIO()
+    np.save(stream, array)
+    if shape is None:
+        return stream.getvalue()
+    header = {'descr': array.dtype.str, 'fortran_order': False, 'shape': shape}
+    text = repr(header).encode() + b'\n'
+    return b'\x93NUMPY\x01\x00' + struct.pack('<H', len(text)) + text + array.tobytes()
+
+
+@pytest.mark.parametrize(
+    ('members', 'text'),
+    [
+        (
+            [('x.npy', to_npy(X, (10**6, 10**6)))],
+            r"'x.npy' states the shape \(1000000, 1000000\), but does not hold "
+            '8,000,000,000,000 bytes',
+        ),
+        ([('x.npy', to_npy(X, (4, 2)))], ''),
+        ([('x.npy', to_npy(X))] * 2, r"it holds more than one array named \['x'\]"),
+        (
+            [('x', to_npy(X)), ('x.npy', to_npy(X))],
+            r"more than one array named \['x'\]",
+        ),
+        ([('x.npy', b'\x93NUMPY\x07\x00')], r'the unknown format \(7, 0\)'),
+        ([('x.npy', b'\x93NUMPY\x01\x00\x05\x00(((((')], 'cannot be parsed'),
+        ([('x.npy', b'')], ''),
+    ],
+)
+def test_forged_npz(
+    tmp_path: Path, members: list[tuple[str, bytes]], text: str
+) -> None:
+    path = tmp_path / 'my.npz'
+    write_npz(path, [*members, ('y.npy', to_npy(Y))])
+    with pytest.raises(ValueError, match=rf"^'{path}' must hold .*\(.*{text}.*\)$"):
+        load_dataset(path)
+
+
+def test_arrays_larger_than_their_file_are_read(tmp_path: Path) -> None:
+    path = tmp_path / 'my.npz'
+    np.savez_compressed(path, x=np.ones((5000, 9)), y=np.arange(5000) % 2)
+    assert path.stat().st_size < 5000
+    assert load_dataset(path).x.sum() == 45_000
 
 
 def test_truncated_files(tmp_path: Path) -> None:

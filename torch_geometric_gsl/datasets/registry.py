@@ -124,8 +124,9 @@ def load_dataset(
       has written: its :obj:`x`, :obj:`y`, :obj:`class_names`, and the masks of its
       split, all three of them or none.
 
-    Classes are counted in their order, and :obj:`class_names` tells what each was
-    called. In a :obj:`.pt` file it names each class in this order, or each number from
+    Classes are counted in their order, and :obj:`class_names` holds their names. Whole
+    numbers are compared as numbers, to the last digit: :obj:`1` and :obj:`1.0` are one
+    class. If a label has leading zeros, all are names: :obj:`01` and :obj:`1` differ. In a :obj:`.pt` file it names each class in this order, or each number from
     zero on; these numbers stay, even where one has no row. Labels of more than 20
     classes, more than half of which have one row only, are refused: a number to predict
     looks so.

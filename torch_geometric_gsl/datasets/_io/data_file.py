@@ -132,5 +132,3 @@ def _read_masks(data: Data, num_nodes: int, path: Path) -> dict[str, Any]:
                 f'(got {shared} in both)'
             )
     return found
-
-
