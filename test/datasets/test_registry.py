@@ -59,7 +59,7 @@ def test_names() -> None:
 
 def test_documented_counts() -> None:
     doc = load_dataset.__doc__ or ''
-    rows = re.findall(r'\* - (\w+)\n\s+- ([\d,]+)\n\s+- ([\d,]+)\n\s+- ([\d,]+)', doc)
+    rows = re.findall(r'(\w+) +([\d,]+) +([\d,]+) +([\d,]+)\n', doc)
     found = {name: [int(n.replace(',', '')) for n in counts] for name, *counts in rows}
     assert found == {name: list(entry[:3]) for name, entry in registry._TABLE.items()}
 

@@ -289,7 +289,7 @@ def test_a_tensor_cannot_claim_more_values_than_it_brings(tmp_path: Path) -> Non
         (b"S'\\d'\n", 'pickle exhausted before seeing STOP'),
         (b'Pname\n.', 'the instruction PERSID'),
         (b'(ios\nsystem\n.', 'the instruction INST'),
-        (b'\x80\x02cnumpy\nndarray\n)\x81.', 'the instruction NEWOBJ'),
+        (b'\x80\x02cnumpy\nndarray\n)\x81.', 'NEWOBJ class argument'),
         (b'', ''),
         (b'<html>not found</html>', ''),
         (b'\x80\x04' + b'(' * 100 + b'.', ''),

@@ -17,8 +17,8 @@ from torch_geometric.data import Data
 from torch_geometric.data.storage import GlobalStorage
 
 from torch_geometric_gsl.datasets import load_dataset
-from torch_geometric_gsl.datasets._io.csv_file import find_label
-from torch_geometric_gsl.datasets._io.labels import check_classes, encode
+from torch_geometric_gsl.datasets._io.csv_file import _find_label
+from torch_geometric_gsl.datasets._io.labels import _check_classes, encode
 
 CSV = 'width,species,length\n1,b,0.5\n2, a,-3\n4,b,1e2\n4,b,1e2\n'
 
@@ -155,7 +155,7 @@ class Name(str):
 def test_wide_headers_take_few_comparisons(count: int) -> None:
     Name.comparisons = 0
     header: list[str] = [Name(f'c{i}') for i in range(count)]
-    assert find_label(Path('my.csv'), header, f'c{count - 1}') == count - 1
+    assert _find_label(Path('my.csv'), header, f'c{count - 1}') == count - 1
     assert Name.comparisons <= 5 * count
 
 
@@ -400,13 +400,13 @@ def test_rare_classes() -> None:
         labels = [*twins, *(f'single {i}' for i in range(single))]
         if is_refused:
             with pytest.raises(ValueError, match='got 23 classes in 34 rows, 12 of'):
-                check_classes(labels, 'it')
+                _check_classes(labels, 'it')
         else:
-            check_classes(labels, 'it')
+            _check_classes(labels, 'it')
     # Small tables may have what they like.
-    check_classes(range(20), 'it')
+    _check_classes(range(20), 'it')
     with pytest.raises(ValueError, match='got 21 classes in 21 rows, 21 of them'):
-        check_classes(range(21), 'it')
+        _check_classes(range(21), 'it')
 
 
 class Harm:

@@ -39,16 +39,11 @@ class MiniImageNetFeatures(FeatureTable):
 
     **STATS:**
 
-    .. list-table::
-        :widths: 10 10 10
-        :header-rows: 1
-
-        * - #nodes
-          - #features
-          - #classes
-        * - 18,000
-          - 128
-          - 30
+    ======  =========  ========
+    #nodes  #features  #classes
+    ======  =========  ========
+    18,000        128        30
+    ======  =========  ========
 
     Raises:
         OSError: If the file is missing, damaged, or asks for anything but
@@ -90,7 +85,7 @@ class MiniImageNetFeatures(FeatureTable):
 
 
 def _check_part(x: NDArray[Any], y: NDArray[Any], part: str, path: str) -> None:
-    """Raises unless a part holds a float matrix and one label for each row."""
+    """Raise unless a part holds a float matrix and one label for each row."""
     if x.ndim != 2 or x.dtype.kind != 'f':
         raise ValueError(
             f"'x_{part}' in '{path}' must be a floating-point matrix "

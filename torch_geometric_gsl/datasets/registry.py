@@ -27,7 +27,7 @@ from torch_geometric_gsl.datasets.twenty_newsgroups import TwentyNewsgroups
 
 
 class _Entry(NamedTuple):
-    """What a dataset must give, where its raw files lie, and who reads them."""
+    """The counts of a dataset, the place of its raw files, and their reader."""
 
     num_nodes: int
     num_features: int
@@ -92,7 +92,7 @@ def load_dataset(
     label: str | None = None,
     standardize: bool | None = None,
 ) -> Data:
-    r"""Loads features and labels, by the name of a public dataset or from a file of
+    r"""Load features and labels, by the name of a public dataset or from a file of
     your own. A graph that comes with them is left out.
 
     **Public datasets.** The features of CiteSeer, PubMed, Chameleon, Squirrel, CS and
@@ -126,10 +126,11 @@ def load_dataset(
 
     Classes are counted in their order, and :obj:`class_names` holds their names. Whole
     numbers are compared as numbers, to the last digit: :obj:`1` and :obj:`1.0` are one
-    class. If a label has leading zeros, all are names: :obj:`01` and :obj:`1` differ. In a :obj:`.pt` file it names each class in this order, or each number from
-    zero on; these numbers stay, even where one has no row. Labels of more than 20
-    classes, more than half of which have one row only, are refused: a number to predict
-    looks so.
+    class. If a label has leading zeros, all are names: :obj:`01` and :obj:`1` differ.
+    The :obj:`class_names` of a :obj:`.pt` file name each class in this order, or each
+    number from zero on; these numbers stay, even where one has no row. Labels of more
+    than 20 classes, more than half of which have one row only, are refused: a number to
+    predict looks so.
 
     Args:
         name (str or pathlib.Path): The name of a dataset in the table below, or the
@@ -148,58 +149,21 @@ def load_dataset(
 
     **STATS:**
 
-    .. list-table::
-        :widths: 10 10 10 10
-        :header-rows: 1
-
-        * - Name
-          - #nodes
-          - #features
-          - #classes
-        * - CiteSeer
-          - 3,327
-          - 3,703
-          - 6
-        * - PubMed
-          - 19,717
-          - 500
-          - 3
-        * - Chameleon
-          - 2,277
-          - 2,325
-          - 5
-        * - Squirrel
-          - 5,201
-          - 2,089
-          - 5
-        * - CS
-          - 18,333
-          - 6,805
-          - 15
-        * - Physics
-          - 34,493
-          - 8,415
-          - 5
-        * - 20News
-          - 9,607
-          - 236
-          - 10
-        * - MiniImageNet
-          - 18,000
-          - 128
-          - 30
-        * - digits
-          - 1,797
-          - 64
-          - 10
-        * - wine
-          - 178
-          - 13
-          - 3
-        * - breast_cancer
-          - 569
-          - 30
-          - 2
+    =============  ======  =========  ========
+    Name           #nodes  #features  #classes
+    =============  ======  =========  ========
+    CiteSeer        3,327      3,703         6
+    PubMed         19,717        500         3
+    Chameleon       2,277      2,325         5
+    Squirrel        5,201      2,089         5
+    CS             18,333      6,805        15
+    Physics        34,493      8,415         5
+    20News          9,607        236        10
+    MiniImageNet   18,000        128        30
+    digits          1,797         64        10
+    wine              178         13         3
+    breast_cancer     569         30         2
+    =============  ======  =========  ========
 
     Raises:
         ValueError: If :obj:`name` is unknown, :obj:`GSL_DATA` is no folder, or a file
@@ -250,7 +214,7 @@ def load_dataset(
 
 
 def raw_folder(name: str, root: str = 'data') -> Path | None:
-    r"""The folder in which all raw files of a dataset lie.
+    r"""Return the folder in which all raw files of a dataset lie.
 
     Args:
         name (str): The name of a dataset that has raw files.
@@ -276,7 +240,7 @@ def raw_folder(name: str, root: str = 'data') -> Path | None:
 
 
 def _open(dataset: FeatureTable) -> Data:
-    """The data of a dataset that has a class of its own."""
+    """Return the data of a dataset that has a class of its own."""
     data = cast(Data, dataset[0])
     class_names = getattr(dataset, 'class_names', None)
     if class_names is not None:
@@ -313,7 +277,7 @@ def _check_counts(
 
 
 def _normalize(entries: Entries) -> Tensor:
-    """Divides rows by their sum, if that exceeds 1, as PyG's transform does."""
+    """Divide rows by their sum, if that exceeds 1, as PyG's transform does."""
     x = entries.to_sparse()
     row, value = x.indices()[0], x.values()
     total = torch.zeros(entries.shape[0]).index_add_(0, row, value)

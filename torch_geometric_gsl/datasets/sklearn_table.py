@@ -38,26 +38,13 @@ class SklearnTable(FeatureTable):
 
     **STATS:**
 
-    .. list-table::
-        :widths: 10 10 10 10
-        :header-rows: 1
-
-        * - Name
-          - #nodes
-          - #features
-          - #classes
-        * - digits
-          - 1,797
-          - 64
-          - 10
-        * - wine
-          - 178
-          - 13
-          - 3
-        * - breast_cancer
-          - 569
-          - 30
-          - 2
+    =============  ======  =========  ========
+    Name           #nodes  #features  #classes
+    =============  ======  =========  ========
+    digits          1,797         64        10
+    wine              178         13         3
+    breast_cancer     569         30         2
+    =============  ======  =========  ========
 
     Raises:
         ValueError: If :obj:`name` is unknown.

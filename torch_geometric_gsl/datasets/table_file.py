@@ -20,7 +20,7 @@ SUFFIXES: tuple[str, ...] = ('.csv', '.npz', '.pt')
 def read_table_file(
     path: str | Path, label: str | None = None, standardize: bool | None = None
 ) -> Data:
-    r"""Reads features and labels from a file, as
+    """Read features and labels from a file, as
     :func:`~torch_geometric_gsl.datasets.load_dataset` describes.
 
     Args:

@@ -51,16 +51,11 @@ class TwentyNewsgroups(FeatureTable):
 
     **STATS:**
 
-    .. list-table::
-        :widths: 10 10 10
-        :header-rows: 1
-
-        * - #nodes
-          - #features
-          - #classes
-        * - 9,607
-          - 236
-          - 10
+    ======  =========  ========
+    #nodes  #features  #classes
+    ======  =========  ========
+     9,607        236        10
+    ======  =========  ========
 
     Raises:
         OSError: If the posts cannot be downloaded, or their file is damaged or

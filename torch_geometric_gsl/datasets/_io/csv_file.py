@@ -15,16 +15,15 @@ from torch_geometric_gsl.datasets._io.labels import MISSING, encode, to_number
 
 
 def read_csv(path: Path, label: str | None) -> tuple[Data, list[str]]:
-    r"""Read numbers, and a column of labels, below a line of names.
+    """Read numbers, and a column of labels, below a line of names.
 
     Args:
         path (pathlib.Path): The file: text in UTF-8, with commas.
         label (str or None): The name of the column of labels.
 
     Returns:
-        tuple[torch_geometric.data.Data, list[str]]: Features :obj:`x` in double
-        precision, labels :obj:`y` and :obj:`class_names`; and the names of the columns
-        of the features.
+        Features in double precision with labels and the names of the classes, and the
+        names of the columns of the features.
 
     Raises:
         OSError: If the file cannot be opened.
@@ -37,7 +36,7 @@ def read_csv(path: Path, label: str | None) -> tuple[Data, list[str]]:
         with path.open(encoding='utf-8-sig', newline='') as file:
             reader = csv.reader(file, strict=True)
             header = [name.strip() for name in next(reader, [])]
-            column = find_label(path, header, label)
+            column = _find_label(path, header, label)
             for fields in reader:
                 number = reader.line_num
                 if fields:  # Blank lines have none.
@@ -57,21 +56,8 @@ def read_csv(path: Path, label: str | None) -> tuple[Data, list[str]]:
     return Data(x=x, y=y, class_names=class_names), header
 
 
-def find_label(path: Path, header: list[str], label: str | None) -> int:
-    """Return the place of the labels among columns whose names are unique.
-
-    Args:
-        path (pathlib.Path): The file, for the errors' texts.
-        header (list[str]): The names of all columns.
-        label (str or None): The name of the column of labels.
-
-    Returns:
-        int: The place of :obj:`label` in :obj:`header`.
-
-    Raises:
-        ValueError: If a name is empty or stands twice, or :obj:`label` is not among
-            them or the only one.
-    """
+def _find_label(path: Path, header: list[str], label: str | None) -> int:
+    """Return the place of the labels among columns whose names are unique."""
     if not header:
         raise ValueError(f"'{path}' must begin with the names of its columns")
     if '' in header:
@@ -100,22 +86,19 @@ def _read_row(
             f'{where} must have {len(header)} fields, as the header has '
             f'(got {len(fields)})'
         )
-    row = [to_number(field) for field in fields]
     label = fields[column].strip()
-    row.pop(column)
-    if label.lower() not in MISSING and all(map(math.isfinite, row)):
-        return row, label
-    place = next(
-        i
-        for i, field in enumerate(map(str.strip, fields))
-        if field.lower() in MISSING
-        or (i != column and not math.isfinite(to_number(field)))
-    )
-    if fields[place].strip().lower() in MISSING:
-        raise ValueError(
-            f"{where}: '{header[place]}' must not be missing (got {fields[place]!r})"
-        )
-    raise ValueError(
-        f"{where}: '{header[place]}' must be a finite number (got {fields[place]!r}); "
-        'encode text as numbers, or leave the column out'
-    )
+    row = [to_number(field) for field in fields]
+    row[column] = 0.0  # The label need not be a number.
+    if label.lower() in MISSING or not all(map(math.isfinite, row)):
+        for name, field, value in zip(header, fields, row, strict=True):
+            if field.strip().lower() in MISSING:
+                raise ValueError(
+                    f"{where}: '{name}' must not be missing (got {field!r})"
+                )
+            if not math.isfinite(value):
+                raise ValueError(
+                    f"{where}: '{name}' must be a finite number (got {field!r}); "
+                    'encode text as numbers, or leave the column out'
+                )
+    del row[column]
+    return row, label

@@ -5,20 +5,15 @@ from __future__ import annotations
 import pickle
 import re
 import struct
+import zipfile
+import zlib
 
-# An unpickler raises these on a damaged file (its documentation leaves the list open).
+# Readers of pickles and archives raise these on a damaged file: RuntimeError where it
+# seems to be encrypted (the documentation of pickle leaves the list open).
 ERRORS = (
-    pickle.UnpicklingError,
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    EOFError,
-    ImportError,
-    LookupError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-    struct.error,
+    *(ArithmeticError, AssertionError, AttributeError, EOFError, ImportError),
+    *(LookupError, RuntimeError, TypeError, ValueError, struct.error, zlib.error),
+    *(pickle.UnpicklingError, zipfile.BadZipFile),
 )
 
 

@@ -39,59 +39,32 @@ def check_labels(y: NDArray[Any], where: str, num_nodes: int, kinds: str) -> Non
         )
 
 
-def check_classes(labels: Sequence[object], where: str) -> None:
-    """Raise for a single class, and for values that no two rows share.
-
-    The second is a number to predict, or the name of each row: of more than 20
-    classes, more than half have one row only.
-
-    Args:
-        labels (list): The class of each row.
-        where (str): Their name and file, for the error's text.
-
-    Raises:
-        ValueError: If these are no classes.
-    """
-    sizes = Counter(labels)
-    if len(sizes) < 2:
-        raise ValueError(f'{where} must have at least two classes (got {set(sizes)})')
-    single = sum(size == 1 for size in sizes.values())
-    if len(sizes) > _FEW_CLASSES and 2 * single > len(sizes):
-        raise ValueError(
-            f'{where} must be classes, which rows share (got {len(sizes)} classes in '
-            f'{len(labels)} rows, {single} of them with one row only: is it a number '
-            'to predict, or the name of each row?)'
-        )
-
-
 def encode(labels: Sequence[Any], where: str) -> tuple[Tensor, list[str]]:
     """Count classes in the order of their numbers, or else of their names.
 
-    Whole numbers are compared exactly, however they are written: ``1``, ``1.0`` and
-    ``+1`` are one class. Where one begins with a needless zero, as codes do (``01``),
-    all labels are names, and each spelling is a class.
+    Labels are numbers if all of them are, and none has leading zeros as a code has.
+    Numbers are compared to the last digit: ``1`` and ``1.0`` are one class.
 
     Args:
         labels (list): The label of each row: texts, integers or booleans.
         where (str): Their name and file, for the error's text.
 
     Returns:
-        tuple[torch.Tensor, list[str]]: The class of each row, from zero on, and the
-        names of the classes.
+        The class of each row, from zero on, and the names of the classes.
 
     Raises:
         ValueError: If labels are measured numbers, or no classes.
     """
-    names = list(dict.fromkeys(labels))
+    names = dict.fromkeys(labels)
     if all(math.isfinite(to_number(name)) for name in names):
-        classes = {name: _to_whole(name) for name in names}
-        if broken := [name for name, number in classes.items() if number is None]:
+        numbers = {name: _to_whole(name) for name in names}
+        if broken := [name for name, number in numbers.items() if number is None]:
             raise ValueError(
                 f'{where} must be classes, not measured numbers (got {broken[0]})'
             )
-        if not any(map(_is_code, names)):
-            labels = [classes[name] for name in labels]
-    check_classes(labels, where)
+        if not any(re.match(r'\s*[+-]?0\d', str(name)) for name in names):
+            labels = [numbers[name] for name in labels]
+    _check_classes(labels, where)
     order = sorted(set(labels))
     place = {name: i for i, name in enumerate(order)}
     y = torch.tensor([place[name] for name in labels])
@@ -111,7 +84,7 @@ def encode_named(
         path (pathlib.Path): The file, for the error's text.
 
     Returns:
-        tuple[torch.Tensor, list]: The class of each row, and the names of the classes.
+        The class of each row, and the names of the classes.
 
     Raises:
         ValueError: If these are no classes, or the names do not fit them.
@@ -134,13 +107,10 @@ def encode_named(
 
 
 def to_number(field: Any) -> float:
-    """Return a field as a number; NaN if it is none.
+    """Return the number that a field holds; NaN if it holds none.
 
     Args:
-        field (str or int): The field of a table.
-
-    Returns:
-        float: Its value.
+        field (str or int): A field of a table.
     """
     if isinstance(field, str) and '_' in field:  # Python would read past it.
         return math.nan
@@ -148,6 +118,24 @@ def to_number(field: Any) -> float:
         return float(field)
     except ValueError:
         return math.nan
+
+
+def _check_classes(labels: Sequence[object], where: str) -> None:
+    """Raise for a single class, and for values that no two rows share.
+
+    The second is a number to predict, or the name of each row: of more than 20
+    classes, more than half have one row only.
+    """
+    sizes = Counter(labels)
+    if len(sizes) < 2:
+        raise ValueError(f'{where} must have at least two classes (got {set(sizes)})')
+    single = sum(size == 1 for size in sizes.values())
+    if len(sizes) > _FEW_CLASSES and 2 * single > len(sizes):
+        raise ValueError(
+            f'{where} must be classes, which rows share (got {len(sizes)} classes in '
+            f'{len(labels)} rows, {single} of them with one row only: is it a number '
+            'to predict, or the name of each row?)'
+        )
 
 
 def _to_whole(name: Any) -> int | None:
@@ -159,7 +147,3 @@ def _to_whole(name: Any) -> int | None:
     except InvalidOperation:  # Its exponent has more than 18 digits.
         return None
     return int(number) if number == number.to_integral_value() else None
-
-
-def _is_code(name: Any) -> bool:
-    return isinstance(name, str) and re.match(r'[+-]?0\d', name.strip()) is not None

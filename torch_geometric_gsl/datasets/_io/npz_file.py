@@ -9,15 +9,11 @@ import torch
 from torch_geometric.data import Data
 
 from torch_geometric_gsl.datasets._io.labels import MISSING, check_labels, encode
-from torch_geometric_gsl.datasets._io.safe_npz import (
-    DamagedArchiveError,
-    list_npz,
-    load_npz,
-)
+from torch_geometric_gsl.datasets._io.safe_npz import open_npz
 
 
 def read_npz(path: Path, label: str | None) -> Data:
-    r"""Read a matrix of features and a vector of labels.
+    """Read a matrix of features and a vector of labels.
 
     Args:
         path (pathlib.Path): The file. Its features are its only array but the labels,
@@ -25,25 +21,21 @@ def read_npz(path: Path, label: str | None) -> Data:
         label (str or None): The array of labels; :obj:`None` stands for :obj:`"y"`.
 
     Returns:
-        torch_geometric.data.Data: Features :obj:`x` in double precision, labels
-        :obj:`y` and :obj:`class_names`.
+        Features in double precision, labels, and the names of the classes.
 
     Raises:
         OSError: If the file cannot be opened.
         ValueError: If it is damaged, or its arrays are not as above.
     """
     label = 'y' if label is None else label
-    try:
-        names = list_npz(path)
-        others = [name for name in names if name != label]
+    with open_npz(path, _damaged) as reads:
+        others = [name for name in reads if name != label]
         feature = others[0] if len(others) == 1 else 'x'
-        arrays = load_npz(path, [name for name in (feature, label) if name in names])
-    except DamagedArchiveError as error:
-        raise ValueError(f"'{path}' must hold arrays of numbers ({error})") from error
+        arrays = {name: reads[name]() for name in (feature, label) if name in reads}
     for name, what in ((label, 'labels'), (feature, 'features')):
         if name not in arrays:
             raise ValueError(
-                f"'{path}' must have an array '{name}' of {what} (got {names})"
+                f"'{path}' must have an array '{name}' of {what} (got {list(reads)})"
             )
     x, y = arrays[feature], arrays[label]
     if x.dtype.kind not in 'biuf' or x.ndim != 2 or 0 in x.shape:
@@ -63,3 +55,7 @@ def read_npz(path: Path, label: str | None) -> Data:
     with np.errstate(over='ignore'):
         x = torch.from_numpy(x.astype(np.float64))
     return Data(x=x, y=numbers, class_names=class_names)
+
+
+def _damaged(path: Path, reason: str) -> ValueError:
+    return ValueError(f"'{path}' must hold arrays of numbers ({reason})")

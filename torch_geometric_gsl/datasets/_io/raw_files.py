@@ -1,4 +1,4 @@
-"""Features and labels from raw files of public benchmarks, without the graphs."""
+"""Read features and labels from raw files of public benchmarks, without the graphs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from torch_geometric_gsl.datasets._io.safe_matrix import load_matrix
-from torch_geometric_gsl.datasets._io.safe_npz import DamagedArchiveError, load_npz
+from torch_geometric_gsl.datasets._io.safe_npz import open_npz
+
+_CSR_PARTS = ('data', 'indices', 'indptr', 'shape')
 
 
 class Entries(NamedTuple):
@@ -23,7 +25,7 @@ class Entries(NamedTuple):
     shape: tuple[int, int]
 
     def to_sparse(self) -> Tensor:
-        """The coalesced COO tensor without explicit zeros."""
+        """Return the coalesced COO tensor without explicit zeros."""
         keep = self.value != 0
         index = np.stack([self.row[keep], self.column[keep]])
         value = torch.from_numpy(self.value[keep])
@@ -34,12 +36,28 @@ class Entries(NamedTuple):
 
 
 def damaged(path: Path, reason: object) -> OSError:
+    """Return the error of a damaged raw file.
+
+    Args:
+        path (pathlib.Path): The file.
+        reason (object): What is wrong with it.
+    """
     return OSError(f"'{path}' is damaged ({reason}): delete it to download it again")
 
 
 def read_planetoid(paths: list[Path]) -> tuple[Entries, NDArray[np.int64]]:
-    """Reads CiteSeer or PubMed: :obj:`allx`, :obj:`tx`, :obj:`ally`, :obj:`ty` and
-    :obj:`test.index`, whose rows say where the rows of the second matrices belong.
+    """Read CiteSeer or PubMed.
+
+    Args:
+        paths (list[pathlib.Path]): The files :obj:`allx`, :obj:`tx`, :obj:`ally`,
+            :obj:`ty` and :obj:`test.index`, which places the rows of the second
+            matrices.
+
+    Returns:
+        The features, and the class of each node.
+
+    Raises:
+        OSError: If a file is damaged.
     """
     first, second = _rows(paths[0]), _rows(paths[1])
     labels = [_one_hot(path) for path in paths[2:4]]
@@ -80,7 +98,7 @@ def _entries(
     indptr: NDArray[Any],
     shape: NDArray[Any],
 ) -> Entries:
-    """The entries of a matrix in CSR format, once its parts are seen to agree."""
+    """Return the entries of a CSR matrix, once its parts are seen to agree."""
     if (
         any(part.ndim != 1 for part in (data, indices, indptr, shape))
         or data.dtype.kind not in 'iuf'
@@ -117,7 +135,18 @@ def _node_numbers(path: Path) -> NDArray[np.int64]:
 
 
 def read_wikipedia(paths: list[Path]) -> tuple[Entries, NDArray[np.int64]]:
-    """Reads Chameleon or Squirrel: a line a node, with number, features and label."""
+    """Read Chameleon or Squirrel.
+
+    Args:
+        paths (list[pathlib.Path]): The file, with number, features and label in a line
+            for each node.
+
+    Returns:
+        The features, and the class of each node.
+
+    Raises:
+        OSError: If the file is damaged.
+    """
     (path,) = paths
     rows, labels = [], []
     with path.open('rb') as file:
@@ -138,7 +167,7 @@ def read_wikipedia(paths: list[Path]) -> tuple[Entries, NDArray[np.int64]]:
 
 
 def _digits(text: bytes) -> NDArray[np.uint8]:
-    """Digits that stand between commas."""
+    """Return digits that stand between commas."""
     characters = np.frombuffer(text, dtype=np.uint8)
     digits: NDArray[np.uint8] = characters[::2] - ord('0')
     if text.endswith(b',') or (digits > 9).any() or (characters[1::2] != 44).any():
@@ -147,14 +176,21 @@ def _digits(text: bytes) -> NDArray[np.uint8]:
 
 
 def read_coauthor(paths: list[Path]) -> tuple[Entries, NDArray[np.int64]]:
-    """Reads CS or Physics: whether a keyword occurs, not how often, as PyG does."""
+    """Read CS or Physics: whether a keyword occurs, not how often, as PyG does.
+
+    Args:
+        paths (list[pathlib.Path]): The file.
+
+    Returns:
+        The features, and the class of each node.
+
+    Raises:
+        OSError: If the file is damaged.
+    """
     (path,) = paths
-    names = ('data', 'indices', 'indptr', 'shape')
-    try:
-        found = load_npz(path, [*(f'attr_{name}' for name in names), 'labels'])
-    except DamagedArchiveError as error:
-        raise damaged(path, error) from error
-    parts, y = {name: found[f'attr_{name}'] for name in names}, found['labels']
+    with open_npz(path, damaged) as reads:
+        parts = {name: reads[f'attr_{name}']() for name in _CSR_PARTS}
+        y = reads['labels']()
     entries = _entries(path, **parts)
     if y.dtype.kind not in 'iu' or y.shape != (entries.shape[0],):
         raise damaged(path, f'its labels have the shape {y.shape}')

@@ -1,4 +1,4 @@
-"""Reads the matrices of Planetoid's raw files, pickles of Python 2, without trust."""
+"""Read the matrices of Planetoid's raw files, pickles of Python 2, without trust."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 from numpy.typing import NDArray
 
 from torch_geometric_gsl.datasets._io.safe_pickle import (
-    REFUSED,
     SafeUnpickler,
     StandIn,
     read_pickle,
@@ -17,12 +16,10 @@ from torch_geometric_gsl.datasets._io.safe_pickle import (
 
 # SciPy has moved the class.
 _CSR_MATRIX = (('scipy.sparse.csr', 'csr_matrix'), ('scipy.sparse._csr', 'csr_matrix'))
-# Only a class can be instantiated by it, and the stand-in below is the only one.
-_REFUSED = tuple(name for name in REFUSED if name != 'NEWOBJ')
 
 
 def load_matrix(path: str) -> dict[str, NDArray[Any]]:
-    r"""Reads one pickled matrix; nothing in the file is executed.
+    """Read one pickled matrix; nothing in the file is executed.
 
     Args:
         path (str): The pickle of a numpy array, or of a SciPy matrix of sparse rows.
@@ -36,7 +33,7 @@ def load_matrix(path: str) -> dict[str, NDArray[Any]]:
             names the global it asks for.
         ValueError: If it holds no matrix of numbers.
     """
-    found = read_pickle(path, _MatrixUnpickler, _REFUSED)
+    found = read_pickle(path, _MatrixUnpickler)
     if type(found) is not _SparseRows:
         return {'data': to_numbers(found, 'data', path)}
     state = getattr(found, 'state', {})
@@ -47,7 +44,7 @@ def load_matrix(path: str) -> dict[str, NDArray[Any]]:
 
 
 class _SparseRows(StandIn):
-    """Stands in for SciPy's matrix, and keeps its attributes."""
+    """Stand in for SciPy's matrix, and keeps its attributes."""
 
     __slots__ = ('state',)
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 import re
 import zipfile
-import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from tokenize import TokenError
 from typing import IO, Any
@@ -20,84 +20,49 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from torch_geometric_gsl.datasets._io.damage import ERRORS
+
 _READ_HEADER = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
 }
-# NumPy and zipfile raise these on a damaged file: RuntimeError where it seems to be
-# encrypted, or compressed by an unknown method.
-_ERRORS = (
-    *(ArithmeticError, AttributeError, EOFError, KeyError, OSError, RuntimeError),
-    *(TypeError, ValueError, zipfile.BadZipFile, zlib.error),
-)
 # Python's parser raises these, the first two where the header is nested too deeply.
 _UNPARSED = (MemoryError, RecursionError, SyntaxError, TokenError)
 _CHUNK_BYTES = 2**20
 
 
-class DamagedArchiveError(ValueError):
-    """An archive does not hold what it claims; the text tells the reason alone."""
-
-
-def list_npz(path: Path) -> list[str]:
-    r"""List the names of the arrays of an archive.
+@contextmanager
+def open_npz(
+    path: Path, damaged: Callable[[Path, str], Exception]
+) -> Iterator[dict[str, Callable[[], NDArray[Any]]]]:
+    """Open an archive that :func:`numpy.savez` has written; nothing is unpickled.
 
     Args:
-        path (pathlib.Path): The file that :func:`numpy.savez` has written.
+        path (pathlib.Path): The file.
+        damaged (callable): Makes an error of the file and the reason.
 
     Returns:
-        list[str]: The names, in the order in which they are stored.
+        A function that reads the array, for each name in the order of the file.
 
     Raises:
         OSError: If the file cannot be opened.
-        DamagedArchiveError: If it is no archive, or two arrays share a name.
-    """
-    with _open(path) as archive:
-        return list(_members(archive))
-
-
-def load_npz(path: Path, names: Sequence[str]) -> dict[str, NDArray[Any]]:
-    r"""Load arrays from an archive; nothing in it is unpickled.
-
-    Args:
-        path (pathlib.Path): The file that :func:`numpy.savez` has written.
-        names (list[str]): The arrays to load; others are not read.
-
-    Returns:
-        dict[str, numpy.ndarray]: The array of each name.
-
-    Raises:
-        OSError: If the file cannot be opened.
-        DamagedArchiveError: If it is no archive, two arrays share a name, a name is
-            missing, or an array is damaged or claims more than the file holds.
+        Exception: That of :obj:`damaged`, if it is no archive, two arrays share a name,
+            or one of those that are read is damaged or states more than the file holds.
     """
     size = path.stat().st_size
-    with _open(path) as archive:
-        members = _members(archive)
-        if missing := [name for name in names if name not in members]:
-            raise ValueError(f'it has no {missing}')
-        return {name: _read(archive, members[name], size) for name in names}
-
-
-@contextmanager
-def _open(path: Path) -> Iterator[zipfile.ZipFile]:
     with path.open('rb') as stream:
         try:
             with zipfile.ZipFile(stream) as archive:
-                yield archive
-        except _ERRORS as error:
+                members = archive.infolist()
+                names = [member.filename.removesuffix('.npy') for member in members]
+                if twice := [n for n, count in Counter(names).items() if count > 1]:
+                    raise ValueError(f'it holds more than one array named {twice}')
+                reads = [partial(_read, archive, member, size) for member in members]
+                yield dict(zip(names, reads, strict=True))
+        except (*ERRORS, OSError) as error:
             # NumPy's next sentence may advise to load the file all the same.
             reason = re.split(r'\.\s', str(error))[0] or type(error).__name__
-            raise DamagedArchiveError(reason) from error
-
-
-def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
-    """Return the members by the names of their arrays, each of which is unique."""
-    members = archive.infolist()
-    names = [member.filename.removesuffix('.npy') for member in members]
-    if twice := sorted(name for name, count in Counter(names).items() if count > 1):
-        raise ValueError(f'it holds more than one array named {twice}')
-    return dict(zip(names, members, strict=True))
+            raise damaged(path, reason) from error
 
 
 def _read(
