@@ -15,7 +15,6 @@ from urllib.error import URLError
 import numpy as np
 import pytest
 import torch
-from torch_geometric.data import Data
 
 from torch_geometric_gsl.datasets import twenty_newsgroups
 from torch_geometric_gsl.datasets._io import newsgroups_file
@@ -114,18 +113,6 @@ def test_small_posts(tmp_path: Path) -> None:
     assert torch.allclose(data.x, expected)
 
 
-def test_transforms(tmp_path: Path) -> None:
-    def halve(data: Data) -> Data:
-        data.x = data.x / 2
-        return data
-
-    write(tmp_path, small_cache())
-    x = Small(str(tmp_path))[0].x
-    assert torch.equal(Small(str(tmp_path), transform=halve)[0].x, x / 2)
-    dataset = Small(str(tmp_path), pre_transform=halve, force_reload=True)
-    assert torch.equal(dataset[0].x, x / 2)
-
-
 def test_counts_are_checked(tmp_path: Path) -> None:
     write(tmp_path, small_cache())
     text = (
@@ -219,18 +206,8 @@ def test_posts_are_those_of_scikit_learn(
     assert y.tolist() == expected.target.tolist()
 
 
-class Harm:
-    def __init__(self, marker: Path) -> None:
-        self.marker = marker
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return os.mkdir, (str(self.marker),)
-
-
 @pytest.mark.parametrize('place', ['file', 'part', 'posts', 'key', 'array', 'state'])
-def test_nothing_in_the_file_is_executed(tmp_path: Path, place: str) -> None:
-    marker = tmp_path / 'executed'
-    harm: Any = Harm(marker)
+def test_nothing_in_the_file_is_executed(tmp_path: Path, harm: Any, place: str) -> None:
     content: Any = small_content()
     if place == 'file':
         content = harm
@@ -249,11 +226,11 @@ def test_nothing_in_the_file_is_executed(tmp_path: Path, place: str) -> None:
     text = rf"'{path}' is not a readable pickle .*: it asks for (the|an) {name}"
     with pytest.raises(OSError, match=text):
         Small(str(tmp_path))
-    assert not marker.exists()
+    assert not harm.marker.exists()
     assert not list((tmp_path / 'processed').iterdir())
     with contextlib.suppress(TypeError):  # Its result is no part of an array.
         pickle.loads(zlib.decompress(path.read_bytes()))
-    assert marker.exists()
+    assert harm.marker.exists()
 
 
 @pytest.mark.parametrize(
