@@ -13,7 +13,7 @@ import torch
 from torch_geometric.data import Data
 
 from torch_geometric_gsl.datasets import load_dataset
-from torch_geometric_gsl.datasets._io.safe_matrix import load_matrix
+from torch_geometric_gsl.datasets._io.raw_files import load_matrix
 from torch_geometric_gsl.datasets._io.safe_pickle import load_arrays
 from torch_geometric_gsl.datasets._io.sealed_file import read_sealed, write_sealed
 

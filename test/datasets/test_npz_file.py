@@ -22,6 +22,8 @@ def test_npz(tmp_path: Path) -> None:
     np.savez(path, x=x, y=np.array([7, 5, 7]), z=np.array([{}]))
     data = load_dataset(path)
     assert data.x.tolist() == x.tolist()
+    np.savez(path, x=np.asfortranarray(x).astype('>f4'), y=np.array([7, 5, 7]))
+    assert load_dataset(path).x.tolist() == x.tolist()
     assert (data.y.tolist(), data.class_names) == ([1, 0, 1], ['5', '7'])
     assert data.x.dtype == torch.float32
     assert load_dataset(path, standardize=True).x.mean(dim=0).tolist() == [0, 0]
@@ -80,10 +82,12 @@ WHOLE = to_npy(STATE.format((3, 2)))
     [
         (
             {'x.npy': to_npy(STATE.format((10**6, 10**6)))},
-            r"'x.npy' states the shape \(1000000, 1000000\), but does not hold "
-            '8,000,000,000,000 bytes',
+            r"'x.npy' states the shape \(1000000, 1000000\) of 8,000,000,000,000 bytes, "
+            'but holds 48',
         ),
-        ({'x.npy': to_npy(STATE.format((4, 2)))}, ''),
+        ({'x.npy': to_npy(STATE.format((4, 2)))}, 'of 64 bytes, but holds 48'),
+        ({'x.npy': to_npy(STATE.format((2, 2)))}, 'of 32 bytes, but holds 48'),
+        ({'x.npy': to_npy(STATE.format((-3, -2)))}, ''),
         ({'x': WHOLE, 'x.npy': WHOLE}, r"more than one array named \['x'\]"),
         ({'z.npy': WHOLE, 'x.npy': WHOLE}, r"more than one array named \['x'\]"),
         ({'x.npy': b'\x93NUMPY\x07\x00'}, r'the unknown format \(7, 0\)'),

@@ -14,11 +14,11 @@ from torch_geometric.io import read_npz, read_planetoid_data
 
 from torch_geometric_gsl.datasets._io.raw_files import (
     Entries,
+    load_matrix,
     read_coauthor,
     read_planetoid,
     read_wikipedia,
 )
-from torch_geometric_gsl.datasets._io.safe_matrix import load_matrix
 
 sparse = pytest.importorskip('scipy.sparse')
 

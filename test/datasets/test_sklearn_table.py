@@ -54,7 +54,7 @@ def test_arguments_are_checked(tmp_path: Path) -> None:
     text = r"'name' must be one of \['digits', 'wine', 'breast_cancer'\] \(got 'iris'\)"
     with pytest.raises(ValueError, match=text):
         SklearnTable(str(tmp_path), 'iris')
-    with pytest.raises(TypeError, match=r"'standardize' must be a bool \(got str\)"):
+    with pytest.raises(TypeError, match=r"'standardize' must be a bool \(got 'no'\)"):
         SklearnTable(str(tmp_path), 'wine', standardize='no')  # type: ignore[arg-type]
     assert not list(tmp_path.iterdir())
 

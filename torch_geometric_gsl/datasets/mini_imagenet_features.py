@@ -86,20 +86,15 @@ class MiniImageNetFeatures(FeatureTable):
 
 def _check_part(x: NDArray[Any], y: NDArray[Any], part: str, path: str) -> None:
     """Raise unless a part holds a float matrix and one label for each row."""
-    if x.ndim != 2 or x.dtype.kind != 'f':
+    if (
+        (x.ndim, x.dtype.kind) != (2, 'f')
+        or y.shape != x.shape[:1]
+        or y.dtype.kind not in 'iu'
+    ):
         raise ValueError(
-            f"'x_{part}' in '{path}' must be a floating-point matrix "
-            f'(got {x.dtype} of shape {x.shape})'
-        )
-    if y.ndim != 1 or y.dtype.kind not in 'iu':
-        raise ValueError(
-            f"'y_{part}' in '{path}' must be a vector of integers "
-            f'(got {y.dtype} of shape {y.shape})'
-        )
-    if len(x) != len(y):
-        raise ValueError(
-            f"'x_{part}' and 'y_{part}' in '{path}' must have equal lengths "
-            f'(got {len(x)} and {len(y)})'
+            f"'x_{part}' and 'y_{part}' in '{path}' must be a floating-point matrix and "
+            f'an integer for each of its rows (got {x.dtype} of shape {x.shape} and '
+            f'{y.dtype} of shape {y.shape})'
         )
 
 

@@ -38,42 +38,30 @@ class _Entry(NamedTuple):
     read: Callable[[list[Path]], tuple[Entries, NDArray[Any]]] | None = None
 
 
-def _planetoid(name: str) -> dict[str, Any]:
+def _planetoid(name: str) -> tuple[Any, ...]:
     parts = ('allx', 'tx', 'ally', 'ty', 'test.index')
     files = tuple(f'ind.{name.lower()}.{part}' for part in parts)
-    return {
-        'folder': f'{name}/raw',
-        'files': files,
-        'url': Planetoid.url,
-        'read': read_planetoid,
-    }
+    return f'{name}/raw', files, Planetoid.url, read_planetoid
 
 
-def _wikipedia(name: str) -> dict[str, Any]:
-    return {
-        'folder': f'{name}/geom_gcn/raw',
-        'files': ('out1_node_feature_label.txt',),
-        'url': f'{WikipediaNetwork.processed_url}/new_data/{name}',
-        'read': read_wikipedia,
-    }
+def _wikipedia(name: str) -> tuple[Any, ...]:
+    url = f'{WikipediaNetwork.processed_url}/new_data/{name}'
+    files = ('out1_node_feature_label.txt',)
+    return f'{name}/geom_gcn/raw', files, url, read_wikipedia
 
 
-def _coauthor(name: str) -> dict[str, Any]:
-    return {
-        'folder': f'{name}/raw',
-        'files': (f'ms_academic_{name[:3].lower()}.npz',),
-        'url': Coauthor.url.rstrip('/'),
-        'read': read_coauthor,
-    }
+def _coauthor(name: str) -> tuple[Any, ...]:
+    files = (f'ms_academic_{name[:3].lower()}.npz',)
+    return f'{name}/raw', files, Coauthor.url.rstrip('/'), read_coauthor
 
 
 _TABLE = {
-    'CiteSeer': _Entry(3_327, 3_703, 6, **_planetoid('CiteSeer')),
-    'PubMed': _Entry(19_717, 500, 3, **_planetoid('PubMed')),
-    'Chameleon': _Entry(2_277, 2_325, 5, **_wikipedia('chameleon')),
-    'Squirrel': _Entry(5_201, 2_089, 5, **_wikipedia('squirrel')),
-    'CS': _Entry(18_333, 6_805, 15, **_coauthor('CS')),
-    'Physics': _Entry(34_493, 8_415, 5, **_coauthor('Physics')),
+    'CiteSeer': _Entry(3_327, 3_703, 6, *_planetoid('CiteSeer')),
+    'PubMed': _Entry(19_717, 500, 3, *_planetoid('PubMed')),
+    'Chameleon': _Entry(2_277, 2_325, 5, *_wikipedia('chameleon')),
+    'Squirrel': _Entry(5_201, 2_089, 5, *_wikipedia('squirrel')),
+    'CS': _Entry(18_333, 6_805, 15, *_coauthor('CS')),
+    'Physics': _Entry(34_493, 8_415, 5, *_coauthor('Physics')),
     '20News': _Entry(9_607, 236, 10, '20News/raw', ('20news-bydate_py3.pkz',)),
     'MiniImageNet': _Entry(18_000, 128, 30, 'MiniImageNet/raw', ('mini_imagenet.pkl',)),
     'digits': _Entry(1_797, 64, 10),

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from torch_geometric.data import Data
 
-from torch_geometric_gsl._checks import check_option
+from torch_geometric_gsl._checks import check_flag, check_option
 from torch_geometric_gsl.datasets._feature_table import FeatureTable
 from torch_geometric_gsl.datasets._sklearn import import_sklearn
 from torch_geometric_gsl.datasets._standardize import standardize_columns
@@ -71,10 +71,7 @@ class SklearnTable(FeatureTable):
         force_reload: bool = False,
     ) -> None:
         check_option(name, _CLASS_NAMES, 'name')
-        if not isinstance(standardize, bool):
-            raise TypeError(
-                f"'standardize' must be a bool (got {type(standardize).__name__})"
-            )
+        check_flag(standardize, 'standardize')
         self.name = name
         self.standardize = standardize
         super().__init__(root, transform, pre_transform, force_reload)

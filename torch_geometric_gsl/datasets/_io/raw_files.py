@@ -10,9 +10,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from torch_geometric_gsl.datasets._io.safe_matrix import load_matrix
 from torch_geometric_gsl.datasets._io.safe_npz import open_npz
+from torch_geometric_gsl.datasets._io.safe_pickle import (
+    SafeUnpickler,
+    StandIn,
+    read_pickle,
+    refusal,
+    to_numbers,
+)
 
+# SciPy has moved the class.
+_CSR_MATRIX = (('scipy.sparse.csr', 'csr_matrix'), ('scipy.sparse._csr', 'csr_matrix'))
 _CSR_PARTS = ('data', 'indices', 'indptr', 'shape')
 
 
@@ -115,6 +123,48 @@ def _entries(
     row = np.repeat(np.arange(shape[0]), np.diff(indptr))
     size = (int(shape[0]), int(shape[1]))
     return Entries(row, indices.astype(np.int64), data.astype(np.float32), size)
+
+
+def load_matrix(path: str) -> dict[str, NDArray[Any]]:
+    """Read one pickled matrix; nothing in the file is executed.
+
+    Args:
+        path (str): The pickle of a numpy array, or of a SciPy matrix of sparse rows.
+
+    Returns:
+        The array as :obj:`data`, or the arrays :obj:`data`, :obj:`indices`,
+        :obj:`indptr` and :obj:`shape` of the sparse matrix.
+
+    Raises:
+        OSError: If the file is damaged, or asks for anything else; the text
+            names the global it asks for.
+        ValueError: If it holds no matrix of numbers.
+    """
+    found = read_pickle(path, _MatrixUnpickler)
+    if type(found) is not _SparseRows:
+        return {'data': to_numbers(found, 'data', path)}
+    state = getattr(found, 'state', {})
+    shape = state.get('_shape')
+    parts = {**state, 'shape': list(shape) if type(shape) is tuple else None}
+    return {name: to_numbers(parts.get(name), name, path) for name in _CSR_PARTS}
+
+
+class _SparseRows(StandIn):
+    """Stand in for SciPy's matrix, and keeps its attributes."""
+
+    __slots__ = ('state',)
+
+    def __setstate__(self, state: object) -> None:
+        if type(state) is not dict:
+            raise refusal('a matrix of unknown form')
+        self.state = state
+
+
+class _MatrixUnpickler(SafeUnpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) in _CSR_MATRIX:
+            return _SparseRows
+        return super().find_class(module, name)
 
 
 def _one_hot(path: Path) -> NDArray[Any]:

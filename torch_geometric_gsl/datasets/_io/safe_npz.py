@@ -1,11 +1,12 @@
 """Read arrays out of an ``.npz`` archive without believing what it claims.
 
-NumPy allocates the shape that a header states before it reads a value. Here an array
-larger than the file is first counted: a small file cannot ask for much memory.
+NumPy allocates the shape that a header states before it reads a value. Here values are
+read first, and must fill the shape: a small file cannot ask for much memory.
 """
 
 from __future__ import annotations
 
+import io
 import math
 import re
 import zipfile
@@ -15,7 +16,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from tokenize import TokenError
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +29,6 @@ _READ_HEADER = {
 }
 # Python's parser raises these, the first two where the header is nested too deeply.
 _UNPARSED = (MemoryError, RecursionError, SyntaxError, TokenError)
-_CHUNK_BYTES = 2**20
 
 
 @contextmanager
@@ -47,9 +47,8 @@ def open_npz(
     Raises:
         OSError: If the file cannot be opened.
         Exception: That of :obj:`damaged`, if it is no archive, two arrays share a name,
-            or one of those that are read is damaged or states more than the file holds.
+            or one of those that are read is damaged or does not fill its shape.
     """
-    size = path.stat().st_size
     with path.open('rb') as stream:
         try:
             with zipfile.ZipFile(stream) as archive:
@@ -57,7 +56,7 @@ def open_npz(
                 names = [member.filename.removesuffix('.npy') for member in members]
                 if twice := [n for n, count in Counter(names).items() if count > 1]:
                     raise ValueError(f'it holds more than one array named {twice}')
-                reads = [partial(_read, archive, member, size) for member in members]
+                reads = [partial(_read, archive, member) for member in members]
                 yield dict(zip(names, reads, strict=True))
         except (*ERRORS, OSError) as error:
             # NumPy's next sentence may advise to load the file all the same.
@@ -65,36 +64,25 @@ def open_npz(
             raise damaged(path, reason) from error
 
 
-def _read(
-    archive: zipfile.ZipFile, member: zipfile.ZipInfo, file_size: int
-) -> NDArray[Any]:
-    """Return one array, once its values are seen to be there."""
-    with archive.open(member) as stream:
-        shape, dtype = _read_header(stream)
-        size = math.prod(shape) * max(dtype.itemsize, 1)
-        # Objects are pickled, and refused below.
-        if size > file_size and not dtype.hasobject and not _has_bytes(stream, size):
-            raise ValueError(
-                f"'{member.filename}' states the shape {shape}, "
-                f'but does not hold {size:,} bytes'
-            )
-    with archive.open(member) as stream:
-        array: NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
-    return array
+def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
+    stream = io.BytesIO(archive.read(member))
+    shape, fortran, dtype = _read_header(stream)
+    if dtype.hasobject:
+        raise ValueError('Object arrays cannot be loaded without running code')
+    content = stream.getbuffer()[stream.tell() :]
+    if (size := math.prod(shape) * dtype.itemsize) != len(content):
+        raise ValueError(
+            f"'{member.filename}' states the shape {shape} of {size:,} bytes, "
+            f'but holds {len(content):,}'
+        )
+    return np.ndarray(shape, dtype, content, order='F' if fortran else 'C')
 
 
-def _read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+def _read_header(stream: io.BytesIO) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     version = np.lib.format.read_magic(stream)
     if version not in _READ_HEADER:
         raise ValueError(f'its arrays have the unknown format {version}')
     try:
-        shape, _, dtype = _READ_HEADER[version](stream)
+        return _READ_HEADER[version](stream)
     except _UNPARSED as error:
         raise ValueError('the header of an array cannot be parsed') from error
-    return shape, dtype
-
-
-def _has_bytes(stream: IO[bytes], count: int) -> bool:
-    while count > 0 and (chunk := stream.read(_CHUNK_BYTES)):
-        count -= len(chunk)
-    return count <= 0
