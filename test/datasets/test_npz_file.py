@@ -82,8 +82,8 @@ WHOLE = to_npy(STATE.format((3, 2)))
     [
         (
             {'x.npy': to_npy(STATE.format((10**6, 10**6)))},
-            r"'x.npy' states the shape \(1000000, 1000000\) of 8,000,000,000,000 bytes, "
-            'but holds 48',
+            r"'x.npy' states the shape \(1000000, 1000000\) of 8,000,000,000,000 "
+            'bytes, but holds 48',
         ),
         ({'x.npy': to_npy(STATE.format((4, 2)))}, 'of 64 bytes, but holds 48'),
         ({'x.npy': to_npy(STATE.format((2, 2)))}, 'of 32 bytes, but holds 48'),

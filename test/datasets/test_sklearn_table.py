@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from torch_geometric_gsl.datasets.registry import load_dataset
 from torch_geometric_gsl.datasets.sklearn_table import SklearnTable
 
 datasets = pytest.importorskip('sklearn.datasets')
@@ -42,6 +43,13 @@ def test_tables(
     original = SklearnTable(str(tmp_path), name, standardize=False)
     assert str(original) == f"SklearnTable('{name}', standardize=False)"
     np.testing.assert_array_equal(original[0].x, table.data.astype(np.float32))
+
+    # By its name, with the same files.
+    loaded = load_dataset(name, str(tmp_path))
+    assert torch.equal(loaded.x, data.x)
+    assert loaded.class_names == list(dataset.class_names)
+    loaded = load_dataset(name, str(tmp_path), standardize=False)
+    assert torch.equal(loaded.x, original[0].x)
 
 
 def test_settings_do_not_share_files(tmp_path: Path) -> None:

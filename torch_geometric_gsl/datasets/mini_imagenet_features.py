@@ -86,15 +86,12 @@ class MiniImageNetFeatures(FeatureTable):
 
 def _check_part(x: NDArray[Any], y: NDArray[Any], part: str, path: str) -> None:
     """Raise unless a part holds a float matrix and one label for each row."""
-    if (
-        (x.ndim, x.dtype.kind) != (2, 'f')
-        or y.shape != x.shape[:1]
-        or y.dtype.kind not in 'iu'
-    ):
+    are_labels = y.shape == x.shape[:1] and y.dtype.kind in 'iu'
+    if x.ndim != 2 or x.dtype.kind != 'f' or not are_labels:
         raise ValueError(
-            f"'x_{part}' and 'y_{part}' in '{path}' must be a floating-point matrix and "
-            f'an integer for each of its rows (got {x.dtype} of shape {x.shape} and '
-            f'{y.dtype} of shape {y.shape})'
+            f"'x_{part}' and 'y_{part}' in '{path}' must be a floating-point matrix "
+            f'and an integer for each of its rows (got {x.dtype} of shape {x.shape} '
+            f'and {y.dtype} of shape {y.shape})'
         )
 
 

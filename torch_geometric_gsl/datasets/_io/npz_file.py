@@ -53,8 +53,8 @@ def read_npz(path: Path, label: str | None) -> Data:
     numbers, class_names = encode(y.tolist(), where)
     # Values that are too large become infinite, and are refused as such.
     with np.errstate(over='ignore'):
-        x = torch.from_numpy(x.astype(np.float64))
-    return Data(x=x, y=numbers, class_names=class_names)
+        features = torch.from_numpy(x.astype(np.float64))
+    return Data(x=features, y=numbers, class_names=class_names)
 
 
 def _damaged(path: Path, reason: str) -> ValueError:

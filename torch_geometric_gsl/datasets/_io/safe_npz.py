@@ -75,7 +75,10 @@ def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
             f"'{member.filename}' states the shape {shape} of {size:,} bytes, "
             f'but holds {len(content):,}'
         )
-    return np.ndarray(shape, dtype, content, order='F' if fortran else 'C')
+    array: NDArray[Any] = np.ndarray(
+        shape, dtype, content, order='F' if fortran else 'C'
+    )
+    return array
 
 
 def _read_header(stream: io.BytesIO) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
