@@ -1,4 +1,4 @@
-"""Files that are either whole or not there, and are read without trust."""
+"""Write files atomically, sealed by a checksum, and read them without trust."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import uuid
 
 import torch
 
-from torch_geometric_gsl.datasets._damage import ERRORS, check_memory
+from torch_geometric_gsl.datasets._io.damage import ERRORS, check_memory
 
 _DIGEST_BYTES = hashlib.sha256().digest_size
 
@@ -20,7 +20,12 @@ class DamagedFileError(OSError):
 
 
 def write_atomically(path: str, content: bytes) -> None:
-    """Replaces a file: a kill, or another process, sees the old content or the new."""
+    """Replace a file: a kill, or another process, sees the old content or the new.
+
+    Args:
+        path (str): The file.
+        content (bytes): Its new content.
+    """
     folder, name = os.path.split(path)
     # Of this process alone, should two ever write the same file.
     draft = os.path.join(folder, f'.{name}.{uuid.uuid4().hex[:8]}.tmp')
@@ -36,7 +41,11 @@ def write_atomically(path: str, content: bytes) -> None:
 
 
 def write_sealed(path: str, content: dict[str, object]) -> None:
-    r"""Writes tensors and plain values, led by the digest of the file's rest.
+    """Write tensors and plain values, led by the digest of the file's rest.
+
+    Args:
+        path (str): The file.
+        content (dict): The values.
 
     Raises:
         TypeError: If :obj:`content` could not be read back without trust; the text
@@ -57,7 +66,10 @@ def write_sealed(path: str, content: dict[str, object]) -> None:
 
 
 def read_sealed(path: str) -> object:
-    r"""Reads what :func:`write_sealed` wrote; nothing in the file is executed.
+    """Read a file of :func:`write_sealed`; nothing in it is executed.
+
+    Args:
+        path (str): The file.
 
     Raises:
         DamagedFileError: If the file is not as it was written.
@@ -75,6 +87,12 @@ def read_sealed(path: str) -> object:
 
 
 def damaged_file(path: str, reason: str) -> DamagedFileError:
+    """Return the error of a damaged file.
+
+    Args:
+        path (str): The file.
+        reason (str): What is wrong with it.
+    """
     return DamagedFileError(f"'{path}' is damaged ({reason})")
 
 
@@ -86,6 +104,6 @@ def _load(payload: bytes) -> object:
 
 
 def _reason(error: Exception) -> str:
-    """What was refused; not all of torch's text, which advises to trust the file."""
+    """Return what was refused, without torch's advice to trust the file."""
     found = re.search(r'GLOBAL (\S{1,100})', str(error))
     return found[1] if found else type(error).__name__
