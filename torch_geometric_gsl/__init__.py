@@ -1,10 +1,15 @@
 r"""Graph structure learning for PyTorch Geometric."""
 
-from torch_geometric_gsl.nn import (
+from torch_geometric_gsl.baselines import (
     IDGL,
     KNNGCN,
     KNNLINKX,
     SLAPS,
+    IDGLAnchor,
+    MLPClassifier,
+    NodeFormer,
+)
+from torch_geometric_gsl.nn import (
     CosineSimilarity,
     DifferenceSimilarity,
     EncodedPair,
@@ -12,13 +17,10 @@ from torch_geometric_gsl.nn import (
     GSLNet,
     GumbelKNNSampler,
     HeatKernelSimilarity,
-    IDGLAnchor,
     LatentGraphConv,
     LinearSimilarity,
-    MLPClassifier,
     NeuralGaussianSimilarity,
     NodeClassifier,
-    NodeFormer,
     SampledEvaluationWarning,
     SamplingPlan,
     Similarity,

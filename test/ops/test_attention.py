@@ -7,7 +7,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from torch_geometric_gsl.ops.attention import (
+from torch_geometric_gsl.baselines.nodeformer.attention import (
     feature_exponents,
     kernel_attention,
     orthogonal_directions,

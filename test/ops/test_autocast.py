@@ -14,7 +14,7 @@ from torch_geometric_gsl.ops.edge_distances import pair_distances
 from torch_geometric_gsl.ops.pairs import Neighbours, neighbour_sum, pair_dots
 from torch_geometric_gsl.ops.relaxed import relaxed_weights
 from torch_geometric_gsl.ops.scorer import Law
-from torch_geometric_gsl.ops.sparse_pairs import sparse_pair_dots
+from torch_geometric_gsl.baselines.slaps.sparse_pairs import sparse_pair_dots
 
 N, WIDTH = 6, 70
 EVERY = Neighbours(torch.arange(N).repeat(N, 1), num_sources=N)

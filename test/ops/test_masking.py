@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl.ops.masking import choose, mask_features
+from torch_geometric_gsl.baselines.slaps.masking import choose, mask_features
 
 stats = pytest.importorskip('scipy.stats')
 LAYOUTS = pytest.mark.parametrize('layout', ['dense', 'sparse', 'unordered'])

@@ -26,7 +26,7 @@ from trained import has_model, load_trained, train_again, without_nodes
 
 from torch_geometric_gsl.datasets import paper_split
 from torch_geometric_gsl.nn.models import _neighbours
-from torch_geometric_gsl.nn.models._neighbours import nearest_neighbours
+from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
 from torch_geometric_gsl.typing import SampledGraph
 
 #: The data sets of each figure.

@@ -14,7 +14,7 @@ from settings import make_config
 from torch_geometric.data import Data
 
 from torch_geometric_gsl.nn import SLAPS
-from torch_geometric_gsl.nn.models._neighbours import nearest_neighbours
+from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
 
 #: The digest of each method by its revision. A new option that is off by default
 #: changes the digest but no result: the revision stays.

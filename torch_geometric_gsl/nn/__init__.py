@@ -1,17 +1,7 @@
 r"""Modules: similarities, samplers, convolutions and models."""
 
 from torch_geometric_gsl.nn.conv import LatentGraphConv, TransitionGraphConv
-from torch_geometric_gsl.nn.models import (
-    IDGL,
-    KNNGCN,
-    KNNLINKX,
-    SLAPS,
-    GSLNet,
-    IDGLAnchor,
-    MLPClassifier,
-    NodeClassifier,
-    NodeFormer,
-)
+from torch_geometric_gsl.nn.models import GSLNet, NodeClassifier
 from torch_geometric_gsl.nn.sampler import (
     GumbelKNNSampler,
     SampledEvaluationWarning,
@@ -48,11 +38,4 @@ __all__ = [
     'TransitionGraphConv',
     'NodeClassifier',
     'GSLNet',
-    'KNNGCN',
-    'KNNLINKX',
-    'SLAPS',
-    'IDGL',
-    'IDGLAnchor',
-    'NodeFormer',
-    'MLPClassifier',
 ]

@@ -12,6 +12,7 @@ from torch_geometric_gsl.ops.compiled import fastest
 from torch_geometric_gsl.ops.eager import eager
 from torch_geometric_gsl.ops.pairs import Neighbours, compare_listed
 from torch_geometric_gsl.ops.precision import full_dtype, full_precision
+from torch_geometric_gsl.ops.ranges import expand_ranges
 
 
 def gathered_distances(dst: Tensor, src: Tensor, source: Tensor) -> Tensor:
@@ -108,7 +109,7 @@ def _sparse_distances(x: Tensor, edge_index: Tensor, memory_budget: int) -> Tens
     # lose their distance.
     value = x.values().double()
     count = offsets.diff()
-    row = torch.arange(x.size(0), device=x.device).repeat_interleave(count)
+    row = expand_ranges(offsets[:-1], count).number
     square = value.new_zeros(x.size(0)).index_add(0, row, value.square())
     out = square[edge_index].sum(dim=0)
     longest = int(count.max()) if count.numel() else 0
@@ -116,19 +117,10 @@ def _sparse_distances(x: Tensor, edge_index: Tensor, memory_budget: int) -> Tens
     for edges in row_blocks(edge_index.size(1), bytes_per_edge, memory_budget):
         source, target = edge_index[:, edges]
         node, place = target.unique(return_inverse=True)
-        own, listed = _entries(offsets, node)
+        own, listed = expand_ranges(offsets[node], count[node])
         dense = value.new_zeros(node.numel(), x.size(1))
         dense[own, column[listed]] = value[listed]
-        edge, listed = _entries(offsets, source)
+        edge, listed = expand_ranges(offsets[source], count[source])
         product = value[listed] * dense[place[edge], column[listed]]
         out[edges].index_add_(0, edge, product, alpha=-2)
     return out.clamp_(min=0).to(full_dtype(x.dtype))
-
-
-def _entries(offsets: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:
-    """The entries of listed rows: each one's number in the list, and its place."""
-    count = offsets.diff()[row]
-    number = torch.arange(row.numel(), device=row.device).repeat_interleave(count)
-    skipped = offsets[row] - (count.cumsum(0) - count)
-    place = torch.arange(number.numel(), device=row.device)
-    return number, skipped[number] + place

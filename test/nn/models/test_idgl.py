@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from torch_geometric_gsl.nn.models import _idgl_nodes, _idgl_pairs, _neighbours
-from torch_geometric_gsl.nn.models.idgl import IDGL
-from torch_geometric_gsl.nn.models.idgl_anchor import IDGLAnchor
+from torch_geometric_gsl.baselines.idgl.idgl import IDGL
+from torch_geometric_gsl.baselines.idgl.idgl_anchor import IDGLAnchor
 from torch_geometric_gsl.ops import regularizers
 
 N, IN, HIDDEN, OUT, K = 9, 5, 4, 3, 2

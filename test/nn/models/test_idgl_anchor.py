@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl.nn.models.idgl import IDGL
-from torch_geometric_gsl.nn.models.idgl_anchor import IDGLAnchor
+from torch_geometric_gsl.baselines.idgl.idgl import IDGL
+from torch_geometric_gsl.baselines.idgl.idgl_anchor import IDGLAnchor
 
 N, IN, HIDDEN, OUT = 40, 6, 5, 3
 

@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GCNConv
 
 from torch_geometric_gsl.nn.models import _neighbours
-from torch_geometric_gsl.nn.models.knn_gcn import KNNGCN
+from torch_geometric_gsl.baselines.knn_gcn import KNNGCN
 from torch_geometric_gsl.transforms import SimilarityKNNGraph
 
 N, IN, OUT = 14, 5, 3
@@ -146,7 +146,7 @@ def test_dropout_follows_hidden_layers_only() -> None:
     model, x = make(3, dropout=0.25, act='relu'), features(n=400)
     inputs: list[Tensor] = []
     with mock.patch(
-        'torch_geometric_gsl.nn.models.knn_gcn.F.dropout',
+        'torch_geometric_gsl.baselines.knn_gcn.F.dropout',
         side_effect=lambda h, p, training: inputs.append(h) or h,
     ) as dropout:
         out = model(x)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl.nn.models.mlp import MLPClassifier
+from torch_geometric_gsl.baselines.mlp import MLPClassifier
 
 
 def make(**kwargs: Any) -> MLPClassifier:

@@ -14,9 +14,9 @@ from torch_geometric_gsl.nn.models._neighbours import (
     NeighbourModel,
     nearest_neighbours,
 )
-from torch_geometric_gsl.nn.models.idgl import IDGL
-from torch_geometric_gsl.nn.models.knn_gcn import KNNGCN
-from torch_geometric_gsl.nn.models.knn_linkx import KNNLINKX
+from torch_geometric_gsl.baselines.idgl.idgl import IDGL
+from torch_geometric_gsl.baselines.knn_gcn import KNNGCN
+from torch_geometric_gsl.baselines.knn_linkx import KNNLINKX
 from torch_geometric_gsl.typing import SampledGraph, is_sorted_by_target
 
 LAYOUTS = pytest.mark.parametrize('layout', ['dense', 'sparse'])

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from torch_geometric_gsl.nn.models import nodeformer
-from torch_geometric_gsl.nn.models.nodeformer import NodeFormer, NodeFormerLayer
+from torch_geometric_gsl.baselines.nodeformer.nodeformer import NodeFormer, NodeFormerLayer
 
 N, IN, HIDDEN, OUT = 12, 5, 4, 3
 ERROR_RATE = 1e-4

@@ -11,9 +11,9 @@ from torch.nn import functional as F
 from torch_geometric.utils import to_dense_adj
 
 from torch_geometric_gsl.nn.models._neighbours import nearest_neighbours
-from torch_geometric_gsl.nn.models._slaps_parts import Edges, _nearest_rows
-from torch_geometric_gsl.nn.models.slaps import SLAPS
-from torch_geometric_gsl.ops.masking import mask_features
+from torch_geometric_gsl.baselines.slaps.layers import Edges, _nearest_rows
+from torch_geometric_gsl.baselines.slaps.slaps import SLAPS
+from torch_geometric_gsl.baselines.slaps.masking import mask_features
 from torch_geometric_gsl.ops.pairs import Neighbours
 from torch_geometric_gsl.typing import SampledGraph, is_sorted_by_target
 

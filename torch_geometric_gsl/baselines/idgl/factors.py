@@ -12,8 +12,8 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl.nn.models._idgl_graph import Graph, divided, penalty
-from torch_geometric_gsl.nn.models._idgl_pairs import DensePairs, Pairs, some_blocks
+from torch_geometric_gsl.baselines.idgl.graph import Graph, divided, penalty
+from torch_geometric_gsl.baselines.idgl.pairs import DensePairs, Pairs, some_blocks
 
 
 class Factored(Graph):

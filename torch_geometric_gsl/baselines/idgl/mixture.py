@@ -5,43 +5,25 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
-from torch_geometric.utils import cumsum, sort_edge_index
+from torch_geometric.utils import sort_edge_index
 
-from torch_geometric_gsl.nn.models._idgl_graph import Graph
-from torch_geometric_gsl.ops.pairs import Neighbours, neighbour_sum
-from torch_geometric_gsl.ops.precision import full_precision
+from torch_geometric_gsl.baselines.edges import Edges, list_sources
+from torch_geometric_gsl.baselines.idgl.graph import Graph
+from torch_geometric_gsl.typing import SampledGraph
 
 
-class Prior:
-    """The graph to start from, with self-loops and normalized as in GCN.
-
-    Args:
-        edge_index (torch.Tensor): Its edges.
-        edge_weight (torch.Tensor): Their weights.
-        num_nodes (int): The number of nodes.
-    """
-
-    def __init__(self, edge_index: Tensor, edge_weight: Tensor, num_nodes: int) -> None:
-        edge_index, weight = gcn_norm(edge_index, edge_weight, num_nodes)
-        edge_index, weight = sort_edge_index(
-            edge_index, weight, num_nodes, sort_by_row=False
-        )
-        offsets = cumsum(torch.bincount(edge_index[1], minlength=num_nodes))
-        self.neighbours = Neighbours(edge_index[0], num_nodes, offsets)
-        self.weight = weight
-
-    def propagate(self, h: Tensor) -> Tensor:
-        """Messages along the graph."""
-        full = full_precision(h)
-        weight = self.weight.to(full.dtype)
-        return neighbour_sum(full, weight, self.neighbours).to(h.dtype)
+def normalized_prior(graph: SampledGraph, num_nodes: int) -> Edges:
+    """Add self-loops to the graph to start from, and normalize it as in GCN."""
+    normed = gcn_norm(*graph, num_nodes)
+    edge_index, weight = sort_edge_index(*normed, num_nodes, sort_by_row=False)
+    return Edges(list_sources(edge_index, num_nodes), weight)
 
 
 class Mixture:
     """Messages along the prior graph, the first learned one and the present one.
 
     Args:
-        prior (Prior or None): The graph to start from.
+        prior (Edges or None): The graph to start from.
         first (Graph): The first learned graph.
         start (torch.Tensor): What the first layer sends in each iteration.
         skip_weight (float): The share of the prior graph.
@@ -50,7 +32,7 @@ class Mixture:
 
     def __init__(
         self,
-        prior: Prior | None,
+        prior: Edges | None,
         first: Graph,
         start: Tensor,
         skip_weight: float,
@@ -61,19 +43,20 @@ class Mixture:
         self.start = start
         self.skip_weight = skip_weight
         self.update_weight = update_weight
+        # No iteration changes these messages of the first layer.
         self._fixed = self._without(start)
 
     def first_layer(self, present: Graph) -> Tensor:
-        """The messages of the first layer; what no iteration changes is known."""
+        """Mix the messages of the first layer."""
         return self._mixed(self.start, present, *self._fixed)
 
     def propagate(self, h: Tensor, present: Graph) -> Tensor:
-        """The messages of a later layer."""
+        """Mix the messages of a later layer."""
         return self._mixed(h, present, *self._without(h))
 
     def _without(self, h: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The messages that do not depend on the present graph."""
-        before = None if self.prior is None else self.prior.propagate(h)
+        """Send the messages that do not depend on the present graph."""
+        before = None if self.prior is None else self.prior.sum(h)
         return self.first.propagate(h), before
 
     def _mixed(

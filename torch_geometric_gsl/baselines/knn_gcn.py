@@ -8,23 +8,19 @@ from torch.nn import functional as F
 from torch_geometric.nn import GCNConv, Linear
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
-from torch_geometric_gsl._checks import (
-    check_flag,
-    check_option,
-    check_probability,
-)
+from torch_geometric_gsl._checks import check_flag, check_option, check_probability
+from torch_geometric_gsl.baselines.neighbour_model import FixedGraphModel
 from torch_geometric_gsl.nn.linear import apply_linear
-from torch_geometric_gsl.nn.models._layers import (
+from torch_geometric_gsl.nn.models.layers import (
     check_input,
-    layer_sizes,
     reset_activation,
     resolve_activation,
 )
-from torch_geometric_gsl.nn.models._neighbours import WEIGHTS, NeighbourModel
+from torch_geometric_gsl.nn.nearest_neighbours import WEIGHTS
 from torch_geometric_gsl.typing import SampledGraph
 
 
-class KNNGCN(NeighbourModel):
+class KNNGCN(FixedGraphModel):
     r"""The network of the `"Semi-supervised Classification with Graph Convolutional
     Networks" <https://arxiv.org/abs/1609.02907>`_ paper on a graph of nearest
     neighbours.
@@ -88,6 +84,8 @@ class KNNGCN(NeighbourModel):
         torch.Size([100, 7])
     """
 
+    shown = ('k', 'similarity', 'root_weight')
+
     def __init__(
         self,
         in_channels: int,
@@ -102,25 +100,22 @@ class KNNGCN(NeighbourModel):
         act: Any = 'elu',
         cached: bool = False,
     ) -> None:
-        super().__init__(k, cached, similarity)
+        sizes = in_channels, hidden_channels, num_layers, out_channels
+        super().__init__(*sizes, k=k, cached=cached, similarity=similarity)
         check_option(similarity, WEIGHTS, 'similarity')
-        sizes = layer_sizes(in_channels, hidden_channels, num_layers, out_channels)
         check_flag(root_weight, 'root_weight')
         check_probability(dropout, 'dropout')
-        self.in_channels = in_channels
-        self.hidden_channels = hidden_channels
-        self.num_layers = num_layers
-        self.out_channels = out_channels
+        self.num_graphs = num_layers
         self.root_weight = root_weight
         self.dropout = dropout
         self.act = resolve_activation(act)
         self.convs = torch.nn.ModuleList(
             GCNConv(*size)  # type: ignore[abstract]
-            for size in sizes
+            for size in self.sizes
         )
         self.roots = torch.nn.ModuleList(
             Linear(*size, bias=False, weight_initializer='glorot')
-            for size in sizes
+            for size in self.sizes
             if root_weight
         )
         self.reset_parameters()
@@ -131,31 +126,11 @@ class KNNGCN(NeighbourModel):
         for layer in (*self.convs, *self.roots):
             layer.reset_parameters()
 
-    def forward(
-        self,
-        x: Tensor,
-        edge_index: Tensor | None = None,
-        batch: Tensor | None = None,
-        *,
-        edge_weight: Tensor | None = None,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
-        r"""Runs the forward pass.
-
-        Args:
-            x (torch.Tensor): The node features, dense or sparse CSR.
-            edge_index (torch.Tensor, optional): If given, this graph is used instead
-                of that of the nearest neighbours. (default: :obj:`None`)
-            batch (torch.Tensor, optional): Sorted graph ids of the nodes: no edge
-                joins two graphs. (default: :obj:`None`)
-            edge_weight (torch.Tensor, optional): The weights of :obj:`edge_index`,
-                not negative; ones if :obj:`None`. (default: :obj:`None`)
-            generator (torch.Generator, optional): Not drawn from: dropout uses the
-                global one. (default: :obj:`None`)
-        """
+    def _check_features(self, x: Tensor) -> None:
         convs: Any = self.convs
         check_input(x, convs[0].lin)
-        graph = self._graph(x, edge_index, batch, edge_weight, generator)
+
+    def _logits(self, x: Tensor, graph: SampledGraph) -> Tensor:
         normed = gcn_norm(*graph, num_nodes=x.size(0), dtype=x.dtype)
         for number in range(self.num_layers - 1):
             x = self.act(self._layer(number, x, normed))
@@ -171,26 +146,3 @@ class KNNGCN(NeighbourModel):
             root: Any = self.roots[number]
             out = out + apply_linear(root, x)
         return out
-
-    def graphs(
-        self,
-        x: Tensor,
-        edge_index: Tensor | None = None,
-        batch: Tensor | None = None,
-        *,
-        edge_weight: Tensor | None = None,
-        generator: torch.Generator | None = None,
-    ) -> list[SampledGraph]:
-        r"""Returns the graph of each layer, which is the same, before it is normalised;
-        the arguments are those of :meth:`forward`.
-        """
-        graph = self._graph(x, edge_index, batch, edge_weight, generator)
-        return [graph] * self.num_layers
-
-    def __repr__(self) -> str:
-        return (
-            f'{self.__class__.__name__}({self.in_channels}, {self.hidden_channels}, '
-            f'num_layers={self.num_layers}, out_channels={self.out_channels}, '
-            f'k={self.k}, similarity={self.similarity}, '
-            f'root_weight={self.root_weight})'
-        )

@@ -11,21 +11,23 @@ from torch_geometric.nn import Linear
 
 from torch_geometric_gsl._checks import (
     check_absent,
-    check_batch,
     check_count,
     check_generator,
     check_positive,
     check_probability,
 )
+from torch_geometric_gsl.baselines.base import Baseline
+from torch_geometric_gsl.baselines.nodeformer.attention import (
+    kernel_attention,
+    orthogonal_directions,
+)
 from torch_geometric_gsl.nn.linear import apply_linear
-from torch_geometric_gsl.nn.models._layers import (
+from torch_geometric_gsl.nn.models.layers import (
     check_input,
-    layer_sizes,
     reset_activation,
     resolve_activation,
 )
-from torch_geometric_gsl.nn.models.base import NodeClassifier
-from torch_geometric_gsl.ops.attention import kernel_attention, orthogonal_directions
+from torch_geometric_gsl.nn.nearest_neighbours import graph_sizes
 from torch_geometric_gsl.ops.gumbel import arrival_times
 from torch_geometric_gsl.ops.precision import full_dtype, full_precision
 
@@ -108,7 +110,7 @@ class NodeFormerLayer(torch.nn.Module):
         return -time.log_() / self.tau
 
 
-class NodeFormer(NodeClassifier):
+class NodeFormer(Baseline):
     r"""The network of the `"NodeFormer: A Scalable Graph Structure Learning
     Transformer for Node Classification" <https://arxiv.org/abs/2306.08385>`_ paper,
     where no graph is given.
@@ -168,6 +170,8 @@ class NodeFormer(NodeClassifier):
         torch.Size([100, 7])
     """
 
+    shown = ('heads', 'k', 'tau')
+
     def __init__(
         self,
         in_channels: int,
@@ -182,17 +186,12 @@ class NodeFormer(NodeClassifier):
         dropout: float = 0.5,
         act: Any = 'elu',
     ) -> None:
-        super().__init__()
-        layer_sizes(in_channels, hidden_channels, num_layers, out_channels)
+        super().__init__(in_channels, hidden_channels, num_layers, out_channels)
         check_count(heads, 'heads')
         check_count(k, 'k')
         check_positive(tau, 'tau')
         check_count(num_features, 'num_features')
         check_probability(dropout, 'dropout')
-        self.in_channels = in_channels
-        self.hidden_channels = hidden_channels
-        self.num_layers = num_layers
-        self.out_channels = out_channels
         self.heads = heads
         self.k = k
         self.tau = float(tau)
@@ -242,10 +241,7 @@ class NodeFormer(NodeClassifier):
             edge_index, 'edge_index', 'for NodeFormer, which attends to all pairs'
         )
         check_generator(generator, x.device)
-        sizes = [x.size(0)]
-        if batch is not None:
-            check_batch(batch, x)
-            sizes = torch.unique_consecutive(batch, return_counts=True)[1].tolist()
+        sizes = graph_sizes(x, batch)
         first, *norms = self.norms
         h = self._drop(self.act(first(apply_linear(self.lin_in, x))))
         for layer, norm in zip(self.layers, norms, strict=True):
@@ -254,10 +250,3 @@ class NodeFormer(NodeClassifier):
 
     def _drop(self, h: Tensor) -> Tensor:
         return F.dropout(h, self.dropout, self.training)
-
-    def __repr__(self) -> str:
-        return (
-            f'{self.__class__.__name__}({self.in_channels}, {self.hidden_channels}, '
-            f'num_layers={self.num_layers}, out_channels={self.out_channels}, '
-            f'heads={self.heads}, k={self.k}, tau={self.tau})'
-        )

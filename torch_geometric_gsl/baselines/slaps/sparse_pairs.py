@@ -10,6 +10,7 @@ from torch.autograd.function import FunctionCtx, once_differentiable
 from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET, row_blocks
 from torch_geometric_gsl.ops.eager import eager
 from torch_geometric_gsl.ops.pairs import Neighbours
+from torch_geometric_gsl.ops.ranges import expand_ranges
 
 
 @eager
@@ -20,7 +21,7 @@ def sparse_pair_dots(
     *,
     memory_budget: int = MEMORY_BUDGET,
 ) -> Tensor:
-    r"""Inner products of sparse rows with those that they list.
+    r"""Return the inner products of sparse rows with those that they list.
 
     Equal to :func:`~torch_geometric_gsl.ops.pairs.pair_dots` of a dense matrix
     :math:`[n, d]` with itself, of which one block of rows is dense at a time. The
@@ -52,7 +53,7 @@ def sparse_pair_dots(
 class _Block(NamedTuple):
     """Rows that are dense for a while, and the products that need them.
 
-    A product is an entry of a listed row times what stands in its column in the row
+    A product is an entry of a listed row times the entry of the same column in the row
     that lists it: a cell of the dense block.
     """
 
@@ -116,17 +117,13 @@ def _blocks(
         pairs = slice(ends[rows.start], ends[rows.stop])
         listed = source[pairs]
         count = sizes[listed]
-        pair = torch.arange(pairs.start, pairs.stop, device=column.device)
+        pair, entry = expand_ranges(offsets[listed], count)
         target = neighbours.target[pairs].long() - rows.start
-        # Where the entries of a listed row begin, less the products before it.
-        shift = offsets[listed] - (count.cumsum(0) - count)
-        entry = shift.repeat_interleave(count)
-        entry += torch.arange(entry.numel(), device=column.device)
         yield _Block(
             cells=(rows.stop - rows.start) * width,
             own=own,
             own_cell=(places.target[own].long() - rows.start) * width + column[own],
-            pair=pair.repeat_interleave(count),
+            pair=pair.add_(pairs.start),
             entry=entry,
             cell=(target * width).repeat_interleave(count) + column[entry],
         )

@@ -13,17 +13,16 @@ from torch_geometric_gsl._checks import (
     check_generator,
     check_probability,
 )
+from torch_geometric_gsl.baselines.base import Baseline
 from torch_geometric_gsl.nn.linear import apply_linear
-from torch_geometric_gsl.nn.models._layers import (
+from torch_geometric_gsl.nn.models.layers import (
     check_input,
-    layer_sizes,
     reset_activation,
     resolve_activation,
 )
-from torch_geometric_gsl.nn.models.base import NodeClassifier
 
 
-class MLPClassifier(NodeClassifier):
+class MLPClassifier(Baseline):
     r"""A multilayer perceptron, which sees no graph: the first control of a model that
     learns one, such as that of the `"Neural Gaussian Similarity Modeling for
     Differential Graph Structure Learning" <https://arxiv.org/abs/2312.09498>`_ paper.
@@ -72,16 +71,11 @@ class MLPClassifier(NodeClassifier):
         dropout: float = 0.5,
         act: Any = 'elu',
     ) -> None:
-        super().__init__()
-        sizes = layer_sizes(in_channels, hidden_channels, num_layers, out_channels)
+        super().__init__(in_channels, hidden_channels, num_layers, out_channels)
         check_probability(dropout, 'dropout')
-        self.in_channels = in_channels
-        self.hidden_channels = hidden_channels
-        self.num_layers = num_layers
-        self.out_channels = out_channels
         self.dropout = dropout
         self.act = resolve_activation(act)
-        self.lins = torch.nn.ModuleList(Linear(*size) for size in sizes)
+        self.lins = torch.nn.ModuleList(Linear(*size) for size in self.sizes)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -118,9 +112,3 @@ class MLPClassifier(NodeClassifier):
         for lin in lins[:-1]:
             x = F.dropout(self.act(apply_linear(lin, x)), self.dropout, self.training)
         return apply_linear(lins[-1], x)
-
-    def __repr__(self) -> str:
-        return (
-            f'{self.__class__.__name__}({self.in_channels}, {self.hidden_channels}, '
-            f'num_layers={self.num_layers}, out_channels={self.out_channels})'
-        )

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl._checks import check_count
-from torch_geometric_gsl.nn.models.idgl import IDGL
+from torch_geometric_gsl.baselines.idgl.idgl import IDGL
 
 
 class IDGLAnchor(IDGL):
@@ -21,7 +21,7 @@ class IDGLAnchor(IDGL):
     where :math:`\mathbf{R}^{(t)}` holds the similarities of :math:`n` nodes and
     :math:`s` anchors, and :math:`\mathbf{D}_r` and :math:`\mathbf{D}_c` are the sums of
     its rows and columns. The rest is as in
-    :class:`~torch_geometric_gsl.nn.models.IDGL`, with :math:`\mathbf{R}^{(t)}` in the
+    :class:`~torch_geometric_gsl.baselines.IDGL`, with :math:`\mathbf{R}^{(t)}` in the
     rule that ends the iteration, and the graph of the anchors
     :math:`{\mathbf{R}^{(t)}}^{\top} \mathbf{D}_r^{-1} \mathbf{R}^{(t)}` and their
     features in the loss. Time and memory are linear in :math:`n`, apart from the
@@ -31,7 +31,7 @@ class IDGLAnchor(IDGL):
         The weights of the graph of the anchors grow like :math:`n / s`, so that its
         smoothness and sparsity soon outweigh the cross-entropy: their factors are zero
         by default. To give them about the weight that they have in
-        :class:`~torch_geometric_gsl.nn.models.IDGL`, multiply :math:`\alpha` by
+        :class:`~torch_geometric_gsl.baselines.IDGL`, multiply :math:`\alpha` by
         :math:`s / n` and :math:`\gamma` by :math:`(s / n)^2`.
 
     Anchors are drawn anew in each forward pass in training mode. In evaluation mode
@@ -52,7 +52,7 @@ class IDGLAnchor(IDGL):
         sparsity (float, optional): The factor :math:`\gamma` of the loss.
             (default: :obj:`0.0`)
         **kwargs (optional): Additional arguments of
-            :class:`~torch_geometric_gsl.nn.models.IDGL`.
+            :class:`~torch_geometric_gsl.baselines.IDGL`.
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
@@ -71,6 +71,7 @@ class IDGLAnchor(IDGL):
         torch.Size([100, 7])
     """
 
+    shown = ('k', 'num_anchors')
     anchor_seed: Tensor
 
     def __init__(
@@ -139,10 +140,7 @@ class IDGLAnchor(IDGL):
             anchors = anchors[_order(anchors.numel(), self.kept_seed)]
         return anchors[: self.num_kept].sort().values.to(x.device)
 
-    def __repr__(self) -> str:
-        return f'{super().__repr__()[:-1]}, num_anchors={self.num_anchors})'
-
 
 def _order(size: int, seed: int) -> Tensor:
-    """The same random order for the same size and seed."""
+    """Return one random order for one size and seed."""
     return torch.randperm(size, generator=torch.Generator().manual_seed(seed))

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from torch_geometric_gsl.nn.models._idgl_factors import Factored, FactoredAnchors
-from torch_geometric_gsl.nn.models._idgl_graph import Graph, Learned, LearnedAnchors
-from torch_geometric_gsl.nn.models._idgl_pairs import (
+from torch_geometric_gsl.baselines.idgl.factors import Factored, FactoredAnchors
+from torch_geometric_gsl.baselines.idgl.graph import Graph, Learned, LearnedAnchors
+from torch_geometric_gsl.baselines.idgl.pairs import (
     DensePairs,
     Pairs,
     SparsePairs,
@@ -20,7 +20,7 @@ from torch_geometric_gsl.nn.models._idgl_pairs import (
     make_tiles,
     unit_entries,
 )
-from torch_geometric_gsl.nn.models._idgl_weights import AnchorWeights, Kept, Weights
+from torch_geometric_gsl.baselines.idgl.weights import AnchorWeights, Kept, Weights
 from torch_geometric_gsl.nn.similarity.cosine_similarity import CosineSimilarity
 from torch_geometric_gsl.ops.precision import full_precision
 

@@ -1,26 +1,25 @@
-"""What SLAPS consists of: generators of embeddings, their graph, and its layers."""
+"""The graph generators of SLAPS, their graph, and the layers on it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 from torch_geometric.nn import Linear
-from torch_geometric.utils import cumsum, to_undirected
+from torch_geometric.utils import to_undirected
 
-from torch_geometric_gsl._checks import check_batch
+from torch_geometric_gsl.baselines.edges import Edges, list_by_row, list_sources
+from torch_geometric_gsl.baselines.slaps.masking import MaskedFeatures
+from torch_geometric_gsl.baselines.slaps.sparse_pairs import sparse_pair_dots
 from torch_geometric_gsl.nn.linear import apply_linear
-from torch_geometric_gsl.nn.models._neighbours import nearest_neighbours
+from torch_geometric_gsl.nn.nearest_neighbours import graph_sizes, nearest_neighbours
 from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET, row_blocks
 from torch_geometric_gsl.ops.knn import unit_entries
-from torch_geometric_gsl.ops.masking import MaskedFeatures
-from torch_geometric_gsl.ops.pairs import Neighbours, neighbour_sum, pair_dots
+from torch_geometric_gsl.ops.pairs import Neighbours, pair_dots
 from torch_geometric_gsl.ops.precision import full_precision
 from torch_geometric_gsl.ops.scores import unit_rows
-from torch_geometric_gsl.ops.sparse_pairs import sparse_pair_dots
 from torch_geometric_gsl.typing import SampledGraph
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -68,26 +67,16 @@ class DiagonalGenerator(torch.nn.Module):
         return _sparse_similarities(x, value, k, batch)
 
 
-class Edges(NamedTuple):
-    """A graph as its layers use it: ordered once, and summed along many times."""
-
-    neighbours: Neighbours
-    weight: Tensor
-
-    def sum(self, h: Tensor) -> Tensor:
-        full = full_precision(h)
-        weight = self.weight.to(full.dtype)
-        return neighbour_sum(full, weight, self.neighbours).to(h.dtype)
-
-    def drop(self, probability: float, generator: torch.Generator | None) -> Edges:
-        """Dropout of the weights; zero stands for no edge."""
-        if probability == 0:
-            return self
-        noise = torch.empty_like(self.weight, dtype=torch.float32)
-        keep = noise.bernoulli_(1 - probability, generator=generator)
-        return self._replace(
-            weight=self.weight * keep.to(self.weight.dtype) / (1 - probability)
-        )
+def drop_edges(
+    edges: Edges, probability: float, generator: torch.Generator | None
+) -> Edges:
+    """Set weights to zero at random, which stands for no edge, and scale the others."""
+    if probability == 0:
+        return edges
+    noise = torch.empty_like(edges.weight, dtype=torch.float32)
+    keep = noise.bernoulli_(1 - probability, generator=generator)
+    weight = edges.weight * keep.to(edges.weight.dtype) / (1 - probability)
+    return edges._replace(weight=weight)
 
 
 class GraphLayer(torch.nn.Module):
@@ -108,7 +97,7 @@ class GraphLayer(torch.nn.Module):
         return edges.sum(apply_linear(self.lin, x)) + self.bias
 
     def at(self, x: Tensor, edges: Edges, places: Neighbours) -> Tensor:
-        """The output at a few places only, the channels that each node lists."""
+        """Compute the output at a few places only, the channels that each node lists."""
         h, weight = full_precision(edges.sum(x)), full_precision(self.lin.weight)
         bias = self.bias[places.source.long()]
         return pair_dots(h, weight, places).to(x.dtype) + bias
@@ -131,31 +120,28 @@ class Denoiser(torch.nn.Module):
         h = self.first(masked.x, edges).relu()
         h = F.dropout(h, self.dropout, self.training)
         size = (masked.x.size(0), masked.x.size(1))
-        return self.last.at(h, edges, lists(masked.row, masked.column, size))
+        places = list_by_row(masked.row, masked.column, size)
+        return self.last.at(h, edges, places)
 
 
 def _dense_similarities(z: Tensor, k: int, batch: Tensor | None) -> SampledGraph:
     with torch.autocast(z.device.type, enabled=False):
         z = unit_rows(full_precision(z))
         edge_index = _nearest_rows(z.detach(), k, batch)
-        neighbours = lists(edge_index[1], edge_index[0], (z.size(0), z.size(0)))
+        neighbours = list_sources(edge_index, z.size(0))
         return SampledGraph(edge_index, pair_dots(z, z, neighbours))
 
 
 def _nearest_rows(
     z: Tensor, k: int, batch: Tensor | None, memory_budget: int = MEMORY_BUDGET
 ) -> Tensor:
-    """Edges to each row from those of the largest product with it, by blocks.
+    """Join each row to those of the largest product with it, by blocks.
 
-    Wide rows of many pairs would be gathered for their weights, which nobody needs.
+    A sampler would gather wide rows of many pairs for weights that nobody needs.
     """
-    sizes = [z.size(0)]
-    if batch is not None:
-        check_batch(batch, z)
-        sizes = torch.unique_consecutive(batch, return_counts=True)[1].tolist()
     edges = [torch.empty(2, 0, dtype=torch.long, device=z.device)]
     start = 0
-    for part in z.split(sizes):
+    for part in z.split(graph_sizes(z, batch)):
         size = part.size(0)
         for rows in row_blocks(size, 2 * size * z.itemsize, memory_budget):
             found = (part[rows] @ part.t()).topk(min(k, size)).indices
@@ -170,7 +156,7 @@ def _nearest_rows(
 def _sparse_similarities(
     x: Tensor, value: Tensor, k: int, batch: Tensor | None
 ) -> SampledGraph:
-    """Those of rows with the entries :obj:`value` in the places of :obj:`x`."""
+    """Compare rows with the entries :obj:`value` in the places of :obj:`x`."""
     places = Neighbours(x.col_indices(), x.size(1), x.crow_indices())
     value = unit_entries(value, places)
     rows = torch.sparse_csr_tensor(
@@ -181,25 +167,12 @@ def _sparse_similarities(
         check_invariants=False,
     )
     edge_index, _ = nearest_neighbours(rows, k, batch, loop=True)
-    neighbours = lists(edge_index[1], edge_index[0], (x.size(0), x.size(0)))
+    neighbours = list_sources(edge_index, x.size(0))
     return SampledGraph(edge_index, sparse_pair_dots(value, places, neighbours))
 
 
-def ordered(graph: SampledGraph, num_nodes: int) -> Edges:
-    return Edges(
-        lists(graph.edge_index[1], graph.edge_index[0], (num_nodes, num_nodes)),
-        graph.edge_weight,
-    )
-
-
-def lists(row: Tensor, column: Tensor, size: tuple[int, int]) -> Neighbours:
-    """The columns that each row lists, of pairs that are sorted by row."""
-    counts = torch.bincount(row, minlength=size[0])
-    return Neighbours(column, size[1], cumsum(counts))
-
-
 def symmetric_graph(similarities: SampledGraph, num_nodes: int) -> SampledGraph:
-    r"""Rectified similarities as :math:`D^{-1/2} \frac{A + A^T}{2} D^{-1/2}`."""
+    r"""Normalise rectified similarities, :math:`D^{-1/2} \frac{A + A^T}{2} D^{-1/2}`."""
     edge_index, weight = to_undirected(
         similarities.edge_index,
         similarities.edge_weight.relu(),

@@ -11,14 +11,14 @@ from torch_geometric_gsl._checks import (
     check_num_nodes,
     check_probability,
 )
+from torch_geometric_gsl.baselines.neighbour_model import FixedGraphModel
 from torch_geometric_gsl.nn.linear import apply_linear
-from torch_geometric_gsl.nn.models._layers import check_input, layer_sizes
-from torch_geometric_gsl.nn.models._neighbours import NeighbourModel
+from torch_geometric_gsl.nn.models.layers import check_input
 from torch_geometric_gsl.ops.precision import full_dtype
 from torch_geometric_gsl.typing import SampledGraph
 
 
-class KNNLINKX(NeighbourModel):
+class KNNLINKX(FixedGraphModel):
     r"""The LINKX model from the `"Large Scale Learning on Non-Homophilous Graphs: New
     Benchmarks and Strong Simple Methods" <https://arxiv.org/abs/2110.14446>`_ paper on
     a graph of nearest neighbours.
@@ -71,6 +71,8 @@ class KNNLINKX(NeighbourModel):
         torch.Size([100, 7])
     """
 
+    shown = ('num_nodes', 'k')
+
     def __init__(
         self,
         in_channels: int,
@@ -83,14 +85,10 @@ class KNNLINKX(NeighbourModel):
         dropout: float = 0.5,
         cached: bool = False,
     ) -> None:
-        super().__init__(k, cached)
-        layer_sizes(in_channels, hidden_channels, num_layers, out_channels)
+        sizes = in_channels, hidden_channels, num_layers, out_channels
+        super().__init__(*sizes, k=k, cached=cached)
         check_count(num_nodes, 'num_nodes')
         check_probability(dropout, 'dropout')
-        self.in_channels = in_channels
-        self.hidden_channels = hidden_channels
-        self.num_layers = num_layers
-        self.out_channels = out_channels
         self.num_nodes = num_nodes
         self.dropout = float(dropout)
         self.linkx = LINKX(
@@ -107,32 +105,12 @@ class KNNLINKX(NeighbourModel):
         super().reset_parameters()
         self.linkx.reset_parameters()
 
-    def forward(
-        self,
-        x: Tensor,
-        edge_index: Tensor | None = None,
-        batch: Tensor | None = None,
-        *,
-        edge_weight: Tensor | None = None,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
-        r"""Runs the forward pass.
-
-        Args:
-            x (torch.Tensor): The node features, dense or sparse CSR.
-            edge_index (torch.Tensor, optional): If given, this graph is used instead
-                of that of the nearest neighbours. (default: :obj:`None`)
-            batch (torch.Tensor, optional): Sorted graph ids of the nodes: no edge
-                joins two graphs. (default: :obj:`None`)
-            edge_weight (torch.Tensor, optional): The weights of :obj:`edge_index`,
-                not negative; ones if :obj:`None`. (default: :obj:`None`)
-            generator (torch.Generator, optional): Not drawn from: dropout uses the
-                global one. (default: :obj:`None`)
-        """
+    def _check_features(self, x: Tensor) -> None:
         node_mlp: Any = self.linkx.node_mlp
         check_input(x, node_mlp.lins[0])
         check_num_nodes(x, self.num_nodes, 'the weights of the edges')
-        graph = self._graph(x, edge_index, batch, edge_weight, generator)
+
+    def _logits(self, x: Tensor, graph: SampledGraph) -> Tensor:
         is_half = full_dtype(x.dtype) != x.dtype
         is_half = is_half or torch.is_autocast_enabled(x.device.type)
         if is_half and x.layout != torch.strided:
@@ -147,22 +125,3 @@ class KNNLINKX(NeighbourModel):
         h = h_a + linkx.cat_lin1(h_a) + h_x + linkx.cat_lin2(h_x)
         out: Tensor = linkx.final_mlp(h.relu())
         return out
-
-    def graphs(
-        self,
-        x: Tensor,
-        edge_index: Tensor | None = None,
-        batch: Tensor | None = None,
-        *,
-        edge_weight: Tensor | None = None,
-        generator: torch.Generator | None = None,
-    ) -> list[SampledGraph]:
-        r"""Returns the graph; the arguments are those of :meth:`forward`."""
-        return [self._graph(x, edge_index, batch, edge_weight, generator)]
-
-    def __repr__(self) -> str:
-        return (
-            f'{self.__class__.__name__}({self.in_channels}, {self.hidden_channels}, '
-            f'num_layers={self.num_layers}, out_channels={self.out_channels}, '
-            f'num_nodes={self.num_nodes}, k={self.k})'
-        )

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from torch_geometric_gsl.nn.models._idgl_pairs import DensePairs
-from torch_geometric_gsl.nn.models._idgl_weights import AnchorWeights, Kept, Weights
+from torch_geometric_gsl.baselines.idgl.pairs import DensePairs
+from torch_geometric_gsl.baselines.idgl.weights import AnchorWeights, Kept, Weights
 from torch_geometric_gsl.ops.autocast import without_autocast
 from torch_geometric_gsl.typing import SampledGraph
 

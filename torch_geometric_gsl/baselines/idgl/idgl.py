@@ -16,13 +16,13 @@ from torch_geometric_gsl._checks import (
     check_number,
     check_probability,
 )
+from torch_geometric_gsl.baselines.idgl.graph import Graph
+from torch_geometric_gsl.baselines.idgl.mixture import Mixture, normalized_prior
+from torch_geometric_gsl.baselines.idgl.nodes import Nodes
+from torch_geometric_gsl.baselines.neighbour_model import NeighbourModel
 from torch_geometric_gsl.nn.linear import apply_linear
-from torch_geometric_gsl.nn.models._idgl_graph import Graph
-from torch_geometric_gsl.nn.models._idgl_mixture import Mixture, Prior
-from torch_geometric_gsl.nn.models._idgl_nodes import Nodes
-from torch_geometric_gsl.nn.models._layers import check_input, layer_sizes
-from torch_geometric_gsl.nn.models._neighbours import NeighbourModel
 from torch_geometric_gsl.nn.models.base import cross_entropy
+from torch_geometric_gsl.nn.models.layers import check_input
 from torch_geometric_gsl.nn.similarity.cosine_similarity import CosineSimilarity
 from torch_geometric_gsl.typing import SampledGraph
 
@@ -132,6 +132,8 @@ class IDGL(NeighbourModel):
         torch.Size([100, 7])
     """
 
+    shown: tuple[str, ...] = ('k',)
+
     def __init__(
         self,
         in_channels: int,
@@ -153,36 +155,10 @@ class IDGL(NeighbourModel):
         iteration_dropout: float = 0.0,
         cached: bool = False,
     ) -> None:
-        super().__init__(k, cached)
         check_count(in_channels, 'in_channels')
         check_count(num_layers, 'num_layers', minimum=2)
-        sizes = layer_sizes(in_channels, hidden_channels, num_layers, out_channels)
-        check_count(num_heads, 'num_heads')
-        check_count(max_iterations, 'max_iterations')
-        for value, name in (
-            (skip_weight, 'skip_weight'),
-            (epsilon, 'epsilon'),
-            (dropout, 'dropout'),
-            (iteration_dropout, 'iteration_dropout'),
-        ):
-            check_probability(value, name)
-        check_number(update_weight, 'update_weight')
-        if not 0 <= update_weight <= 1:
-            raise ValueError(
-                f"'update_weight' must lie in [0, 1] (got {update_weight})"
-            )
-        for value, name in (
-            (smoothness, 'smoothness'),
-            (degree, 'degree'),
-            (sparsity, 'sparsity'),
-        ):
-            check_number(value, name)
-            _check_not_negative(value, name)
-        _check_not_negative(delta, 'delta')
-        self.in_channels = in_channels
-        self.hidden_channels = hidden_channels
-        self.num_layers = num_layers
-        self.out_channels = out_channels
+        sizes = in_channels, hidden_channels, num_layers, out_channels
+        super().__init__(*sizes, k=k, cached=cached)
         self.num_heads = num_heads
         self.skip_weight = skip_weight
         self.update_weight = update_weight
@@ -194,8 +170,10 @@ class IDGL(NeighbourModel):
         self.max_iterations = max_iterations
         self.dropout = dropout
         self.iteration_dropout = iteration_dropout
+        _check_options(self)
         self.lins = torch.nn.ModuleList(
-            Linear(*size, bias=False, weight_initializer='glorot') for size in sizes
+            Linear(*size, bias=False, weight_initializer='glorot')
+            for size in self.sizes
         )
         self.metrics = torch.nn.ModuleList(
             CosineSimilarity(width, heads=num_heads)
@@ -281,7 +259,7 @@ class IDGL(NeighbourModel):
         generator: torch.Generator | None = None,
         is_smooth: bool = False,
     ) -> Iterator[_Step]:
-        """Learns a graph and embeds the nodes, until the graph stays as it is."""
+        """Learn a graph and embed the nodes, until the graph stays as it is."""
         lins: Any = self.lins
         metrics: Any = self.metrics
         check_input(x, lins[0])
@@ -292,7 +270,10 @@ class IDGL(NeighbourModel):
         nodes = Nodes(
             x, batch, anchors, self.epsilon, is_smooth=is_smooth, cached=self.cached
         )
-        prior = self._prior(x, edge_index, batch, edge_weight)
+        prior = None
+        if self.skip_weight > 0 or edge_index is not None or edge_weight is not None:
+            graph = self._graph(x, edge_index, batch, edge_weight, None)
+            prior = normalized_prior(graph, x.size(0))
         # Along the first graph later layers send messages in all iterations.
         widths = [lin.out_channels for lin in lins]
         every = widths + (self.max_iterations - 1) * widths[1:]
@@ -302,19 +283,19 @@ class IDGL(NeighbourModel):
         h, out = self._embed(mixture, first, self.dropout)
         yield _Step(out, first, nodes)
         for _ in range(1, self.max_iterations):
-            graph = nodes.learn(metrics[1], h, widths)
-            h, out = self._embed(mixture, graph, self.iteration_dropout)
-            yield _Step(out, graph, nodes)
+            learned = nodes.learn(metrics[1], h, widths)
+            h, out = self._embed(mixture, learned, self.iteration_dropout)
+            yield _Step(out, learned, nodes)
             with torch.autocast(x.device.type, enabled=False):
-                change = graph.change(last)
+                change = learned.change(last)
             if bool(change <= self.delta * first.size):
                 return
-            last = graph
+            last = learned
 
     def _embed(
         self, mixture: Mixture, graph: Graph, dropout: float
     ) -> tuple[Tensor, Tensor]:
-        """The input and the output of the last layer."""
+        """Return the input and the output of the last layer."""
         out = mixture.first_layer(graph)
         for lin in self.lins[1:]:
             h = F.dropout(out.relu(), dropout, self.training)
@@ -322,28 +303,26 @@ class IDGL(NeighbourModel):
         return h, out
 
     def _anchors(self, x: Tensor, generator: torch.Generator | None) -> Tensor | None:
-        """The nodes that are the sources of the learned graphs; all if :obj:`None`."""
+        """Return the nodes that are sources of the learned graphs; all if None."""
         return None
 
-    def _prior(
-        self,
-        x: Tensor,
-        edge_index: Tensor | None,
-        batch: Tensor | None,
-        edge_weight: Tensor | None,
-    ) -> Prior | None:
-        is_given = edge_index is not None or edge_weight is not None
-        if self.skip_weight == 0 and not is_given:
-            return None
-        graph = self._graph(x, edge_index, batch, edge_weight)
-        return Prior(*graph, x.size(0))
 
-    def __repr__(self) -> str:
-        return (
-            f'{self.__class__.__name__}({self.in_channels}, {self.hidden_channels}, '
-            f'num_layers={self.num_layers}, out_channels={self.out_channels}, '
-            f'k={self.k})'
+def _check_options(model: IDGL) -> None:
+    """Raise unless all numbers that are neither sizes nor neighbours are in range."""
+    check_count(model.num_heads, 'num_heads')
+    check_count(model.max_iterations, 'max_iterations')
+    for name in ('skip_weight', 'epsilon', 'dropout', 'iteration_dropout'):
+        check_probability(getattr(model, name), name)
+    check_number(model.update_weight, 'update_weight')
+    if not 0 <= model.update_weight <= 1:
+        raise ValueError(
+            f"'update_weight' must lie in [0, 1] (got {model.update_weight})"
         )
+    for name in ('smoothness', 'degree', 'sparsity', 'delta'):
+        value = getattr(model, name)
+        if name != 'delta':  # An infinite change ends the iteration at once.
+            check_number(value, name)
+        _check_not_negative(value, name)
 
 
 def _check_not_negative(value: object, name: str) -> None:

@@ -19,19 +19,19 @@ from torch_geometric_gsl._checks import (
     check_probability,
     check_value,
 )
-from torch_geometric_gsl.nn.models._layers import layer_sizes
-from torch_geometric_gsl.nn.models._slaps_parts import (
+from torch_geometric_gsl.baselines.base import Baseline
+from torch_geometric_gsl.baselines.edges import Edges, list_sources
+from torch_geometric_gsl.baselines.slaps.layers import (
     ACTIVATIONS,
     Denoiser,
     DiagonalGenerator,
-    Edges,
     FullGenerator,
     GraphLayer,
-    ordered,
+    drop_edges,
     symmetric_graph,
 )
-from torch_geometric_gsl.nn.models.base import NodeClassifier, cross_entropy
-from torch_geometric_gsl.ops.masking import mask_features
+from torch_geometric_gsl.baselines.slaps.masking import mask_features
+from torch_geometric_gsl.nn.models.base import cross_entropy
 from torch_geometric_gsl.typing import SampledGraph
 
 _GENERATORS: dict[str, type[FullGenerator | DiagonalGenerator]] = {
@@ -40,7 +40,7 @@ _GENERATORS: dict[str, type[FullGenerator | DiagonalGenerator]] = {
 }
 
 
-class SLAPS(NodeClassifier):
+class SLAPS(Baseline):
     r"""The model of the `"SLAPS: Self-Supervision Improves Structure Learning for
     Graph Neural Networks" <https://arxiv.org/abs/2102.05034>`_ paper: the graph of the
     nearest neighbours of learned embeddings, which a classifier and a denoising
@@ -142,6 +142,8 @@ class SLAPS(NodeClassifier):
         (torch.Size([100, 7]), torch.Size([]))
     """
 
+    shown = ('k',)
+
     def __init__(
         self,
         in_channels: int,
@@ -160,13 +162,10 @@ class SLAPS(NodeClassifier):
         dropout: float | tuple[float, float] = 0.5,
         adjacency_dropout: float | tuple[float, float] = (0.25, 0.5),
     ) -> None:
-        super().__init__()
-        for count, name in (
-            (in_channels, 'in_channels'),
-            (k, 'k'),
-            (denoising_channels, 'denoising_channels'),
-        ):
-            check_count(count, name)
+        check_count(in_channels, 'in_channels')
+        super().__init__(in_channels, hidden_channels, num_layers, out_channels)
+        check_count(k, 'k')
+        check_count(denoising_channels, 'denoising_channels')
         check_option(graph_generator, _GENERATORS, 'graph_generator')
         check_option(graph_act, ACTIVATIONS, 'graph_act')
         check_flag(binary, 'binary')
@@ -178,10 +177,6 @@ class SLAPS(NodeClassifier):
             check_number(number, name)
             if number < least:
                 raise ValueError(f"'{name}' must be at least {least} (got {number})")
-        self.in_channels = in_channels
-        self.hidden_channels = hidden_channels
-        self.num_layers = num_layers
-        self.out_channels = out_channels
         self.k = k
         self.binary = binary
         self.denoising_weight = denoising_weight
@@ -190,8 +185,7 @@ class SLAPS(NodeClassifier):
         self.dropout = _pair(dropout, 'dropout')
         self.adjacency_dropout = _pair(adjacency_dropout, 'adjacency_dropout')
         self.graph_generator = _GENERATORS[graph_generator](in_channels, graph_act)
-        sizes = layer_sizes(in_channels, hidden_channels, num_layers, out_channels)
-        self.classifier = torch.nn.ModuleList(GraphLayer(*size) for size in sizes)
+        self.classifier = torch.nn.ModuleList(GraphLayer(*size) for size in self.sizes)
         self.denoiser = Denoiser(in_channels, denoising_channels, self.dropout[0])
         self.reset_parameters()
 
@@ -233,8 +227,8 @@ class SLAPS(NodeClassifier):
         *,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        r"""The loss :math:`\mathcal{L}_{\mathrm{DAE}}` of the autoencoder alone, not
-        weighted; the arguments are those of :meth:`forward`.
+        r"""Returns the loss :math:`\mathcal{L}_{\mathrm{DAE}}` of the autoencoder alone,
+        not weighted; the arguments are those of :meth:`forward`.
 
         Features are hidden in evaluation mode, too.
         """
@@ -242,20 +236,8 @@ class SLAPS(NodeClassifier):
         return self._denoise(x, edges, generator)
 
     def loss(self, x: Tensor, y: Tensor, mask: Tensor, **kwargs: Any) -> Tensor:
-        r"""The loss to be minimised in training, of the classifier and of the
-        autoencoder on one graph.
-
-        Labels are read where :obj:`mask` tells, and nowhere else.
-
-        Args:
-            x (torch.Tensor): The node features, dense or sparse CSR.
-            y (torch.Tensor): The labels :math:`[|\mathcal{V}|]`.
-            mask (torch.Tensor): The labelled nodes, as a boolean mask or as indices.
-            **kwargs (optional): Additional arguments of the forward method.
-
-        Raises:
-            TypeError: If :obj:`y` or :obj:`mask` has the wrong type.
-            ValueError: If no node is labelled, or a label is that of no class.
+        r"""Returns the loss of the classifier plus the weighted one of the autoencoder,
+        both on one graph; the arguments are those of :class:`NodeClassifier`.
         """
         edges, generator = self._edges(x, **kwargs), kwargs.get('generator')
         out = self._classify(x, edges, generator)
@@ -296,13 +278,14 @@ class SLAPS(NodeClassifier):
         return graph._replace(edge_weight=graph.edge_weight.to(x.dtype))
 
     def _edges(self, x: Tensor, *args: Any, **kwargs: Any) -> Edges:
-        return ordered(self._graph(x, *args, **kwargs), x.size(0))
+        edge_index, weight = self._graph(x, *args, **kwargs)
+        return Edges(list_sources(edge_index, x.size(0)), weight)
 
     def _classify(
         self, x: Tensor, edges: Edges, generator: torch.Generator | None
     ) -> Tensor:
         if self.training:
-            edges = edges.drop(self.adjacency_dropout[1], generator)
+            edges = drop_edges(edges, self.adjacency_dropout[1], generator)
         for layer in self.classifier[:-1]:
             x = F.dropout(layer(x, edges).relu(), self.dropout[1], self.training)
         out: Tensor = self.classifier[-1](x, edges)
@@ -321,7 +304,7 @@ class SLAPS(NodeClassifier):
         negative_ratio = self.negative_ratio if self.binary else None
         masked = mask_features(x, self.mask_ratio, negative_ratio, generator=generator)
         if self.training:
-            edges = edges.drop(self.adjacency_dropout[0], generator)
+            edges = drop_edges(edges, self.adjacency_dropout[0], generator)
         out: Tensor = self.denoiser(masked, edges)
         if masked.target.numel() == 0:
             return out.sum()  # Zero, where a mean would be NaN.
@@ -329,16 +312,9 @@ class SLAPS(NodeClassifier):
             return F.binary_cross_entropy_with_logits(out, masked.target)
         return F.mse_loss(out, masked.target)
 
-    def __repr__(self) -> str:
-        return (
-            f'{self.__class__.__name__}({self.in_channels}, {self.hidden_channels}, '
-            f'num_layers={self.num_layers}, out_channels={self.out_channels}, '
-            f'k={self.k})'
-        )
-
 
 def _pair(value: float | tuple[float, float], name: str) -> tuple[float, float]:
-    """One probability for both networks, or one for each."""
+    """Return the probabilities of both networks, given one for both or one for each."""
     pair = value if isinstance(value, tuple) else (value, value)
     if len(pair) != 2:
         raise ValueError(f"'{name}' must be a number or a pair of them (got {pair})")

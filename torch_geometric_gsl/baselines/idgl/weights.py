@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from torch_geometric_gsl.nn.models._idgl_pairs import (
+from torch_geometric_gsl.baselines.idgl.pairs import (
     Pairs,
     Parts,
     Tile,
