@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch_geometric.utils import cumsum
 
-from torch_geometric_gsl.ops.pairs import Neighbours, neighbour_sum
-from torch_geometric_gsl.ops.precision import full_precision
+from torch_geometric_gsl.ops.neighbours import Neighbours, neighbour_sum
+from torch_geometric_gsl.ops.runtime import full_precision
 
 
 class Edges(NamedTuple):

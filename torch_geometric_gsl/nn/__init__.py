@@ -4,13 +4,14 @@ from torch_geometric_gsl.nn.conv import LatentGraphConv, TransitionGraphConv
 from torch_geometric_gsl.nn.models import GSLNet, NodeClassifier
 from torch_geometric_gsl.nn.sampler import (
     GumbelKNNSampler,
+    NeighbourDistribution,
     SampledEvaluationWarning,
     SamplingPlan,
+    TruncatedRaceWarning,
 )
 from torch_geometric_gsl.nn.similarity import (
     CosineSimilarity,
     DifferenceSimilarity,
-    EncodedPair,
     GaussianSimilarity,
     HeatKernelSimilarity,
     LinearSimilarity,
@@ -22,7 +23,6 @@ from torch_geometric_gsl.nn.similarity import (
 
 __all__ = [
     'Similarity',
-    'EncodedPair',
     'LinearSimilarity',
     'DifferenceSimilarity',
     'GaussianSimilarity',
@@ -33,7 +33,9 @@ __all__ = [
     'resolve_similarity',
     'GumbelKNNSampler',
     'SamplingPlan',
+    'NeighbourDistribution',
     'SampledEvaluationWarning',
+    'TruncatedRaceWarning',
     'LatentGraphConv',
     'TransitionGraphConv',
     'NodeClassifier',

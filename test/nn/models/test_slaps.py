@@ -10,11 +10,11 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch_geometric.utils import to_dense_adj
 
-from torch_geometric_gsl.nn.models._neighbours import nearest_neighbours
 from torch_geometric_gsl.baselines.slaps.layers import Edges, _nearest_rows
-from torch_geometric_gsl.baselines.slaps.slaps import SLAPS
 from torch_geometric_gsl.baselines.slaps.masking import mask_features
-from torch_geometric_gsl.ops.pairs import Neighbours
+from torch_geometric_gsl.baselines.slaps.slaps import SLAPS
+from torch_geometric_gsl.nn.models._neighbours import nearest_neighbours
+from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.typing import SampledGraph, is_sorted_by_target
 
 N, IN, HIDDEN, OUT, K = 9, 5, 4, 3, 3

@@ -28,8 +28,8 @@ from torch_geometric_gsl.nn.models.layers import (
     resolve_activation,
 )
 from torch_geometric_gsl.nn.nearest_neighbours import graph_sizes
-from torch_geometric_gsl.ops.gumbel import arrival_times
-from torch_geometric_gsl.ops.precision import full_dtype, full_precision
+from torch_geometric_gsl.ops.noise import arrival_times
+from torch_geometric_gsl.ops.runtime import full_dtype, full_precision
 
 
 class NodeFormerLayer(torch.nn.Module):

@@ -15,10 +15,9 @@ from torch_geometric_gsl.baselines.slaps.masking import MaskedFeatures
 from torch_geometric_gsl.baselines.slaps.sparse_pairs import sparse_pair_dots
 from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.nearest_neighbours import graph_sizes, nearest_neighbours
-from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET, row_blocks
 from torch_geometric_gsl.ops.knn import unit_entries
-from torch_geometric_gsl.ops.pairs import Neighbours, pair_dots
-from torch_geometric_gsl.ops.precision import full_precision
+from torch_geometric_gsl.ops.neighbours import Neighbours, pair_dots
+from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, full_precision, row_blocks
 from torch_geometric_gsl.ops.scores import unit_rows
 from torch_geometric_gsl.typing import SampledGraph
 
