@@ -11,9 +11,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from torch_geometric_gsl.baselines import neighbour_model
+from torch_geometric_gsl.baselines.idgl import nodes as idgl_nodes
+from torch_geometric_gsl.baselines.idgl import pairs as idgl_pairs
 from torch_geometric_gsl.baselines.idgl.idgl import IDGL
 from torch_geometric_gsl.baselines.idgl.idgl_anchor import IDGLAnchor
-from torch_geometric_gsl.nn.models import _idgl_nodes, _idgl_pairs, _neighbours
 from torch_geometric_gsl.ops import regularizers
 
 N, IN, HIDDEN, OUT, K = 9, 5, 4, 3, 2
@@ -45,7 +47,7 @@ def make(kind: type[IDGL] = IDGL, **kwargs: Any) -> IDGL:
 
 def in_tiles(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Divides graphs into tiles of some rows of double precision."""
-    monkeypatch.setattr(_idgl_pairs, 'TILE', 8 * rows**2 // torch.get_num_threads())
+    monkeypatch.setattr(idgl_pairs, 'TILE', 8 * rows**2 // torch.get_num_threads())
 
 
 # The method written out for lists of numbers.
@@ -276,7 +278,7 @@ def test_tiles(kind: type[IDGL], form: str, monkeypatch: pytest.MonkeyPatch) -> 
             in_tiles(rows, monkeypatch)
             torch.testing.assert_close(gradients(model, x, batch=one), expected)
     # What is wide is computed once.
-    monkeypatch.setattr(_idgl_pairs, 'WIDE', 0)
+    monkeypatch.setattr(idgl_pairs, 'WIDE', 0)
     torch.testing.assert_close(gradients(model, x, batch=one), expected)
 
 
@@ -329,8 +331,8 @@ def test_linear_memory(meter: Any) -> None:
 
 @pytest.mark.parametrize('is_sparse', [False, True])
 def test_cached_products(is_sparse: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_idgl_pairs, 'WIDE', 0)
-    known = len(_idgl_nodes._PRODUCTS)
+    monkeypatch.setattr(idgl_pairs, 'WIDE', 0)
+    known = len(idgl_nodes._PRODUCTS)
     kwargs = {'edge_index': torch.zeros(2, 1, dtype=torch.long)}
     model, cached = make(), make(cached=True)
     x = problem()[0]
@@ -338,11 +340,11 @@ def test_cached_products(is_sparse: bool, monkeypatch: pytest.MonkeyPatch) -> No
     if is_sparse:
         features = [x.relu().to_sparse_csr() for x in features]
     expected = [gradients(model, x, **kwargs) for x in features]
-    assert len(_idgl_nodes._PRODUCTS) == known
+    assert len(idgl_nodes._PRODUCTS) == known
     for _ in range(2):
         found = [gradients(cached, x, **kwargs) for x in features]
         torch.testing.assert_close(found, expected)
-        assert len(_idgl_nodes._PRODUCTS) == known + 2
+        assert len(idgl_nodes._PRODUCTS) == known + 2
     in_tiles(4, monkeypatch)
     found = [gradients(cached, x, **kwargs) for x in features]
     torch.testing.assert_close(found, expected)
@@ -355,7 +357,7 @@ def test_cached_products(is_sparse: bool, monkeypatch: pytest.MonkeyPatch) -> No
     found = gradients(cached, features[0], **kwargs)
     torch.testing.assert_close(found, expected)
     del features, own, x
-    assert len(_idgl_nodes._PRODUCTS) == known
+    assert len(idgl_nodes._PRODUCTS) == known
 
 
 def test_penalty_is_that_of_sparse_graphs() -> None:
@@ -456,7 +458,7 @@ def test_batch(
 @KINDS
 def test_graph_to_start_from(kind: type[IDGL]) -> None:
     model, x = make(kind).eval(), problem()[0]
-    edge_index, _ = _neighbours.nearest_neighbours(x, K)
+    edge_index, _ = neighbour_model.nearest_neighbours(x, K)
     expected = model(x)
     torch.testing.assert_close(model(x, edge_index), expected)
     weight = torch.full((edge_index.size(1),), 2.0, dtype=torch.double)
@@ -473,13 +475,13 @@ def test_graph_to_start_from(kind: type[IDGL]) -> None:
 @KINDS
 def test_cached_neighbours(kind: type[IDGL], monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
-    original = _neighbours.nearest_neighbours
+    original = neighbour_model.nearest_neighbours
 
     def counted(*args: Any, **kwargs: Any) -> Any:
         calls.append(1)
         return original(*args, **kwargs)
 
-    monkeypatch.setattr(_neighbours, 'nearest_neighbours', counted)
+    monkeypatch.setattr(neighbour_model, 'nearest_neighbours', counted)
     x = problem()[0]
     model = make(kind).eval()
     expected = model(x), model(x)

@@ -11,8 +11,8 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.nn import GCNConv
 
+from torch_geometric_gsl.baselines import neighbour_model
 from torch_geometric_gsl.baselines.knn_gcn import KNNGCN
-from torch_geometric_gsl.nn.models import _neighbours
 from torch_geometric_gsl.transforms import SimilarityKNNGraph
 
 N, IN, OUT = 14, 5, 3
@@ -157,7 +157,7 @@ def test_dropout_follows_hidden_layers_only() -> None:
 
 def test_the_graph_is_found_once_if_cached() -> None:
     with mock.patch.object(
-        _neighbours, 'nearest_neighbours', wraps=_neighbours.nearest_neighbours
+        neighbour_model, 'nearest_neighbours', wraps=neighbour_model.nearest_neighbours
     ) as search:
         model, x = make(cached=True).eval(), features()
         out = model(x)

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch_geometric.nn.models import LINKX
 
 from torch_geometric_gsl.baselines.knn_linkx import KNNLINKX
-from torch_geometric_gsl.nn.models._neighbours import nearest_neighbours
+from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
 
 N, IN, OUT = 14, 5, 3
 Rows = list[list[float]]

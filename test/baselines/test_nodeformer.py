@@ -11,11 +11,11 @@ from scipy import stats
 from torch import Tensor
 from torch.nn import functional as F
 
+from torch_geometric_gsl.baselines.nodeformer import nodeformer
 from torch_geometric_gsl.baselines.nodeformer.nodeformer import (
     NodeFormer,
     NodeFormerLayer,
 )
-from torch_geometric_gsl.baselines.nodeformer import nodeformer
 
 N, IN, HIDDEN, OUT = 12, 5, 4, 3
 ERROR_RATE = 1e-4

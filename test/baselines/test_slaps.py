@@ -10,10 +10,10 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch_geometric.utils import to_dense_adj
 
-from torch_geometric_gsl.baselines.slaps.layers import Edges, _nearest_rows
+from torch_geometric_gsl.baselines.slaps.layers import Edges, _nearest_rows, drop_edges
 from torch_geometric_gsl.baselines.slaps.masking import mask_features
 from torch_geometric_gsl.baselines.slaps.slaps import SLAPS
-from torch_geometric_gsl.nn.models._neighbours import nearest_neighbours
+from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
 from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.typing import SampledGraph, is_sorted_by_target
 
@@ -405,7 +405,7 @@ def test_dropout_of_edges() -> None:
     neighbours = Neighbours(torch.zeros(1, count, dtype=torch.long), num_sources=1)
     edges = Edges(neighbours, torch.linspace(1, 2, count))
     for probability in (0.25, 0.5):
-        dropped = edges.drop(probability, seeded()).weight
+        dropped = drop_edges(edges, probability, seeded()).weight
         zeros = dropped == 0
         # A two-sided test that errs once in 100,000.
         assert stats.binomtest(int(zeros.sum()), count, probability).pvalue > 1e-5
