@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from torch_geometric_gsl.baselines import neighbour_model
+from torch_geometric_gsl.baselines import _neighbour_model
 from torch_geometric_gsl.baselines.idgl import nodes as idgl_nodes
 from torch_geometric_gsl.baselines.idgl import pairs as idgl_pairs
 from torch_geometric_gsl.baselines.idgl.idgl import IDGL
@@ -458,7 +458,7 @@ def test_batch(
 @KINDS
 def test_graph_to_start_from(kind: type[IDGL]) -> None:
     model, x = make(kind).eval(), problem()[0]
-    edge_index, _ = neighbour_model.nearest_neighbours(x, K)
+    edge_index, _ = _neighbour_model.nearest_neighbours(x, K)
     expected = model(x)
     torch.testing.assert_close(model(x, edge_index), expected)
     weight = torch.full((edge_index.size(1),), 2.0, dtype=torch.double)
@@ -475,13 +475,13 @@ def test_graph_to_start_from(kind: type[IDGL]) -> None:
 @KINDS
 def test_cached_neighbours(kind: type[IDGL], monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
-    original = neighbour_model.nearest_neighbours
+    original = _neighbour_model.nearest_neighbours
 
     def counted(*args: Any, **kwargs: Any) -> Any:
         calls.append(1)
         return original(*args, **kwargs)
 
-    monkeypatch.setattr(neighbour_model, 'nearest_neighbours', counted)
+    monkeypatch.setattr(_neighbour_model, 'nearest_neighbours', counted)
     x = problem()[0]
     model = make(kind).eval()
     expected = model(x), model(x)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 import torch_geometric_gsl as gsl
 from torch_geometric_gsl import baselines
-from torch_geometric_gsl.baselines.neighbour_model import NeighbourModel
+from torch_geometric_gsl.baselines._neighbour_model import NeighbourModel
 from torch_geometric_gsl.nn.models.base import NodeClassifier
 from torch_geometric_gsl.transforms import FreezeLatentGraph
 
@@ -26,7 +26,7 @@ FACTORIES: dict[str, Callable[[], Any]] = {
     'GSLNet-T': lambda: gsl.GSLNet(*SIZES, **TRANSITION),
     'KNNGCN': lambda: gsl.KNNGCN(*SIZES, k=2),
     'KNNLINKX': lambda: gsl.KNNLINKX(*SIZES, num_nodes=N, k=2),
-    'SLAPS': lambda: gsl.SLAPS(*SIZES, k=2, binary=False),
+    'SLAPS': lambda: gsl.SLAPS(*SIZES, k=2, binary=False, denoising_channels=16),
     # Graphs of a batch end the iteration together.
     'IDGL': lambda: gsl.IDGL(*SIZES, k=2, delta=0.0, max_iterations=3),
     'IDGLAnchor': lambda: gsl.IDGLAnchor(
@@ -268,3 +268,55 @@ def test_who_has_graphs(name: str) -> None:
     else:
         graphs = model.eval().graphs(features())
         assert all(graph.edge_index.size(0) == 2 for graph in graphs)
+
+
+def second_derivative(slope: Tensor, leaf: Tensor) -> Tensor | None:
+    try:
+        return torch.autograd.grad(
+            slope, leaf, retain_graph=True, materialize_grads=True
+        )[0]
+    except RuntimeError as error:
+        if 'second derivatives are not implemented' not in str(error):
+            raise
+        return None
+
+
+@EACH
+@pytest.mark.parametrize('layout', ['dense', 'sparse'])
+@pytest.mark.parametrize('kwargs', [{}, {'batch': BATCH}], ids=['one', 'batch'])
+def test_second_derivatives_raise_or_are_right(
+    name: str, layout: str, kwargs: dict[str, Tensor]
+) -> None:
+    if kwargs and (name, 'batch') in REFUSED:
+        pytest.skip(f'{name} takes no batch')
+    model, x = make(name).double().eval(), features().double()
+    x = x.requires_grad_() if layout == 'dense' else x.to_sparse_csr()
+    # To autograd the weights of KNNGCN and the targets of SLAPS are constants.
+    has_x = layout == 'dense' and name not in ('KNNGCN', 'SLAPS')
+    leaves = [*model.parameters(), *([x] if has_x else [])]
+    ways = [torch.randn_like(leaf) for leaf in leaves]
+    y, mask = torch.arange(N) % OUT, torch.arange(N) % 2 == 0
+
+    def slopes(create_graph: bool = False) -> list[Tensor]:
+        """The derivative of the loss along each way."""
+        same = torch.Generator().manual_seed(3)
+        loss = model.loss(x, y, mask, generator=same, **kwargs)
+        grads = torch.autograd.grad(
+            loss, leaves, create_graph=create_graph, materialize_grads=True
+        )
+        return [(grad * way).sum() for grad, way in zip(grads, ways, strict=True)]
+
+    def change(leaf: Tensor, way: Tensor, size: float = 1e-5) -> Tensor:
+        """How the slopes change along a way, by central differences."""
+        found = []
+        for step in (size, -2 * size, size):
+            leaf.data += step * way
+            found.append(torch.stack(slopes()))
+        return (found[0] - found[1]) / (2 * size)
+
+    expected = [change(leaf, way) for leaf, way in zip(leaves, ways, strict=True)]
+    for number, slope in enumerate(slopes(create_graph=True)):
+        for leaf, way, known in zip(leaves, ways, expected, strict=True):
+            if (found := second_derivative(slope, leaf)) is not None:
+                along = (found * way).sum()
+                torch.testing.assert_close(along, known[number], rtol=1e-4, atol=1e-6)

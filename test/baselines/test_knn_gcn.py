@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.nn import GCNConv
 
-from torch_geometric_gsl.baselines import neighbour_model
+from torch_geometric_gsl.baselines import _neighbour_model
 from torch_geometric_gsl.baselines.knn_gcn import KNNGCN
 from torch_geometric_gsl.transforms import SimilarityKNNGraph
 
@@ -157,7 +157,9 @@ def test_dropout_follows_hidden_layers_only() -> None:
 
 def test_the_graph_is_found_once_if_cached() -> None:
     with mock.patch.object(
-        neighbour_model, 'nearest_neighbours', wraps=neighbour_model.nearest_neighbours
+        _neighbour_model,
+        'nearest_neighbours',
+        wraps=_neighbour_model.nearest_neighbours,
     ) as search:
         model, x = make(cached=True).eval(), features()
         out = model(x)

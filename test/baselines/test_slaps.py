@@ -411,7 +411,7 @@ def test_dropout_of_edges() -> None:
         assert stats.binomtest(int(zeros.sum()), count, probability).pvalue > 1e-5
         expected = edges.weight[~zeros] / (1 - probability)
         torch.testing.assert_close(dropped[~zeros], expected)
-    assert edges.drop(0.0, None) is edges
+    assert drop_edges(edges, 0.0, None) is edges
 
 
 def test_each_network_has_its_dropout() -> None:

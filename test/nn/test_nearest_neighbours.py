@@ -13,7 +13,7 @@ from torch import Tensor
 from torch_geometric_gsl.baselines.idgl.idgl import IDGL
 from torch_geometric_gsl.baselines.knn_gcn import KNNGCN
 from torch_geometric_gsl.baselines.knn_linkx import KNNLINKX
-from torch_geometric_gsl.baselines.neighbour_model import NeighbourModel
+from torch_geometric_gsl.baselines._neighbour_model import NeighbourModel
 from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
 from torch_geometric_gsl.typing import SampledGraph, is_sorted_by_target
 

@@ -9,7 +9,7 @@ from torch_geometric.nn import GCNConv, Linear
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from torch_geometric_gsl._checks import check_flag, check_option, check_probability
-from torch_geometric_gsl.baselines.neighbour_model import FixedGraphModel
+from torch_geometric_gsl.baselines._neighbour_model import FixedGraphModel
 from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.models.layers import (
     check_input,

@@ -11,7 +11,7 @@ from torch_geometric_gsl._checks import (
     check_num_nodes,
     check_probability,
 )
-from torch_geometric_gsl.baselines.neighbour_model import FixedGraphModel
+from torch_geometric_gsl.baselines._neighbour_model import FixedGraphModel
 from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.models.layers import check_input
 from torch_geometric_gsl.ops.runtime import full_dtype

@@ -13,7 +13,7 @@ from torch_geometric_gsl._checks import (
     check_generator,
     check_probability,
 )
-from torch_geometric_gsl.baselines.base import Baseline
+from torch_geometric_gsl.baselines._base import Baseline
 from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.models.layers import (
     check_input,

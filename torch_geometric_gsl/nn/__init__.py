@@ -1,5 +1,9 @@
 r"""Modules: similarities, samplers, convolutions and models."""
 
+import warnings
+from importlib import import_module
+from typing import Any
+
 from torch_geometric_gsl.nn.conv import LatentGraphConv, TransitionGraphConv
 from torch_geometric_gsl.nn.models import GSLNet, NodeClassifier
 from torch_geometric_gsl.nn.sampler import (
@@ -41,3 +45,16 @@ __all__ = [
     'NodeClassifier',
     'GSLNet',
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Find a baseline under its former name; they lie above this package."""
+    baselines = import_module('torch_geometric_gsl.baselines')
+    if name not in baselines.__all__:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    warnings.warn(
+        f"'{__name__}.{name}' is deprecated: use 'torch_geometric_gsl.{name}'",
+        DeprecationWarning,
+        stacklevel=2,
+    )
+    return getattr(baselines, name)

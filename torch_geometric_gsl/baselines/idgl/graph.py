@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
 import torch
@@ -185,8 +186,8 @@ class _Measure(torch.autograd.Function):
         *inputs: Tensor,
     ) -> tuple[Tensor, ...]:
         ctx.set_materialize_grads(False)
-        ctx.weights, ctx.num_kept = weights, len(kept)
-        ctx.save_for_backward(*kept, *products)
+        ctx.weights, ctx.sizes = weights, (len(kept), len(products), len(inputs))
+        ctx.save_for_backward(*kept, *products, *inputs)
         measures = weights.measure(kept, products)
         slots = [measures[0].new_empty(1, 1).expand(shape) for shape in shapes]
         return *measures, *slots
@@ -194,9 +195,10 @@ class _Measure(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        saved, count = ctx.saved_tensors, ctx.num_kept
-        found = ctx.weights.gradient(saved[:count], saved[count:], grads[:3], grads[3:])
-        missing = len(ctx.needs_input_grad) - 4 - len(found)
+        saved = iter(ctx.saved_tensors)
+        kept, products, inputs = ([*islice(saved, size)] for size in ctx.sizes)
+        found = ctx.weights.gradient(kept, products, grads[:3], grads[3:])
+        missing = len(inputs) - len(found)
         return None, None, None, None, *found, *[None] * missing
 
 
@@ -207,7 +209,7 @@ class _Send(torch.autograd.Function):
     def forward(
         ctx: Any, slot: Tensor, h: Tensor, weights: Weights, kept: Kept, is_back: bool
     ) -> Tensor:
-        ctx.save_for_backward(*kept)
+        ctx.save_for_backward(slot, h, *kept)
         ctx.weights, ctx.is_back = weights, is_back
         long = h.t().contiguous()
         if ctx.needs_input_grad[0]:
@@ -222,7 +224,7 @@ class _Send(torch.autograd.Function):
         of_h = None
         if ctx.needs_input_grad[1]:
             send = ctx.weights.send if ctx.is_back else ctx.weights.send_back
-            of_h = send(grad.t().contiguous(), ctx.saved_tensors).t()
+            of_h = send(grad.t().contiguous(), ctx.saved_tensors[2:]).t()
         return grad, of_h, None, None, None
 
 
@@ -231,6 +233,7 @@ class _Steps(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, slot: Tensor, weights: AnchorWeights, kept: Kept) -> Tensor:
+        ctx.save_for_backward(slot)
         return weights.steps(kept)
 
     @staticmethod

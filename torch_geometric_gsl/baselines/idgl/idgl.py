@@ -16,10 +16,10 @@ from torch_geometric_gsl._checks import (
     check_number,
     check_probability,
 )
+from torch_geometric_gsl.baselines._neighbour_model import NeighbourModel
 from torch_geometric_gsl.baselines.idgl.graph import Graph
 from torch_geometric_gsl.baselines.idgl.mixture import Mixture, normalized_prior
 from torch_geometric_gsl.baselines.idgl.nodes import Nodes
-from torch_geometric_gsl.baselines.neighbour_model import NeighbourModel
 from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.models.base import cross_entropy
 from torch_geometric_gsl.nn.models.layers import check_input

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.utils import sort_edge_index
 
-from torch_geometric_gsl.baselines.edges import Edges, list_sources
+from torch_geometric_gsl.baselines._edges import Edges, list_sources
 from torch_geometric_gsl.baselines.idgl.graph import Graph
 from torch_geometric_gsl.typing import SampledGraph
 

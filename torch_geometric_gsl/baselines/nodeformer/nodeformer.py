@@ -16,7 +16,7 @@ from torch_geometric_gsl._checks import (
     check_positive,
     check_probability,
 )
-from torch_geometric_gsl.baselines.base import Baseline
+from torch_geometric_gsl.baselines._base import Baseline
 from torch_geometric_gsl.baselines.nodeformer.attention import (
     kernel_attention,
     orthogonal_directions,

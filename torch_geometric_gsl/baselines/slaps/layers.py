@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from torch_geometric.nn import Linear
 from torch_geometric.utils import to_undirected
 
-from torch_geometric_gsl.baselines.edges import Edges, list_by_row, list_sources
+from torch_geometric_gsl.baselines._edges import Edges, list_by_row, list_sources
 from torch_geometric_gsl.baselines.slaps.masking import MaskedFeatures
 from torch_geometric_gsl.baselines.slaps.sparse_pairs import sparse_pair_dots
 from torch_geometric_gsl.nn.linear import apply_linear
@@ -96,7 +96,7 @@ class GraphLayer(torch.nn.Module):
         return edges.sum(apply_linear(self.lin, x)) + self.bias
 
     def at(self, x: Tensor, edges: Edges, places: Neighbours) -> Tensor:
-        """Compute the output at a few places only, the channels that each node lists."""
+        """Compute the output at a few places only: channels that each node lists."""
         h, weight = full_precision(edges.sum(x)), full_precision(self.lin.weight)
         bias = self.bias[places.source.long()]
         return pair_dots(h, weight, places).to(x.dtype) + bias
@@ -171,7 +171,7 @@ def _sparse_similarities(
 
 
 def symmetric_graph(similarities: SampledGraph, num_nodes: int) -> SampledGraph:
-    r"""Normalise rectified similarities, :math:`D^{-1/2} \frac{A + A^T}{2} D^{-1/2}`."""
+    r"""Normalise rectified similarities, :math:`D^{-1/2} (A + A^T) / 2 \, D^{-1/2}`."""
     edge_index, weight = to_undirected(
         similarities.edge_index,
         similarities.edge_weight.relu(),

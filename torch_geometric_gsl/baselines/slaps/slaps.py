@@ -19,8 +19,8 @@ from torch_geometric_gsl._checks import (
     check_probability,
     check_value,
 )
-from torch_geometric_gsl.baselines.base import Baseline
-from torch_geometric_gsl.baselines.edges import Edges, list_sources
+from torch_geometric_gsl.baselines._base import Baseline
+from torch_geometric_gsl.baselines._edges import Edges, list_sources
 from torch_geometric_gsl.baselines.slaps.layers import (
     ACTIVATIONS,
     Denoiser,
@@ -227,7 +227,7 @@ class SLAPS(Baseline):
         *,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        r"""Returns the loss :math:`\mathcal{L}_{\mathrm{DAE}}` of the autoencoder alone,
+        r"""Return the loss :math:`\mathcal{L}_{\mathrm{DAE}}` of the autoencoder alone,
         not weighted; the arguments are those of :meth:`forward`.
 
         Features are hidden in evaluation mode, too.

@@ -17,7 +17,7 @@ from torch_geometric_gsl._checks import (
     check_generator,
     check_value,
 )
-from torch_geometric_gsl.baselines.base import Baseline
+from torch_geometric_gsl.baselines._base import Baseline
 from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
 from torch_geometric_gsl.typing import SampledGraph, plain_edges
 
