@@ -2,7 +2,8 @@
 
 A module exports ``__all__``, or the public names that it defines if it has none. A
 package whose packages export all that it does (``nn``), or that exports nothing
-(``ops``), is documented by its parts. Names that are exported later appear without a change here.
+(``ops``), is documented by its parts. Names that are exported later appear without a
+change here.
 """
 
 from __future__ import annotations

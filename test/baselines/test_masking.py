@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl.baselines.slaps.masking import choose, mask_features
+from torch_geometric_gsl.baselines.slaps.masking import choose_numbers, mask_features
 
 stats = pytest.importorskip('scipy.stats')
 LAYOUTS = pytest.mark.parametrize('layout', ['dense', 'sparse', 'unordered'])
@@ -54,7 +54,7 @@ def test_choose(probability: float) -> None:
     hits, sizes = torch.zeros(count, dtype=torch.long), []
     neighbours = 0
     for _ in range(runs):
-        chosen = choose(count, probability, generator=generator)
+        chosen = choose_numbers(count, probability, generator=generator)
         assert bool((chosen.diff() > 0).all())
         hits[chosen] += 1
         sizes.append(chosen.numel())
@@ -77,13 +77,13 @@ def test_choose(probability: float) -> None:
 
 
 def test_choose_at_the_limits() -> None:
-    assert choose(5, 1.0).tolist() == [0, 1, 2, 3, 4]
-    assert choose(5, 1.5).tolist() == [0, 1, 2, 3, 4]
+    assert choose_numbers(5, 1.0).tolist() == [0, 1, 2, 3, 4]
+    assert choose_numbers(5, 1.5).tolist() == [0, 1, 2, 3, 4]
     for count, probability in ((5, 0.0), (0, 0.5), (0, 1.0)):
-        assert choose(count, probability).tolist() == []
+        assert choose_numbers(count, probability).tolist() == []
     # More than are drawn at once, and far beyond 32 bits.
-    assert choose(100_000, 0.9999).numel() > 99_900
-    far = choose(2**40, 1e-9, generator=torch.Generator().manual_seed(0))
+    assert choose_numbers(100_000, 0.9999).numel() > 99_900
+    far = choose_numbers(2**40, 1e-9, generator=torch.Generator().manual_seed(0))
     assert int(far.max()) > 2**39
     assert bool((far.diff() > 0).all())
 

@@ -54,7 +54,7 @@ class NeighbourModel(Baseline):
             self.register_buffer(f'_cached_{name}', None, persistent=False)
 
     def reset_parameters(self) -> None:
-        r"""Resets all learnable parameters of the module, and forgets its graph."""
+        r"""Reset all learnable parameters of the module, and forget its graph."""
         self._cached_index = self._cached_weight = self._cached_batch = None
 
     def _graph(
@@ -108,8 +108,10 @@ class NeighbourModel(Baseline):
 class FixedGraphModel(NeighbourModel):
     r"""Base class of the models whose layers all have that one graph."""
 
-    #: The number of layers that send messages along the graph.
-    num_graphs = 1
+    @property
+    def num_graphs(self) -> int:
+        """The number of layers that send messages along the graph."""
+        return 1
 
     @abstractmethod
     def _check_features(self, x: Tensor) -> None:
@@ -128,7 +130,7 @@ class FixedGraphModel(NeighbourModel):
         edge_weight: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        r"""Runs the forward pass.
+        r"""Run the forward pass.
 
         Args:
             x (torch.Tensor): The node features, dense or sparse CSR.
@@ -154,7 +156,7 @@ class FixedGraphModel(NeighbourModel):
         edge_weight: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> list[SampledGraph]:
-        r"""Returns the graph of each layer, which is the same, before it is normalised;
+        r"""Return the graph of each layer, which is the same, before it is normalised;
         the arguments are those of :meth:`forward`.
         """
         graph = self._graph(x, edge_index, batch, edge_weight, generator)

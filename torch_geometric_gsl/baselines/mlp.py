@@ -79,7 +79,7 @@ class MLPClassifier(Baseline):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        r"""Resets all learnable parameters of the module."""
+        r"""Reset all learnable parameters of the module."""
         reset_activation(self.act)
         for lin in self.lins:
             lin.reset_parameters()  # type: ignore[operator]
@@ -92,7 +92,7 @@ class MLPClassifier(Baseline):
         *,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        r"""Runs the forward pass.
+        r"""Run the forward pass.
 
         Args:
             x (torch.Tensor): The node features, dense or sparse CSR.

@@ -28,11 +28,11 @@ class Graph(ABC):
 
     @abstractmethod
     def propagate(self, h: Tensor) -> Tensor:
-        """Messages along the graph: means of sources, weighted; of none, zero."""
+        """Return weighted means of messages from the sources; of none, zero."""
 
     @abstractmethod
     def penalty(self, square: Tensor, factors: tuple[float, float, float]) -> Tensor:
-        """The regularizer of the graph.
+        """Return the regularizer of the graph.
 
         Args:
             square (torch.Tensor): The squared norms of the features of the sources.
@@ -41,18 +41,18 @@ class Graph(ABC):
 
     @abstractmethod
     def change(self, last: Any) -> Tensor:
-        """The squared distance from the graph before."""
+        """Return the squared distance from the graph before."""
 
     @abstractmethod
     def distance(self, pairs: DensePairs) -> Tensor:
-        """The squared distance from the graph whose weights are these products."""
+        """Return the squared distance from the graph of these products."""
 
     @abstractmethod
     def rows(self) -> Iterable[Tensor]:
-        """The weights by blocks of rows, for autograd."""
+        """Return the weights by blocks of rows, for autograd."""
 
     def edges(self, anchors: Tensor | None, dtype: torch.dtype) -> SampledGraph:
-        """The positive weights, divided by the sum of their target."""
+        """Return the positive weights, divided by the sum of their target."""
         ends, weights, first = [], [], 0
         with torch.autocast(self.total.device.type, enabled=False):
             for part in self.rows():
@@ -150,7 +150,7 @@ def penalty(
     square: Tensor,
     factors: tuple[float, float, float],
 ) -> Tensor:
-    """The regularizer of a symmetric graph.
+    """Return the regularizer of a symmetric graph.
 
     Args:
         total (torch.Tensor): The sums of the weights of each node.
@@ -169,7 +169,7 @@ def penalty(
 
 
 def divided(value: Tensor, total: Tensor) -> Tensor:
-    """Divides sums of weighted values by sums of weights, which may be zero."""
+    """Divide sums of weighted values by sums of weights, which may be zero."""
     return value / total.masked_fill(total == 0, 1).unsqueeze(1)
 
 

@@ -195,7 +195,7 @@ class IDGL(NeighbourModel):
         edge_weight: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        r"""Runs the forward pass, and returns the logits of the last iteration.
+        r"""Run the forward pass, and return the logits of the last iteration.
 
         Args:
             x (torch.Tensor): The node features, dense or sparse CSR.
@@ -239,7 +239,7 @@ class IDGL(NeighbourModel):
         edge_weight: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> list[SampledGraph]:
-        r"""Returns the graph :math:`f(\mathbf{A}^{(t)})` of each iteration, without
+        r"""Return the graph :math:`f(\mathbf{A}^{(t)})` of each iteration, without
         the graph to start from; the arguments are those of :meth:`forward`.
         """
         return [

@@ -108,7 +108,7 @@ class IDGLAnchor(IDGL):
             self.anchor_seed.random_(2**31)
 
     def keep_anchors(self, num_kept: int, seed: int | None = None) -> None:
-        r"""Removes anchors in evaluation mode: only some of the model's are kept.
+        r"""Remove anchors in evaluation mode: only some of the model's are kept.
 
         Args:
             num_kept (int): The number of anchors that are kept.

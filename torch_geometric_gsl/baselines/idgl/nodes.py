@@ -18,7 +18,7 @@ from torch_geometric_gsl.baselines.idgl.pairs import (
     SparsePairs,
     Tile,
     make_tiles,
-    unit_entries,
+    unit_heads,
 )
 from torch_geometric_gsl.baselines.idgl.weights import AnchorWeights, Kept, Weights
 from torch_geometric_gsl.nn.similarity.cosine_similarity import CosineSimilarity
@@ -72,7 +72,7 @@ class Nodes:
         self._tiles = make_tiles(x.size(0), num_anchors, full_precision(like[:0]))
 
     def learn(self, metric: CosineSimilarity, h: Tensor, widths: list[int]) -> Graph:
-        """The graph whose weights are the similarities above the threshold.
+        """Return the graph whose weights are the similarities above the threshold.
 
         Args:
             metric (CosineSimilarity): The similarity.
@@ -82,7 +82,7 @@ class Nodes:
         pairs: Pairs
         with torch.autocast(h.device.type, enabled=False):
             if h.layout != torch.strided:
-                pairs = SparsePairs(h, unit_entries(h, metric.weight), self.anchors)
+                pairs = SparsePairs(h, unit_heads(h, metric.weight), self.anchors)
                 return self._learned(pairs, widths)
             pairs = DensePairs(full_precision(metric.encode(h)), self.anchors)
             if not self._is_product(h, pairs.inputs[0].size(1)):
@@ -92,7 +92,7 @@ class Nodes:
             return FactoredAnchors(pairs, self._of_anchors)
 
     def _is_product(self, h: Tensor, width: int) -> bool:
-        """Whether the weights are products of thin matrices that are not negative."""
+        """Return whether the weights are products of thin matrices, none negative."""
         if self.epsilon > 0 or self.batch is not None:
             return False
         if h is not self.x:  # It is what a ReLU returned.

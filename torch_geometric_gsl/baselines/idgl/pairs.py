@@ -46,7 +46,7 @@ Parts = Iterable[tuple[Tile, Tensor]]
 
 
 def make_tiles(num_nodes: int, num_anchors: int | None, like: Tensor) -> list[Tile]:
-    """Tiles of all nodes and their anchors, or of the lower half of a symmetric matrix.
+    """Cut a matrix of nodes and anchors, or half of a symmetric one, into tiles.
 
     Args:
         num_nodes (int): The number of nodes.
@@ -71,12 +71,12 @@ def make_tiles(num_nodes: int, num_anchors: int | None, like: Tensor) -> list[Ti
 def some_blocks(
     num_rows: int, bytes_per_row: int, budget: int = MEMORY_BUDGET
 ) -> list[slice]:
-    """The blocks of :func:`row_blocks`; of no rows, one that is empty."""
+    """Return the blocks of :func:`row_blocks`; of no rows, one that is empty."""
     return list(row_blocks(num_rows, bytes_per_row, budget)) or [slice(0, 0)]
 
 
 def symmetric_sum(h: Tensor, parts: Parts) -> Tensor:
-    """The product of :math:`[w, n]` and a symmetric matrix, given by its lower half."""
+    """Multiply :math:`[w, n]` by a symmetric matrix, given by its lower half."""
     out = torch.zeros_like(h)
     for tile, part in parts:
         out[:, tile.columns].addmm_(h[:, tile.rows], part)
@@ -102,12 +102,12 @@ class DensePairs:
         self._long = [value.detach().t().contiguous() for value in self.inputs]
 
     def products(self, tile: Tile) -> Tensor:
-        """The products of a tile, without gradient."""
+        """Return the products of a tile, without gradient."""
         own, sources = self._long[0], self._long[-1]
         return own[:, tile.rows].t() @ sources[:, tile.columns]
 
     def gradient(self, parts: Parts) -> tuple[Tensor, ...]:
-        """The gradients of the inputs, from those of the tiles.
+        """Return the gradients of the inputs, from those of the tiles.
 
         In a symmetric matrix the latter are those of an entry and of its mirror image.
         """
@@ -121,20 +121,20 @@ class DensePairs:
         return of_own.t(), of_sources.t()
 
     def rows(self, blocks: list[slice]) -> Iterator[Tensor]:
-        """The products of blocks of rows with all sources, for autograd."""
+        """Return the products of blocks of rows with all sources, for autograd."""
         sources = self.inputs[-1].t()
         return (self.inputs[0][rows] @ sources for rows in blocks)
 
     def among_sources(self) -> Tensor:
-        """The products of the sources with each other, for autograd."""
+        """Return the products of the sources with each other, for autograd."""
         return self.inputs[-1] @ self.inputs[-1].t()
 
     def squares(self) -> Tensor:
-        """The squared norms of the sources, for autograd."""
+        """Return the squared norms of the sources, for autograd."""
         return self.inputs[-1].square().sum(dim=1)
 
     def column_sums(self, h: Tensor) -> Tensor:
-        """The sums of rows of :math:`h`, weighted by each column, for autograd."""
+        """Return the sums of rows of :math:`h`, weighted by columns, for autograd."""
         return self.inputs[0].t() @ h
 
 
@@ -217,7 +217,7 @@ class SparsePairs:
         return place, Neighbours(row, self._num_nodes, offsets)
 
     def _below(self, first: int, columns: slice) -> Tensor:
-        """The products of all rows from the first one on."""
+        """Return the products of all rows from the first one on."""
         offsets = self._places.offsets[first:]
         start = int(offsets[0])
         source, width = self._places.source[start:], self._places.num_sources
@@ -229,7 +229,7 @@ class SparsePairs:
         return sum(heads[1:], heads[0])
 
     def _columns(self, parts: Parts) -> Iterator[tuple[slice, Tensor]]:
-        """All rows of some columns, of tiles and of their mirror images."""
+        """Yield all rows of some columns, of tiles and of their mirror images."""
         found: dict[int, list[Tensor]] = {}
         columns = {}
         for tile, part in parts:
@@ -241,7 +241,7 @@ class SparsePairs:
             yield columns[start], torch.cat(own)
 
     def _entries(self, columns: slice) -> tuple[Tensor, Tensor]:
-        """The entries of sources, and the columns of their tile."""
+        """Return the entries of sources, and the columns of their tile."""
         if self._anchors is None:
             first, last = self._places.offsets[[columns.start, columns.stop]].tolist()
             entry = torch.arange(first, last, device=self._row.device)
@@ -253,15 +253,15 @@ class SparsePairs:
         return entry, place[entry]
 
     def _dense(self, value: Tensor, columns: slice) -> Tensor:
-        """The rows of sources with these entries, transposed and dense."""
+        """Return the rows of sources with these entries, transposed and dense."""
         entry, place = self._entries(columns)
         size = self._places.num_sources, columns.stop - columns.start
         index = self._column[entry], place
         return value.new_zeros(size).index_put_(index, value[entry])
 
 
-def unit_entries(x: Tensor, weight: Tensor) -> Tensor:
-    """The entries of the weighted rows of each head, as the metric embeds them.
+def unit_heads(x: Tensor, weight: Tensor) -> Tensor:
+    """Return the entries of the weighted rows of each head, as the metric embeds them.
 
     Args:
         x (torch.Tensor): Sparse CSR features.

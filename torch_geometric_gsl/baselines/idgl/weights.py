@@ -60,11 +60,11 @@ class Weights:
         self.sent: list[Tensor] = []
 
     def slots(self, widths: list[int]) -> list[tuple[int, int]]:
-        """The shapes of what uses of the graph leave for its gradient."""
+        """Return the shapes of what uses of the graph leave for its gradient."""
         return [(self.num_nodes, width) for width in widths]
 
     def parts(self, kept: Kept = ()) -> Parts:
-        """The weights by tiles, without gradient."""
+        """Return the weights by tiles, without gradient."""
         if kept:
             yield from zip(self.tiles, kept, strict=True)
             return
@@ -73,14 +73,14 @@ class Weights:
             yield tile, self._edges(part, tile.rows, tile.columns)
 
     def rows(self) -> Iterator[Tensor]:
-        """The weights by blocks of rows, for autograd."""
+        """Return the weights by blocks of rows, for autograd."""
         ends = sorted({(tile.rows.start, tile.rows.stop) for tile in self.tiles})
         blocks = [slice(*end) for end in ends]
         for rows, part in zip(blocks, self.pairs.rows(blocks), strict=True):
             yield self._edges(part, rows, slice(0, self.num_sources))
 
     def _edges(self, part: Tensor, rows: slice, columns: slice) -> Tensor:
-        """The similarities that are edges; zero stands for no edge."""
+        """Return the similarities that are edges; zero stands for no edge."""
         part = F.threshold(part, self.epsilon, 0.0, inplace=not part.requires_grad)
         if self.batch is None:
             return part
@@ -88,8 +88,8 @@ class Weights:
         return part.masked_fill(own[rows].unsqueeze(1) != sources[columns], 0)
 
     def measure(self, kept: Kept, products: Kept) -> tuple[Tensor, ...]:
-        """The squared norm, the sums of rows, and the inner product of the weights and
-        the products of features.
+        """Return the squared norm, the sums of rows, and the inner product of the
+        weights and the products of features.
         """
         total = self.like.new_zeros(self.num_nodes)
         square, energy = self.like.new_zeros(2)
@@ -103,7 +103,7 @@ class Weights:
         return square, total, energy
 
     def distance(self, kept: Kept, others: Parts) -> Tensor:
-        """The squared distance from other weights."""
+        """Return the squared distance from other weights."""
         total = self.like.new_zeros(())
         for (tile, part), (_, other) in zip(self.parts(kept), others, strict=True):
             difference = part - other
@@ -111,17 +111,17 @@ class Weights:
         return total
 
     def send(self, h: Tensor, kept: Kept) -> Tensor:
-        """The weighted sums of messages."""
+        """Return the weighted sums of messages."""
         return symmetric_sum(h, self.parts(kept))
 
     def send_back(self, h: Tensor, kept: Kept) -> Tensor:
-        """The transposed of sending."""
+        """Return the transposed of sending."""
         return self.send(h, kept)
 
     def gradient(
         self, kept: Kept, products: Kept, grads: Grads, of_slots: Grads
     ) -> list[Tensor]:
-        """The gradients of the inputs of the similarities, and of those of features.
+        """Return the gradients of the inputs of similarities and of features.
 
         Args:
             kept (list): The weights.
@@ -155,7 +155,7 @@ class Weights:
     def _with(
         self, kept: Kept, products: Kept
     ) -> Iterator[tuple[Tile, Tensor, Tensor | None]]:
-        """The weights by tiles, and the products of features."""
+        """Return the weights by tiles, and the products of features."""
         own: Iterable[Tensor | None] = products or repeat(None)
         if self.features is not None and not products:
             own = map(self.features.products, self.tiles)
@@ -172,7 +172,7 @@ class AnchorWeights(Weights):
         return [(self.num_sources, self.num_sources), *own]
 
     def measure(self, kept: Kept, products: Kept) -> tuple[Tensor, ...]:
-        """The squared norm, and the sums of rows and of columns."""
+        """Return the squared norm, and the sums of rows and of columns."""
         total = self.like.new_empty(self.num_nodes)
         of_anchors = self.like.new_zeros(self.num_sources)
         square = self.like.new_zeros(())
@@ -184,19 +184,19 @@ class AnchorWeights(Weights):
         return square, total, of_anchors
 
     def send(self, h: Tensor, kept: Kept) -> Tensor:
-        """The weighted sums of the messages of anchors."""
+        """Return the weighted sums of the messages of anchors."""
         sums = [h @ part.t() for _, part in self.parts(kept)]
         return torch.cat(sums, dim=1)
 
     def send_back(self, h: Tensor, kept: Kept) -> Tensor:
-        """The weighted sums of messages to anchors."""
+        """Return the weighted sums of messages to anchors."""
         out = h.new_zeros(h.size(0), self.num_sources)
         for tile, part in self.parts(kept):
             out.addmm_(h[:, tile.rows], part)
         return out
 
     def steps(self, kept: Kept) -> Tensor:
-        """The weights of the steps from anchor to anchor."""
+        """Return the weights of the steps from anchor to anchor."""
         out = self.like.new_zeros(self.num_sources, self.num_sources)
         for tile, part in self.parts(kept):
             out.addmm_(part.t(), part * self._scale[tile.rows])
@@ -243,13 +243,13 @@ def _long(grads: Grads) -> list[Tensor]:
 
 
 def _of(sent: list[Tensor], grads: Grads) -> list[Tensor]:
-    """The messages whose sums left something."""
+    """Return the messages whose sums left something."""
     # Later slots may have had no use.
     pairs = zip(sent, grads, strict=False)
     return [h for h, grad in pairs if grad is not None]
 
 
 def _where_positive(part: Tensor, weight: Tensor) -> Tensor:
-    """The gradients of edges; those of other pairs are zero."""
+    """Return the gradients of edges; those of other pairs are zero."""
     torch.ops.aten.threshold_backward.grad_input(part, weight, 0, grad_input=part)
     return part

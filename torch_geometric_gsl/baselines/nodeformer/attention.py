@@ -16,7 +16,7 @@ def orthogonal_directions(
     device: torch.device | None = None,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    r"""Draws standard normal directions :math:`[M, d]` that are orthogonal to each
+    r"""Draw standard normal directions :math:`[M, d]` that are orthogonal to each
     other within each block of :math:`d` of them.
 
     Orthogonal directions cover space more evenly than independent ones, so that
@@ -50,8 +50,8 @@ def orthogonal_directions(
 
 
 def feature_exponents(x: Tensor, directions: Tensor) -> Tensor:
-    r"""Logarithms of positive random features, from the `"Rethinking Attention with
-    Performers" <https://arxiv.org/abs/2009.14794>`_ paper.
+    r"""Return the logarithms of positive random features, from the `"Rethinking
+    Attention with Performers" <https://arxiv.org/abs/2009.14794>`_ paper.
 
     .. math::
         \log \varphi_m(x) = w_m \cdot x - \frac{\lVert x \rVert^2}{2}, \qquad
@@ -77,7 +77,7 @@ def kernel_attention(
     directions: Tensor,
     noise: Tensor | None = None,
 ) -> Tensor:
-    r"""Attention through sums over the keys, averaged over draws of their noise.
+    r"""Return attention through sums over the keys, averaged over draws of noise.
 
     .. math::
         y_i = \frac{1}{K} \sum_{k=1}^K \frac{\sum_j \kappa(q_i, k_j) \, e^{g_{jk}}

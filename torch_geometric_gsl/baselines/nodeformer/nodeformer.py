@@ -210,7 +210,7 @@ class NodeFormer(Baseline):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        r"""Resets all learnable parameters of the module, and draws the random
+        r"""Reset all learnable parameters of the module, and draw the random
         features of evaluation mode.
         """
         reset_activation(self.act)
@@ -225,7 +225,7 @@ class NodeFormer(Baseline):
         *,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        r"""Runs the forward pass.
+        r"""Run the forward pass.
 
         Args:
             x (torch.Tensor): The node features, dense or sparse CSR.

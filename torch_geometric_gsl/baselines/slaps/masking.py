@@ -6,6 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from torch_geometric_gsl.ops.candidates import expand_ranges
 from torch_geometric_gsl.ops.runtime import silence_csr_warning
 
 
@@ -34,7 +35,7 @@ def mask_features(
     *,
     generator: torch.Generator | None = None,
 ) -> MaskedFeatures:
-    r"""Hides features at random, each by itself, for a denoising autoencoder.
+    r"""Hide features at random, each by itself, for a denoising autoencoder.
 
     Each feature is hidden with probability :math:`1 / r`. With :obj:`negative_ratio`
     :math:`\eta` features are words that occur (:math:`x > 0`) or do not: the
@@ -62,15 +63,15 @@ def mask_features(
     width = max(1, x.size(1))
     cell, value, place = _entries(x, width)
     if negative_ratio is None:
-        hidden = choose(x.numel(), 1 / ratio, x.device, generator)
+        hidden = choose_numbers(x.numel(), 1 / ratio, x.device, generator)
     else:
         is_one = value > 0
         cell, value, place = cell[is_one], torch.ones_like(value[is_one]), place[is_one]
         num_zeros = x.numel() - cell.numel()
         share = min(1.0, cell.numel() * negative_ratio / (max(1, num_zeros) * ratio))
-        ones = cell[choose(cell.numel(), 1 / ratio, x.device, generator)]
+        ones = cell[choose_numbers(cell.numel(), 1 / ratio, x.device, generator)]
         # The ones among all places are passed over, which leaves zeros of that share.
-        places = choose(x.numel(), share, x.device, generator)
+        places = choose_numbers(x.numel(), share, x.device, generator)
         zeros = places[~_find(places, cell)[1]]
         hidden = torch.cat([ones, zeros]).sort().values
     index, is_entry = _find(hidden, cell)
@@ -81,13 +82,13 @@ def mask_features(
     return MaskedFeatures(masked, row, hidden - row * width, target)
 
 
-def choose(
+def choose_numbers(
     count: int,
     probability: float,
     device: torch.device | None = None,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    r"""Chooses from :obj:`0, ..., count - 1`, each with one probability, by itself.
+    r"""Choose from :obj:`0, ..., count - 1`, each with one probability, by itself.
 
     The gaps between those chosen are geometric: only they are drawn.
 
@@ -103,7 +104,7 @@ def choose(
         torch.Tensor: The numbers that are chosen, in ascending order.
 
     Example:
-        >>> choose(3, probability=1.0)
+        >>> choose_numbers(3, probability=1.0)
         tensor([0, 1, 2])
     """
     if probability >= 1:
@@ -123,22 +124,18 @@ def choose(
 
 
 def _entries(x: Tensor, width: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Where the entries stand that are stored or not zero, counted row by row, what
-    they are, and where they are stored.
-    """
+    """Return the cell, the value and the place in storage of each entry."""
     if x.layout == torch.strided:
         flat = x.flatten()
         cell = flat.nonzero().flatten()
         return cell, flat[cell], cell
-    row = torch.arange(x.size(0), device=x.device).repeat_interleave(
-        x.crow_indices().diff()
-    )
+    row, _ = expand_ranges(x.crow_indices()[:-1], x.crow_indices().diff())
     cell, place = (row * width + x.col_indices()).sort()
     return cell, x.values()[place], place
 
 
 def _find(wanted: Tensor, ascending: Tensor) -> tuple[Tensor, Tensor]:
-    """Where the wanted numbers stand, and whether they do."""
+    """Return where the wanted numbers stand, and whether they do."""
     index = torch.searchsorted(ascending, wanted)
     # What is larger than all is compared with a number that nobody wants.
     padded = torch.cat([ascending, ascending.new_full((1,), -1)])
@@ -146,7 +143,7 @@ def _find(wanted: Tensor, ascending: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _without(x: Tensor, place: Tensor) -> Tensor:
-    """Features with zeros at places of their storage."""
+    """Return features with zeros at places of their storage."""
     if x.layout == torch.strided:
         return x.flatten().index_fill(0, place, 0).view_as(x)
     silence_csr_warning()

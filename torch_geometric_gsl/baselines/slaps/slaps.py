@@ -190,7 +190,7 @@ class SLAPS(Baseline):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        r"""Resets all learnable parameters of the module."""
+        r"""Reset all learnable parameters of the module."""
         self.graph_generator.reset_parameters()
         for layer in self.classifier:
             layer.reset_parameters()  # type: ignore[operator]
@@ -204,7 +204,7 @@ class SLAPS(Baseline):
         *,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        r"""Runs the forward pass of the classifier.
+        r"""Run the forward pass of the classifier.
 
         Args:
             x (torch.Tensor): The node features, dense or sparse CSR.
@@ -236,7 +236,7 @@ class SLAPS(Baseline):
         return self._denoise(x, edges, generator)
 
     def loss(self, x: Tensor, y: Tensor, mask: Tensor, **kwargs: Any) -> Tensor:
-        r"""Returns the loss of the classifier plus the weighted one of the autoencoder,
+        r"""Return the loss of the classifier plus the weighted one of the autoencoder,
         both on one graph; the arguments are those of :class:`NodeClassifier`.
         """
         edges, generator = self._edges(x, **kwargs), kwargs.get('generator')
@@ -252,7 +252,7 @@ class SLAPS(Baseline):
         *,
         generator: torch.Generator | None = None,
     ) -> list[SampledGraph]:
-        r"""Returns the one graph :math:`\mathbf{A}` that all layers share, before edges
+        r"""Return the one graph :math:`\mathbf{A}` that all layers share, before edges
         are dropped; the arguments are those of :meth:`forward`.
 
         Nothing about it is random, and the weights of a target do not sum to 1.
