@@ -1,9 +1,6 @@
 from __future__ import annotations
 
-import copy
 import math
-import pickle
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -434,28 +431,6 @@ def test_order_of_nodes(kind: type[IDGL], monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @KINDS
-@pytest.mark.parametrize('is_sparse', [False, True])
-def test_batch(
-    kind: type[IDGL], is_sparse: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    in_tiles(3, monkeypatch)
-    model = make(kind, **({'num_anchors': N} if kind is IDGLAnchor else {}))
-    x = problem()[0].relu()
-    batch = torch.tensor([0] * 4 + [2] * 5)
-    parts = [x[:4], x[4:]]
-    if is_sparse:
-        x, parts = x.to_sparse_csr(), [part.to_sparse_csr() for part in parts]
-    expected = torch.cat([model(part) for part in parts])
-    torch.testing.assert_close(model(x, batch=batch), expected)
-    for graph in model.graphs(x, batch=batch):
-        assert torch.equal(batch[graph.edge_index[0]], batch[graph.edge_index[1]])
-        total = (
-            torch.zeros(N).double().index_add(0, graph.edge_index[1], graph.edge_weight)
-        )
-        torch.testing.assert_close(total, torch.ones_like(total))
-
-
-@KINDS
 def test_graph_to_start_from(kind: type[IDGL]) -> None:
     model, x = make(kind).eval(), problem()[0]
     edge_index, _ = _neighbour_model.nearest_neighbours(x, K)
@@ -470,29 +445,6 @@ def test_graph_to_start_from(kind: type[IDGL]) -> None:
     # Nor is it needed.
     model.skip_weight, model.k = 0.0, N
     assert model(x).shape == (N, OUT)
-
-
-@KINDS
-def test_cached_neighbours(kind: type[IDGL], monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[int] = []
-    original = _neighbour_model.nearest_neighbours
-
-    def counted(*args: Any, **kwargs: Any) -> Any:
-        calls.append(1)
-        return original(*args, **kwargs)
-
-    monkeypatch.setattr(_neighbour_model, 'nearest_neighbours', counted)
-    x = problem()[0]
-    model = make(kind).eval()
-    expected = model(x), model(x)
-    assert len(calls) == 2
-    model = make(kind, cached=True).eval()
-    for value in expected:
-        torch.testing.assert_close(model(x), value)
-    assert len(calls) == 3
-    model.reset_parameters()
-    model(x)
-    assert len(calls) == 4
 
 
 @KINDS
@@ -547,61 +499,6 @@ def test_one_node(kind: type[IDGL]) -> None:
 
 
 @KINDS
-def test_most_neighbours(kind: type[IDGL]) -> None:
-    assert make(kind, k=N - 1)(problem()[0]).shape == (N, OUT)
-    with pytest.raises(ValueError, match=rf"'k' must not exceed .*k={N}"):
-        make(kind, k=N)(problem()[0])
-
-
-@KINDS
-def test_layout(kind: type[IDGL]) -> None:
-    model, x = make(kind).eval(), problem()[0]
-    wide = x.repeat_interleave(2, dim=1)[:, ::2]
-    assert not wide.is_contiguous()
-    torch.testing.assert_close(model(wide), model(x))
-
-
-@KINDS
-@pytest.mark.parametrize('is_sparse', [False, True])
-@pytest.mark.parametrize('dtype', [torch.bfloat16, torch.float16, torch.float32])
-def test_dtypes(kind: type[IDGL], dtype: torch.dtype, is_sparse: bool) -> None:
-    x, y = problem()
-    x = x.relu()
-    model = make(kind, degree=0.1)
-    expected = model(x, generator=seeded(1))
-    model = model.to(dtype)
-    given = x.to(dtype).to_sparse_csr() if is_sparse else x.to(dtype)
-    out = model(given, generator=seeded(1))
-    assert out.dtype == dtype
-    exact = 1e-4 if dtype == torch.float32 else 0.1
-    torch.testing.assert_close(out.double(), expected, rtol=exact, atol=exact)
-    assert model.graphs(given)[-1].edge_weight.dtype == dtype
-    model.loss(given, y, torch.arange(N)).backward()
-    for parameter in model.parameters():
-        assert parameter.grad is not None
-        assert bool(parameter.grad.isfinite().all())
-
-
-@KINDS
-@pytest.mark.parametrize('layout', ['dense', 'sparse'])
-@pytest.mark.parametrize('epsilon', [0.0, 0.1])
-def test_gradient_inside_of_autocast(
-    kind: type[IDGL], layout: str, epsilon: float
-) -> None:
-    model, (x, y) = make(kind, epsilon=epsilon, degree=0.1).float(), problem()
-    x = x.float() if layout == 'dense' else x.float().to_sparse_csr()
-    found = []
-    for is_inside in (False, True):
-        with torch.autocast('cpu', dtype=torch.bfloat16):
-            loss = model.loss(x, y, torch.arange(N), generator=seeded(1))
-        with torch.autocast('cpu', dtype=torch.bfloat16, enabled=is_inside):
-            grads = torch.autograd.grad(loss, [*model.parameters()])
-        found.append(torch.cat([grad.flatten() for grad in grads]))
-    outside, inside = found
-    assert float((inside - outside).norm()) < 0.05 * float(outside.norm())
-
-
-@KINDS
 def test_autocast(kind: type[IDGL]) -> None:
     model, (x, y) = make(kind).float(), problem()
     exact = model(x.float(), generator=seeded(1))
@@ -632,136 +529,3 @@ def test_graphs_inside_of_autocast(kind: type[IDGL], epsilon: float) -> None:
         (found,) = model.graphs(x.float(), generator=seeded(1))
     assert torch.equal(found.edge_index, expected.edge_index)
     torch.testing.assert_close(found.edge_weight, expected.edge_weight)
-
-
-@KINDS
-def test_training(kind: type[IDGL]) -> None:
-    torch.manual_seed(2)
-    x, y = problem(30)
-    model = kind(IN, 8, 2, OUT, k=K, dropout=0.2, max_iterations=3).double()
-    mask = torch.arange(30) < 20
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
-    first = float(model.loss(x, y, mask).detach())
-    for _ in range(30):
-        optimizer.zero_grad()
-        loss = model.loss(x, y, mask)
-        loss.backward()
-        optimizer.step()
-    assert float(loss.detach()) < 0.6 * first
-    out = model.eval()(x)
-    assert float((out.argmax(1) == y)[~mask].double().mean()) > 0.6
-
-
-@KINDS
-def test_labels_count_under_the_mask_only(kind: type[IDGL]) -> None:
-    model, (x, y) = make(kind).eval(), problem()
-    mask = y < 2
-    value = model.loss(x, y, mask)
-    torch.testing.assert_close(model.loss(x, y.masked_fill(~mask, -100), mask), value)
-    torch.testing.assert_close(model.loss(x, y, mask.nonzero().view(-1)), value)
-    model.smoothness = model.sparsity = 0.0
-    model.max_iterations = 1
-    expected = F.cross_entropy(model(x)[mask], y[mask])
-    torch.testing.assert_close(model.loss(x, y, mask), expected)
-
-
-@KINDS
-@pytest.mark.parametrize('how', ['deepcopy', 'pickle', 'state_dict'])
-def test_copies(kind: type[IDGL], how: str) -> None:
-    model, x = make(kind, cached=True).eval(), problem()[0]
-    expected = model(x)
-    if how == 'state_dict':
-        torch.manual_seed(6)
-        other = make(kind)
-        other.reset_parameters()
-        assert not torch.allclose(other.eval()(x), expected)
-        other.load_state_dict(model.state_dict())
-    else:
-        copies: dict[str, Callable[[IDGL], IDGL]] = {
-            'deepcopy': copy.deepcopy,
-            'pickle': lambda model: pickle.loads(pickle.dumps(model)),
-        }
-        other = copies[how](model)
-    assert torch.equal(other.eval()(x), expected)
-    other.reset_parameters()
-    assert torch.equal(model(x), expected)
-
-
-def test_repr() -> None:
-    assert str(IDGL(16, 32, 2, 7)) == 'IDGL(16, 32, num_layers=2, out_channels=7, k=20)'
-    assert str(IDGLAnchor(16, 32, 3, 7, k=5, num_anchors=9)) == (
-        'IDGLAnchor(16, 32, num_layers=3, out_channels=7, k=5, num_anchors=9)'
-    )
-
-
-@KINDS
-@pytest.mark.parametrize(
-    ('error', 'kwargs', 'match'),
-    [
-        (ValueError, {'in_channels': -1}, r"'in_channels' must be at least 1 \(got -1"),
-        (ValueError, {'hidden_channels': 0}, "'hidden_channels' must be at least 1"),
-        (ValueError, {'num_layers': 1}, r"'num_layers' must be at least 2 \(got 1\)"),
-        (ValueError, {'out_channels': 0}, "'out_channels' must be at least 1"),
-        (ValueError, {'k': 0}, r"'k' must be at least 1 \(got 0\)"),
-        (TypeError, {'num_heads': 1.5}, "'num_heads' must be an integer"),
-        (ValueError, {'skip_weight': 1.0}, r"'skip_weight' must lie in \[0, 1\)"),
-        (ValueError, {'update_weight': 1.1}, r"'update_weight' must lie in \[0, 1\]"),
-        (ValueError, {'epsilon': -0.1}, r"'epsilon' must lie in \[0, 1\) \(got -0.1"),
-        (ValueError, {'smoothness': -1}, r"'smoothness' must not be neg.* \(got -1\)"),
-        (ValueError, {'smoothness': math.inf}, "'smoothness' must be finite"),
-        (ValueError, {'degree': -1}, "'degree' must not be negative"),
-        (TypeError, {'sparsity': None}, "'sparsity' must be a number"),
-        (ValueError, {'delta': -1e-3}, r"'delta' must not be negative \(got -0.001\)"),
-        (ValueError, {'delta': math.nan}, r"'delta' must not be .*\(got nan\)"),
-        (TypeError, {'delta': '0'}, r"'delta' must be a number \(got str\)"),
-        (ValueError, {'max_iterations': 0}, "'max_iterations' must be at least 1"),
-        (ValueError, {'dropout': 1.0}, r"'dropout' must lie in \[0, 1\)"),
-        (ValueError, {'iteration_dropout': 2}, r"'iteration_dropout' must lie in"),
-        (TypeError, {'cached': 1}, r"'cached' must be a bool \(got 1\)"),
-    ],
-)
-def test_bad_arguments(
-    kind: type[IDGL], error: type[Exception], kwargs: dict[str, Any], match: str
-) -> None:
-    sizes = {'in_channels': 4, 'hidden_channels': 4, 'num_layers': 2}
-    with pytest.raises(error, match=match):
-        kind(**{**sizes, 'out_channels': 2, **kwargs})
-
-
-@KINDS
-@pytest.mark.parametrize('skip_weight', [0.0, 0.6])
-@pytest.mark.parametrize('method', ['forward', 'graphs', 'loss'])
-@pytest.mark.parametrize(
-    ('error', 'kwargs', 'match'),
-    [
-        (TypeError, {'x': None}, "'x' must be a torch.Tensor"),
-        (ValueError, {'x': torch.ones(N, IN + 1)}, rf"'x' must have {IN} channels"),
-        (TypeError, {'x': torch.ones(N, IN)}, "'x' has torch.float32 but the param"),
-        (ValueError, {'batch': torch.zeros(3).long()}, "'batch' must have one entry"),
-        (TypeError, {'generator': 3}, "'generator' must be a torch.Generator"),
-        (
-            ValueError,
-            {'edge_weight': torch.ones(3)},
-            "'edge_weight' needs 'edge_index'",
-        ),
-        (
-            ValueError,
-            {'edge_index': torch.full((2, 1), N)},
-            f"'edge_index' has sources outside 0..{N - 1}",
-        ),
-    ],
-)
-def test_bad_inputs(
-    kind: type[IDGL],
-    method: str,
-    skip_weight: float,
-    error: type[Exception],
-    kwargs: dict[str, Any],
-    match: str,
-) -> None:
-    x, y = problem()
-    args = {'x': x, **kwargs}
-    if method == 'loss':
-        args |= {'y': y, 'mask': torch.arange(N)}
-    with pytest.raises(error, match=match):
-        getattr(make(kind, skip_weight=skip_weight), method)(**args)

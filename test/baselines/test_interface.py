@@ -2,38 +2,42 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 import torch_geometric_gsl as gsl
 from torch_geometric_gsl import baselines
+from torch_geometric_gsl.baselines import _neighbour_model
 from torch_geometric_gsl.baselines._neighbour_model import NeighbourModel
 from torch_geometric_gsl.nn.models.base import NodeClassifier
+from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
 from torch_geometric_gsl.transforms import FreezeLatentGraph
 
 N, IN, OUT = 12, 6, 4
 SIZES = (IN, 8, 2, OUT)
-TRANSITION = {'num_transition_nodes': 5, 'num_nodes': N}
-
 # How each model is built; one that is missing here fails a test below.
-FACTORIES: dict[str, Callable[[], Any]] = {
-    'GSLNet': lambda: gsl.GSLNet(*SIZES, k=2),
-    'GSLNet-T': lambda: gsl.GSLNet(*SIZES, **TRANSITION),
-    'KNNGCN': lambda: gsl.KNNGCN(*SIZES, k=2),
-    'KNNLINKX': lambda: gsl.KNNLINKX(*SIZES, num_nodes=N, k=2),
-    'SLAPS': lambda: gsl.SLAPS(*SIZES, k=2, binary=False, denoising_channels=16),
+FACTORIES: dict[str, tuple[type[Any], dict[str, Any]]] = {
+    'GSLNet': (gsl.GSLNet, {'k': 2}),
+    'GSLNet-T': (gsl.GSLNet, {'num_transition_nodes': 5, 'num_nodes': N}),
+    'KNNGCN': (gsl.KNNGCN, {'k': 2, 'root_weight': True}),
+    'KNNLINKX': (gsl.KNNLINKX, {'num_nodes': N, 'k': 2}),
+    'SLAPS': (gsl.SLAPS, {'k': 2, 'binary': False, 'denoising_channels': 16}),
     # Graphs of a batch end the iteration together.
-    'IDGL': lambda: gsl.IDGL(*SIZES, k=2, delta=0.0, max_iterations=3),
-    'IDGLAnchor': lambda: gsl.IDGLAnchor(
-        *SIZES, k=2, num_anchors=8, delta=0.0, max_iterations=3
+    'IDGL': (gsl.IDGL, {'k': 2, 'delta': 0.0, 'max_iterations': 3}),
+    'IDGLAnchor': (
+        gsl.IDGLAnchor,
+        {'k': 2, 'num_anchors': 8, 'delta': 0.0, 'max_iterations': 3},
     ),
-    'NodeFormer': lambda: gsl.NodeFormer(*SIZES, heads=2, k=2),
-    'MLPClassifier': lambda: gsl.MLPClassifier(*SIZES),
+    'NodeFormer': (gsl.NodeFormer, {'heads': 2, 'k': 2}),
+    'MLPClassifier': (gsl.MLPClassifier, {}),
 }
 REFUSED = {
     ('GSLNet-T', 'edge_index'),
@@ -46,6 +50,9 @@ REFUSED = {
 OF_NUM_NODES = {'GSLNet-T', 'KNNLINKX'}
 WITHOUT_GRAPH = {'NodeFormer', 'MLPClassifier'}
 EACH = pytest.mark.parametrize('name', FACTORIES)
+LAYOUTS = pytest.mark.parametrize('layout', ['dense', 'sparse'])
+OF_EMBEDDINGS = {'GSLNet', 'GSLNet-T', 'SLAPS'}
+CACHING = ['KNNGCN', 'KNNLINKX', 'IDGL', 'IDGLAnchor']
 BATCH = torch.arange(N) // (N // 2)
 # Each node has two neighbours in its own graph.
 TARGET = torch.arange(N).repeat(2)
@@ -53,9 +60,10 @@ STEP = torch.tensor([1, 2]).repeat_interleave(N)
 EDGES = torch.stack([(TARGET + STEP) % (N // 2) + BATCH[TARGET] * (N // 2), TARGET])
 
 
-def make(name: str) -> Any:
+def make(name: str, in_channels: int = IN, **options: Any) -> Any:
     torch.manual_seed(1)
-    return FACTORIES[name]()
+    kind, own = FACTORIES[name]
+    return kind(in_channels, *SIZES[1:], **{**own, **options})
 
 
 def features() -> Tensor:
@@ -105,16 +113,153 @@ def test_signature(name: str) -> None:
     assert inspect.signature(kind.loss) == inspect.signature(NodeClassifier.loss)
 
 
+def as_layout(x: Tensor, layout: str) -> Tensor:
+    return x if layout == 'dense' else x.to_sparse_csr()
+
+
 @EACH
+@LAYOUTS
+def test_training_fits_the_labels(name: str, layout: str) -> None:
+    y, options = torch.arange(N) % OUT, {} if 'GSLNet' in name else {'dropout': 0.0}
+    model = make(name, **options)
+    x = features().relu() + 2 * F.one_hot(y, IN)
+    x = as_layout(x, layout)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.03)
+    before = float(F.cross_entropy(model.eval()(x), y).detach())
+    model.train()
+    for _ in range(40):
+        optimizer.zero_grad()
+        model.loss(x, y, torch.arange(N)).backward()
+        optimizer.step()
+    assert float(F.cross_entropy(model.eval()(x), y).detach()) < before / 2
+
+
+@EACH
+def test_layouts_agree(name: str) -> None:
+    model, x = make(name).double().eval(), features().double().relu()
+    expected = model(x)
+    torch.testing.assert_close(model(x.to_sparse_csr()), expected)
+    torch.testing.assert_close(model(x.t().contiguous().t()), expected)
+
+
+@EACH
+@LAYOUTS
 @pytest.mark.parametrize('training', [True, False])
-@pytest.mark.parametrize('layout', ['dense', 'sparse'])
-def test_one_graph(name: str, layout: str, training: bool) -> None:
-    model, x = make(name).train(training), features()
-    out = model(x if layout == 'dense' else x.to_sparse_csr())
+@pytest.mark.parametrize('dtype', [torch.float32, torch.float16, torch.bfloat16])
+def test_dtypes(name: str, layout: str, training: bool, dtype: torch.dtype) -> None:
+    model, x = make(name).to(dtype).train(training), features().relu().to(dtype)
+    y, mask = torch.arange(N) % OUT, torch.arange(N) % 2 == 0
+    out, loss = model(as_layout(x, layout)), model.loss(as_layout(x, layout), y, mask)
+    assert out.dtype == dtype
     assert out.shape == (N, OUT)
-    assert bool(out.isfinite().all())
-    for call in calls(model):
-        call(None, None, generator=None)
+    loss.backward()
+    for parameter in model.parameters():
+        assert bool(parameter.grad.isfinite().all())
+    if hasattr(model, 'graphs'):
+        graphs = model.graphs(as_layout(x, layout))
+        assert all(graph.edge_weight.dtype == dtype for graph in graphs)
+    # Rounded embeddings may have other neighbours.
+    if not training and (dtype == torch.float32 or name not in OF_EMBEDDINGS):
+        exact, error = copy.deepcopy(model).double(), 30 * torch.finfo(dtype).eps
+        expected = exact(as_layout(x.double(), layout))
+        torch.testing.assert_close(out.double(), expected, rtol=error, atol=error)
+
+
+@pytest.mark.parametrize('name', ['KNNGCN', 'KNNLINKX', 'NodeFormer', 'MLPClassifier'])
+@LAYOUTS
+def test_lazy_channels(name: str, layout: str) -> None:
+    model, x = make(name, in_channels=-1), as_layout(features().relu(), layout)
+    assert model(x).shape == (N, OUT)
+    for own, other in zip(model.parameters(), make(name).parameters(), strict=True):
+        assert own.shape == other.shape
+
+
+@pytest.mark.parametrize('name', ['KNNGCN', 'SLAPS', 'IDGL', 'NodeFormer', 'GSLNet'])
+@LAYOUTS
+def test_order_of_nodes(name: str, layout: str) -> None:
+    model, x = make(name).double().eval(), features().double().relu()
+    out, order = model(as_layout(x, layout)), torch.randperm(N)
+    torch.testing.assert_close(model(as_layout(x[order], layout)), out[order])
+
+
+@pytest.mark.parametrize('name', ['KNNGCN', 'SLAPS', 'IDGL', 'IDGLAnchor', 'GSLNet'])
+@LAYOUTS
+def test_a_batch_is_its_graphs(name: str, layout: str) -> None:
+    options = {'num_anchors': N} if name == 'IDGLAnchor' else {}
+    model, x = make(name, **options).double().eval(), features().double().relu()
+    batch = torch.tensor([0] * 5 + [2] * 7)
+    parts = [model(as_layout(part, layout)) for part in (x[:5], x[5:])]
+    out = model(as_layout(x, layout), batch=batch)
+    torch.testing.assert_close(out, torch.cat(parts))
+
+
+@pytest.mark.parametrize('name', CACHING)
+@LAYOUTS
+def test_the_cached_graph(name: str, layout: str) -> None:
+    x, other = as_layout(features(), layout), as_layout(features().flip(1), layout)
+    with mock.patch.object(
+        _neighbour_model, 'nearest_neighbours', wraps=nearest_neighbours
+    ) as search:
+        model = make(name, cached=True).eval()
+        # What inference finds can be trained on.
+        with torch.inference_mode():
+            expected = model(x)
+        out = model(x)
+        out.sum().backward()
+        torch.testing.assert_close(out, expected)
+        edge_index = nearest_neighbours(x, 2).edge_index
+        if name != 'KNNGCN':  # Other features, on the graph of the first.
+            plain = make(name).eval()
+            torch.testing.assert_close(model(other), plain(other, edge_index))
+        assert torch.equal(copy.deepcopy(model)(x), expected)
+        assert search.call_count == 1
+        few = as_layout(features()[:9], layout)
+        # KNNLINKX has weights for each of the nodes as well.
+        with pytest.raises(ValueError, match=r'12 (nodes of the cached|rows).*got 9'):
+            model(few)
+        model.reset_parameters()
+        model(other)
+        assert search.call_count == 2
+        plain = make(name)
+        plain(x)
+        plain(x)
+        assert search.call_count == 4
+
+
+@pytest.mark.parametrize('name', CACHING)
+@LAYOUTS
+def test_the_cached_graph_goes_with_the_model(name: str, layout: str) -> None:
+    x = features().double()
+    model = make(name, cached=True).double().eval()
+    expected = model(as_layout(x, layout))
+    assert '_cached_weight' not in model.state_dict()
+    found = model.float()(as_layout(x.float(), layout))
+    torch.testing.assert_close(found.double(), expected, rtol=1e-3, atol=1e-4)
+    for key, value in model.to('meta').named_buffers():
+        assert value.device.type == 'meta', key
+
+
+@pytest.mark.parametrize('name', CACHING)
+@LAYOUTS
+def test_graphs_of_the_cached_graph(name: str, layout: str) -> None:
+    model, x = make(name, cached=True), as_layout(features(), layout)
+    one, two = torch.zeros(N).long(), BATCH
+    match = r"'batch' must be that of the cached .* \(got another graph for 6 of 12 no"
+    for first, same, others in (
+        (None, one, [two]),
+        (one, None, [two]),
+        (two, two.clone(), [None, one]),
+    ):
+        model(x, batch=first)
+        model(x, batch=same)
+        for other in others:
+            with pytest.raises(ValueError, match=match):
+                model(x, batch=other)
+        with pytest.raises(ValueError, match="'batch' must have one entry per node"):
+            model(x, batch=two[:6])
+        model.reset_parameters()
+        model(x, batch=others[0])
+        model.reset_parameters()
 
 
 @pytest.mark.parametrize('name', sorted(set(FACTORIES) - OF_NUM_NODES))
@@ -122,7 +267,7 @@ def test_one_graph(name: str, layout: str, training: bool) -> None:
 @pytest.mark.parametrize('layout', ['dense', 'sparse'])
 def test_no_nodes(name: str, layout: str, training: bool) -> None:
     model, x = make(name).train(training), features()[:0]
-    x = x if layout == 'dense' else x.to_sparse_csr()
+    x = as_layout(x, layout)
     nothing = {'batch': BATCH[:0], 'edge_index': EDGES[:, :0]}
     calls = [{}, *({key: value} for key, value in nothing.items())]
     for kwargs in calls:
@@ -219,6 +364,7 @@ def test_an_argument_works_or_is_refused(
 @EACH
 def test_a_generator(name: str) -> None:
     for call in calls(make(name)):
+        call(None, None, generator=None)
         call(generator=torch.Generator().manual_seed(1))
         with pytest.raises(TypeError, match=r"'generator' must be a torch\.Gen"):
             call(generator=3)

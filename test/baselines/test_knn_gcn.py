@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import copy
 import math
 from typing import Any
 from unittest import mock
@@ -11,7 +10,6 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.nn import GCNConv
 
-from torch_geometric_gsl.baselines import _neighbour_model
 from torch_geometric_gsl.baselines.knn_gcn import KNNGCN
 from torch_geometric_gsl.transforms import SimilarityKNNGraph
 
@@ -30,13 +28,6 @@ def make(num_layers: int = 2, **kwargs: Any) -> KNNGCN:
     for conv in model.convs:
         torch.nn.init.normal_(conv.bias)
     return model
-
-
-def test_repr() -> None:
-    assert str(KNNGCN(16, 32, num_layers=2, out_channels=7)) == (
-        'KNNGCN(16, 32, num_layers=2, out_channels=7, k=5, similarity=linear, '
-        'root_weight=False)'
-    )
 
 
 def plain_adjacency(x: list[list[float]], k: int, heat: bool) -> list[list[float]]:
@@ -104,21 +95,6 @@ def test_an_undirected_graph() -> None:
     assert not torch.allclose(out, model(x))
 
 
-@ROOTS
-def test_permutation_equivariance(root_weight: bool) -> None:
-    model, x = make(root_weight=root_weight).eval(), features()
-    order = torch.randperm(N)
-    torch.testing.assert_close(model(x[order]), model(x)[order])
-
-
-def test_batch() -> None:
-    model, x = make().eval(), features()
-    batch = (torch.arange(N) >= 6).long()
-    parts = [model(x[:6]), model(x[6:])]
-    torch.testing.assert_close(model(x, batch=batch), torch.cat(parts))
-    assert not torch.allclose(model(x), torch.cat(parts))
-
-
 def test_a_lone_node_and_a_node_without_features() -> None:
     model = make().eval()
     lone = torch.zeros(1, IN, dtype=torch.float64)
@@ -155,34 +131,6 @@ def test_dropout_follows_hidden_layers_only() -> None:
     torch.testing.assert_close(out, model.eval()(x))
 
 
-def test_the_graph_is_found_once_if_cached() -> None:
-    with mock.patch.object(
-        _neighbour_model,
-        'nearest_neighbours',
-        wraps=_neighbour_model.nearest_neighbours,
-    ) as search:
-        model, x = make(cached=True).eval(), features()
-        out = model(x)
-        assert torch.equal(model(x), out)
-        assert search.call_count == 1
-        # Other features, on the graph of the first.
-        other, (edge_index, weight) = features(seed=1), model.graphs(x)[0]
-        expected = make().eval()(other, edge_index, edge_weight=weight)
-        assert torch.equal(model(other), expected)
-        twin = copy.deepcopy(model)
-        assert torch.equal(twin(x), out)
-        assert search.call_count == 1
-        with pytest.raises(ValueError, match=r'the 14 nodes of the cached .*got 9 n'):
-            model(x[:9])
-        model.reset_parameters()
-        model(x[:9])
-        assert search.call_count == 2
-        plain = make().eval()
-        plain(x)
-        plain(x)
-        assert search.call_count == 4
-
-
 def test_graphs() -> None:
     model, x = make(3), features()
     graphs = model.graphs(x)
@@ -191,82 +139,3 @@ def test_graphs() -> None:
     assert degree.tolist() == [3] * N
     assert all(graph is graphs[0] for graph in graphs)
     assert not bool((graphs[0].edge_index[0] == graphs[0].edge_index[1]).any())
-
-
-@pytest.mark.parametrize('dtype', [torch.float32, torch.bfloat16])
-def test_dtypes(dtype: torch.dtype) -> None:
-    model, x = make(root_weight=True).to(dtype).eval(), features().to(dtype)
-    out, exact = model(x), copy.deepcopy(model).double()(x.double())
-    assert out.dtype == dtype
-    error = 20 * torch.finfo(dtype).eps
-    torch.testing.assert_close(out.double(), exact, rtol=error, atol=error)
-
-
-def test_lazy_channels() -> None:
-    model = KNNGCN(-1, 4, 2, 2, root_weight=True)
-    assert model(torch.randn(8, 3)).shape == (8, 2)
-    assert model.roots[0].weight.shape == (4, 3)
-
-
-@pytest.mark.parametrize(
-    ('error', 'kwargs', 'match'),
-    [
-        (ValueError, {'k': 0}, r"'k' must be at least 1 \(got 0\)"),
-        (ValueError, {'similarity': 'gaussian'}, r"'similarity' must be one of \['lin"),
-        (ValueError, {'similarity': None}, r"'similarity' must be one of .*got None"),
-        (TypeError, {'root_weight': 'no'}, r"'root_weight' must be a bool \(got 'no'"),
-        (TypeError, {'cached': 1}, r"'cached' must be a bool \(got 1\)"),
-        (ValueError, {'dropout': -0.1}, r"'dropout' must lie in \[0, 1\)"),
-        (ValueError, {'num_layers': 0}, r"'num_layers' must be at least 1 \(got 0\)"),
-    ],
-)
-def test_bad_arguments(error: type[Exception], kwargs: Any, match: str) -> None:
-    with pytest.raises(error, match=match):
-        make(**kwargs)
-
-
-EDGES = torch.tensor([[0, 1], [1, 2]])
-
-
-@pytest.mark.parametrize(
-    ('error', 'args', 'match'),
-    [
-        (ValueError, {'edge_index': EDGES + 13}, "'edge_index' has sources outside"),
-        (ValueError, {'edge_weight': torch.ones(2)}, "'edge_weight' needs 'edge_index"),
-        (
-            ValueError,
-            {'edge_index': EDGES, 'edge_weight': torch.ones(3)},
-            r"'edge_weight' must have shape \[2\] \(got \[3\]\)",
-        ),
-        (
-            TypeError,
-            {'edge_index': EDGES, 'edge_weight': torch.ones(2).long()},
-            r'must be a floating-point tensor \(got torch.int64\)',
-        ),
-        (
-            TypeError,
-            {'edge_index': EDGES, 'edge_weight': [1.0, 1.0]},
-            r'must be a floating-point tensor \(got list\)',
-        ),
-        (
-            ValueError,
-            {'edge_index': EDGES, 'edge_weight': torch.tensor([1.0, -0.5])},
-            r"'edge_weight' must not be negative \(got -0.5\)",
-        ),
-        (
-            ValueError,
-            {'edge_index': EDGES, 'edge_weight': torch.tensor([1.0, torch.inf])},
-            r"'edge_weight' contains NaN or infinite values \(got 1 of 2\)",
-        ),
-        (
-            ValueError,
-            {'edge_index': EDGES, 'edge_weight': torch.ones(2, device='meta')},
-            "'edge_weight' is on meta but 'x' is on cpu",
-        ),
-        (ValueError, {'x': features(n=3)}, r'got k=3 for 2 candidates'),
-        (ValueError, {'x': features()[:, :2]}, r"'x' must have 5 channels \(got 2\)"),
-    ],
-)
-def test_bad_inputs(error: type[Exception], args: Any, match: str) -> None:
-    with pytest.raises(error, match=match):
-        make()(**{'x': features(), **args})

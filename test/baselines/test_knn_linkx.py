@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import copy
 import math
 from typing import Any
 
@@ -23,13 +22,6 @@ def features(n: int = N) -> Tensor:
 def make(num_layers: int = 2, **kwargs: Any) -> KNNLINKX:
     torch.manual_seed(1)
     return KNNLINKX(IN, 6, num_layers, OUT, **{'num_nodes': N, 'k': 3, **kwargs})
-
-
-def test_repr() -> None:
-    model = KNNLINKX(16, 32, num_layers=2, out_channels=7, num_nodes=100)
-    assert str(model) == (
-        'KNNLINKX(16, 32, num_layers=2, out_channels=7, num_nodes=100, k=5)'
-    )
 
 
 def neighbour_rows(x: Rows, k: int, batch: list[int]) -> Rows:
@@ -174,57 +166,3 @@ def test_sparse_half_precision(num_layers: int, training: bool) -> None:
     for parameter in model.parameters():
         assert parameter.grad is not None
         assert bool(parameter.grad.isfinite().all())
-
-
-def test_cached_graph() -> None:
-    model, x = make(cached=True).eval(), features()
-    out = model(x)
-    (graph,) = model.graphs(x)
-    # Of other features it has the same graph.
-    assert model.graphs(x.flip(1))[0].edge_index is graph.edge_index
-    twin = copy.deepcopy(model)
-    assert torch.equal(twin(x), out)
-    model.reset_parameters()
-    (other,) = model.graphs(x.flip(1) * torch.arange(1, 6))
-    assert not torch.equal(other.edge_index, graph.edge_index)
-
-
-def test_loss_trains() -> None:
-    model, y = make(dropout=0.0), torch.arange(N) % OUT
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
-    for _ in range(60):
-        optimizer.zero_grad()
-        loss = model.loss(features(), y, y >= 0)
-        loss.backward()
-        optimizer.step()
-    assert float(loss.detach()) < 0.2
-
-
-def test_lazy_channels() -> None:
-    model = KNNLINKX(-1, 6, 2, OUT, num_nodes=N, k=3)
-    assert model(features()).shape == (N, OUT)
-
-
-@pytest.mark.parametrize(
-    ('error', 'kwargs', 'match'),
-    [
-        (ValueError, {'num_nodes': 0}, r"'num_nodes' must be at least 1 \(got 0\)"),
-        (ValueError, {'k': 0}, r"'k' must be at least 1 \(got 0\)"),
-        (TypeError, {'cached': None}, r"'cached' must be a bool \(got None\)"),
-        (ValueError, {'dropout': 1}, r"'dropout' must lie in \[0, 1\) \(got 1\)"),
-    ],
-)
-def test_bad_arguments(error: type[Exception], kwargs: Any, match: str) -> None:
-    with pytest.raises(error, match=match):
-        make(**kwargs)
-
-
-def test_bad_inputs() -> None:
-    match = r"'x' must have num_nodes=14 rows \(got 9\); the weights of the edges belo"
-    with pytest.raises(ValueError, match=match):
-        make()(features(9))
-    with pytest.raises(ValueError, match=r"'x' must have 5 channels \(got 4\)"):
-        make()(features()[:, :4])
-    edges, weight = torch.tensor([[0], [1]]), torch.tensor([-1.0])
-    with pytest.raises(ValueError, match="'edge_weight' must not be negative"):
-        make()(features(), edges, edge_weight=weight)

@@ -263,15 +263,6 @@ def test_it_begins_as_the_nearest_neighbours(graph_generator: str) -> None:
 
 @LAYOUTS
 @GENERATORS
-def test_order_of_nodes_does_not_matter(layout: str, graph_generator: str) -> None:
-    model, x = build(graph_generator=graph_generator), words(20, seed=1)
-    order = torch.randperm(20)
-    out = model(as_layout(x, layout))
-    torch.testing.assert_close(model(as_layout(x[order], layout)), out[order])
-
-
-@LAYOUTS
-@GENERATORS
 def test_batch(layout: str, graph_generator: str) -> None:
     # The second graph has fewer nodes than neighbours, the third but one.
     sizes = [7, 3, 1, 8]
@@ -316,28 +307,6 @@ def test_nodes_without_features(layout: str, graph_generator: str) -> None:
     for parameter in model.parameters():
         if parameter.grad is not None:
             assert bool(parameter.grad.isfinite().all())
-
-
-@LAYOUTS
-def test_dtypes_and_strides(layout: str) -> None:
-    x = words(12)
-    expected = build()(as_layout(x, layout))
-    single = build().float()
-    out = single(as_layout(x.float(), layout))
-    assert out.dtype == torch.float32
-    torch.testing.assert_close(out.double(), expected, rtol=1e-4, atol=1e-4)
-    if layout == 'dense':
-        torch.testing.assert_close(build()(x.t().contiguous().t()), expected)
-    half = build().bfloat16()
-    loss = half.loss(
-        as_layout(x.bfloat16(), layout), torch.arange(12) % OUT, torch.arange(6)
-    )
-    assert loss.dtype == torch.bfloat16
-    assert (
-        half.graphs(as_layout(x.bfloat16(), layout))[0].edge_weight.dtype == loss.dtype
-    )
-    loss.backward()
-    assert bool(half.classifier[0].bias.grad.isfinite().all())
 
 
 @pytest.mark.parametrize('is_batch', [False, True])
@@ -429,118 +398,6 @@ def test_each_network_has_its_dropout() -> None:
         loud = (model.denoising_loss(x), model(x))
         differ = tuple(not torch.equal(a, b) for a, b in zip(quiet, loud, strict=True))
         assert differ == changes
-
-
-def test_training_finds_the_classes() -> None:
-    # Two topics with words of their own; three labels each.
-    torch.manual_seed(0)
-    y = torch.arange(60) % 2
-    topic = torch.stack([torch.arange(20) < 10, torch.arange(20) >= 10]).float()
-    x = (torch.rand(60, 20) < 0.05 + 0.2 * topic[y]).float()
-    model = SLAPS(20, 8, 2, 2, k=5, denoising_channels=16, adjacency_dropout=0.2)
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    mask = torch.arange(6)
-    before = model.eval().denoising_loss(x, generator=seeded()).item()
-    for _ in range(60):
-        model.train()
-        optimizer.zero_grad()
-        model.loss(x, y, mask).backward()
-        optimizer.step()
-    model.eval()
-    assert model.denoising_loss(x, generator=seeded()).item() < before - 0.02
-    assert float((model(x).argmax(dim=1) == y)[6:].float().mean()) > 0.8
-
-
-@pytest.mark.parametrize(
-    ('options', 'error', 'text'),
-    [
-        ({'k': 0}, ValueError, r"'k' must be at least 1 \(got 0\)"),
-        (
-            {'graph_generator': 'x'},
-            ValueError,
-            r"'graph_generator' must be one of \['ml",
-        ),
-        (
-            {'graph_act': 'elu'},
-            ValueError,
-            r"'graph_act' must be one of \['tanh', 'relu",
-        ),
-        ({'binary': 1}, TypeError, r"'binary' must be a bool \(got 1\)"),
-        (
-            {'mask_ratio': 0.5},
-            ValueError,
-            r"'mask_ratio' must be at least 1 \(got 0.5\)",
-        ),
-        ({'negative_ratio': -1}, ValueError, r"'negative_ratio' must be at least 0"),
-        (
-            {'denoising_weight': -1},
-            ValueError,
-            r"'denoising_weight' must be at least 0",
-        ),
-        ({'denoising_weight': 'a'}, TypeError, r"'denoising_weight' must be a number"),
-        (
-            {'denoising_channels': 0},
-            ValueError,
-            r"'denoising_channels' must be at least",
-        ),
-        ({'dropout': 1.0}, ValueError, r"'dropout' must lie in \[0, 1\) \(got 1.0\)"),
-        ({'dropout': (0.1,)}, ValueError, r"'dropout' must be a number or a pair"),
-        (
-            {'adjacency_dropout': (0, -1)},
-            ValueError,
-            r"'adjacency_dropout' must lie in",
-        ),
-    ],
-)
-def test_options_are_checked(
-    options: dict[str, Any], error: type[Exception], text: str
-) -> None:
-    with pytest.raises(error, match=text):
-        SLAPS(IN, HIDDEN, 2, OUT, **options)
-
-
-def test_sizes_are_checked() -> None:
-    for sizes, text in (
-        ((-1, 4, 2, 3), r"'in_channels' must be at least 1 \(got -1\)"),
-        ((5, 0, 2, 3), "'hidden_channels' must be at least 1"),
-        ((5, 4, 0, 3), "'num_layers' must be at least 1"),
-        ((5, 4, 2, 0), "'out_channels' must be at least 1"),
-    ):
-        with pytest.raises(ValueError, match=text):
-            SLAPS(*sizes)
-
-
-def test_inputs_are_checked() -> None:
-    model, x = build(), words()
-    cases: list[tuple[Callable[[], object], type[Exception], str]] = [
-        (lambda: model(x[:, :3]), ValueError, "'x' must have 5 channels"),
-        (lambda: model(x.float()), TypeError, "'x' has torch.float32 but"),
-        (lambda: model(x / 0), ValueError, "'x' contains NaN or infinite"),
-        (
-            lambda: model(x, torch.zeros(2, 3, dtype=torch.long)),
-            ValueError,
-            "'edge_index' has no meaning for SLAPS, which takes no candidates",
-        ),
-        (lambda: model(x[:K]), ValueError, r"'k' .* \(got k=3 for 2 candidates\)"),
-        (lambda: model(x[:1]), ValueError, r"'k' .* \(got k=3 for 0 candidates\)"),
-        (lambda: model(x, batch=torch.ones(3).long()), ValueError, "'batch' must have"),
-        (
-            lambda: model.denoising_loss(x - 1),
-            ValueError,
-            r"'x' must not be negative where 'binary' is True \(got -1.0\)",
-        ),
-        (
-            lambda: model.denoising_loss((x - 1).to_sparse_csr()),
-            ValueError,
-            "'x' must not be negative where",
-        ),
-        (lambda: model(x, generator=3), TypeError, "'generator' must be a torch.Gen"),
-    ]
-    for call, error, text in cases:
-        with pytest.raises(error, match=text):
-            call()
-    assert bool(build(binary=False).denoising_loss(x - 1).isfinite())
-    assert str(model) == 'SLAPS(5, 4, num_layers=2, out_channels=3, k=3)'
 
 
 def test_nothing_hidden() -> None:

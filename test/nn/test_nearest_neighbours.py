@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any
 
 import pytest
@@ -10,10 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from torch_geometric_gsl.baselines.idgl.idgl import IDGL
-from torch_geometric_gsl.baselines.knn_gcn import KNNGCN
-from torch_geometric_gsl.baselines.knn_linkx import KNNLINKX
-from torch_geometric_gsl.baselines._neighbour_model import NeighbourModel
 from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
 from torch_geometric_gsl.typing import SampledGraph, is_sorted_by_target
 
@@ -189,47 +184,3 @@ def test_smallest_inputs(layout: str) -> None:
 def test_errors(layout: str, k: int, kwargs: Any, match: str) -> None:
     with pytest.raises(ValueError, match=match):
         nearest_neighbours(as_layout(features(), layout), k, **kwargs)
-
-
-@LAYOUTS
-@pytest.mark.parametrize('kind', [KNNGCN, IDGL, partial(KNNLINKX, num_nodes=12)])
-def test_the_cached_graph_goes_with_the_model(kind: Any, layout: str) -> None:
-    x = as_layout(features(), layout)
-    model: NeighbourModel = kind(7, 4, 2, 3, k=2, cached=True).double().eval()
-    # What inference finds can be trained on.
-    with torch.inference_mode():
-        expected = model(x)
-    out = model(x)
-    out.sum().backward()
-    torch.testing.assert_close(out, expected)
-    assert '_cached_weight' not in model.state_dict()
-    found = model.float()(as_layout(features().float(), layout))
-    torch.testing.assert_close(found.double(), expected, rtol=1e-3, atol=1e-4)
-    for name, value in model.to('meta').named_buffers():
-        assert value.device.type == 'meta', name
-
-
-@LAYOUTS
-@pytest.mark.parametrize('kind', [KNNGCN, IDGL])
-def test_graphs_of_the_cached_graph(kind: type[Any], layout: str) -> None:
-    x = as_layout(features(), layout)
-    one, two = torch.zeros(12).long(), torch.arange(12) // 6
-    model: NeighbourModel = kind(7, 4, 2, 3, k=2, cached=True).double()
-    match = r"'batch' must be that of the cached .* \(got another graph for 6 of 12 no"
-    with pytest.raises(ValueError, match="'batch' must have one entry per node"):
-        model(x, batch=two[:6])
-    for first, same, others in (
-        (None, one, [two]),
-        (one, None, [two]),
-        (two, two.clone(), [None, one]),
-    ):
-        model(x, batch=first)
-        model(x, batch=same)
-        for other in others:
-            with pytest.raises(ValueError, match=match):
-                model(x, batch=other)
-        with pytest.raises(ValueError, match="'batch' must have one entry per node"):
-            model(x, batch=two[:6])
-        model.reset_parameters()
-        model(x, batch=others[0])
-        model.reset_parameters()
