@@ -310,12 +310,6 @@ def test_activations(kind: Any) -> None:
             kind(*SIZES, act=wrong)
 
 
-@pytest.mark.parametrize('name', sorted(OF_NUM_NODES))
-def test_nodes_of_one_data_set(name: str) -> None:
-    with pytest.raises(ValueError, match=rf"'x' must have num_nodes={N} rows \(got 0"):
-        make(name)(features()[:0])
-
-
 @EACH
 @pytest.mark.parametrize('layout', ['dense', 'not negative', 'sparse'])
 @pytest.mark.parametrize('is_batch', [False, True])
@@ -371,18 +365,6 @@ def test_a_generator(name: str) -> None:
 
 
 TAKE_BATCH = [name for name in FACTORIES if (name, 'batch') not in REFUSED]
-
-
-@pytest.mark.parametrize('name', TAKE_BATCH)
-def test_a_batch_keeps_graphs_apart(name: str) -> None:
-    model, x = make(name).eval(), features()
-    other = torch.where(BATCH.unsqueeze(1) == 0, x, x.flip(0))
-    first, second = (model(rows, batch=BATCH) for rows in (x, other))
-    torch.testing.assert_close(first[: N // 2], second[: N // 2])
-    assert not torch.allclose(first[N // 2 :], second[N // 2 :])
-    if hasattr(model, 'graphs'):
-        for graph in model.graphs(x, batch=BATCH):
-            assert torch.equal(*BATCH[graph.edge_index])
 
 
 @pytest.mark.parametrize('name', TAKE_BATCH)

@@ -7,11 +7,9 @@ from unittest import mock
 import pytest
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
 from torch_geometric.nn import GCNConv
 
 from torch_geometric_gsl.baselines.knn_gcn import KNNGCN
-from torch_geometric_gsl.transforms import SimilarityKNNGraph
 
 N, IN, OUT = 14, 5, 3
 ROOTS = pytest.mark.parametrize('root_weight', [True, False])
@@ -85,14 +83,6 @@ def test_is_pyg_s_gcn_on_a_given_graph() -> None:
     given = model.graphs(x, edge_index)[0]
     assert torch.equal(given.edge_index, edge_index)
     assert given.edge_weight.tolist() == [1.0] * 30
-
-
-def test_an_undirected_graph() -> None:
-    model, x = make().eval(), features()
-    data = SimilarityKNNGraph(3, force_undirected=True)(Data(x=x))
-    weight = data.edge_weight.clamp(min=0)
-    out = model(x, data.edge_index, edge_weight=weight)
-    assert not torch.allclose(out, model(x))
 
 
 def test_a_lone_node_and_a_node_without_features() -> None:

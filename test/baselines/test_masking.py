@@ -143,27 +143,6 @@ def test_rates(layout: str) -> None:
         assert of == 0 or is_law(found, of, 1 / ratio)
 
 
-@LAYOUTS
-def test_a_generator_decides(layout: str) -> None:
-    x = as_layout(words(), layout)
-
-    def draw(seed: int) -> tuple[Tensor, Tensor]:
-        generator = torch.Generator().manual_seed(seed)
-        masked = mask_features(x, 4, 5, generator=generator)
-        return masked.row * x.size(1) + masked.column, masked.target
-
-    state = torch.get_rng_state()
-    first, second, other = draw(1), draw(1), draw(2)
-    assert torch.equal(torch.get_rng_state(), state)
-    assert torch.equal(first[0], second[0])
-    assert torch.equal(first[1], second[1])
-    assert first[0].tolist() != other[0].tolist()
-    torch.manual_seed(1)
-    assert torch.equal(
-        mask_features(x, 4, 5).row, torch.div(first[0], x.size(1)).floor()
-    )
-
-
 def test_layouts_agree() -> None:
     # One seed hides the same features, however they are stored.
     x, results = words(), []
@@ -187,15 +166,3 @@ def test_smallest_inputs(layout: str) -> None:
     full = mask_features(as_layout(torch.ones(2, 3), layout), 1.0, 5.0)
     assert full.target.tolist() == [1.0] * 6
     assert not full.x.to_dense().any()
-
-
-@pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16, torch.float64])
-def test_dtypes(dtype: torch.dtype) -> None:
-    masked = mask_features(words().to(dtype), 2, 1)
-    assert masked.x.dtype == masked.target.dtype == dtype
-
-
-def test_not_contiguous() -> None:
-    x = words().t()
-    masked = mask_features(x, 1.0)
-    assert torch.equal(masked.target, x.flatten())

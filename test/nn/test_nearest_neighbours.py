@@ -5,8 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import Tensor
 
 from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
@@ -72,28 +70,6 @@ def test_against_a_plain_loop(
                 distance = math.dist(unit(rows[i]), unit(rows[j]))
                 expected = math.exp(-(distance**2) / 2)
             assert weight == pytest.approx(expected, abs=1e-7)
-
-
-@given(
-    st.integers(2, 40),
-    st.integers(1, 6),
-    st.integers(0, 2**32),
-    st.integers(1, 20_000),
-    st.booleans(),
-)
-def test_sparse_equals_dense(
-    n: int, k: int, seed: int, memory_budget: int, loop: bool
-) -> None:
-    x, k = features(n, seed), min(k, n - 1)
-    found, expected = (
-        nearest_neighbours(part, k, loop=loop, memory_budget=memory_budget)
-        for part in (x.to_sparse_csr(), x)
-    )
-    torch.testing.assert_close(
-        found.edge_weight.view(n, k).sort().values,
-        expected.edge_weight.view(n, k).sort().values,
-    )
-    assert torch.equal(found.edge_index[1], expected.edge_index[1])
 
 
 @LAYOUTS
