@@ -14,8 +14,10 @@ from torch_geometric_gsl.typing import SampledGraph
 
 def normalized_prior(graph: SampledGraph, num_nodes: int) -> Edges:
     """Add self-loops to the graph to start from, and normalize it as in GCN."""
-    normed = gcn_norm(*graph, num_nodes)
-    edge_index, weight = sort_edge_index(*normed, num_nodes, sort_by_row=False)
+    edge_index, weight = gcn_norm(*graph, num_nodes)
+    edge_index, weight = sort_edge_index(
+        edge_index, weight, num_nodes, sort_by_row=False
+    )
     return Edges(list_sources(edge_index, num_nodes), weight)
 
 
