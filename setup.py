@@ -4,10 +4,12 @@ from pathlib import Path
 from setuptools import find_packages, setup
 
 ROOT = Path(__file__).resolve().parent
+# Every link to the project begins with it, in the documentation as well.
+URL = 'https://github.com/torch-geometric-gsl/torch_geometric_gsl'
 
 
 def read_version() -> str:
-    """Reads the version from the package's source, without importing it."""
+    """Return the version that the package's source gives, without importing it."""
     source = (ROOT / 'torch_geometric_gsl' / '__init__.py').read_text(encoding='utf-8')
     match = re.search(r"^__version__ = '([^']+)'$", source, flags=re.MULTILINE)
     if match is None:
@@ -45,6 +47,9 @@ extras_require = {
         'pytest>=9.0',
         'pytest-cov',
         'pytest-xdist',
+        'pyyaml',
+        # As in `pyproject.toml`: a test reads the metadata that it writes.
+        'setuptools>=77',
         # Its interpreter runs the kernels on a CPU.
         "triton; sys_platform == 'linux'",
     ],
@@ -68,7 +73,15 @@ setup(
     long_description=(ROOT / 'README.md').read_text(encoding='utf-8'),
     long_description_content_type='text/markdown',
     author='torch_geometric_gsl contributors',
-    license='MIT',
+    url=URL,
+    project_urls={
+        'Documentation': f'{URL}/tree/main/docs',
+        'Changelog': f'{URL}/blob/main/CHANGELOG.md',
+        'Source': URL,
+        'Issues': f'{URL}/issues',
+    },
+    # Of PEP 639: it takes the place of a classifier.
+    license_expression='MIT',
     license_files=['LICENSE'],
     keywords=[
         'deep-learning',
@@ -80,8 +93,13 @@ setup(
     classifiers=[
         'Development Status :: 3 - Alpha',
         'Intended Audience :: Science/Research',
+        'Operating System :: OS Independent',
         'Programming Language :: Python :: 3',
         'Programming Language :: Python :: 3 :: Only',
+        'Programming Language :: Python :: 3.10',
+        'Programming Language :: Python :: 3.11',
+        'Programming Language :: Python :: 3.12',
+        'Programming Language :: Python :: 3.13',
         'Topic :: Scientific/Engineering :: Artificial Intelligence',
         'Typing :: Typed',
     ],

@@ -1,4 +1,4 @@
-"""Whether compared implementations compute the same, checked before any timing.
+"""Check that compared implementations compute the same, before any timing.
 
 - A graph model and the plain one, with equal parameters: equal outputs in evaluation
   mode; in training mode, without dropout, equal means over 20 seeds of the loss and of
@@ -18,13 +18,13 @@ from unittest import mock
 
 import torch
 import torch.nn.functional as F
-from models import Model, build, gsl_net
-from plain import PlainNet, PlainNodeFormer, plain_name
+from models import Model, gsl_net, node_former
+from plain import PlainConv, PlainNet, PlainNodeFormer, plain_name
 from torch import Tensor
 from workloads import Workload
 
-from torch_geometric_gsl import GSLNet
-from torch_geometric_gsl.ops import compiled, propagate
+from torch_geometric_gsl import GSLNet, GumbelKNNSampler
+from torch_geometric_gsl.ops import noise_free, runtime
 
 # A prime: no block divides it, so that the last one is smaller.
 WHOLE, EVALUATION_NODES, ATTENTION_NODES = 4_000, 1_999, 300
@@ -35,7 +35,7 @@ BLOCK_BYTES = 2**21
 
 
 class Agreement(NamedTuple):
-    """Whether results agree, and by how much."""
+    """A verdict on two results, and the size of their difference."""
 
     agrees: bool
     detail: str
@@ -48,10 +48,10 @@ def check(
     seed: int,
     training_nodes: int,
 ) -> Agreement:
-    """Compares an implementation with what it should compute."""
+    """Compare an implementation with what it should compute."""
     with (
-        mock.patch.object(compiled, 'MIN_NUMEL', 1_000),
-        mock.patch.multiple(propagate, _MIN_PAIRS=1_000, _TILE=200),
+        mock.patch.object(runtime, 'MIN_NUMEL', 1_000),
+        mock.patch.multiple(noise_free, _MIN_PAIRS=1_000, _TILE=200),
     ):
         return _check(implementation, variant, workload, seed, training_nodes)
 
@@ -66,14 +66,14 @@ def _check(
     if implementation == 'dense':
         return Agreement(True, 'the definition')
     if implementation.startswith('nodeformer-'):
-        return check_nodeformer(implementation, variant, workload, seed)
+        return check_nodeformer(implementation, workload, seed)
     return check_graph_model(implementation, variant, workload, seed, training_nodes)
 
 
 def check_graph_model(
     method: str, variant: str, workload: Workload, seed: int, training_nodes: int
 ) -> Agreement:
-    """Compares a GSLNet with the plain model on a subset of the nodes."""
+    """Compare a GSLNet with the plain model on a subset of the nodes."""
     whole = workload.x.size(0) <= WHOLE
     part = workload if whole else workload.subset(EVALUATION_NODES, seed)
     torch.manual_seed(seed)
@@ -96,29 +96,31 @@ def check_graph_model(
 
 
 def model_pair(method: str, variant: str, part: Workload) -> tuple[GSLNet, PlainNet]:
-    """A GSLNet and the plain model with its parameters, both without dropout."""
+    """Return a GSLNet and the plain model with its parameters, without dropout."""
     model = gsl_net(method, variant, part, dropout=0.0)
-    for conv in model.convs:
-        conv.sampler.memory_budget = BLOCK_BYTES
+    for module in model.modules():
+        if isinstance(module, GumbelKNNSampler):
+            module.memory_budget = BLOCK_BYTES
     return model, PlainNet(model, part.x.size(0))
 
 
 @torch.no_grad()
 def unit_projections(model: PlainNet, part: Workload) -> Workload:
-    """Scales the features: bags of words give outputs so small that no loss tells."""
-    return part._replace(x=part.x * (1 / float(model.convs[0].lin(part.x).std())))
+    """Scale the features: bags of words give outputs so small that no loss tells."""
+    first = next(module for module in model.modules() if isinstance(module, PlainConv))
+    return part._replace(x=part.x * (1 / float(first.lin(part.x).std())))
 
 
 @torch.no_grad()
 def evaluation_difference(ours: Model, plain: Model, part: Workload) -> float:
-    """The largest difference relative to an output or, if larger, to a mean one."""
+    """Return the largest difference relative to an output or to a mean one."""
     expected = plain.eval()(part.x)
     size = expected.abs().clamp_min(expected.abs().mean())
     return float(((ours.eval()(part.x) - expected).abs() / size).max())
 
 
 def loss_and_slope(model: Model, part: Workload, seed: int) -> Tensor:
-    """The loss and its slope along one direction, of each seed [R, 2]."""
+    """Return the loss and its slope along one direction, of each seed [R, 2]."""
     model.train()
     names = {plain_name(name): param for name, param in model.named_parameters()}
     generator = torch.Generator().manual_seed(0)
@@ -129,25 +131,23 @@ def loss_and_slope(model: Model, part: Workload, seed: int) -> Tensor:
     rows = []
     for number in range(SEEDS):
         torch.manual_seed(1_000 * seed + number)
-        model.zero_grad()
         loss = F.cross_entropy(model(part.x), part.y)
-        loss.backward()
+        gradients = torch.autograd.grad(loss, list(names.values()))
         slope = sum(
-            (direction[name] * param.grad).sum().item() for name, param in names.items()
+            float((direction[name] * gradient).sum())
+            for name, gradient in zip(names, gradients, strict=True)
         )
         rows.append((loss.item(), slope))
     return torch.tensor(rows, dtype=torch.float64)
 
 
-def check_nodeformer(
-    implementation: str, variant: str, workload: Workload, seed: int
-) -> Agreement:
-    """Compares a NodeFormer with the plain model on a subset of the nodes."""
+def check_nodeformer(implementation: str, workload: Workload, seed: int) -> Agreement:
+    """Compare a NodeFormer with the plain model on a subset of the nodes."""
     part = workload.subset(ATTENTION_NODES, seed)
     part = part._replace(x=part.x.double())
-    model = build(implementation, variant, part, seed).double()
-    model.dropout = 0.0
-    models = model, PlainNodeFormer(model)
+    torch.manual_seed(seed)
+    model = node_former(implementation, part, dropout=0.0).double()
+    models: tuple[Model, Model] = model, PlainNodeFormer(model)
     ours, plain = (results(each, part, seed) for each in models)
     differences = [
         (own - other).abs().max() / other.abs().max()
@@ -158,7 +158,7 @@ def check_nodeformer(
 
 
 def results(model: Model, part: Workload, seed: int) -> list[Tensor]:
-    """The outputs in both modes, and the gradients of the loss."""
+    """Return the outputs in both modes, and the gradients of the loss."""
     with torch.no_grad():
         evaluated = model.eval()(part.x)
     out = model.train()(part.x, generator=torch.Generator().manual_seed(seed))

@@ -1,4 +1,4 @@
-"""How fast the machine moves memory, and how fast that would let a step be."""
+"""Measure how fast the machine moves memory, which bounds the time of a step."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from models import HIDDEN, K
 
-from torch_geometric_gsl import GSLNet
+from torch_geometric_gsl import GSLNet, LatentGraphConv
 
 COPIED_BYTES = 2**28
 GATHERED_ROWS = 2**20
@@ -21,7 +21,7 @@ KEPT_PASSES = 6
 
 
 class LayerPlan(NamedTuple):
-    """What one layer gathers: P proposals and M arrivals of each draw."""
+    """The rows that one layer gathers: P proposals and M arrivals of each draw."""
 
     width: int
     num_proposals: int
@@ -29,7 +29,7 @@ class LayerPlan(NamedTuple):
 
 
 def streaming_bandwidth(repeats: int = 5) -> float:
-    """Bytes per second, read and written, of a copy that no cache holds."""
+    """Return the bytes per second, read and written, of a copy beyond all caches."""
     source = torch.ones(COPIED_BYTES // 4)
     target = torch.empty_like(source)
     seconds = _best(lambda: target.copy_(source), repeats)
@@ -37,7 +37,7 @@ def streaming_bandwidth(repeats: int = 5) -> float:
 
 
 def gather_rate(num_nodes: int, width: int = HIDDEN, repeats: int = 5) -> float:
-    """Rows per second of sums over random rows of a table [N, width]."""
+    """Return the rows per second of sums over random rows of a table [N, width]."""
     generator = torch.Generator().manual_seed(0)
     table = torch.randn(num_nodes, width, generator=generator)
     shape = (GATHERED_ROWS // ROWS_PER_BAG, ROWS_PER_BAG)
@@ -47,30 +47,30 @@ def gather_rate(num_nodes: int, width: int = HIDDEN, repeats: int = 5) -> float:
 
 
 def layer_plans(model: GSLNet, num_nodes: int) -> list[LayerPlan]:
-    """What each layer gathers."""
+    """Return the plan of each layer."""
     plans = []
-    for conv in model.convs:
+    convs = (m for m in model.modules() if isinstance(m, LatentGraphConv))
+    for conv in convs:
         plan = conv.sampler.plan(torch.ones(num_nodes, conv.out_channels))
-        plans.append(
-            LayerPlan(
-                conv.out_channels, int(plan.num_proposals), int(plan.num_arrivals)
-            )
-        )
+        if plan.num_proposals is None or plan.num_arrivals is None:
+            raise ValueError(f"'model' must race (got {plan.method!r})")
+        size = plan.num_proposals, plan.num_arrivals
+        plans.append(LayerPlan(conv.out_channels, *size))
     return plans
 
 
 def gathered_rows(plan: LayerPlan, num_nodes: int) -> int:
-    """The rows that a forward and a backward pass of a layer gather."""
+    """Count the rows that a forward and a backward pass of a layer gather."""
     return num_nodes * K * (plan.num_proposals + KEPT_PASSES * plan.num_arrivals)
 
 
 def moved_bytes(plans: list[LayerPlan], num_nodes: int) -> int:
-    """The bytes of these rows, of all layers."""
+    """Return the bytes of these rows, of all layers."""
     return sum(4 * plan.width * gathered_rows(plan, num_nodes) for plan in plans)
 
 
 def gather_seconds(plans: list[LayerPlan], num_nodes: int) -> float:
-    """The time that sums over as many random rows take, of all layers."""
+    """Return the seconds that sums over as many random rows take, of all layers."""
     return sum(
         gathered_rows(plan, num_nodes) / gather_rate(num_nodes, plan.width)
         for plan in plans

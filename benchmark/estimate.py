@@ -1,4 +1,4 @@
-"""Compares estimated evaluation with the exact one: error, time and memory.
+"""Compare estimated evaluation with the exact one: error, time and memory.
 
     python benchmark/estimate.py
     python benchmark/estimate.py --sizes 10000 30000 --repeats 7
@@ -40,7 +40,7 @@ from torch_geometric_gsl import (
     NeuralGaussianSimilarity,
     SampledEvaluationWarning,
 )
-from torch_geometric_gsl.nn.sampler._plan import LEAST_SAMPLES
+from torch_geometric_gsl.nn.sampler.plan import LEAST_SAMPLES
 
 HERE = Path(__file__).resolve().parent
 SIZES, SAMPLES = (10_000, 30_000, 100_000, 1_000_000), (1_024, 8_192)
@@ -83,7 +83,7 @@ class Sum:
 
 
 def measure(request: dict[str, Any]) -> list[dict[str, Any]]:
-    """The rows of one size, by the number of sources that they look at."""
+    """Return the rows of one size, by the number of sources that they look at."""
     size, seed = request['size'], request['seed']
     x = load(f'synthetic-{size}', seed).x
     h = x @ torch.randn(x.size(1), CHANNELS, generator=seeded(seed)) / x.size(1) ** 0.5
@@ -100,7 +100,7 @@ def measure(request: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def once(sums: dict[int, Sum]) -> dict[int, list[float]]:
-    """Seconds of large sums: the smallest is the warm-up of all."""
+    """Return the seconds of large sums: the smallest is the warm-up of all."""
     seconds = {}
     next(iter(sums.values()))()
     for count, each in sums.items():
@@ -117,7 +117,7 @@ def seeded(seed: int) -> torch.Generator:
 def describe(
     size: int, count: int, sums: dict[int, Sum], seconds: dict[int, list[float]]
 ) -> dict[str, Any]:
-    """One row; where the exact sum is there, beside it."""
+    """Return one row; where the exact sum is there, beside it."""
     own = sums[count]
     row: dict[str, Any] = {
         'num_nodes': size,
@@ -140,7 +140,7 @@ def root_mean_square(x: Tensor) -> float:
 
 
 def agrees(row: dict[str, Any]) -> bool:
-    """Whether the announced error is of the size of the actual one, if known."""
+    """Check that the announced error is of the size of the actual one, if known."""
     actual = row.get('actual_error')
     return actual is None or 0.5 < actual / row['announced_error'] < 2
 

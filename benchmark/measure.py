@@ -1,4 +1,4 @@
-"""Time and peak memory of a step."""
+"""Measure time and peak memory of a step."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Key = TypeVar('Key', bound=Hashable)
 
 
 def make_step(model: torch.nn.Module, workload: Workload, task: str) -> Step:
-    """What is measured: a training step without the optimizer, or an evaluation."""
+    """Return a training step without the optimizer, or an evaluation."""
 
     def step() -> None:
         is_training = task != 'evaluation'
@@ -42,7 +42,7 @@ def make_step(model: torch.nn.Module, workload: Workload, task: str) -> Step:
 def interleave(
     steps: dict[Key, Step], repeats: int, limit: float
 ) -> dict[Key, list[float]]:
-    """Seconds of each step in each round, after one round that is not counted.
+    """Time each step in each round, after one round that is not counted.
 
     A round runs every step once and starts one step later than the round before, so
     that a slow spell of the machine meets all of them. After :obj:`limit` seconds no
@@ -66,7 +66,7 @@ def interleave(
 def peak_memory(
     step: Step, warm_up: Step | None = None, setup: Step | None = None
 ) -> float | None:
-    """Megabytes that a step takes above what was allocated before it.
+    """Return the megabytes that a step takes above what was allocated before it.
 
     The step runs twice: what its first call allocates for good, such as compiled code,
     belongs to no step. A shorter one may do as the warm-up. What :obj:`setup` leaves,

@@ -1,4 +1,4 @@
-"""The implementations: how each is built, and where one is too large to run."""
+"""Build the compared implementations, and skip those too large to run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Model = torch.nn.Module
 
 
 class Limits(NamedTuple):
-    """Beyond these an implementation is skipped, or compared on fewer nodes.
+    """Sizes beyond which an implementation is skipped or compared on fewer nodes.
 
     Args:
         dense_bytes: Of the matrices of a dense layer.
@@ -45,20 +45,10 @@ class Limits(NamedTuple):
 
 
 def build(implementation: str, variant: str, workload: Workload, seed: int) -> Model:
-    """Builds a model; equal seeds give equal parameters to equal architectures."""
+    """Build a model; equal seeds give equal parameters to equal architectures."""
     torch.manual_seed(seed)
-    in_channels, out_channels = workload.x.size(1), workload.num_classes
     if implementation.startswith('nodeformer-'):
-        return NodeFormer(
-            in_channels,
-            HIDDEN,
-            LAYERS,
-            out_channels,
-            heads=int(implementation.split('-')[1]),
-            k=NODEFORMER_K,
-            tau=TAU,
-            num_features=NODEFORMER_FEATURES,
-        )
+        return node_former(implementation, workload, dropout=0.5)
     method = OURS if implementation == 'dense' else implementation
     model = gsl_net(method, variant, workload, dropout=0.5)
     is_plain = implementation == 'dense'
@@ -66,7 +56,7 @@ def build(implementation: str, variant: str, workload: Workload, seed: int) -> M
 
 
 def gsl_net(method: str, variant: str, workload: Workload, dropout: float) -> GSLNet:
-    """Ours, with one method of the sampler."""
+    """Build our model with one method of the sampler."""
     is_full = variant == 'full'
     return GSLNet(
         workload.x.size(1),
@@ -82,10 +72,25 @@ def gsl_net(method: str, variant: str, workload: Workload, dropout: float) -> GS
     )
 
 
+def node_former(implementation: str, workload: Workload, dropout: float) -> NodeFormer:
+    """Build the peer with the number of heads that its name ends in."""
+    return NodeFormer(
+        workload.x.size(1),
+        HIDDEN,
+        LAYERS,
+        workload.num_classes,
+        dropout=dropout,
+        heads=int(implementation.split('-')[1]),
+        k=NODEFORMER_K,
+        tau=TAU,
+        num_features=NODEFORMER_FEATURES,
+    )
+
+
 def skip_reason(
     implementation: str, variant: str, task: str, num_nodes: int, limits: Limits
 ) -> str | None:
-    """Why a row is not measured, or :obj:`None`."""
+    """Return the reason for leaving a row out, or :obj:`None`."""
     pairs = num_nodes * (num_nodes if variant == 'full' else TRANSITION_NODES)
     if implementation == 'dense' and pairs * 4 * (K + 4) >= limits.dense_bytes:
         return f'its matrices take {pairs * 4 * (K + 4) / GIGABYTE:.1f} GB'

@@ -8,6 +8,7 @@ NodeFormer draws the same random features and noise as well.
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -17,7 +18,7 @@ from torch_geometric.nn import Linear
 from torch_geometric_gsl import GSLNet, NodeFormer
 from torch_geometric_gsl.nn.models.nodeformer import NodeFormerLayer
 from torch_geometric_gsl.ops.attention import orthogonal_directions
-from torch_geometric_gsl.ops.gumbel import arrival_times
+from torch_geometric_gsl.ops.noise import arrival_times
 
 
 class PlainConv(torch.nn.Module):
@@ -56,10 +57,11 @@ class PlainConv(torch.nn.Module):
         b = torch.sigmoid(z @ self.w_b.t())
         c = 0.1 * torch.sigmoid(z @ self.w_c.t())
         phi = torch.exp(-((z @ sources.t() - b) ** 2) / c)
-        return self.weights(phi) @ messages + self.lin_root(x) + self.bias
+        out: Tensor = self.weights(phi) @ messages + self.lin_root(x) + self.bias
+        return out
 
     def weights(self, phi: Tensor) -> Tensor:
-        """The mean of K relaxed draws; without noise in evaluation mode."""
+        """Average K relaxed draws; without noise in evaluation mode."""
         if not self.training:
             return torch.softmax(phi / self.tau, dim=-1)
         total = torch.zeros_like(phi)
@@ -75,7 +77,7 @@ class PlainNet(torch.nn.Module):
     def __init__(self, model: GSLNet, num_nodes: int) -> None:
         super().__init__()
         self.dropout = model.dropout
-        sampler = model.convs[0].sampler
+        sampler: Any = model.convs[0].sampler
         widths = [model.in_channels]
         widths += [model.hidden_channels] * (model.num_layers - 1)
         widths += [model.out_channels]
@@ -94,13 +96,15 @@ class PlainNet(torch.nn.Module):
         self.load_state_dict(state, assign=True)
 
     def forward(self, x: Tensor) -> Tensor:
-        for conv in self.convs[:-1]:
+        *inner, last = self.convs
+        for conv in inner:
             x = F.dropout(F.elu(conv(x)), self.dropout, self.training)
-        return self.convs[-1](x)
+        out: Tensor = last(x)
+        return out
 
 
 def plain_name(name: str) -> str:
-    """The name here of a parameter of a GSLNet."""
+    """Return the name here of a parameter of a GSLNet."""
     return name.replace('sampler.similarity.', '')
 
 
@@ -115,18 +119,24 @@ class PlainNodeFormer(torch.nn.Module):
         model = self.model
         first, *norms = model.norms
         h = F.elu(first(model.lin_in(x)))
-        for layer, norm in zip(model.layers, norms, strict=True):
+        layers = (m for m in model.modules() if isinstance(m, NodeFormerLayer))
+        for layer, norm in zip(layers, norms, strict=True):
             h = norm(self.attend(layer, h, generator) + h)
-        return model.lin_out(h)
+        out: Tensor = model.lin_out(h)
+        return out
 
     def attend(
         self, layer: NodeFormerLayer, h: Tensor, generator: torch.Generator | None
     ) -> Tensor:
-        """The heads of a layer, one after the other."""
+        """Compute the heads of a layer, one after the other."""
         directions = layer.directions
         gumbel = torch.zeros(h.size(0), layer.heads, 1)
         if self.training:
-            kind = {'dtype': h.dtype, 'device': h.device, 'generator': generator}
+            kind: dict[str, Any] = {
+                'dtype': h.dtype,
+                'device': h.device,
+                'generator': generator,
+            }
             directions = orthogonal_directions(*directions.shape, **kind)
             size = (h.size(0), layer.heads, layer.k)
             gumbel = -arrival_times(size, **kind).log()
@@ -144,11 +154,12 @@ class PlainNodeFormer(torch.nn.Module):
                 drawn = kernel * (noise / layer.tau).exp()
                 weight = weight + drawn / drawn.sum(dim=1, keepdim=True)
             heads.append(weight @ value[:, head] / gumbel.size(2))
-        return layer.out(torch.cat(heads, dim=1))
+        out: Tensor = layer.out(torch.cat(heads, dim=1))
+        return out
 
 
 def exponential_kernel(query: Tensor, key: Tensor, directions: Tensor) -> Tensor:
-    """The estimate of exp(q . k) of all pairs, without the factors that cancel."""
+    """Estimate exp(q . k) of all pairs, without the factors that cancel."""
     left, right = (
         torch.exp(x @ directions.t() - x.square().sum(dim=1, keepdim=True) / 2)
         for x in (query, key)

@@ -1,4 +1,4 @@
-"""What a reader needs to repeat a run."""
+"""Record the command, the machine and the versions of a run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ALLOCATOR = re.compile(r'^(MALLOC_|GLIBC_TUNABLES$|THP_|LD_PRELOAD$)')
 
 
 def environment(**options: Any) -> dict[str, Any]:
-    """The command, its options, the machine, and all versions."""
+    """Return the command, its options, the machine, and all versions."""
     return {
         'command': shlex.join([Path(sys.executable).name, *sys.argv]),
         **options,
@@ -47,7 +47,7 @@ def cpu_name() -> str:
 
 
 def git(*words: str) -> str | None:
-    """The answer of git, or :obj:`None` without git or outside a repository."""
+    """Return the answer of git, or :obj:`None` without git or outside a repository."""
     try:
         done = subprocess.run(
             ['git', *words], cwd=HERE, capture_output=True, text=True, check=False

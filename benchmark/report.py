@@ -13,6 +13,7 @@ import argparse
 import json
 import math
 import os
+import re
 import statistics
 import tempfile
 from dataclasses import asdict, dataclass
@@ -37,6 +38,8 @@ HEADER = (
 GROWTH_TASK = 'forward+backward'
 GROWTH_SIZES = (100_000, 1_000_000)
 DEFINITION = 'dense'
+# Of numbers: one takes a line as a whole, not with each of its entries.
+_LISTS = re.compile(r'\[([^][{}"]*)\]')
 FULL = Path(__file__).resolve().parent / 'results' / 'full.json'
 
 
@@ -66,7 +69,7 @@ def make_rows(
     timed: dict[str, Any],
     memory: dict[tuple[str, str, str], float | None],
 ) -> list[Row]:
-    """Joins what the workers of a workload measured; groups share a task."""
+    """Join what the workers of a workload measured; groups share a task."""
     rows = []
     for part in sorted(timed['rows'], key=lambda part: part['variant'] == 'T'):
         key = (part['variant'], part['task'], part['implementation'])
@@ -101,7 +104,7 @@ def _compare(row: Row, group: list[Row]) -> None:
 
 
 def _ratios(row: Row, base: Row) -> tuple[float | None, float | None]:
-    """Of time round by round, their median, and of memory."""
+    """Return the median ratio of times of one round, and the ratio of memory."""
     time_ratio = memory_ratio = None
     if row.seconds and base.seconds:
         pairs = zip(row.seconds, base.seconds, strict=True)
@@ -118,7 +121,7 @@ def _quartiles(values: list[float]) -> list[float]:
 
 
 def growth(rows: list[Row]) -> list[dict[str, Any]]:
-    """Exponents of n in the time of a step, by least squares of the logarithms."""
+    """Fit exponents of n to the time of a step, by least squares of logarithms."""
     sizes: dict[tuple[str, str], dict[int, float]] = {}
     for row in rows:
         if row.task == GROWTH_TASK and row.median and row.workload not in REAL:
@@ -143,7 +146,7 @@ def growth(rows: list[Row]) -> list[dict[str, Any]]:
 
 
 def bound(workload: str, timed: dict[str, Any], rows: list[Row]) -> dict[str, Any]:
-    """The machine's speed, and the share of a step that moving memory explains."""
+    """Return the machine's speed, and how much of a step moving memory explains."""
     speed = timed['copy_bytes_per_second']
     found: dict[str, Any] = {
         'workload': workload,
@@ -165,7 +168,7 @@ def bound(workload: str, timed: dict[str, Any], rows: list[Row]) -> dict[str, An
 
 
 def markdown(rows: list[Row], growths: list[Any], bounds: list[Any]) -> str:
-    """The table, and below it growth, bound and what was skipped."""
+    """Return the table, and below it growth, bound and what was skipped."""
     lines = [line(HEADER), line(['---'] * len(HEADER))]
     definitions = {
         (row.workload, row.task): row
@@ -241,18 +244,22 @@ def line(cells: Any) -> str:
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Replaces the file at once, so that an interrupted run leaves no half of it."""
+    """Replace the file at once, so that an interrupted run leaves no half of it."""
+    text = json.dumps(content, indent=1, default=_plain, allow_nan=False)
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix='.tmp')
     try:
         with os.fdopen(handle, 'w') as file:
-            json.dump(content, file, indent=1, default=_plain, allow_nan=False)
-            file.write('\n')
+            file.write(f'{_LISTS.sub(_one_line, text)}\n')
         os.chmod(name, 0o644)  # A temporary file is its owner's alone.
         os.replace(name, path)
     except BaseException:
         os.unlink(name)
         raise
+
+
+def _one_line(match: re.Match[str]) -> str:
+    return f'[{" ".join(match[1].split())}]'
 
 
 def _plain(value: object) -> object:

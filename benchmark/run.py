@@ -1,4 +1,4 @@
-"""Measures time and peak memory beside plain and peer implementations.
+"""Measure time and peak memory beside plain and peer implementations.
 
     python benchmark/run.py
     python benchmark/run.py --quick
@@ -68,7 +68,7 @@ def parse_args() -> argparse.Namespace:
 def measure(
     kind: str, request: dict[str, Any], failures: list[dict[str, str]]
 ) -> Any | None:
-    """Runs one worker; a failure is recorded and leaves the others alone."""
+    """Run one worker; a failure is recorded and leaves the others alone."""
     found, status = ask(KINDS[kind], request)
     if found is None:
         what = ' '.join([kind, request['workload'], request.get('implementation', '')])
@@ -79,7 +79,7 @@ def measure(
 def measure_workload(
     request: dict[str, Any], bar: tqdm, failures: list[dict[str, str]]
 ) -> tuple[list[Row], dict[str, Any] | None]:
-    """Times a workload, then finds the memory of all that ran."""
+    """Time a workload, then find the memory of all that ran."""
     name = request['workload']
     bar.set_description(f'{name}, time')
     timed = measure('time', request, failures)
@@ -106,7 +106,9 @@ def main() -> None:
     warnings.filterwarnings('ignore', 'Sparse CSR')
     about = environment(seed=args.seed, repeats=args.repeats, threads=args.threads)
     rows: list[Row] = []
-    bounds, failures, absent = [], [], {}
+    bounds: list[dict[str, Any]] = []
+    failures: list[dict[str, str]] = []
+    absent: dict[str, str] = {}
     per_workload = 3 * sum(map(len, IMPLEMENTATIONS.values()))
     bar = tqdm(total=per_workload * len(args.workloads), unit='row')
     for name in args.workloads:

@@ -1,4 +1,4 @@
-"""One measurement in a process of its own.
+"""Run one measurement in a process of its own.
 
 `time` checks the agreement of all implementations of a workload and then times those
 that agree, interleaved round by round. `memory` finds the peak memory of one
@@ -23,7 +23,7 @@ from bandwidth import (
     moved_bytes,
     streaming_bandwidth,
 )
-from measure import TASKS, interleave, make_step, peak_memory
+from measure import TASKS, Step, interleave, make_step, peak_memory
 from models import (
     IMPLEMENTATIONS,
     OURS,
@@ -40,7 +40,7 @@ from torch_geometric_gsl import GSLNet
 def tasks_of(
     implementation: str, variant: str, workload: Workload, limits: Limits
 ) -> tuple[list[str], dict[str, str]]:
-    """The tasks that are measured, and why the others are not."""
+    """Return the tasks that are measured, and why the others are not."""
     size = workload.x.size(0)
     reasons = {t: skip_reason(implementation, variant, t, size, limits) for t in TASKS}
     skipped = {task: reason for task, reason in reasons.items() if reason is not None}
@@ -48,7 +48,7 @@ def tasks_of(
 
 
 def time_workload(request: dict[str, Any]) -> dict[str, Any]:
-    """Agreement and seconds of every implementation, and the machine's speed."""
+    """Check and time every implementation, and measure the machine's speed."""
     workload = load(request['workload'], request['seed'])
     size = workload.x.size(0)
     result: dict[str, Any] = {
@@ -71,13 +71,16 @@ def time_workload(request: dict[str, Any]) -> dict[str, Any]:
 def time_variant(
     variant: str, workload: Workload, request: dict[str, Any]
 ) -> tuple[list[dict[str, Any]], dict[str, float]]:
-    """Rows of the full graph or of transition nodes, and what bounds ours."""
+    """Return rows of the full graph or of transition nodes, and the bound of ours."""
     seed, limits = request['seed'], request['limits']
-    rows, steps, shared, moved = [], {}, None, {}
+    rows: list[dict[str, Any]] = []
+    steps: dict[tuple[str, str], Step] = {}
+    moved: dict[str, float] = {}
+    shared = None
     size = workload.x.size(0)
     for name in IMPLEMENTATIONS[variant]:
         tasks, skipped = tasks_of(name, variant, workload, limits)
-        common = {'variant': variant, 'implementation': name}
+        common: dict[str, Any] = {'variant': variant, 'implementation': name}
         rows += [common | {'task': t, 'skipped': skipped[t]} for t in skipped]
         if not tasks:
             continue
@@ -106,7 +109,7 @@ def time_variant(
 def share_parameters(
     model: torch.nn.Module, state: dict[str, Any] | None
 ) -> dict[str, Any]:
-    """Gives a graph model the tensors of the first one: those of -T are large."""
+    """Give a graph model the tensors of the first one: those of -T are large."""
     names = {plain_name(name): name for name in model.state_dict()}
     if state is not None:
         own = {name: state[plain] for plain, name in names.items()}
@@ -116,14 +119,13 @@ def share_parameters(
 
 
 def memory(request: dict[str, Any]) -> list[dict[str, Any]]:
-    """Peak memory of the tasks of one implementation."""
+    """Measure the peak memory of the tasks of one implementation."""
     workload = load(request['workload'], request['seed'])
     name, rows = request['implementation'], []
     for variant, names in IMPLEMENTATIONS.items():
-        tasks = []
-        if name in names:
-            limits = request['limits']
-            tasks, _ = tasks_of(name, variant, workload, limits)
+        if name not in names:
+            continue
+        tasks, _ = tasks_of(name, variant, workload, request['limits'])
         if not tasks:
             continue
         model = build(name, variant, workload, request['seed'])
@@ -142,7 +144,7 @@ def answer(
     request: dict[str, Any],
     connection: Connection,
 ) -> None:
-    """Runs one request and sends what it found."""
+    """Run one request and send what it found."""
     warnings.filterwarnings('ignore', 'Sparse (CSR|invariant)')
     torch.set_num_threads(request['threads'])
     connection.send(function(request))
@@ -151,7 +153,7 @@ def answer(
 def ask(
     function: Callable[[dict[str, Any]], Any], request: dict[str, Any]
 ) -> tuple[Any | None, int]:
-    """What a fresh process found, if it ended well, and its exit status."""
+    """Return what a fresh process found, if it ended well, and its exit status."""
     context = multiprocessing.get_context('forkserver')
     # Imported once, by a process that does nothing else and that all others copy. Not
     # our package: this process looks for it in the working directory first.

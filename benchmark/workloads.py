@@ -1,10 +1,10 @@
-"""What is measured on: real data sets and seeded synthetic ones of any size."""
+"""Load real data sets, and draw seeded synthetic ones of any size."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -34,7 +34,7 @@ class Workload(NamedTuple):
         return int(self.y.max()) + 1
 
     def subset(self, size: int, seed: int = 0) -> Workload:
-        """A random subset of nodes; all of them, in their order, if no more."""
+        """Draw a random subset of nodes; all of them, in their order, if no more."""
         if size >= self.x.size(0):
             return self
         generator = torch.Generator().manual_seed(seed)
@@ -48,7 +48,7 @@ class Workload(NamedTuple):
 
 
 def parse(name: str) -> tuple[str, int]:
-    """Splits a name into family and size; the size of a real data set is 0."""
+    """Split a name into family and size; the size of a real data set is 0."""
     if name in REAL:
         return name, 0
     match = re.fullmatch(r'(synthetic|words)-([1-9]\d*)', name)
@@ -61,7 +61,7 @@ def parse(name: str) -> tuple[str, int]:
 
 
 def missing_reason(name: str) -> str | None:
-    """Why a real data set cannot be read here, or :obj:`None`."""
+    """Return the reason why a data set cannot be read here, or :obj:`None`."""
     if name not in REAL:
         return None
     if raw_folder(REAL[name], ROOT) is None:
@@ -70,11 +70,12 @@ def missing_reason(name: str) -> str | None:
 
 
 def load(name: str, seed: int) -> Workload:
-    """Reads or draws the features and labels of a workload."""
+    """Read or draw the features and labels of a workload."""
     family, size = parse(name)
     if family in REAL:
         data = load_dataset(REAL[name], ROOT)
-        return Workload(name, data.x, data.y)
+        x, y = cast('tuple[Tensor, Tensor]', (data.x, data.y))
+        return Workload(name, x, y)
     generator = torch.Generator().manual_seed(seed)
     y = torch.randint(CLASSES, (size,), generator=generator)
     y[0] = CLASSES - 1
@@ -84,7 +85,7 @@ def load(name: str, seed: int) -> Workload:
 
 
 def _words(size: int, generator: torch.Generator) -> Tensor:
-    """Sparse rows of distinct words, one of each stretch of the vocabulary."""
+    """Draw sparse rows of distinct words, one of each stretch of the vocabulary."""
     stretch = WORDS // WORDS_PER_NODE
     shape = (size, WORDS_PER_NODE)
     word = torch.randint(stretch, shape, generator=generator)

@@ -1,4 +1,4 @@
-"""Two-sample z-scores of what two methods give, and the bound that they must keep."""
+"""Compute two-sample z-scores of two methods, and the bound that they must keep."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ class Comparison(NamedTuple):
         return math.sqrt(statistics.fmean(z * z for z in self.z))
 
     def plain(self) -> dict[str, list[float | None]]:
-        """The numbers as JSON takes them: it knows no NaN and no infinity."""
+        """Return four digits of the numbers; JSON knows no NaN and no infinity."""
         return {
-            name: [value if math.isfinite(value) else None for value in values]
+            name: [float(f'{z:.4g}') if math.isfinite(z) else None for z in values]
             for name, values in self._asdict().items()
         }
 
 
 def compare(dense: Tensor, race: Tensor) -> Comparison:
-    """Two-sample z-scores of the columns; the rows are independent repeats."""
+    """Return two-sample z-scores of columns; the rows are independent repeats."""
     difference = race.mean(0) - dense.mean(0)
     error = (race.var(0) / race.size(0) + dense.var(0) / dense.size(0)).sqrt()
     sizes = error, dense.mean(0).abs()
@@ -49,21 +49,21 @@ def compare(dense: Tensor, race: Tensor) -> Comparison:
 
 
 def comparisons(row: dict[str, Any]) -> Iterator[tuple[str, Comparison]]:
-    """The quantities that a row compares, by name."""
+    """Iterate over the quantities that a row compares, by name."""
     for name, value in row.items():
         if isinstance(value, Comparison):
             yield name, value
 
 
 def bonferroni_bound(count: int, degrees: int) -> float:
-    """The bound that no |z| of so many exceeds, but with `ERROR_RATE` at the most."""
+    """Return the bound that the largest of so many |z| exceeds at `ERROR_RATE`."""
     z = statistics.NormalDist().inv_cdf(1 - ERROR_RATE / 2 / count)
     # Student's quantile, to first order: variances are estimated, too.
     return z + (z**3 + z) / (4 * degrees)
 
 
 def verdict(rows: list[dict[str, Any]], repeats: int) -> tuple[float, set[str], str]:
-    """The bound, which quantities exceed it, and a text that says so."""
+    """Return the bound, the quantities that exceed it, and a text that says so."""
     every = [(name, each) for row in rows for name, each in comparisons(row)]
     count = sum(len(each.z) for _, each in every)
     bound = bonferroni_bound(count, 2 * (repeats // 2 - 1))

@@ -7,14 +7,14 @@ import torch
 import torch.nn.functional as F
 from torch_geometric import seed_everything
 from torch_geometric.data import Data
-from torch_geometric.nn import GAT, GraphSAGE
+from torch_geometric.nn.models import GAT, GraphSAGE
 
 from torch_geometric_gsl import GSLNet
-from torch_geometric_gsl.datasets import SklearnTable, paper_split
+from torch_geometric_gsl.datasets import load_dataset, paper_split
 from torch_geometric_gsl.transforms import FreezeLatentGraph
 
 seed_everything(0)
-data = paper_split(SklearnTable('data', 'digits')[0], seed=0)
+data = paper_split(load_dataset('digits'), seed=0)
 
 
 def train(

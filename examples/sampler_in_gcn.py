@@ -10,10 +10,10 @@ from torch_geometric import seed_everything
 from torch_geometric.nn import GCNConv, Linear
 
 from torch_geometric_gsl import GumbelKNNSampler, NeuralGaussianSimilarity
-from torch_geometric_gsl.datasets import SklearnTable, paper_split
+from torch_geometric_gsl.datasets import load_dataset, paper_split
 
 seed_everything(0)
-data = paper_split(SklearnTable('data', 'digits')[0], seed=0)
+data = paper_split(load_dataset('digits'), seed=0)
 num_classes = int(data.y.max()) + 1
 
 

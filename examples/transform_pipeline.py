@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 import torch_geometric.transforms as T
 from torch_geometric import seed_everything
-from torch_geometric.nn import GCN
+from torch_geometric.nn.models import GCN
 
 from torch_geometric_gsl.datasets import SklearnTable
 from torch_geometric_gsl.transforms import DropObservedGraph, SimilarityKNNGraph

@@ -9,22 +9,19 @@ from torch import Tensor
 from torch_geometric import seed_everything
 
 from torch_geometric_gsl import TransitionGraphConv
-from torch_geometric_gsl.datasets import SklearnTable, paper_split
+from torch_geometric_gsl.datasets import load_dataset, paper_split
 
 seed_everything(0)
-data = paper_split(SklearnTable('data', 'digits')[0], seed=0)
+data = paper_split(load_dataset('digits'), seed=0)
 num_classes = int(data.y.max()) + 1
 
 
 class Net(torch.nn.Module):
     def __init__(self, num_transition_nodes: int) -> None:
         super().__init__()
-        size = {
-            'num_nodes': data.num_nodes,
-            'num_transition_nodes': num_transition_nodes,
-        }
-        self.conv1 = TransitionGraphConv(data.num_features, 32, **size)
-        self.conv2 = TransitionGraphConv(32, num_classes, **size)
+        size = data.num_nodes, num_transition_nodes
+        self.conv1 = TransitionGraphConv(data.num_features, 32, *size)
+        self.conv2 = TransitionGraphConv(32, num_classes, *size)
 
     def forward(self, x: Tensor) -> Tensor:
         x = F.dropout(F.elu(self.conv1(x)), 0.5, self.training)

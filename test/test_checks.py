@@ -35,19 +35,11 @@ NUMBERS: list[Failure] = [
      "'n' must be a positive number (got str)"),
     (checks.check_positive, (True, 'n'), TypeError,
      "'n' must be a positive number (got bool)"),
-    (checks.check_positive, (torch.ones(1), 'n'), TypeError,
-     "'n' must be a positive number (got Tensor)"),
-    (checks.check_positive, (0, 'n'), ValueError,
-     "'n' must be positive and finite (got 0)"),
-    (checks.check_positive, (-1.5, 'n'), ValueError,
-     "'n' must be positive and finite (got -1.5)"),
-    (checks.check_positive, (NAN, 'n'), ValueError,
-     "'n' must be positive and finite (got nan)"),
-    (checks.check_positive, (INF, 'n'), ValueError,
-     "'n' must be positive and finite (got inf)"),
+    *((checks.check_positive, (value, 'n'), ValueError,
+       f"'n' must be positive and finite (got {value})")
+      for value in (0, -1.5, NAN, INF)),
     (checks.check_number, (None, 'n'), TypeError,
      "'n' must be a number (got NoneType)"),
-    (checks.check_number, (False, 'n'), TypeError, "'n' must be a number (got bool)"),
     (checks.check_number, (1j, 'n'), TypeError, "'n' must be a number (got complex)"),
     (checks.check_number, (NAN, 'n'), ValueError, "'n' must be finite (got nan)"),
     (checks.check_number, (-INF, 'n'), ValueError, "'n' must be finite (got -inf)"),
@@ -55,10 +47,8 @@ NUMBERS: list[Failure] = [
     (checks.check_count, (True, 'n'), TypeError, "'n' must be an integer (got bool)"),
     (checks.check_count, (0, 'n'), ValueError, "'n' must be at least 1 (got 0)"),
     (checks.check_count, (1, 'n', 2), ValueError, "'n' must be at least 2 (got 1)"),
-    (checks.check_probability, (1.0, 'n'), ValueError,
-     "'n' must lie in [0, 1) (got 1.0)"),
-    (checks.check_probability, (-0.1, 'n'), ValueError,
-     "'n' must lie in [0, 1) (got -0.1)"),
+    *((checks.check_probability, (value, 'n'), ValueError,
+       f"'n' must lie in [0, 1) (got {value})") for value in (1.0, -0.1)),
     (checks.check_probability, (True, 'n'), TypeError,
      "'n' must be a number (got bool)"),
     (checks.check_probability, (NAN, 'n'), ValueError, "'n' must be finite (got nan)"),
@@ -73,12 +63,8 @@ FEATURES: list[Failure] = [
      "'x' must be dense or sparse CSR (got torch.sparse_coo)"),
     (checks.check_features, (X[0],), ValueError,
      "'x' must have shape [num_nodes, channels] (got [4])"),
-    (checks.check_features, (X.unsqueeze(0),), ValueError,
-     "'x' must have shape [num_nodes, channels] (got [1, 3, 4])"),
     (checks.check_features, (X.long(),), TypeError,
      "'x' must be floating-point (got torch.int64)"),
-    (checks.check_features, (X.bool(),), TypeError,
-     "'x' must be floating-point (got torch.bool)"),
     (checks.check_features, (X, 'x', 5), ValueError,
      "'x' must have 5 channels (got 4)"),
     (checks.check_features, (X * NAN,), ValueError,
@@ -91,8 +77,6 @@ FEATURES: list[Failure] = [
      "'x' contains NaN or infinite values (got 12 of 12)"),
     (checks.check_pair, ((X,),), ValueError,
      "'x' must be a tensor or a pair (x_src, x_dst) (got 1 tensors)"),
-    (checks.check_pair, ([X, X, X],), ValueError,
-     "'x' must be a tensor or a pair (x_src, x_dst) (got 3 tensors)"),
     (checks.check_pair, ((X, None),), TypeError,
      "'x_dst' must be a torch.Tensor (got NoneType)"),
     (checks.check_pair, ((X[0], X),), ValueError,
@@ -104,8 +88,6 @@ FEATURES: list[Failure] = [
      "'x_src' and 'x_dst' must share one device (got cpu and meta)"),
     (checks.check_pair, ((X, X[:, :2]),), ValueError,
      "'x_src' and 'x_dst' must have equal widths (got 4 and 2)"),
-    (checks.check_pair, ((X, X[:, :2]), 4), ValueError,
-     "'x_dst' must have 4 channels (got 2)"),
     (checks.check_parameter_match, (X, META), ValueError,
      "'x' is on cpu but the parameters are on meta"),
     (checks.check_parameter_match, (X, X.double(), 'h'), TypeError,
@@ -114,8 +96,6 @@ FEATURES: list[Failure] = [
      "'h' must be a torch.Tensor (got NoneType)"),
     (checks.check_messages, (X, 4, CPU), ValueError,
      "'h' must have shape [4, channels] (got [3, 4])"),
-    (checks.check_messages, (X[:, 0], 3, CPU), ValueError,
-     "'h' must have shape [3, channels] (got [3])"),
     (checks.check_messages, (X.bool(), 3, CPU), TypeError,
      "'h' must be floating-point (got torch.bool)"),
     (checks.check_messages, (META, 3, CPU), ValueError,
@@ -130,22 +110,17 @@ INDICES: list[Failure] = [
      "'edge_index' must be a torch.Tensor (got list)"),
     (checks.check_edge_index, (edges([0], [0]).int(), X, X), TypeError,
      "'edge_index' must have dtype torch.int64 (got torch.int32)"),
-    (checks.check_edge_index, (edges([0], [0]).bool(), X, X), TypeError,
-     "'edge_index' must have dtype torch.int64 (got torch.bool)"),
-    (checks.check_edge_index, (edges([0], [0])[0], X, X), ValueError,
-     "'edge_index' must have shape [2, num_edges] (got [1])"),
     (checks.check_edge_index, (edges([0], [0], [0]), X, X), ValueError,
      "'edge_index' must have shape [2, num_edges] (got [3, 1])"),
     (checks.check_edge_index, (edges([0], [0]).to('meta'), X, X), ValueError,
      "'edge_index' is on meta but 'x' is on cpu"),
-    (checks.check_edge_index, (edges([2, 3], [0, 0]), X, X), ValueError,
-     "'edge_index' has sources outside 0..2 (got 2..3)"),
-    (checks.check_edge_index, (edges([2, -1], [0, 0]), X, X), ValueError,
-     "'edge_index' has sources outside 0..2 (got -1..2)"),
-    (checks.check_edge_index, (edges([2, 1], [0, 2]), X, X[:2]), ValueError,
-     "'edge_index' has targets outside 0..1 (got 0..2)"),
-    (checks.check_edge_index, (edges([2, 1], [-1, 0]), X, X[:2]), ValueError,
-     "'edge_index' has targets outside 0..1 (got -1..0)"),
+    *((checks.check_edge_index, (edges([2, j], [i, 0]), X, X[:2]), ValueError,
+       f"'edge_index' has {text}")
+      for j, i, text in [
+          (3, 0, 'sources outside 0..2 (got 2..3)'),
+          (-1, 0, 'sources outside 0..2 (got -1..2)'),
+          (1, 2, 'targets outside 0..1 (got 0..2)'),
+          (1, -1, 'targets outside 0..1 (got -1..0)')]),
     (checks.check_batch, ([0, 0, 0], X), TypeError,
      "'batch' must be a torch.Tensor (got list)"),
     (checks.check_batch, (torch.zeros(3), X, 'b'), TypeError,
@@ -160,8 +135,6 @@ INDICES: list[Failure] = [
      "'batch' must not be negative (got -1)"),
     (checks.check_batch, (edges([0, 1, 0])[0], X, 'b'), ValueError,
      "'b' must be sorted (got 0 after 1)"),
-    (checks.check_candidate_count, (4, 3), ValueError,
-     "'k' must not exceed the number of candidates (got k=4 for 3 candidates)"),
     (checks.check_candidate_count, (2, 1, ' of graph 7'), ValueError,
      "'k' must not exceed the number of candidates of graph 7 "
      '(got k=2 for 1 candidates)'),
@@ -188,9 +161,7 @@ def test_error(
         (checks.check_option, ('a', {'a': 1, 'b': 2}, 'o')),
         (checks.check_positive, (1e-300, 'n')),
         (checks.check_positive, (np.float32(0.5), 'n')),
-        (checks.check_positive, (3, 'n')),
         (checks.check_number, (-1.5, 'n')),
-        (checks.check_number, (0, 'n')),
         (checks.check_count, (1, 'n')),
         (checks.check_count, (np.int64(4), 'n')),
         (checks.check_count, (0, 'n', 0)),
@@ -203,7 +174,6 @@ def test_error(
         (checks.check_features, (X.bfloat16(),)),
         # Finite values whose sum is not: 65504 is the largest half.
         (checks.check_features, (half(60000.0),)),
-        (checks.check_features, (torch.full((3, 4), 3e38),)),
         (checks.check_features, (torch.full((3, 4), 3e38).to_sparse_csr(),)),
         (checks.check_parameter_match, (X, None)),
         (checks.check_parameter_match, (X, torch.ones(1))),
@@ -233,14 +203,6 @@ def test_pair() -> None:
         x_src, x_dst = checks.check_pair(pair, 4)
         assert x_src is X
         assert x_dst is other
-
-
-def test_pair_on_two_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    # A tensor without data stands for one on another device.
-    monkeypatch.setattr(checks, 'check_finite', lambda *_: None)
-    text = r"'x_src' and 'x_dst' must share one device \(got cpu and meta\)"
-    with pytest.raises(ValueError, match=text):
-        checks.check_pair((X, META))
 
 
 def test_autocast_allows_other_parameters() -> None:

@@ -77,6 +77,14 @@ def imports(path: Path, modules: dict[str, Path]) -> Iterator[tuple[int, str]]:
                 yield node.lineno, target.removeprefix(PACKAGE).removeprefix('.')
 
 
+def owner_of(module: str) -> str | None:
+    """The package inside which a private module may be imported, if it is private."""
+    parts = module.split('.')
+    private = [i for i, part in enumerate(parts) if part.startswith('_')]
+    # What lies beside the packages serves them all.
+    return '.'.join(parts[: private[0]]) if private and private[0] > 0 else None
+
+
 def complaint(module: str, target: str, modules: dict[str, Path]) -> str | None:
     if target == 'relative':
         return 'a relative import'
@@ -89,6 +97,8 @@ def complaint(module: str, target: str, modules: dict[str, Path]) -> str | None:
         return None if is_below else f"'{target}' does not lie below"
     if target == '' or is_in(module, target):
         return 'the __init__ of its own package'
+    if (owner := owner_of(target)) is not None and not is_in(module, owner):
+        return f"'{target}' is private to '{owner}'"
     own, other = floor_of(module), floor_of(target)
     if own is None or other is None:
         return f"'{module if own is None else target}' has no floor"
@@ -131,10 +141,23 @@ def cycles(root: Path) -> list[str]:
 
 def test_floors() -> None:
     modules = names(ROOT)
-    assert {'', 'ops.stream', 'nn.sampler._task', 'nn.models'} <= set(modules)
+    assert {'', 'ops.stream', 'nn.sampler._parts', 'nn.models'} <= set(modules)
     total = sum(len(list(imports(path, modules))) for path in modules.values())
     assert total > 50  # The walk sees the imports.
     assert violations(ROOT) == []
+
+
+@pytest.mark.parametrize('folder', ['examples', 'benchmark', 'docs'])
+def test_scripts_import_public_modules(folder: str) -> None:
+    modules = names(ROOT)
+    paths = sorted((ROOT.parent / folder).rglob('*.py'))
+    assert paths
+    assert [
+        f'{path.name}:{line}: {target}'
+        for path in paths
+        for line, target in imports(path, modules)
+        if owner_of(target) is not None or target.startswith('_')
+    ] == []
 
 
 def test_no_cycles() -> None:
@@ -153,7 +176,8 @@ def house(tmp_path: Path) -> Path:
         'ops/stream.py': 'from torch_geometric_gsl.ops import scores\n',
         'nn/__init__.py': 'from torch_geometric_gsl.nn.conv import conv\n',
         'nn/conv/__init__.py': 'from torch_geometric_gsl.nn.conv.conv import Conv\n',
-        'nn/conv/conv.py': 'import torch_geometric_gsl.ops.stream\n',
+        'nn/conv/conv.py': 'import torch_geometric_gsl.nn.conv._parts\n',
+        'nn/conv/_parts.py': 'import torch_geometric_gsl.ops.stream\n',
         'diagnostics.py': 'from torch_geometric_gsl.nn.conv import conv\n',
         'visualization.py': 'from torch_geometric_gsl.diagnostics import show\n',
     }
@@ -200,6 +224,11 @@ def test_checker_accepts_a_clean_house(house: Path) -> None:
             'nn/conv/conv.py',
             'from torch_geometric_gsl.nn import Conv',
             'the __init__ of its own package',
+        ),
+        (
+            'diagnostics.py',
+            'from torch_geometric_gsl.nn.conv._parts import Part',
+            "'nn.conv._parts' is private to 'nn.conv'",
         ),
         ('nn/conv/conv.py', 'from . import other', 'a relative import'),
         ('nn/conv/conv.py', 'from ...ops import scores', 'a relative import'),

@@ -89,21 +89,17 @@ def test_layers_with_weights(
     assert_gradients(sampler, conv)
 
 
-def test_gcn_conv_with_its_own_loops() -> None:
-    sampler, conv = make(), GCNConv(IN, OUT)
-    conv(features(), *sampler(features())).square().sum().backward()
-    assert_gradients(sampler, conv)
-
-
 @pytest.mark.parametrize('training', [True, False])
 @pytest.mark.parametrize('add_self_loops', [True, False])
-def test_gat_conv(add_self_loops: bool, training: bool) -> None:
+@pytest.mark.parametrize('layer', [GCNConv, GATConv])
+def test_layers_with_loops_of_their_own(
+    layer: type[MessagePassing], add_self_loops: bool, training: bool
+) -> None:
     sampler = make().train(training)
-    conv = GATConv(IN, OUT, heads=2, edge_dim=1, add_self_loops=add_self_loops)
+    kwargs = {'heads': 2, 'edge_dim': 1} if layer is GATConv else {}
+    conv = layer(IN, OUT, add_self_loops=add_self_loops, **kwargs)
     edge_index, edge_weight = sampler(features())
-    out = conv(features(), edge_index, edge_attr=edge_weight.view(-1, 1))
-    assert out.shape == (N, 2 * OUT)
-    out.square().sum().backward()
+    conv(features(), edge_index, edge_weight).square().sum().backward()
     assert_gradients(sampler, conv)
 
 
@@ -118,15 +114,6 @@ def test_sage_conv_ignores_weights(training: bool) -> None:
     out.square().sum().backward()
     assert_gradients(conv)
     assert_gradients(sampler, reached=False)
-
-
-def test_pruned_graph() -> None:
-    sampler, conv = make(hard=True), SAGEConv(IN, OUT)
-    graph = sampler(features())
-    pruned = graph.prune()
-    assert 0 < pruned.edge_weight.numel() < graph.edge_weight.numel()
-    torch.testing.assert_close(dense(*pruned), dense(*graph))
-    assert conv(features(), pruned.edge_index).shape == (N, OUT)
 
 
 @pytest.mark.parametrize('layer', [GraphConv, SAGEConv])

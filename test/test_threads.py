@@ -25,7 +25,7 @@ from torch_geometric_gsl import (
 )
 from torch_geometric_gsl.nn import linear
 from torch_geometric_gsl.ops import compiled
-from torch_geometric_gsl.ops.pairs import Neighbours
+from torch_geometric_gsl.ops.neighbours import Neighbours
 
 THREADS = 8
 Result = TypeVar('Result')
@@ -71,8 +71,8 @@ def compile_with(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Any]]:
     return stub
 
 
-def fastest() -> Callable[..., Tensor]:
-    return compiled.fastest(double, compiled.MIN_NUMEL, torch.device('cpu'))
+def maybe_compile() -> Callable[..., Tensor]:
+    return compiled.maybe_compile(double, compiled.MIN_NUMEL, torch.device('cpu'))
 
 
 def test_a_function_is_compiled_once(compile_with: Callable[..., list[Any]]) -> None:
@@ -91,7 +91,7 @@ def test_a_failure_is_told_once(
     compile_with(lambda function: broken)
     told: list[str] = []
     monkeypatch.setattr(compiled, 'warn_caller', lambda text, _: told.append(text))
-    quick = fastest()
+    quick = maybe_compile()
     assert at_once(lambda: float(quick(torch.tensor(3.0)))) == THREADS * [6]
     assert len(told) == 1
 
@@ -115,7 +115,7 @@ def test_filters_of_warnings_are_changed_once(monkeypatch: pytest.MonkeyPatch) -
     make = slowly(torch.sparse_csr_tensor, made)
     monkeypatch.setattr(torch, 'sparse_csr_tensor', make)
     before = list(warnings.filters)
-    at_once(_warnings.hush_csr)
+    at_once(_warnings.silence_csr_warning)
     assert len(made) == 1
     assert list(warnings.filters) == before
 

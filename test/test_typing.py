@@ -7,11 +7,18 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
-from torch_geometric.nn import SimpleConv
+from torch_geometric import EdgeIndex
+from torch_geometric.nn import SAGEConv, SimpleConv
 
-from torch_geometric_gsl.typing import SampledGraph, is_sorted_by_target
+from torch_geometric_gsl import GumbelKNNSampler, NeuralGaussianSimilarity
+from torch_geometric_gsl.typing import (
+    SampledGraph,
+    is_sorted_by_target,
+    plain_edges,
+)
 
 pairs = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=6)
+NOTHING = SampledGraph(torch.empty(2, 0, dtype=torch.long), torch.empty(0))
 
 
 @pytest.fixture
@@ -40,26 +47,52 @@ def test_unpacks_into_the_arguments_of_a_convolution(graph: SampledGraph) -> Non
     torch.testing.assert_close(out, dense(graph, (3, 2)) @ x_src)
 
 
+def test_edges_per_target_and_repr(graph: SampledGraph) -> None:
+    # Target 4 has one edge, target 3 has none and does not count.
+    more = torch.cat([graph.edge_index, torch.tensor([[1], [4]])], dim=1)
+    uneven = SampledGraph(more, torch.ones(5))
+    assert uneven.edges_per_target == pytest.approx(5 / 3)
+    assert str(uneven) == (
+        'SampledGraph(edge_index=[2, 5], edge_weight=[5], edges_per_target=1.7)'
+    )
+    assert NOTHING.edges_per_target == 0
+    # Without values there is nothing to count, but something to print.
+    for other in (SampledGraph(*[part.to('meta') for part in graph]), ('a', 'b')):
+        first, second = other
+        expected = f'SampledGraph({first!r}, {second!r})'
+        assert str(SampledGraph(first, second)) == expected  # type: ignore[arg-type]
+
+
+def test_layers_without_weights_train_no_similarity() -> None:
+    x, conv = torch.randn(50, 4), SAGEConv(4, 2)
+    similarity = NeuralGaussianSimilarity(4)
+    relaxed, distinct = (
+        GumbelKNNSampler(similarity, k=5, replace=replace)(x)
+        for replace in (True, False)
+    )
+    # As the docstring says: many more edges than k, and no gradient by their indices.
+    assert relaxed.edges_per_target > 20
+    assert distinct.edges_per_target == 5
+    for edge_index, _ in (relaxed, distinct):
+        conv(x, edge_index).sum().backward()
+        assert all(weight.grad is None for weight in similarity.parameters())
+    SimpleConv()(x, *relaxed).square().sum().backward()
+    assert all(weight.grad is not None for weight in similarity.parameters())
+
+
 @pytest.mark.parametrize(
     ('threshold', 'kept'),
-    [(-1.0, [0, 1, 2, 3]), (0.0, [0, 1, 2]), (0.25, [1, 2]), (1.0, [])],
+    [(-1.0, [0, 1, 2, 3]), (None, [0, 1, 2]), (0.25, [1, 2]), (1.0, [])],
 )
-def test_prune(graph: SampledGraph, threshold: float, kept: list[int]) -> None:
-    pruned = graph.prune(threshold)
+def test_prune(graph: SampledGraph, threshold: float | None, kept: list[int]) -> None:
+    weight = graph.edge_weight.requires_grad_()
+    pruned = graph.prune() if threshold is None else graph.prune(threshold)
     assert isinstance(pruned, SampledGraph)
     assert torch.equal(pruned.edge_index, graph.edge_index[:, kept])
-    assert torch.equal(pruned.edge_weight, graph.edge_weight[kept])
-
-
-def test_prune_drops_zeros_by_default(graph: SampledGraph) -> None:
-    assert graph.prune().edge_weight.tolist() == [0.25, 0.75, 1.0]
-
-
-def test_prune_passes_the_gradient_on(graph: SampledGraph) -> None:
-    weight = graph.edge_weight.requires_grad_()
-    (graph.prune(0.5).edge_weight * torch.tensor([2.0, 3.0])).sum().backward()
+    assert torch.equal(pruned.edge_weight, weight[kept])
+    pruned.edge_weight.sum().backward()
     assert weight.grad is not None
-    assert weight.grad.tolist() == [0, 2, 3, 0]
+    assert weight.grad.tolist() == [float(i in kept) for i in range(4)]
 
 
 @given(pairs)
@@ -67,36 +100,33 @@ def test_is_sorted_by_target(edges: list[tuple[int, int]]) -> None:
     expected = [(i, j) for j, i in edges] == sorted((i, j) for j, i in edges)
     edge_index = torch.tensor(edges, dtype=torch.long).view(-1, 2).t()
     assert is_sorted_by_target(edge_index) is expected
+    known = EdgeIndex(edge_index.contiguous(), sparse_size=(4, 4))
+    assert type(plain_edges(known)) is Tensor
+    assert torch.equal(plain_edges(known), edge_index)
 
 
 @pytest.mark.parametrize('order', [[0, 1, 2, 3], [3, 0, 2, 1], [1, 0, 2, 3]])
 def test_to_adj_t(graph: SampledGraph, order: list[int]) -> None:
     sparse = pytest.importorskip('torch_sparse')
-    shuffled = SampledGraph(graph.edge_index[:, order], graph.edge_weight[order])
-    adj_t = shuffled.to_adj_t((3, 2))
+    weight = graph.edge_weight.requires_grad_()
+    adj_t = SampledGraph(graph.edge_index[:, order], weight[order]).to_adj_t((3, 2))
     assert isinstance(adj_t, sparse.SparseTensor)
     assert adj_t.sizes() == [2, 3]
-    assert torch.equal(adj_t.to_dense(), dense(graph, (3, 2)))
-    # In compressed form as well, which trusts the order of the edges.
+    # In compressed form, which trusts the order of the edges.
     rowptr, col, value = adj_t.csr()
     assert rowptr.tolist() == [0, 2, 4]
     assert col.tolist() == [0, 2, 0, 1]
     assert value.tolist() == [0.25, 0.75, 1, 0]
-
-
-def test_to_adj_t_serves_convolutions_and_gradients(graph: SampledGraph) -> None:
-    pytest.importorskip('torch_sparse')
-    x, weight = torch.randn(3, 2), graph.edge_weight.requires_grad_()
-    out = SimpleConv()((x, torch.randn(2, 2)), graph.to_adj_t((3, 2)))
-    torch.testing.assert_close(out, SimpleConv()((x, torch.randn(2, 2)), *graph))
+    x = torch.randn(3, 2)
+    out = SimpleConv()((x, torch.randn(2, 2)), adj_t)
+    torch.testing.assert_close(out, dense(graph, (3, 2)) @ x)
     (grad,) = torch.autograd.grad(out.sum(), weight)
     torch.testing.assert_close(grad, x[graph.edge_index[0]].sum(dim=1))
 
 
 def test_to_adj_t_of_no_edges() -> None:
     pytest.importorskip('torch_sparse')
-    nothing = SampledGraph(torch.empty(2, 0, dtype=torch.long), torch.empty(0))
-    assert nothing.to_adj_t((3, 2)).to_dense().tolist() == [[0, 0, 0], [0, 0, 0]]
+    assert NOTHING.to_adj_t((3, 2)).to_dense().tolist() == [[0, 0, 0], [0, 0, 0]]
 
 
 def test_to_adj_t_without_torch_sparse(
@@ -108,9 +138,10 @@ def test_to_adj_t_without_torch_sparse(
         graph.to_adj_t((3, 2))
 
 
-def test_adj_t_of_a_wrong_size() -> None:
+@pytest.mark.parametrize(
+    ('size', 'text'), [((3, 2), 'at least 4 sources'), ((4, 1), 'at least 2 targets')]
+)
+def test_adj_t_of_a_wrong_size(size: tuple[int, int], text: str) -> None:
     graph = SampledGraph(torch.tensor([[3, 0], [0, 1]]), torch.ones(2))
-    with pytest.raises(ValueError, match=r"'size' must count at least 4 sources \(got"):
-        graph.to_adj_t((3, 2))
-    with pytest.raises(ValueError, match=r"'size' must count at least 2 targets \(got"):
-        graph.to_adj_t((4, 1))
+    with pytest.raises(ValueError, match=rf"'size' must count {text} \(got"):
+        graph.to_adj_t(size)

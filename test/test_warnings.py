@@ -151,29 +151,23 @@ def test_a_prompt() -> None:
 
 
 @pytest.mark.parametrize(
-    ('file', 'name'),
-    [('<stdin>', '__main__'), ('<doctest readme[0]>', 'readme'), ('run.py', None)],
-)
-def test_code_of_a_person(file: str, name: str | None) -> None:
-    names = {'warn': warn_caller} | ({} if name is None else {'__name__': name})
-    with pytest.warns(UserWarning, match='^text$') as seen:
-        exec(compile("warn('text', UserWarning)", file, 'exec'), names)
-    assert seen[0].filename == file
-
-
-@pytest.mark.parametrize(
-    ('file', 'name'),
+    ('file', 'name', 'is_person'),
     [
-        (torch.__file__, 'torch'),
-        ('<eval_with_key>.0', None),
-        ('/tmp/a.b_Chain_0123ab_x1y2.py', 'a.b_Chain_0123ab'),
+        ('<stdin>', '__main__', True),
+        ('<doctest readme[0]>', 'readme', True),
+        ('run.py', None, True),
+        (torch.__file__, 'torch', False),
+        ('<eval_with_key>.0', None, False),
+        ('/tmp/a.b_Chain_0123ab_x1y2.py', 'a.b_Chain_0123ab', False),
     ],
 )
-def test_code_of_a_library(file: str, name: str | None) -> None:
+def test_code_of_persons_and_libraries(
+    file: str, name: str | None, is_person: bool
+) -> None:
     names = {'warn': warn_caller} | ({} if name is None else {'__name__': name})
     with pytest.warns(UserWarning, match='^text$') as seen:
         exec(compile("warn('text', UserWarning)", file, 'exec'), names)
-    assert seen[0].filename == __file__
+    assert seen[0].filename == (file if is_person else __file__)
 
 
 def test_nobody_outside(monkeypatch: pytest.MonkeyPatch) -> None:

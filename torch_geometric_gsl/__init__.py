@@ -7,7 +7,6 @@ from torch_geometric_gsl.nn import (
     SLAPS,
     CosineSimilarity,
     DifferenceSimilarity,
-    EncodedPair,
     GaussianSimilarity,
     GSLNet,
     GumbelKNNSampler,
@@ -16,6 +15,7 @@ from torch_geometric_gsl.nn import (
     LatentGraphConv,
     LinearSimilarity,
     MLPClassifier,
+    NeighbourDistribution,
     NeuralGaussianSimilarity,
     NodeClassifier,
     NodeFormer,
@@ -23,6 +23,7 @@ from torch_geometric_gsl.nn import (
     SamplingPlan,
     Similarity,
     TransitionGraphConv,
+    TruncatedRaceWarning,
     UniformSimilarity,
     resolve_similarity,
 )
@@ -32,7 +33,6 @@ __version__ = '0.1.0'
 
 __all__ = [
     'Similarity',
-    'EncodedPair',
     'LinearSimilarity',
     'DifferenceSimilarity',
     'GaussianSimilarity',
@@ -43,7 +43,9 @@ __all__ = [
     'resolve_similarity',
     'GumbelKNNSampler',
     'SamplingPlan',
+    'NeighbourDistribution',
     'SampledEvaluationWarning',
+    'TruncatedRaceWarning',
     'LatentGraphConv',
     'TransitionGraphConv',
     'NodeClassifier',

@@ -19,23 +19,30 @@ from torch_geometric_gsl.typing import Features
 
 
 def check_option(value: object, options: Iterable[str], name: str) -> None:
-    """Raises unless :obj:`value` is one of the named options."""
+    """Raise unless :obj:`value` is one of the named options."""
     if value not in (known := list(options)):
         raise ValueError(f"'{name}' must be one of {known} (got {value!r})")
 
 
-def check_positive(value: object, name: str) -> None:
-    """Raises unless :obj:`value` is a positive, finite number."""
+def check_positive(
+    value: object, name: str, low: float = 0.0, high: float = float('inf')
+) -> None:
+    """Raise unless :obj:`value` is a positive, finite number within limits."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(
             f"'{name}' must be a positive number (got {type(value).__name__})"
         )
     if not 0 < float(value) < float('inf'):
         raise ValueError(f"'{name}' must be positive and finite (got {value})")
+    if not low <= float(value) <= high:
+        raise ValueError(
+            f"'{name}' must be between {low:g} and {high:g} (got {value}): beyond, "
+            f'scores leave the range of float32'
+        )
 
 
 def check_number(value: object, name: str) -> None:
-    """Raises unless :obj:`value` is a finite number."""
+    """Raise unless :obj:`value` is a finite number."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"'{name}' must be a number (got {type(value).__name__})")
     if not abs(float(value)) < float('inf'):
@@ -43,7 +50,7 @@ def check_number(value: object, name: str) -> None:
 
 
 def check_absent(value: object, name: str, where: str) -> None:
-    """Raises if an argument is given where it has no meaning."""
+    """Raise if an argument is given where it has no meaning."""
     if value is not None:
         raise ValueError(
             f"'{name}' has no meaning {where} (got a {type(value).__name__})"
@@ -51,7 +58,7 @@ def check_absent(value: object, name: str, where: str) -> None:
 
 
 def check_count(value: object, name: str, minimum: int = 1) -> None:
-    """Raises unless :obj:`value` is an integer of at least :obj:`minimum`."""
+    """Raise unless :obj:`value` is an integer of at least :obj:`minimum`."""
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise TypeError(f"'{name}' must be an integer (got {type(value).__name__})")
     if value < minimum:
@@ -59,13 +66,13 @@ def check_count(value: object, name: str, minimum: int = 1) -> None:
 
 
 def check_flag(value: object, name: str) -> None:
-    """Raises unless :obj:`value` is a boolean: the text 'no' would count as true."""
+    """Raise unless :obj:`value` is a boolean: the text 'no' would count as true."""
     if not isinstance(value, bool):
         raise TypeError(f"'{name}' must be a bool (got {value!r})")
 
 
 def check_probability(value: object, name: str) -> None:
-    """Raises unless :obj:`value` lies in [0, 1)."""
+    """Raise unless :obj:`value` lies in [0, 1)."""
     check_number(value, name)
     if not 0 <= float(value) < 1:  # type: ignore[arg-type]
         raise ValueError(f"'{name}' must lie in [0, 1) (got {value})")
@@ -87,7 +94,7 @@ def check_value(
 
 
 def check_finite(x: Tensor, name: str) -> None:
-    """Raises if :obj:`x` holds NaN or infinite values."""
+    """Raise if :obj:`x` holds NaN or infinite values."""
     if torch.compiler.is_compiling() or x.is_meta:
         return
     values = (x.values() if x.layout != torch.strided else x).detach()
@@ -102,7 +109,7 @@ def check_finite(x: Tensor, name: str) -> None:
 
 
 def check_features(x: object, name: str = 'x', width: int | None = None) -> None:
-    """Raises unless :obj:`x` is a finite floating-point matrix of that width."""
+    """Raise unless :obj:`x` is a finite floating-point matrix of that width."""
     if not isinstance(x, Tensor):
         raise TypeError(f"'{name}' must be a torch.Tensor (got {type(x).__name__})")
     if x.layout not in (torch.strided, torch.sparse_csr):
@@ -145,7 +152,7 @@ def check_pair(x: Features, width: int | None = None) -> tuple[Tensor, Tensor]:
 
 
 def check_parameter_match(x: Tensor, parameter: Tensor | None, name: str = 'x') -> None:
-    """Raises unless features and parameters share dtype and device."""
+    """Raise unless features and parameters share dtype and device."""
     if parameter is None:
         return
     if x.device != parameter.device:
@@ -164,7 +171,7 @@ def check_parameter_match(x: Tensor, parameter: Tensor | None, name: str = 'x') 
 
 
 def check_index(index: object, name: str, shape: str, dim: int, like: Tensor) -> None:
-    """Raises unless :obj:`index` is a long tensor of that rank on like's device."""
+    """Raise unless :obj:`index` is a long tensor of that rank on like's device."""
     if not isinstance(index, Tensor):
         raise TypeError(f"'{name}' must be a torch.Tensor (got {type(index).__name__})")
     if index.dtype != torch.long:
@@ -178,7 +185,7 @@ def check_index(index: object, name: str, shape: str, dim: int, like: Tensor) ->
 def check_edge_index(
     edge_index: Any, x_src: Tensor, x_dst: Tensor, name: str = 'edge_index'
 ) -> None:
-    """Raises unless all edges run between existing nodes."""
+    """Raise unless all edges run between existing nodes."""
     check_index(edge_index, name, '[2, num_edges]', 2, x_src)
     if edge_index.size(0) != 2:
         raise ValueError(
@@ -196,7 +203,7 @@ def check_edge_index(
 
 
 def check_batch(batch: Any, x: Tensor, name: str = 'batch') -> None:
-    """Raises unless :obj:`batch` is a sorted vector of graph ids, one per node."""
+    """Raise unless :obj:`batch` is a sorted vector of graph ids, one per node."""
     check_index(batch, name, '[num_nodes]', 1, x)
     if batch.numel() != x.size(0):
         raise ValueError(
@@ -215,7 +222,7 @@ def check_batch(batch: Any, x: Tensor, name: str = 'batch') -> None:
 
 
 def check_mask(mask: Tensor, name: str = 'mask') -> None:
-    """Raises if a mask, or a vector of indices, chooses nothing."""
+    """Raise if a mask, or a vector of indices, chooses nothing."""
     if mask.numel() == 0:
         raise ValueError(f"'{name}' must choose at least one node (got none)")
     if mask.dtype == torch.bool:
@@ -223,7 +230,7 @@ def check_mask(mask: Tensor, name: str = 'mask') -> None:
 
 
 def check_candidate_count(k: int, available: int, where: str = '') -> None:
-    """Raises if there are fewer candidates than neighbours to draw."""
+    """Raise if there are fewer candidates than neighbours to draw."""
     if k > available:
         raise ValueError(
             f"'k' must not exceed the number of candidates{where} "
@@ -232,7 +239,7 @@ def check_candidate_count(k: int, available: int, where: str = '') -> None:
 
 
 def check_generator(generator: object, device: torch.device) -> None:
-    """Raises unless :obj:`generator` is a generator for that kind of device."""
+    """Raise unless :obj:`generator` is a generator for that kind of device."""
     if generator is None:
         return
     if not isinstance(generator, torch.Generator):
@@ -246,7 +253,7 @@ def check_generator(generator: object, device: torch.device) -> None:
 
 
 def check_messages(h: object, num_sources: int, device: torch.device) -> None:
-    """Raises unless there is one row of messages per source."""
+    """Raise unless there is one row of messages per source."""
     if not isinstance(h, Tensor):
         raise TypeError(f"'h' must be a torch.Tensor (got {type(h).__name__})")
     if h.dim() != 2 or h.size(0) != num_sources:
@@ -262,7 +269,7 @@ def check_messages(h: object, num_sources: int, device: torch.device) -> None:
 def check_num_nodes(
     x: Tensor, num_nodes: int, what: str = 'the transition nodes'
 ) -> None:
-    """Raises unless there is one row of features per node."""
+    """Raise unless there is one row of features per node."""
     if x.size(0) != num_nodes:
         raise ValueError(
             f"'x' must have num_nodes={num_nodes} rows (got {x.size(0)}); {what} "

@@ -5,11 +5,8 @@ from __future__ import annotations
 import inspect
 import os
 import warnings
-from functools import cache
 from threading import Lock
 from types import FrameType
-
-import torch
 
 # A module calls its `forward` through PyTorch, and layers of models call each other.
 _INSIDE = frozenset({'torch', 'torch_geometric', __name__.partition('.')[0]})
@@ -17,7 +14,7 @@ _LOCK = Lock()
 
 
 def warn_caller(message: str, category: type[Warning]) -> None:
-    r"""Warns in the name of the first frame outside the package, PyTorch and PyG.
+    r"""Warn in the name of the first frame outside the package, PyTorch and PyG.
 
     By default Python shows a warning once for each line that it points at: one that
     points into the package would be shown for the first caller alone.
@@ -33,30 +30,10 @@ def warn_caller(message: str, category: type[Warning]) -> None:
 
 
 def _is_outside(frame: FrameType) -> bool:
-    """Whether a person wrote what a frame runs, in a file or at a prompt."""
+    """Return whether a person wrote what a frame runs, in a file or at a prompt."""
     name, file = frame.f_globals.get('__name__'), frame.f_code.co_filename
     if name is None:  # Belongs to no module: `torch.fx` makes such code.
         return not file.startswith('<')
     # PyG fills templates into temporary files, each named after its module.
     is_template = os.path.basename(file).startswith(f'{name}_')
     return name.partition('.')[0] not in _INSIDE and not is_template
-
-
-def hush_csr() -> None:
-    r"""Lets PyTorch say unheard, once per process, that CSR tensors are a beta feature.
-
-    Filters of warnings belong to all threads. Those that change them at the same time
-    leave them changed, so that only the first call does.
-    """
-    with _LOCK:
-        _make_csr()
-
-
-@cache
-def _make_csr() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter('ignore', UserWarning)
-        offsets, none = torch.zeros(1, dtype=torch.long), torch.empty(0)
-        torch.sparse_csr_tensor(
-            offsets, none.long(), none, (0, 0), check_invariants=False
-        )

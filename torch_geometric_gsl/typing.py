@@ -21,18 +21,46 @@ class SampledGraph(NamedTuple):
     It unpacks into the two arguments that PyG's convolutions take:
     ``edge_index, edge_weight = sampler(x)``.
 
+    .. warning::
+        A graph that is sampled in training holds many more than :obj:`k` edges a
+        target, some 30 to 40 for :obj:`k=5` (:attr:`edges_per_target`), and most of
+        them weigh almost nothing. A layer that takes :obj:`edge_index` alone, such as
+        :class:`~torch_geometric.nn.conv.SAGEConv`, counts each in full, and gradient
+        reaches the similarity through :obj:`edge_weight` only: such a layer never
+        trains it. Where :obj:`k` distinct neighbours are enough, sample with
+        :obj:`replace=False`.
+
     Args:
         edge_index (torch.Tensor): The edges :math:`[2, |E|]`: row 0 holds the
             sources, row 1 the targets.
         edge_weight (torch.Tensor): One weight per edge, :math:`[|E|]`; the
             weights of each target sum to 1.
+
+    Example:
+        >>> from torch_geometric_gsl import GumbelKNNSampler, LinearSimilarity
+        >>> x = torch.randn(1000, 16)
+        >>> relaxed = GumbelKNNSampler(LinearSimilarity(16), k=5)(x)
+        >>> relaxed.edges_per_target > 30
+        True
+        >>> GumbelKNNSampler(LinearSimilarity(16), k=5, replace=False)(x)
+        SampledGraph(edge_index=[2, 5000], edge_weight=[5000], edges_per_target=5.0)
     """
 
     edge_index: Tensor
     edge_weight: Tensor
 
+    @property
+    def edges_per_target(self) -> float:
+        r"""Return the mean number of edges of the targets that have any.
+
+        Returns:
+            float: The mean, 0 without edges.
+        """
+        num_targets: int = self.edge_index[1].unique().numel()
+        return self.edge_index.size(1) / max(num_targets, 1)
+
     def prune(self, threshold: float = 0.0) -> SampledGraph:
-        r"""Keeps the edges whose weight exceeds :obj:`threshold`.
+        r"""Keep the edges whose weight exceeds :obj:`threshold`.
 
         The weights are not normalised again. Use it before a layer that
         ignores edge weights, because relaxed and straight-through graphs hold
@@ -41,6 +69,9 @@ class SampledGraph(NamedTuple):
         Args:
             threshold (float, optional): Edges at or below this weight are
                 dropped. (default: :obj:`0.0`)
+
+        Returns:
+            SampledGraph: The edges left, in their order.
 
         Example:
             >>> graph = SampledGraph(torch.tensor([[0, 1], [1, 1]]),
@@ -52,10 +83,13 @@ class SampledGraph(NamedTuple):
         return SampledGraph(self.edge_index[:, keep], self.edge_weight[keep])
 
     def to_adj_t(self, size: tuple[int, int]) -> SparseTensor:
-        r"""Returns the transposed adjacency as a :obj:`torch_sparse` tensor.
+        r"""Return the transposed adjacency as a :obj:`torch_sparse` tensor.
 
         Args:
             size (tuple[int, int]): The number of sources and of targets.
+
+        Returns:
+            torch_sparse.SparseTensor: The weights, one row per target.
 
         Raises:
             ImportError: If :obj:`torch-sparse` is not installed.
@@ -85,9 +119,20 @@ class SampledGraph(NamedTuple):
             trust_data=True,
         )
 
+    def __repr__(self) -> str:
+        edge_index, edge_weight = self
+        # Meta and fake tensors have no values to count targets by.
+        if type(edge_index) is not Tensor or edge_index.is_meta:
+            return f'{self.__class__.__name__}({edge_index!r}, {edge_weight!r})'
+        return (
+            f'{self.__class__.__name__}(edge_index={list(edge_index.shape)}, '
+            f'edge_weight={list(edge_weight.shape)}, '
+            f'edges_per_target={self.edges_per_target:.1f})'
+        )
+
 
 def is_sorted_by_target(edge_index: Tensor) -> bool:
-    """Tells whether edges are ordered by target and then by source."""
+    """Return whether edges are ordered by target and then by source."""
     source, target = edge_index
     ahead = target[1:] > target[:-1]
     tie = (target[1:] == target[:-1]) & (source[1:] >= source[:-1])
@@ -95,7 +140,7 @@ def is_sorted_by_target(edge_index: Tensor) -> bool:
 
 
 def plain_edges(edge_index: Tensor) -> Tensor:
-    """Edges as a tensor, without what PyG's :class:`EdgeIndex` knows of their order."""
+    """Return edges as a tensor, without the metadata of PyG's :class:`EdgeIndex`."""
     if isinstance(edge_index, EdgeIndex):
         edge_index = edge_index.as_tensor()
     return edge_index

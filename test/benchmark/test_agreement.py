@@ -13,7 +13,7 @@ from workloads import Workload, load
 
 from torch_geometric_gsl.nn.models import nodeformer
 from torch_geometric_gsl.ops import race
-from torch_geometric_gsl.ops.fused import FusedScore
+from torch_geometric_gsl.ops.pair_scores import PairScores
 
 TRAINING_NODES = 200
 
@@ -50,13 +50,13 @@ def test_runs_what_is_timed(
     # Many blocks of targets and tiles of sources, of which some are smaller.
     tiles = set()
 
-    def weights(self: FusedScore, *args: Any) -> Tensor:
+    def weights(self: PairScores, *args: Any) -> Tensor:
         weight = own(self, *args)
         tiles.add(tuple(weight.shape))
         return weight
 
-    own = FusedScore.weights
-    monkeypatch.setattr(FusedScore, 'weights', weights)
+    own = PairScores.weights
+    monkeypatch.setattr(PairScores, 'weights', weights)
     compare('race', 'full', workload)
     assert tiles == {(n, m) for n in (505, 504) for m in (169, 164)}
 
@@ -84,7 +84,7 @@ def without_gradient(own: Callable[..., Tensor]) -> Callable[..., Tensor]:
 @pytest.mark.parametrize(
     ('implementation', 'where', 'name', 'mistake'),
     [
-        ('race', FusedScore, 'weights', shifted),
+        ('race', PairScores, 'weights', shifted),
         ('race', race, 'propose', of_one_source),
         ('nodeformer-1', nodeformer, 'kernel_attention', shifted),
         ('nodeformer-1', nodeformer, 'kernel_attention', without_gradient),

@@ -9,7 +9,7 @@ import estimate
 import pytest
 from estimate import agrees, main, measure, parse_args
 
-from torch_geometric_gsl.nn.sampler import _block_sampler
+from torch_geometric_gsl.nn.sampler import _parts
 
 
 @pytest.fixture(autouse=True)
@@ -22,25 +22,16 @@ def _memory(monkeypatch: pytest.MonkeyPatch) -> None:
     ('args', 'message'),
     [
         ('--repeats 0', "--repeats: must be a positive integer (got '0')"),
-        ('--threads 0', "--threads: must be a positive integer (got '0')"),
         ('--sizes -5', '--sizes'),
         ('--samples 1.5', "--samples: must be a positive integer (got '1.5')"),
         ('--samples 8192 512', "'--samples' must be at least 1024"),
         ('--sizes 30000 1000', "'--sizes' must exceed the smallest of '--samples'"),
-        ('--sizes 2000 --samples 2000', "'--sizes' must exceed the smallest"),
     ],
 )
 def test_arguments(args: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match='2'):
         parse_args(args.split())
     assert message in capsys.readouterr().err
-
-
-def test_defaults() -> None:
-    args = parse_args([])
-    assert args.sizes == [10_000, 30_000, 100_000, 1_000_000]
-    assert args.samples == [1024, 8192]
-    assert args.repeats == 3
 
 
 def test_measure(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,8 +41,8 @@ def test_measure(monkeypatch: pytest.MonkeyPatch) -> None:
         drawn.add(count)
         return own(h, scorer, tau, count, **kwargs)
 
-    own = _block_sampler.sampled_expected_sum
-    monkeypatch.setattr(_block_sampler, 'sampled_expected_sum', spy)
+    own = _parts.sampled_noise_free_sum
+    monkeypatch.setattr(_parts, 'sampled_noise_free_sum', spy)
     request = {'size': 2000, 'seed': 0, 'repeats': 5}
     rows = measure(request | {'samples': [5000, 1500, 1024, 2000]})
     assert [row['num_sources'] for row in rows] == [1024, 1500, 2000]

@@ -18,7 +18,7 @@ import torch
 from scipy.stats import chi2
 from torch import Tensor
 
-from torch_geometric_gsl.ops.gumbel import arrival_times
+from torch_geometric_gsl.ops.noise import arrival_times
 
 # Each statistical test rejects a true hypothesis with this probability, half of it
 # for a fit that is too bad and half for one that is too good. Seeds are fixed.

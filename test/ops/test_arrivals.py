@@ -12,7 +12,7 @@ from scipy.special import exp1
 from scipy.stats import norm
 from torch import Tensor
 
-from torch_geometric_gsl.ops.arrivals import (
+from torch_geometric_gsl.ops.relax import (
     Arrivals,
     default_num_arrivals,
     log_tail_mass,

@@ -8,11 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl.ops.arrivals import Arrivals, relax
-from torch_geometric_gsl.ops.autocast import without_autocast
-from torch_geometric_gsl.ops.edge_distances import pair_distances
-from torch_geometric_gsl.ops.pairs import Neighbours, neighbour_sum, pair_dots
-from torch_geometric_gsl.ops.relaxed import relaxed_weights
+from torch_geometric_gsl.ops.dense import relaxed_weights
+from torch_geometric_gsl.ops.distances import pair_distances
+from torch_geometric_gsl.ops.neighbours import Neighbours, neighbour_sum, pair_dots
+from torch_geometric_gsl.ops.relax import Arrivals, relax
 from torch_geometric_gsl.ops.scorer import Law
 from torch_geometric_gsl.ops.sparse_pairs import sparse_pair_dots
 
@@ -66,7 +65,6 @@ def test_gradient_inside_of_autocast(name: str, dtype: torch.dtype) -> None:
 def test_without_autocast() -> None:
     seen = []
 
-    @without_autocast
     def backward(ctx: object, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         seen.append(torch.is_autocast_enabled('cpu'))
         return grads

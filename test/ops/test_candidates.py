@@ -15,7 +15,7 @@ from torch_geometric_gsl.ops.candidates import (
     candidate_graph,
     nearest_candidates,
 )
-from torch_geometric_gsl.ops.relaxed import relaxed_weights
+from torch_geometric_gsl.ops.dense import relaxed_weights
 from torch_geometric_gsl.ops.scorer import Law, matrix_scorer
 from torch_geometric_gsl.ops.stream import nearest_graph, stream_graph
 from torch_geometric_gsl.typing import SampledGraph

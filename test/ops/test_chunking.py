@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET, row_blocks, rows_per_block
+from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, row_blocks, rows_per_block
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl.ops import compiled as module
-from torch_geometric_gsl.ops.compiled import MIN_NUMEL, fastest, has_compiler
-from torch_geometric_gsl.ops.counter import states
-from torch_geometric_gsl.ops.pairs import gathered_dots
+from torch_geometric_gsl.ops.compiled import MIN_NUMEL, has_compiler
+from torch_geometric_gsl.ops.neighbours import gathered_dots
+from torch_geometric_gsl.ops.noise import states
 from torch_geometric_gsl.ops.race import propose
 
 CPU = torch.device('cpu')
@@ -46,12 +46,12 @@ def test_large_inputs_on_a_cpu_are_compiled_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made = stub(monkeypatch, lambda x: 2 * x + 1)
-    assert fastest(double, MIN_NUMEL - 1, CPU) is double
-    assert fastest(double, MIN_NUMEL, torch.device('cuda')) is double
-    assert fastest(double, MIN_NUMEL, torch.device('meta')) is double
+    assert maybe_compile(double, MIN_NUMEL - 1, CPU) is double
+    assert maybe_compile(double, MIN_NUMEL, torch.device('cuda')) is double
+    assert maybe_compile(double, MIN_NUMEL, torch.device('meta')) is double
     assert not made
-    quick = fastest(double, MIN_NUMEL, CPU)
-    assert quick is fastest(double, 2 * MIN_NUMEL, CPU)
+    quick = maybe_compile(double, MIN_NUMEL, CPU)
+    assert quick is maybe_compile(double, 2 * MIN_NUMEL, CPU)
     assert made == [double]
     assert float(quick(torch.tensor(3.0))) == 7  # The compiled form was called.
 
@@ -59,7 +59,7 @@ def test_large_inputs_on_a_cpu_are_compiled_once(
 def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     made = stub(monkeypatch, double)
     monkeypatch.setattr(module, 'has_compiler', lambda: False)
-    assert fastest(double, MIN_NUMEL, CPU) is double
+    assert maybe_compile(double, MIN_NUMEL, CPU) is double
     assert not made
 
 
@@ -83,7 +83,7 @@ def test_a_failure_warns_once_and_runs_eagerly(
         raise torch._dynamo.exc.InternalTorchDynamoError('no headers\nand more')
 
     stub(monkeypatch, broken)
-    quick, x = fastest(double, MIN_NUMEL, CPU), torch.ones(2)
+    quick, x = maybe_compile(double, MIN_NUMEL, CPU), torch.ones(2)
     text = r'^double could not be compiled and runs eagerly: no headers$'
     with pytest.warns(RuntimeWarning, match=text) as seen:
         assert quick(x).tolist() == [2, 2]
@@ -101,7 +101,7 @@ def test_other_errors_are_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
 
     stub(monkeypatch, wrong)
     with pytest.raises(ValueError, match='of the input'):
-        fastest(double, MIN_NUMEL, CPU)(torch.ones(2))
+        maybe_compile(double, MIN_NUMEL, CPU)(torch.ones(2))
 
 
 @pytest.mark.skipif(not has_compiler(), reason='needs a C++ compiler')
@@ -109,7 +109,7 @@ def test_compiled_functions_equal_the_eager_ones() -> None:
     n, q = 600, 500
     assert n * q > MIN_NUMEL
     row, column = states(torch.tensor(3), slice(5, 5 + n), 2 * q)
-    quick = fastest(propose, n * q, CPU)
+    quick = maybe_compile(propose, n * q, CPU)
     assert quick is not propose
     expected = propose(row, column, 1000, torch.float32)
     source, level, gap = quick(row, column, 1000, torch.float32)
@@ -118,5 +118,5 @@ def test_compiled_functions_equal_the_eager_ones() -> None:
     torch.testing.assert_close(gap, expected[2])
 
     dst, src = torch.randn(n, 6), torch.randn(1000, 6)
-    dots = fastest(gathered_dots, n * q, CPU)(dst, src, source)
+    dots = maybe_compile(gathered_dots, n * q, CPU)(dst, src, source)
     torch.testing.assert_close(dots, gathered_dots(dst, src, source))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 from torch import Tensor
 
-from torch_geometric_gsl.ops.counter import (
+from torch_geometric_gsl.ops.noise import (
     below,
     draw_seed,
     random_words,

@@ -8,8 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torch_geometric_gsl.ops.arrivals import Tail, group_size, tail_size
 from torch_geometric_gsl.ops.draws import draw_tail, num_tail
+from torch_geometric_gsl.ops.relax import Tail, group_size, tail_size
 from torch_geometric_gsl.ops.scorer import Candidates, Law, Scorer, matrix_scorer
 
 DOUBLE = {'dtype': torch.float64}

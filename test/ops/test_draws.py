@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from torch_geometric_gsl.ops import draws as module
-from torch_geometric_gsl.ops.arrivals import Arrivals, Tail, relax
 from torch_geometric_gsl.ops.draws import (
     draw_tail,
     drawn_graph,
     drawn_sum,
     neighbour_graph,
 )
+from torch_geometric_gsl.ops.relax import Arrivals, Tail, relax
 from torch_geometric_gsl.ops.scorer import Candidates, Law, Scorer, matrix_scorer
 from torch_geometric_gsl.ops.stream import first_arrivals
 from torch_geometric_gsl.typing import SampledGraph

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl.ops.edge_distances import edge_distances, pair_distances
-from torch_geometric_gsl.ops.pairs import Neighbours
+from torch_geometric_gsl.ops.distances import edge_distances, pair_distances
+from torch_geometric_gsl.ops.neighbours import Neighbours
 
 N, D, E = 9, 5, 40
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import kstest
 from torch import Tensor
 
-from torch_geometric_gsl.ops.gumbel import (
+from torch_geometric_gsl.ops.noise import (
     arrival_times,
     clone_generator,
     straight_through,

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl.ops.candidates import candidate_graph
-from torch_geometric_gsl.ops.relaxed import relaxed_weights
+from torch_geometric_gsl.ops.dense import relaxed_weights
 from torch_geometric_gsl.ops.scorer import Law, matrix_scorer
 from torch_geometric_gsl.ops.stream import stream_graph
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from torch_geometric_gsl.ops import pairs
-from torch_geometric_gsl.ops.pairs import (
+from torch_geometric_gsl.ops.neighbours import (
     Neighbours,
     compare_listed,
     gathered_dots,

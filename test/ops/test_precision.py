@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import torch_geometric_gsl
-from torch_geometric_gsl.ops.precision import full_dtype, full_precision
+from torch_geometric_gsl.ops.runtime import full_dtype, full_precision
 
 ROOT = Path(torch_geometric_gsl.__file__).parent
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from torch_geometric_gsl.ops.candidates import candidate_graph
+from torch_geometric_gsl.ops.dense import dense_graph, relaxed_weights
 from torch_geometric_gsl.ops.propagate import (
-    expected_sum,
+    noise_free_sum,
     weighted_sum,
 )
-from torch_geometric_gsl.ops.relaxed import dense_graph, relaxed_weights
 from torch_geometric_gsl.ops.scorer import Law, matrix_scorer
 from torch_geometric_gsl.ops.scores import unit_rows
 from torch_geometric_gsl.ops.stream import stream_graph
@@ -75,7 +75,7 @@ def test_weighted_sum_of_non_contiguous_messages() -> None:
 
 @pytest.mark.parametrize('size', [(3, 5), (1, 1), (0, 2)])
 @pytest.mark.parametrize('budget', [1, 400, 2**25])
-def test_expected_sum(
+def test_noise_free_sum(
     softmax: Callable[..., list[float]], size: tuple[int, int], budget: int
 ) -> None:
     score, tau = torch.randn(size, dtype=torch.float64), 0.3
@@ -89,30 +89,30 @@ def test_expected_sum(
                 for c in range(h.size(1))
             ]
         )
-    out = expected_sum(h, matrix_scorer(score), tau, memory_budget=budget)
+    out = noise_free_sum(h, matrix_scorer(score), tau, memory_budget=budget)
     torch.testing.assert_close(
         out, torch.tensor(expected, dtype=torch.float64).view(size[0], 2)
     )
 
 
-def test_expected_sum_leaves_excluded_sources_out() -> None:
+def test_noise_free_sum_leaves_excluded_sources_out() -> None:
     h = torch.tensor([[1e6], [1.0], [1.0]])
     score = torch.randn(3, 3).fill_diagonal_(50)
-    out = expected_sum(h, matrix_scorer(score, loop=False), 1.0)
+    out = noise_free_sum(h, matrix_scorer(score, loop=False), 1.0)
     assert float(out[0]) == pytest.approx(1)
 
 
-def test_expected_sum_gradient() -> None:
+def test_noise_free_sum_gradient() -> None:
     score = torch.randn(5, 4, dtype=torch.float64, requires_grad=True)
     h = torch.randn(4, 2, dtype=torch.float64, requires_grad=True)
 
     def sums(h: Tensor, score: Tensor) -> Tensor:
-        return expected_sum(h, matrix_scorer(score), 0.5, memory_budget=256)
+        return noise_free_sum(h, matrix_scorer(score), 0.5, memory_budget=256)
 
     assert torch.autograd.gradcheck(sums, (h, score))
 
 
-def test_expected_sum_reads_small_blocks() -> None:
+def test_noise_free_sum_reads_small_blocks() -> None:
     score, seen = torch.randn(7, 4), []
 
     def rows(block: slice) -> Tensor:
@@ -121,11 +121,11 @@ def test_expected_sum_reads_small_blocks() -> None:
 
     scorer = matrix_scorer(score)._replace(rows=rows)
     # 4 temporaries * 4 sources * 4 bytes a row.
-    expected_sum(torch.randn(4, 2), scorer, 1.0, memory_budget=128)
+    noise_free_sum(torch.randn(4, 2), scorer, 1.0, memory_budget=128)
     assert seen == [2, 2, 2, 1]
 
 
-def test_expected_sum_computes_weights_again() -> None:
+def test_noise_free_sum_computes_weights_again() -> None:
     n, saved = 32, []
     score = torch.randn(n, n, requires_grad=True)
     h = torch.randn(n, 2, requires_grad=True)
@@ -138,7 +138,7 @@ def test_expected_sum_computes_weights_again() -> None:
     for budget in (2 * 4 * n * 4, 2**25):  # Two rows, or all at once.
         hooks = torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor)
         with hooks:
-            out = expected_sum(h, scorer, 0.5, memory_budget=budget)
+            out = noise_free_sum(h, scorer, 0.5, memory_budget=budget)
         grads.append(torch.autograd.grad(out.square().sum(), (score, h)))
         if budget < 2**25:
             assert max(saved, default=0) < n * n

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from torch_geometric_gsl.ops.arrivals import Arrivals
-from torch_geometric_gsl.ops.counter import draw_seed, random_words, states
+from torch_geometric_gsl.ops.noise import draw_seed, random_words, states
 from torch_geometric_gsl.ops.race import num_proposals, propose, race_arrivals
+from torch_geometric_gsl.ops.relax import Arrivals
 from torch_geometric_gsl.ops.scorer import Candidates, Law, Scorer, matrix_scorer
 
 INF = float('inf')

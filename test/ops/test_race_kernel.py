@@ -20,10 +20,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl.ops.arrivals import Arrivals
-from torch_geometric_gsl.ops.counter import draw_seed
 from torch_geometric_gsl.ops.fused import RESPONSES, FusedScore
+from torch_geometric_gsl.ops.noise import draw_seed
 from torch_geometric_gsl.ops.race import race_arrivals
+from torch_geometric_gsl.ops.relax import Arrivals
 from torch_geometric_gsl.ops.scorer import Candidates, Law, Scorer, matrix_scorer
 from torch_geometric_gsl.ops.scores import unit_rows
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from torch_geometric_gsl.ops import relaxed as module
-from torch_geometric_gsl.ops.relaxed import (
+from torch_geometric_gsl.ops.dense import (
     dense_graph,
-    expected_weights,
+    noise_free_weights,
     relaxed_weights,
 )
 from torch_geometric_gsl.ops.scorer import exclude
@@ -221,12 +221,12 @@ def test_no_second_derivative_is_invented() -> None:
 
 
 @pytest.mark.parametrize('tau', [0.05, 2.0])
-def test_expected_weights(softmax: Callable[..., list[float]], tau: float) -> None:
+def test_noise_free_weights(softmax: Callable[..., list[float]], tau: float) -> None:
     score = torch.randn(4, 3, dtype=torch.float64)
     score[1, 2] = -torch.inf
     expected = [softmax([value / tau for value in row]) for row in score.tolist()]
     torch.testing.assert_close(
-        expected_weights(score, tau), torch.tensor(expected, dtype=torch.float64)
+        noise_free_weights(score, tau), torch.tensor(expected, dtype=torch.float64)
     )
 
 

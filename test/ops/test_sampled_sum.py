@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl.ops.propagate import expected_sum, sampled_expected_sum
+from torch_geometric_gsl.ops.propagate import noise_free_sum, sampled_noise_free_sum
 from torch_geometric_gsl.ops.scorer import Scorer, matrix_scorer
 
 
@@ -52,17 +52,17 @@ def naive_estimate(
 
 @pytest.mark.parametrize('budget', [1, 2**25])
 @pytest.mark.parametrize('num_samples', [3, 5, 20])
-def test_sampled_expected_sum(num_samples: int, budget: int) -> None:
+def test_sampled_noise_free_sum(num_samples: int, budget: int) -> None:
     scorer = matrix_scorer(torch.randn(20, 20, dtype=torch.float64), loop=False)
     h, state = torch.randn(20, 2, dtype=torch.float64), torch.get_rng_state()
     args = h, scorer, 0.5, num_samples
-    out, error = sampled_expected_sum(*args, memory_budget=budget)
+    out, error = sampled_noise_free_sum(*args, memory_budget=budget)
     assert torch.equal(state, torch.get_rng_state())
     sums, root_mean_square = naive_estimate(*args)
     torch.testing.assert_close(out, torch.tensor(sums, dtype=torch.float64))
     assert float(error) == pytest.approx(root_mean_square, abs=1e-12)
     if num_samples == 20:  # All sources: nothing is left to chance.
-        torch.testing.assert_close(out, expected_sum(h, scorer, 0.5))
+        torch.testing.assert_close(out, noise_free_sum(h, scorer, 0.5))
         assert float(error) < 1e-15
 
 
@@ -75,8 +75,8 @@ def test_the_error_is_that_of_all_targets(scale: float, shift: float) -> None:
     x = torch.nn.functional.normalize(torch.randn(3000, 8, generator=generator))
     h = torch.randn(3000, 16, generator=generator) + shift
     scorer = matrix_scorer(scale * x @ x.t(), loop=False)
-    out, error = sampled_expected_sum(h, scorer, 0.25, 300)
-    exact = expected_sum(
+    out, error = sampled_noise_free_sum(h, scorer, 0.25, 300)
+    exact = noise_free_sum(
         h.double(), matrix_scorer(scale * x.double() @ x.double().t(), loop=False), 0.25
     )
     found = float((out - exact).square().mean().sqrt())
@@ -86,7 +86,7 @@ def test_the_error_is_that_of_all_targets(scale: float, shift: float) -> None:
 
 def test_the_estimate_takes_the_type_of_the_messages() -> None:
     scorer = matrix_scorer(torch.randn(6, 9, requires_grad=True))
-    out, error = sampled_expected_sum(torch.randn(9, 2).half(), scorer, 0.5, 4)
+    out, error = sampled_noise_free_sum(torch.randn(9, 2).half(), scorer, 0.5, 4)
     assert out.dtype == torch.float16
     assert not error.requires_grad
 
@@ -98,7 +98,9 @@ def test_gradient_of_the_estimate(num_samples: int, budget: int) -> None:
     score = torch.randn(6, 20, dtype=torch.float64, requires_grad=True)
     h = torch.randn(20, 2, dtype=torch.float64, requires_grad=True)
     scorer, source = matrix_scorer(score), drawn_sources(20, num_samples)
-    out, error = sampled_expected_sum(h, scorer, 0.5, num_samples, memory_budget=budget)
+    out, error = sampled_noise_free_sum(
+        h, scorer, 0.5, num_samples, memory_budget=budget
+    )
     expected = (score[:, source] / 0.5).softmax(dim=1) @ h[source]
     factor = torch.randn(6, 2, dtype=torch.float64)
     grads = torch.autograd.grad((out * factor).sum(), (score, h))
@@ -113,6 +115,6 @@ def test_some_of_many_targets_tell_the_error(budget: int) -> None:
     spread = torch.linspace(0, 4, 5_000, dtype=torch.float64).unsqueeze(1)
     scorer = matrix_scorer(spread * torch.linspace(0, 1, 10, dtype=torch.float64))
     h = torch.eye(10, dtype=torch.float64)
-    _, error = sampled_expected_sum(h, scorer, 1.0, 4, memory_budget=budget)
+    _, error = sampled_noise_free_sum(h, scorer, 1.0, 4, memory_budget=budget)
     _, of_all = naive_estimate(h, scorer, 1.0, 4)
     assert float(error) == pytest.approx(of_all, rel=0.01)

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torch_geometric_gsl.ops.pairs import Neighbours
+from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.scorer import Candidates, Law, exclude, matrix_scorer
 
 INF = float('inf')

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl.ops.pairs import Neighbours, pair_dots
+from torch_geometric_gsl.ops.neighbours import Neighbours, pair_dots
 from torch_geometric_gsl.ops.sparse_pairs import sparse_pair_dots
 
 BUDGETS = pytest.mark.parametrize('memory_budget', [1, 200, 2**25])

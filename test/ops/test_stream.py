@@ -13,7 +13,7 @@ from scipy.integrate import quad
 from torch import Tensor
 
 from torch_geometric_gsl.ops import stream as module
-from torch_geometric_gsl.ops.relaxed import relaxed_weights
+from torch_geometric_gsl.ops.dense import relaxed_weights
 from torch_geometric_gsl.ops.scorer import Law, matrix_scorer
 from torch_geometric_gsl.ops.stream import (
     first_arrivals,

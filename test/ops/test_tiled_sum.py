@@ -11,7 +11,7 @@ from torch import Tensor
 
 from torch_geometric_gsl.ops import propagate as module
 from torch_geometric_gsl.ops.fused import FusedScore
-from torch_geometric_gsl.ops.propagate import expected_sum, sampled_expected_sum
+from torch_geometric_gsl.ops.propagate import noise_free_sum, sampled_noise_free_sum
 from torch_geometric_gsl.ops.scorer import Scorer, exclude, matrix_scorer
 from torch_geometric_gsl.ops.scores import unit_rows
 
@@ -87,7 +87,7 @@ def test_equals_the_definition(
     scorer = make(response, scale=scale, excluded=excluded)
     h = torch.randn(13, 3, dtype=torch.float64)
     budget = 4 * 5 * 8 * 2  # Two rows of five sources.
-    out = expected_sum(h, scorer, 0.25, memory_budget=budget)
+    out = noise_free_sum(h, scorer, 0.25, memory_budget=budget)
     torch.testing.assert_close(out, definition(h, scorer, 0.25))
     assert tiles == 4 * [(2, 5), (2, 5), (2, 3)] + [(1, 5), (1, 5), (1, 3)]
 
@@ -97,7 +97,7 @@ def test_equals_the_definition(
 def test_odd_sizes(size: tuple[int, int], tiles: list[tuple[int, int]]) -> None:
     scorer = make('gaussian', size)
     h = torch.randn(size[1], 2, dtype=torch.float64)
-    out = expected_sum(h, scorer, 0.25)
+    out = noise_free_sum(h, scorer, 0.25)
     torch.testing.assert_close(out, definition(h, scorer, 0.25))
     assert bool(tiles) == (size[0] > 0)
 
@@ -109,7 +109,7 @@ def test_takes_the_type_of_the_messages(
 ) -> None:
     scorer = make('gaussian', dtype=torch.float32)
     h = torch.randn(13, 2).to(dtype)
-    out = expected_sum(h, scorer, 0.25)
+    out = noise_free_sum(h, scorer, 0.25)
     assert out.dtype == dtype
     assert tiles
     expected, rtol = definition(h, scorer, 0.25), max(1e-5, 2 * torch.finfo(dtype).eps)
@@ -120,7 +120,7 @@ def test_takes_the_type_of_the_messages(
 def test_keeps_its_precision_under_autocast() -> None:
     scorer, h = make('gaussian', dtype=torch.float32), torch.randn(13, 2)
     with torch.autocast('cpu', dtype=torch.bfloat16):
-        out = expected_sum(h, scorer, 0.25)
+        out = noise_free_sum(h, scorer, 0.25)
     torch.testing.assert_close(out, definition(h, scorer, 0.25).float())
 
 
@@ -132,12 +132,12 @@ def test_a_wide_range_of_scores_neither_overflows_nor_vanishes(
     scorer = make('identity', scale=9.9, dtype=torch.float32)
     scorer = scorer._replace(lower=-9.9, upper=0.0)  # 39.6 of the range of 40.
     scorer.fused.src.copy_(-scorer.fused.dst[:1])  # type: ignore[union-attr]
-    out = expected_sum(h, scorer, 0.25)
+    out = noise_free_sum(h, scorer, 0.25)
     assert tiles
     torch.testing.assert_close(out[0], h.mean(dim=0), rtol=1e-5, atol=0)
     tiles.clear()
     h, scorer = torch.randn(13, 2), make('identity', scale=1e3, dtype=torch.float32)
-    out = expected_sum(h, scorer, 0.25)
+    out = noise_free_sum(h, scorer, 0.25)
     assert not tiles
     torch.testing.assert_close(out, definition(h, scorer, 0.25).float())
 
@@ -145,7 +145,7 @@ def test_a_wide_range_of_scores_neither_overflows_nor_vanishes(
 def test_leaves_the_gradient_to_the_definition(tiles: list[tuple[int, int]]) -> None:
     scorer = make('gaussian')
     h = torch.randn(13, 2, dtype=torch.float64, requires_grad=True)
-    expected_sum(h, scorer, 0.25).sum().backward()
+    noise_free_sum(h, scorer, 0.25).sum().backward()
     assert not tiles
     assert h.grad is not None
     assert math.isfinite(float(h.grad.sum()))
@@ -156,10 +156,10 @@ def test_few_pairs_are_not_worth_a_compilation(
     tiles: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, '_MIN_PAIRS', 9 * 13 + 1)
-    expected_sum(torch.randn(13, 2), make('gaussian', dtype=torch.float32), 0.25)
+    noise_free_sum(torch.randn(13, 2), make('gaussian', dtype=torch.float32), 0.25)
     assert not tiles
     monkeypatch.setattr(module, '_MIN_PAIRS', 9 * 13)
-    expected_sum(torch.randn(13, 2), make('gaussian', dtype=torch.float32), 0.25)
+    noise_free_sum(torch.randn(13, 2), make('gaussian', dtype=torch.float32), 0.25)
     assert tiles
 
 
@@ -168,7 +168,7 @@ def test_unknown_bounds(tiles: list[tuple[int, int]]) -> None:
     h = torch.randn(13, 2, dtype=torch.float64)
     with torch.no_grad():
         torch.testing.assert_close(
-            expected_sum(h, scorer, 0.25), definition(h, scorer, 0.25)
+            noise_free_sum(h, scorer, 0.25), definition(h, scorer, 0.25)
         )
     assert not tiles
 
@@ -179,7 +179,7 @@ def test_no_tensor_has_the_size_of_all_pairs(size: int, meter: Any) -> None:
     scorer = make('gaussian', (size, size))
     h = torch.randn(size, 2, dtype=torch.float64)
     with meter() as seen:
-        expected_sum(h, scorer, 0.25, memory_budget=4 * size * 8 * 10)
+        noise_free_sum(h, scorer, 0.25, memory_budget=4 * size * 8 * 10)
     assert seen.largest == 10 * size
 
 
@@ -193,7 +193,7 @@ def test_some_targets_tell_the_error_of_an_estimate(
     scorer = make(response, size=(21, 13), excluded=excluded)
     h = torch.randn(13, 3, dtype=torch.float64)
     budget = 4 * 5 * 8 * 2  # Two rows of five sources.
-    out, error = sampled_expected_sum(h, scorer, 0.25, 6, memory_budget=budget)
+    out, error = sampled_noise_free_sum(h, scorer, 0.25, 6, memory_budget=budget)
     # Every fourth target, two at a time, from tiles of all 13 sources.
     assert [rows for rows, _ in tiles] == 9 * [2]
     missed = (definition(h, scorer, 0.25) - out)[::4]

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import re
-import shutil
 from pathlib import Path
 
 import optuna
 import pytest
-from archive import read_archive
-from cells import cells
-from config import RunConfig
-from experiments import FULL, KS, TRANSITION, Choice
-from files import write_json
-from journal import open_journal
-from methods import METHODS
 from optuna.storages import JournalStorage
 from optuna.trial import TrialState
-from published import accuracies
-from settings import PAPER, make_config
-from store import Store
-from summary import compare, verdict
-from tables import DOCUMENTS, RESULTS, SEEDS, TABLES, fill, render
+
+from reproduction.documents import DOCUMENTS, RESULTS, SEEDS, fill, render
+from reproduction.experiments import FULL, KS, TRANSITION, Choice
+from reproduction.files import read_bytes
+from reproduction.methods import METHODS
+from reproduction.search import JOURNAL, open_journal
+from reproduction.settings import PAPER
+from reproduction.store import ARCHIVE, Store, read_archive
+from reproduction.summary import accuracies, compare, verdict
+from reproduction.tables import TABLES, cells
 
 
 def kind_of(path: Path) -> str:
@@ -77,7 +74,7 @@ def test_what_the_text_says_of_the_number_of_draws() -> None:
             below += [(k, *key) for key, word in judged if word == 'below']
         for key, cell in found[20].items():
             if (pair := compare(cell, found[5][key])) is not None:
-                assert pair.count == 3
+                assert pair.num_splits == 3
                 changes[key] = (round(pair.difference, 1), round(pair.p_value, 2))
     assert below == [(k, 'gau_sim_t', 'CiteSeer') for k in (15, 20)]
     assert min(p for _, p in changes.values()) == 0.09
@@ -98,7 +95,8 @@ def test_every_table_stands_in_a_document() -> None:
 
 @pytest.mark.filterwarnings('ignore::optuna.exceptions.ExperimentalWarning')
 def test_the_studies_of_the_search(tmp_path: Path) -> None:
-    journal = Path(shutil.copy(RESULTS / 'search.journal', tmp_path))
+    journal = tmp_path / JOURNAL
+    journal.write_bytes(read_bytes(RESULTS / f'{JOURNAL}.gz'))
     storage = open_journal(journal)
     names = optuna.get_all_study_names(storage)
     rows = {
@@ -136,100 +134,10 @@ def ended(name: str, storage: JournalStorage) -> str:
 
 def test_results_are_of_committed_code_and_one_thread() -> None:
     # A user's own runs may stand beside them.
-    for path in (RESULTS / f'{name}.runs.json' for name in PAPER):
+    for path in (RESULTS / f'{name}{ARCHIVE}' for name in PAPER):
         assert path.exists()
         for name, record in read_archive(path).items():
             assert not record['environment']['git_changes'], name
             assert record['cost']['threads'] == 1, name
             # None stands in the archive of another data set.
-            assert path.name == f'{record["config"]["dataset"]}.runs.json'
-
-
-def finish(
-    store: Store, config: RunConfig, test: float | None, status: str = 'done'
-) -> None:
-    folder = store.folder(config)
-    write_json(folder / 'about.json', {'starts': [{}]})
-    outcome = {'status': status, 'test': test, 'val': 0.5}
-    write_json(folder / 'result.json', {'config': config.to_dict(), **outcome})
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    store = Store(tmp_path)
-    for seed, test in enumerate((0.70, 0.71, 0.73)):
-        finish(store, make_config('CiteSeer', 'mlp', seed), test)
-        finish(
-            store, make_config('CiteSeer', 'lin_sim', seed), test - 0.02 + seed / 200
-        )
-        finish(store, make_config('CiteSeer', 'lin_sim', seed, k=10), test)
-    return store
-
-
-def lines(store: Store, name: str, **choice: tuple[str, ...]) -> list[str]:
-    chosen = Choice(choice.get('datasets', ()), choice.get('methods', ()), SEEDS)
-    return render(name, 'markdown', store, chosen).splitlines()
-
-
-def test_table1(store: Store) -> None:
-    found = lines(store, 'table1', datasets=('CiteSeer',))
-    assert len(found) == 2 + 16 + 2
-    assert '| MLP | **71.3 ± 1.5 (3)** |' in found
-    assert '| LinSim | 69.8 ± 2.0 (3)<br>paper: 67.23 ± 0.23 |' in found
-    assert '| SLAPS | paper: 68.23 ± 0.22 |' in found
-
-
-def test_paired_and_verdicts(store: Store) -> None:
-    found = lines(store, 'paired', datasets=('CiteSeer',), methods=('lin_sim',))
-    assert found[2] == '| LinSim - MLP | -1.5 ± 0.5, p = 0.081 (3) |'
-    found = lines(store, 'verdicts', datasets=('CiteSeer',), methods=('lin_sim',))
-    assert found[2] == '| LinSim | above |'
-    # A run that was ended early marks the verdict, too.
-    config = make_config('CiteSeer', 'lin_sim', 3)
-    finish(store, config, 0.70, status='timeout')
-    found = lines(store, 'verdicts', datasets=('CiteSeer',), methods=('lin_sim',))
-    assert found[2] == '| LinSim | above† |'
-    assert found[-1].startswith('† stopped at its time limit')
-    finish(store, make_config('CiteSeer', 'idgl', 0), None, status='timeout')
-    found = lines(store, 'verdicts', datasets=('CiteSeer',), methods=('idgl',))
-    assert found[2] == '| IDGL-Full | † |'
-
-
-def test_one_run_is_not_the_best(store: Store) -> None:
-    finish(store, make_config('CiteSeer', 'gau_sim', 0), 0.99)
-    found = lines(store, 'table1', datasets=('CiteSeer',))
-    assert '| GauSim | 99.0 (1)<br>paper: 69.19 ± 0.14 |' in found
-    assert '| MLP | **71.3 ± 1.5 (3)** |' in found
-
-
-def test_the_best_of_most_runs(store: Store) -> None:
-    """Fewer splits may be easier ones."""
-    for seed, test in enumerate((0.70, 0.71, 0.73, 0.60)):
-        finish(store, make_config('CiteSeer', 'gau_sim', seed), test)
-    found = lines(store, 'table1', datasets=('CiteSeer',))
-    assert '| MLP | 71.3 ± 1.5 (3) |' in found
-    assert '| GauSim | **68.5 ± 5.8 (4)**<br>paper: 69.19 ± 0.14 |' in found
-
-
-def test_table2(store: Store) -> None:
-    found = lines(store, 'table2', datasets=('CiteSeer',))
-    assert '| K = 10, LinSim | **71.3 ± 1.5 (3)**<br>paper: 66.10 ± 0.82 |' in found
-    assert '| K = 20, LinSim | paper: 64.39 ± 0.76 |' in found
-
-
-@pytest.mark.parametrize('name', [*TABLES, 'table4'])
-@pytest.mark.parametrize('kind', ['markdown', 'rst', 'latex'])
-def test_every_table_renders_without_runs(tmp_path: Path, name: str, kind: str) -> None:
-    assert render(name, kind, Store(tmp_path), Choice((), (), SEEDS)).strip()
-
-
-def test_fill_renews_and_settles(store: Store) -> None:
-    text = 'a\n<!-- begin table1 -->\nstale\n<!-- end table1 -->\nb\n'
-    once = fill(text, 'markdown', store)
-    assert 'stale' not in once
-    assert '71.3' in once
-    assert once.startswith('a\n')
-    assert once.endswith('\nb\n')
-    assert fill(once, 'markdown', store) == once
-    with pytest.raises(ValueError, match="'begin' and 'end' of tables do not match"):
-        fill(text.replace('end table1', 'end table2'), 'markdown', store)
+            assert path.name == f'{record["config"]["dataset"]}{ARCHIVE}'

@@ -3,35 +3,37 @@
 from __future__ import annotations
 
 import shutil
-import sys
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import command
-import experiments
-import figures
 import pytest
-import settings
 import torch
-from absent import absent_runs
-from execute import execute
-from experiments import Choice, Experiment
-from figures import FIGURES, Figures
-from files import write_json
-from settings import make_config
-from store import Store
+from torch.overrides import TorchFunctionMode
 from torch_geometric.data import Data
-from trained import has_model, load_trained, train_again, without_nodes
 
+from reproduction import command, experiments, figures, settings
+from reproduction.experiments import CONTROLS, Choice, Experiment
+from reproduction.figures import FIGURES, Figures
+from reproduction.run import execute
+from reproduction.settings import make_config
+from reproduction.store import Store
+from reproduction.trained import (
+    REMOVED,
+    absent_runs,
+    after_removal,
+    has_model,
+    load_trained,
+    train_again,
+    without_nodes,
+)
 from torch_geometric_gsl.datasets import paper_split
-from torch_geometric_gsl.nn.models import _neighbours
-from torch_geometric_gsl.nn.models._neighbours import nearest_neighbours
-from torch_geometric_gsl.typing import SampledGraph
 
+Call = Callable[..., str]
 #: The data sets of each figure.
 ALL = Choice((), (), figures.SEEDS)
-METHODS = ('neural_gau_sim', 'neural_gau_sim_t', 'idgl_anchor', *figures.CONTROLS)
+METHODS = ('neural_gau_sim', 'neural_gau_sim_t', 'idgl_anchor', *CONTROLS)
 
 
 @pytest.fixture(scope='module')
@@ -60,14 +62,14 @@ def store(tmp_path_factory: pytest.TempPathFactory, points: Data, short: None) -
     store = Store(tmp_path_factory.mktemp('results'))
     configs = [make_config('wine', method, 0) for method in METHODS]
     # The controls have one more split than the models whose nodes are removed.
-    configs += [make_config('wine', control, 1) for control in figures.CONTROLS]
+    configs += [make_config('wine', control, 1) for control in CONTROLS]
     # One more split of one temperature: the others do not have it.
     configs.append(make_config('wine', 'neural_gau_sim', 1))
     for config in configs:
-        execute(config, lambda: points, store, lambda metrics: None)
+        execute(config, lambda: points, store)
     for tau in (0.5, 1.0):
         config = make_config('wine', 'neural_gau_sim', 0, tau=tau)
-        execute(config, lambda: points, store, lambda metrics: None)
+        execute(config, lambda: points, store)
     return store
 
 
@@ -75,14 +77,9 @@ def lines(found: Figures) -> dict[str, list[float]]:
     """The heights of the points of each line of the only panel."""
     (figure,) = found.values()
     (ax,) = figure.axes
-    errors = {bar.get_label(): bar.lines[0] for bar in ax.containers}
-    controls = {
-        line.get_label(): line for line in ax.lines if line.get_label()[0] != '_'
-    }
-    return {
-        name: [float(y) for y in line.get_ydata()]
-        for name, line in (errors | controls).items()
-    }
+    drawn = {bar.get_label(): bar.lines[0] for bar in ax.containers}
+    drawn |= {line.get_label(): line for line in ax.lines if line.get_label()[0] != '_'}
+    return {name: list(map(float, line.get_ydata())) for name, line in drawn.items()}
 
 
 def accuracy(store: Store, method: str, seed: int = 0, **changes: float) -> float:
@@ -99,24 +96,19 @@ def test_temperature(store: Store) -> None:
     assert found['MLP'] == pytest.approx([accuracy(store, 'mlp')] * 2)
 
 
-def test_legend_lies_in_the_figure(store: Store) -> None:
-    figure = FIGURES['removal'](store, ALL)['removal']
-    figure.draw_without_rendering()
-    (legend,) = figure.legends
-    box = legend.get_window_extent()
-    assert 0 <= box.x0 < box.x1 <= figure.bbox.width
-
-
 def test_removal(store: Store) -> None:
-    found = lines(FIGURES['removal'](store, ALL))
-    for title, method in (
-        ('NeuralGauSim-T', 'neural_gau_sim_t'),
-        ('IDGL-Anchor', 'idgl_anchor'),
-    ):
-        assert len(found[title]) == len(figures.REMOVED)
+    drawn = FIGURES['removal'](store, ALL)
+    found = lines(drawn)
+    titles = {'NeuralGauSim-T': 'neural_gau_sim_t', 'IDGL-Anchor': 'idgl_anchor'}
+    for title, method in titles.items():
+        assert len(found[title]) == len(REMOVED)
         # Nothing removed: the accuracy of the run.
         assert found[title][0] == pytest.approx(accuracy(store, method))
     assert found['MLP'] == pytest.approx([accuracy(store, 'mlp')] * 2)
+    drawn['removal'].draw_without_rendering()
+    (legend,) = drawn['removal'].legends
+    box = legend.get_window_extent()
+    assert 0 <= box.x0 < box.x1 <= drawn['removal'].bbox.width
 
 
 @pytest.mark.filterwarnings(
@@ -128,10 +120,9 @@ def test_parameters(store: Store) -> None:
     assert labels == ['$b_1$', '$10\\,c_1$', '$b_2$', '$10\\,c_2$']
 
 
-def test_files(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    words = ['graphs', '--results', str(store.root), '--out', str(tmp_path)]
-    monkeypatch.setattr(sys, 'argv', ['figures.py', *words])
-    figures.main()
+def test_files(store: Store, tmp_path: Path, call: Call) -> None:
+    words = ['graphs', '--results', store.root, '--out', tmp_path]
+    call(figures.main, *words)
     names = ('graph_wine_layer1', 'graph_wine_layer2')
     written = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert written.keys() == {f'{n}.{kind}' for n in names for kind in ('png', 'svg')}
@@ -139,19 +130,18 @@ def test_files(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         assert written[f'{name}.png'].startswith(b'\x89PNG')
         ElementTree.fromstring(written[f'{name}.svg'])
     # Drawn again, a file is the same.
-    figures.main()
+    call(figures.main, *words)
     assert written == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
 
 
-def test_without_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_runs(tmp_path: Path, call: Call) -> None:
     """Names the commands that make the runs, and draws what needs none."""
-    words = ['--results', str(tmp_path / 'no such'), '--out', str(tmp_path / 'drawn')]
-    monkeypatch.setattr(sys, 'argv', ['figures.py', *words])
-    with pytest.raises(SystemExit, match='want of finished runs') as raised:
-        figures.main()
+    words = ['--results', tmp_path / 'no such', '--out', tmp_path / 'drawn']
+    told = call(figures.main, *words)
+    assert 'want of finished runs' in told
     run, found = 'python examples/paper/run.py', f"'{tmp_path / 'no such'}'"
     controls = f'{run} table1 --datasets wine --methods mlp knn_gcn_root'
-    assert str(raised.value).splitlines()[1:] == [
+    assert [line.rstrip() for line in told.splitlines() if run in line] == [
         f'  {run} temperature --datasets wine --results {found}',
         f'  {controls} --results {found}',
         f'  {run} removal --datasets wine --seeds 1 --results {found}',
@@ -164,7 +154,7 @@ def test_without_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_files_of_the_user(
-    points: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    points: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Call
 ) -> None:
     """`--datasets` draws what has been run, and tells what has not."""
     root, out, files = tmp_path / 'results', tmp_path / 'drawn', []
@@ -175,35 +165,27 @@ def test_files_of_the_user(
     words += ['--results', str(root), '--preset', 'quick']
     monkeypatch.setitem(settings.QUICK, 'epochs', 2)
     monkeypatch.setattr(figures, 'load', command.load)
-    monkeypatch.setattr(sys, 'argv', ['figures.py', 'removal', 'graphs', *words])
+    words = ['removal', 'graphs', *words]
     store = Store(root)
     run_all(files[0], store)
-    with pytest.raises(SystemExit) as raised:
-        figures.main()
+    told = call(figures.main, *words)
     data = f'--datasets {files[1]}'
     end = f'--seeds 1 --label species --preset quick --results {root}'
-    assert str(raised.value).splitlines()[1:] == [
-        f'  python examples/paper/run.py removal {data} {end}',
-        f'  python examples/paper/run.py table1 {data} '
-        f'--methods mlp knn_gcn_root {end}',
-        f'  python examples/paper/run.py graphs {data} {end}',
+    run = 'python examples/paper/run.py'
+    assert [line.rstrip() for line in told.splitlines() if run in line] == [
+        f'  {run} removal {data} {end}',
+        f'  {run} table1 {data} --methods mlp knn_gcn_root {end}',
+        f'  {run} graphs {data} {end}',
     ]
     names = {'removal', 'graph_mine.csv_layer1', 'graph_mine.csv_layer2'}
     assert {path.stem for path in out.iterdir()} == names
     run_all(files[1], store)
-    figures.main()
+    assert 'want of' not in call(figures.main, *words)
     # Files that share their name are told apart.
     added = {path.stem for path in out.iterdir()} - names
     assert sorted(name.split('_')[-3:] for name in added) == [
         [folder, 'mine.csv', f'layer{number}'] for folder in 'ab' for number in (1, 2)
     ]
-
-
-def test_commands_of_names_have_no_label(tmp_path: Path) -> None:
-    # Of a file beside them, whose graphs are there.
-    choice = ALL._replace(datasets=('wine',), label='species', results=tmp_path)
-    (line,) = absent_runs('graphs', Store(tmp_path), choice)
-    assert '--label' not in line
 
 
 def test_names_that_a_file_cannot_have(
@@ -220,6 +202,10 @@ def test_names_that_a_file_cannot_have(
     first, second, *others = FIGURES['graphs'](store, choice)
     assert (first, second) == ('graph_a_b.csv_layer1', 'graph_a_b.csv_layer2')
     assert len(others) == 2
+    # A name beside the files has no label.
+    named = choice._replace(datasets=('wine',))
+    (line,) = absent_runs('graphs', store, named)
+    assert '--label' not in line
 
 
 def write_csv(points: Data, factor: int, path: Path) -> None:
@@ -234,36 +220,31 @@ def run_all(file: Path, store: Store, *methods: str) -> None:
     data = command.load(str(file), 'species')
     for method in methods or METHODS:
         config = make_config(str(file), method, 0, 'quick', 'species')
-        execute(config, lambda: data, store, lambda metrics: None)
-
-
-@pytest.mark.parametrize('option', ['--results', '--out'])
-def test_folders_are_no_files(
-    option: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    (tmp_path / 'file').touch()
-    words = ['--out', str(tmp_path), option, str(tmp_path / 'file')]
-    monkeypatch.setattr(sys, 'argv', ['figures.py', 'curves', *words])
-    with pytest.raises(SystemExit):
-        figures.main()
-    assert f'{option} must be a folder (got ' in capsys.readouterr().err
+        execute(config, lambda: data, store)
 
 
 @pytest.mark.parametrize(
-    'words', [['--datasets', 'CS'], ['--results', 'other'], ['--preset', 'quick']]
+    ('words', 'text'),
+    [
+        (['--results', 'file'], '--results must be a folder (got '),
+        (['--out', 'file'], '--out must be a folder (got '),
+        # The documentation's are those of all data sets.
+        (['--datasets', 'CS'], 'name a folder, --out'),
+        (['--results', 'other'], 'name a folder, --out'),
+        (['--preset', 'quick'], 'name a folder, --out'),
+    ],
 )
-def test_others_do_not_replace_those_of_the_documentation(
+def test_folders(
     words: list[str],
+    text: str,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    call: Call,
 ) -> None:
-    monkeypatch.setattr(sys, 'argv', ['figures.py', 'curves', *words])
-    with pytest.raises(SystemExit):
-        figures.main()
-    assert 'name a folder, --out' in capsys.readouterr().err
+    monkeypatch.chdir(tmp_path)
+    Path('file').touch()
+    others = ['--out', 'drawn'] if words == ['--results', 'file'] else []
+    assert text in call(figures.main, 'curves', *words, *others)
 
 
 def test_a_model_that_is_not_there_is_trained_again(
@@ -293,84 +274,58 @@ def test_a_model_that_is_not_there_is_trained_again(
         train_again(Store(tmp_path), config, points)
 
 
-def test_a_model_that_differs_from_its_result_is_told(
+def test_models_that_differ_or_are_not_there_are_told(
     store: Store, points: Data, tmp_path: Path
 ) -> None:
-    """Another machine may round differently."""
-    config = make_config('wine', 'gau_sim', 0)
-    other = Store(tmp_path)
-    write_json(other.folder(config) / 'about.json', {'starts': [{}]})
-    content = {'config': config.to_dict(), 'status': 'done', 'test': 0.125}
-    write_json(other.folder(config) / 'result.json', content)
+    """Another machine may round differently, or have too little memory."""
+    other, config = Store(tmp_path), make_config('wine', 'gau_sim', 0)
+    other.finish(config, {'status': 'done', 'test': 0.125}, {'starts': [{}]})
     with pytest.warns(UserWarning, match=r'trained again.* its result says 12\.50 %'):
         load_trained(other, config, points)
-
-
-def test_a_run_without_a_model_is_told_and_not_shown(
-    store: Store, tmp_path: Path
-) -> None:
     config = make_config('wine', 'neural_gau_sim', 0)
-    other = Store(tmp_path)
-    assert not has_model(other, config)
-    write_json(other.folder(config) / 'about.json', {'starts': [{}]})
-    outcome = {'status': 'oom', 'detail': 'OOM at 24 GB'}
-    content = {'config': config.to_dict(), **outcome}
-    write_json(other.folder(config) / 'result.json', content)
-    assert not has_model(other, config)
     assert has_model(store, config)
+    assert not has_model(other, config)
+    outcome = {'status': 'oom', 'detail': 'OOM at 24 GB'}
+    other.finish(config, outcome, {'starts': [{}]})
+    assert not has_model(other, config)
     assert FIGURES['parameters'](other, ALL) == {}
     assert absent_runs('parameters', other, ALL) == [f'{config}: OOM at 24 GB']
 
 
-def test_neighbours_are_searched_once(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls = []
+class Searches(TorchFunctionMode):
+    """Counts how often the nearest of all nodes are looked for."""
 
-    def search(*args: Any, **kwargs: Any) -> SampledGraph:
-        calls.append(args)
-        return nearest_neighbours(*args, **kwargs)
+    count = 0
 
-    monkeypatch.setattr(_neighbours, 'nearest_neighbours', search)
-    cells = figures.after_removal(store, make_config('wine', 'idgl_anchor', 0))
-    assert list(cells) == list(figures.REMOVED)
-    assert len(calls) == 1
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        is_search = getattr(func, '__name__', '') == 'topk'
+        self.count += is_search and args[0].size(-1) == 600
+        return func(*args, **(kwargs or {}))
+
+
+def test_neighbours_are_searched_once(store: Store, points: Data) -> None:
+    config, data = make_config('wine', 'idgl_anchor', 0), paper_split(points, seed=0)
+    with Searches() as searches:
+        cells = after_removal(store, config, data)
+    assert list(cells) == list(REMOVED)
+    assert searches.count == 1
 
 
 @pytest.mark.parametrize(
     ('method', 'option'),
     [('neural_gau_sim_t', 'num_transition_nodes'), ('idgl_anchor', 'num_anchors')],
 )
-def test_no_more_nodes_are_removed_than_there_are(
+def test_nodes_are_removed(
     store: Store, points: Data, method: str, option: str
 ) -> None:
-    config = make_config('wine', method, 0, **{option: 200})
-    execute(config, lambda: points, store, lambda metrics: None)
-    assert list(figures.after_removal(store, config)) == [0, 100]
-
-
-def test_anchors_of_the_model_are_kept(store: Store, points: Data) -> None:
-    config = make_config('wine', 'idgl_anchor', 0)
     data = paper_split(points, seed=0)
+    few = make_config('wine', method, 0, **{option: 200})
+    execute(few, lambda: points, store)
+    assert list(after_removal(store, few, data)) == [0, 100]
 
-    def anchors(count: int, seed: int) -> set[int]:
-        model = without_nodes(trained, config, data, count, seed).eval()
-        with torch.no_grad():
-            return set(model.graphs(data.x)[0].edge_index[0].tolist())
-
-    trained = load_trained(store, config, data)
-    whole = anchors(0, 0)
-    assert len(whole) == 500
-    found = [anchors(100, seed) for seed in range(figures.REMOVALS)]
-    assert all(len(kept) == 400 and kept < whole for kept in found)
-    assert found[0] != found[1]
-
-
-@pytest.mark.parametrize('method', ['neural_gau_sim_t', 'idgl_anchor'])
-def test_nodes_are_removed(store: Store, points: Data, method: str) -> None:
-    config = make_config('wine', method, 0)
-    data = paper_split(points, seed=0)
-    outputs = []
+    config, outputs = make_config('wine', method, 0), []
     for count, seed in ((0, 0), (400, 0), (400, 0), (400, 1)):
         trained = load_trained(store, config, data)
         model = without_nodes(trained, config, data, count, seed).eval()

@@ -1,53 +1,56 @@
 from __future__ import annotations
 
+import gzip
+import hashlib
+import json
+import pickle
 from pathlib import Path
 
 import pytest
 import torch
-from files import (
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reproduction.files import (
     read_json,
+    read_kept,
     read_tensors,
     write_json,
     write_tensors,
     write_text,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 
 CONTENT = {'a': 1.5, 'b': ['x', None, True], 'c': {'é': 'ü'}}
+KINDS = {
+    'a.json': (write_json, read_json),
+    'a.json.gz': (write_json, read_json),
+    'a.pt': (write_tensors, read_tensors),
+}
 
 
-def test_json(tmp_path: Path) -> None:
-    path = tmp_path / 'new' / 'a.json'
-    write_json(path, CONTENT)
-    assert read_json(path) == CONTENT
+@pytest.mark.parametrize('name', KINDS)
+def test_round_trip(tmp_path: Path, name: str) -> None:
+    (write, read), path = KINDS[name], tmp_path / 'new' / name
+    assert read(path) is None
+    write(path, CONTENT)
+    assert read(path) == CONTENT
+    before = path.read_bytes()
+    write(path, CONTENT)
+    assert path.read_bytes() == before
+    if name == 'a.pt':
+        tensor = torch.randn(3, 2)
+        write(path, {'a': tensor})
+        assert torch.equal(read(path)['a'], tensor)
 
 
-def test_tensors(tmp_path: Path) -> None:
-    content = {'a': torch.randn(3, 2), 'b': {'c': [1, 2.5, 'd']}}
-    write_tensors(tmp_path / 'a.pt', content)
-    found = read_tensors(tmp_path / 'a.pt')
-    assert found is not None
-    assert torch.equal(found['a'], content['a'])
-    assert found['b'] == content['b']
-
-
-def test_absent(tmp_path: Path) -> None:
-    assert read_json(tmp_path / 'a.json') is None
-    assert read_tensors(tmp_path / 'a.pt') is None
-
-
-@pytest.mark.parametrize('kind', ['json', 'tensors'])
+@pytest.mark.parametrize('name', KINDS)
 @given(data=st.data())
 def test_damage_is_found(
-    tmp_path_factory: pytest.TempPathFactory, kind: str, data: st.DataObject
+    tmp_path_factory: pytest.TempPathFactory, name: str, data: st.DataObject
 ) -> None:
-    path = tmp_path_factory.mktemp('damage') / 'file'
-    write, read = {
-        'json': (write_json, read_json),
-        'tensors': (write_tensors, read_tensors),
-    }[kind]
-    write(path, {'a': [1, 2, 3], 'b': 0.25})
+    path = tmp_path_factory.mktemp('damage') / name
+    (write, read), content = KINDS[name], {'a': [1, 2, 3], 'b': 0.25}
+    write(path, content)
     whole = path.read_bytes()
     place = data.draw(st.integers(0, len(whole) - 1))
     if data.draw(st.booleans()):
@@ -56,24 +59,39 @@ def test_damage_is_found(
         other = data.draw(st.integers(1, 255))
         changed = bytes([whole[place] ^ other])
         path.write_bytes(whole[:place] + changed + whole[place + 1 :])
-    # White space between the items of JSON is no content.
-    assert read(path) in (None, {'a': [1, 2, 3], 'b': 0.25})
-    if kind == 'tensors':
+    # White space between items and the header of a compressed file are no content.
+    assert read(path) in (None, content)
+    if name == 'a.pt':
         assert read(path) is None
 
 
-def test_changed_json_is_found(tmp_path: Path) -> None:
-    path = tmp_path / 'a.json'
-    write_json(path, {'test': 0.5})
-    path.write_text(path.read_text().replace('0.5', '0.9'))
+@pytest.mark.parametrize(
+    'text',
+    [
+        '{"test": 0.5}',
+        '[1, 2]',
+        '{"test": 0.5, "sha256": "1"}',
+        '{"a":' * 100_000 + '1' + '}' * 100_000,
+        '[' * 100_000 + ']' * 100_000,
+    ],
+    ids=['no seal', 'list', 'seal', 'nested', 'nested list'],
+)
+@pytest.mark.parametrize('name', ['a.json', 'a.json.gz'])
+def test_other_json_counts_as_damaged(tmp_path: Path, text: str, name: str) -> None:
+    path = tmp_path / name
+    write_text(path, text)
     assert read_json(path) is None
+    with pytest.raises(ValueError, match=r"a\.json(\.gz)?' is damaged or was edited"):
+        read_kept(path)
 
 
-def test_json_without_seal_or_of_other_kind(tmp_path: Path) -> None:
-    path = tmp_path / 'a.json'
-    path.write_text('{"test": 0.5}')
-    assert read_json(path) is None
-    path.write_text('[1, 2]')
+def test_json_is_text_that_must_not_be_edited(tmp_path: Path) -> None:
+    path, packed = tmp_path / 'a.json', tmp_path / 'a.json.gz'
+    for each in (path, packed):
+        write_json(each, CONTENT)
+    assert gzip.decompress(packed.read_bytes()) == path.read_bytes()
+    assert json.loads(path.read_text())['a'] == 1.5
+    path.write_text(path.read_text().replace('1.5', '1.9'))
     assert read_json(path) is None
 
 
@@ -96,9 +114,6 @@ def test_failed_write_leaves_the_old_file(
 def test_tensors_are_read_without_executing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import hashlib
-    import pickle
-
     class Evil:
         def __reduce__(self) -> tuple[object, tuple[str]]:
             return (print, ('executed',))

@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 import torch
-from methods import METHODS, build, parameter_groups
-from settings import make_config
 from torch_geometric.data import Data
 
-from torch_geometric_gsl.nn import SLAPS
-from torch_geometric_gsl.nn.models._neighbours import nearest_neighbours
+from reproduction.methods import METHODS, build, parameter_groups
+from reproduction.settings import make_config
+from torch_geometric_gsl import SLAPS
 
 #: The digest of each method by its revision. A new option that is off by default
 #: changes the digest but no result: the revision stays.
@@ -41,7 +40,7 @@ KNOWN: dict[tuple[str, int], str] = {
 def digest(method: str, data: Data) -> str:
     """Of the defaults and the plain attributes of all modules, options, and rates."""
     config = make_config('wine', method, 0)
-    model = build(config, data, 3)
+    model = build(config, data)
     modules = {}
     for path, module in model.named_modules():
         kind = type(module)
@@ -87,31 +86,32 @@ def test_the_digest_sees_every_kind_of_change(
     data: Data, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = digest('slaps', data)
-    assert digest('slaps', data) == before
-    model = build(make_config('wine', 'slaps', 0), data, 3)
+    model = build(make_config('wine', 'slaps', 0), data)
     assert isinstance(model, SLAPS)
+    monkeypatch.setitem(globals(), 'build', lambda *args: model)
+    assert digest('slaps', data) == before
     model.denoising_weight += 1  # As by another default.
-    with monkeypatch.context() as patch:
-        patch.setitem(globals(), 'build', lambda *args: model)
-        assert digest('slaps', data) != before
+    assert digest('slaps', data) != before
     model.denoising_weight -= 1
-    with monkeypatch.context() as patch:
-        patch.setitem(globals(), 'build', lambda *args: model)
-        assert digest('slaps', data) == before
-        patch.setitem(METHODS, 'slaps', METHODS['slaps']._replace(options={'a': 1}))
-        assert digest('slaps', data) != before
+    changed = METHODS['slaps']._replace(options={'a': 1})
+    monkeypatch.setitem(METHODS, 'slaps', changed)
+    assert digest('slaps', data) != before
 
 
 def test_fewer_neighbours_than_asked_for_are_told(data: Data) -> None:
     config = make_config('wine', 'gcn_knn', 0, k=50)
     with pytest.warns(UserWarning, match="'k' is 47 instead of 50 for gcn_knn"):
-        assert build(config, data, 3).k == 47
+        assert build(config, data).k == 47
 
 
 def test_candidates_are_those_of_the_cosine(data: Data) -> None:
-    net = build(make_config('wine', 'gau_sim', 0, candidates=4), data, 3).eval()
+    net = build(make_config('wine', 'gau_sim', 0, candidates=4), data).eval()
+    unit = torch.nn.functional.normalize(data.x)
+    cosine = (unit @ unit.t()).fill_diagonal_(-2)
+    expected = cosine.topk(4).indices.sort().values
     for x in (data.x, data.x.to_sparse_csr()):
         net._edge_index = None
         net(x)
-        expected = nearest_neighbours(x, 4).edge_index
-        assert torch.equal(net._edge_index, expected)
+        source, target = net._edge_index
+        assert torch.equal(target, torch.arange(48).repeat_interleave(4))
+        assert torch.equal(source.view(48, 4).sort().values, expected)

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import multiprocessing
 import os
 import random
+import signal
 import sys
-import time
 from multiprocessing import forkserver
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from config import RunConfig
-from resume_worker import worker
-from run import load
-from store import Store
-from training import Metrics, Run, Watcher
+
+from reproduction.config import RunConfig
+from reproduction.files import read_json
+from reproduction.store import Store
 
 KILLS = 12
 METHODS: dict[str, dict[str, Any]] = {
@@ -26,14 +27,39 @@ METHODS: dict[str, dict[str, Any]] = {
     'mlp': {},
     'slaps': {'k': 4, 'binary': False, 'graph_generator': 'mlp'},
 }
-# The folder of the modules must be known to the process that forks the workers.
+# The process that forks the workers has imported all they need.
 CONTEXT = multiprocessing.get_context('forkserver')
-CONTEXT.set_forkserver_preload(['resume_worker'])
+CONTEXT.set_forkserver_preload(['reproduction.run'])
+#: Does what `run.py` does. Of the files that it replaces, one is its last: it is killed
+#: after the replacement, or before it.
+WORKER = """
+import os, signal
+import torch
+from reproduction import run
+
+def replace_or_die(draft, path):
+    global count
+    count -= 1
+    if count or is_after:
+        replace(draft, path)
+    if not count:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+torch.set_num_threads(1)
+replace, os.replace = os.replace, replace_or_die
+run.work('table1', configs, store, args)
+"""
+ARGS = argparse.Namespace(
+    tensorboard=False,
+    device='cpu',
+    threads=1,
+    memory_limit=8.0,
+    checkpoint_seconds=0.0,
+)
 
 
 @pytest.fixture(scope='module', autouse=True)
-def server() -> None:
-    """Starts the process that forks the workers, which has imported all they need."""
+def _server() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv('PYTHONPATH', os.pathsep.join(sys.path))
         forkserver.ensure_running()
@@ -51,53 +77,39 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def configs(table: Path, seeds: int = 2, epochs: int = 24) -> list[RunConfig]:
+    common = {'hidden_channels': 8, 'num_layers': 2}
+    training: dict[str, Any] = {'lr': 0.01, 'epochs': epochs, 'eval_every': 3}
     return [
-        RunConfig(
-            str(table),
-            method,
-            seed,
-            options={'hidden_channels': 8, 'num_layers': 2, **options},
-            lr=0.01,
-            epochs=epochs,
-            eval_every=3,
-        )
+        RunConfig(str(table), method, seed, options=common | options, **training)
         for seed in range(seeds)
         for method, options in METHODS.items()
     ]
 
 
-def start(root: Path, wanted: list[RunConfig]) -> multiprocessing.process.BaseProcess:
-    values = [config.to_dict() for config in wanted]
-    ready = CONTEXT.Event()
-    process = CONTEXT.Process(target=worker, args=(str(root), values, ready))
+def start(
+    root: Path, wanted: list[RunConfig], count: int = -1, is_after: bool = False
+) -> BaseProcess:
+    names = {'configs': wanted, 'store': Store(root), 'args': ARGS}
+    values = names | {'count': count, 'is_after': is_after}
+    process = CONTEXT.Process(target=exec, args=(WORKER, values))
     process.start()
-    assert ready.wait(60)
     return process
 
 
 def finish(root: Path, wanted: list[RunConfig]) -> None:
     process = start(root, wanted)
-    process.join(120)
+    process.join()
     assert process.exitcode == 0
 
 
 def results(root: Path) -> dict[str, Any]:
     """Config and outcome of each run in the archive."""
-    (path,) = root.glob('*.runs.json')
-    content = json.loads(path.read_text())
+    (path,) = root.glob('*.runs.json.gz')
     return {
         f'{group["config"]["method"]} {run["seed"]}': (group['config'], run['outcome'])
-        for group in content['settings']
+        for group in (read_json(path) or {})['settings']
         for run in group['runs']
     }
-
-
-def stop_after(epochs: int) -> Watcher:
-    def watch(metrics: Metrics) -> None:
-        if metrics['epoch'] + 1 == epochs:
-            raise KeyboardInterrupt
-
-    return watch
 
 
 def starts(root: Path) -> int:
@@ -120,91 +132,44 @@ def undisturbed(
 def test_killed_at_random_moments(
     tmp_path: Path, table: Path, undisturbed: dict[str, Any]
 ) -> None:
-    root, wanted = tmp_path / 'killed', configs(table)
-    delays = random.Random(0)
-    kills = 0
-    while kills < KILLS:
-        before = starts(root)
-        process = start(root, wanted)
-        longest = 0.8
-        if kills % 2 == 1:  # In the middle of a run, however slow the machine is.
-            longest = 0.1
-            while process.is_alive() and starts(root) == before:
-                time.sleep(0.005)
-        process.join(delays.uniform(0.0, longest))
-        kills += process.is_alive()
-        process.kill()
+    """Of the 24 epochs of 6 runs each replaces two files: 12 kills before their end."""
+    wanted, moments = configs(table), random.Random(0)
+    for number in range(KILLS):
+        process = start(tmp_path, wanted, moments.randint(1, 40), number % 2 == 1)
         process.join()
-        if not Store(root).missing(wanted):
-            break
-    assert kills >= 10, 'all runs ended before there were ten kills'
-    finish(root, wanted)
-    assert results(root) == undisturbed
+        assert process.exitcode == -signal.SIGKILL
+    assert Store(tmp_path).missing(wanted)
+    finish(tmp_path, wanted)
+    assert results(tmp_path) == undisturbed
     # Whole files only, and a record of every start.
-    assert not list(root.rglob('checkpoint.pt'))
-    assert starts(root) >= len(wanted) + 5
-
-
-def test_finished_runs_are_not_run_again(tmp_path: Path, table: Path) -> None:
-    root, wanted = tmp_path / 'twice', configs(table, seeds=1, epochs=5)
-    finish(root, wanted)
-    before = {path: path.stat().st_mtime_ns for path in root.rglob('result.json')}
-    finish(root, wanted)
-    after = {path: path.stat().st_mtime_ns for path in root.rglob('result.json')}
-    assert before == after
+    assert not list(tmp_path.rglob('checkpoint.pt'))
+    assert not list(tmp_path.rglob('.*.tmp'))
+    assert starts(tmp_path) >= len(wanted) + KILLS / 2
 
 
 def test_two_workers_share(
     tmp_path: Path, table: Path, undisturbed: dict[str, Any]
 ) -> None:
-    root, wanted = tmp_path / 'shared', configs(table)
-    both = [start(root, wanted) for _ in range(2)]
+    wanted = configs(table)
+    both = [start(tmp_path, wanted) for _ in range(2)]
     for process in both:
-        process.join(120)
+        process.join()
         assert process.exitcode == 0
-    assert results(root) == undisturbed
-    assert starts(root) == len(wanted)
+    assert results(tmp_path) == undisturbed
+    assert starts(tmp_path) == len(wanted)
 
 
 @pytest.mark.parametrize('name', ['checkpoint.pt', 'result.json'])
-@pytest.mark.parametrize('damage', ['truncated', 'changed', 'empty'])
+@pytest.mark.parametrize('share', [0, 0.5])
 def test_damaged_files_are_redone(
-    tmp_path: Path, table: Path, undisturbed: dict[str, Any], name: str, damage: str
+    tmp_path: Path, table: Path, undisturbed: dict[str, Any], name: str, share: float
 ) -> None:
-    root, wanted = tmp_path / 'damaged', configs(table)[:1]
-    folder = Store(root).folder(wanted[0])
-    finish(root, wanted)
-    if name == 'checkpoint.pt':
-        # As after a kill in the middle.
-        config = wanted[0]
-        for path in folder.iterdir():
-            path.unlink()
-        half = Run(config, load(config.dataset, config.label), folder)
-        with pytest.raises(KeyboardInterrupt):
-            half.train(stop_after(10))
-        half.save()
-    content = (folder / name).read_bytes()
-    middle = len(content) // 2
-    flipped = bytes([content[middle] ^ 255])
-    (folder / name).write_bytes(
-        {
-            'truncated': content[:middle],
-            'changed': content[:middle] + flipped + content[middle + 1 :],
-            'empty': b'',
-        }[damage]
-    )
-    for path in root.glob('*.runs.json'):
+    wanted = configs(table)[:1]
+    # In the middle, or after the end, whose archive is lost.
+    start(tmp_path, wanted, 25 if name == 'checkpoint.pt' else -1).join()
+    for path in tmp_path.glob('*.gz'):
         path.unlink()
-    finish(root, wanted)
-    found = results(root)
-    assert found == {key: undisturbed[key] for key in ('gau_sim 0',)}
-
-
-def test_a_checkpoint_left_behind_is_cleared(tmp_path: Path, table: Path) -> None:
-    """As by a kill after the result was written."""
-    root, wanted = tmp_path / 'left', configs(table, seeds=1, epochs=5)
-    finish(root, wanted)
-    left = Store(root).folder(wanted[0]) / 'checkpoint.pt'
-    left.write_bytes(b'left')
-    finish(root, wanted)
-    assert not left.exists()
+    path = Store(tmp_path).folder(wanted[0]) / name
+    path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
+    finish(tmp_path, wanted)
+    assert results(tmp_path) == {'gau_sim 0': undisturbed['gau_sim 0']}

@@ -1,142 +1,127 @@
 from __future__ import annotations
 
 import argparse
+import functools
+import gzip
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import optuna
 import pytest
-import search
-import settings
-import tables
-from config import RunConfig
-from experiments import EXPERIMENTS, Choice
-from files import read_json, write_json
-from store import Store
-from tuned import found_settings
+
+from reproduction import documents, search, settings
+from reproduction.config import RunConfig
+from reproduction.experiments import EXPERIMENTS, Choice
+from reproduction.files import write_json
+from reproduction.search import open_journal, pack_journal
+from reproduction.settings import found_settings
+from reproduction.store import Store
 
 pytestmark = pytest.mark.filterwarnings('ignore::optuna.exceptions.ExperimentalWarning')
+
+
+Draw = Callable[[list[RunConfig]], float | None]
+Look = Callable[..., list[optuna.trial.FrozenTrial]]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / 'results')
 
 
 @pytest.fixture
 def args() -> argparse.Namespace:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    return argparse.Namespace(
-        label=None,
-        preset='quick',
-        methods=['mlp'],
-        trials=3,
-        tensorboard=False,
-        device='cpu',
-        memory_limit=8.0,
-        checkpoint_seconds=30.0,
-    )
-
-
-Draw = Callable[[list[RunConfig]], float | None]
+    limits = {'memory_limit': 8.0, 'checkpoint_seconds': 30.0, 'threads': 1}
+    options = {'label': None, 'preset': 'quick', 'tensorboard': False, 'trials': 3}
+    return argparse.Namespace(device='cpu', **limits, **options)
 
 
 @pytest.fixture
-def scores(monkeypatch: pytest.MonkeyPatch) -> Callable[[Draw], None]:
-    """Replaces the runs of a trial by a function that gives its score."""
+def look(
+    store: Store, args: argparse.Namespace, monkeypatch: pytest.MonkeyPatch
+) -> Look:
+    """Searches, with a function that scores a trial in place of its runs."""
 
-    def use(score: Draw) -> None:
-        monkeypatch.setattr(search, 'work', lambda *args: 0)
-        monkeypatch.setattr(search, 'validation', lambda store, c: score(c))
+    def look(
+        trials: int, score: Draw | None = None, dataset: str = 'wine'
+    ) -> list[optuna.trial.FrozenTrial]:
+        if score is not None:
+            monkeypatch.setattr(search, 'work', lambda *args: 0)
+            monkeypatch.setattr(search, 'validation', lambda store, c: score(c))
+        args.trials = trials
+        search.search(store, dataset, 'mlp', args)
+        return study_of(store).trials
 
-    return use
+    return look
 
 
-def trials_of(store: Store) -> list[optuna.trial.FrozenTrial]:
-    return search.study_of(store.root, 'wine', None, 'mlp', 'quick').trials
+def study_of(store: Store) -> optuna.Study:
+    return search.study_of(store.root, 'wine', None, 'mlp', 'quick')
 
 
-def test_search_goes_on_and_writes_the_best(
-    tmp_path: Path, args: argparse.Namespace
-) -> None:
-    store = Store(tmp_path / 'results')
-    args.trials = 2
-    search.search(store, 'wine', 'mlp', args)
-    first = trials_of(store)
-    args.trials = 3
-    search.search(store, 'wine', 'mlp', args)
-    study = search.study_of(store.root, 'wine', None, 'mlp', 'quick')
-    assert [t.params for t in study.trials[:2]] == [t.params for t in first]
-    assert len(study.trials) == 3
+def best(store: Store) -> dict[str, Any]:
+    return found_settings(store.root, 'wine')['mlp']
 
-    found = (read_json(tmp_path / 'results' / 'tuned.json') or {})['wine']['mlp']
+
+def test_search_goes_on_and_writes_the_best(store: Store, look: Look) -> None:
+    first = look(2)
+    trials = look(3)
+    packed = store.root / f'{search.JOURNAL}.gz'
+    before = packed.read_bytes()
+    assert look(3) == trials  # There is nothing to add, nor to pack.
+    assert packed.read_bytes() == before
+    assert [t.params for t in trials[:2]] == [t.params for t in first]
+    assert len(trials) == 3
+    study, found = study_of(store), best(store)
     assert found['setting'] == study.best_params
-    assert found['validation'] == max(trial.value or 0.0 for trial in study.trials)
+    assert found['validation'] == max(trial.value or 0.0 for trial in trials)
     config = settings.make_config('wine', 'mlp', 0, 'tuned', results=store.root)
     assert config.lr == study.best_params['lr']
     # A trial is judged by validation accuracy, over the runs of its splits.
+    setting = study.best_params | {'time_limit': search.TIME_LIMIT}
     configs = [
-        settings.make_config(
-            *('wine', 'mlp', seed, 'quick'),
-            **study.best_params,
-            time_limit=search.TIME_LIMIT,
-        )
+        settings.make_config('wine', 'mlp', seed, 'quick', **setting)
         for seed in search.SPLITS
     ]
     assert search.validation(store, configs) == pytest.approx(study.best_value)
 
 
-def test_trials_are_judged_by_validation(tmp_path: Path) -> None:
-    store, configs = Store(tmp_path), [RunConfig('wine', 'mlp', s) for s in range(2)]
+def test_trials_are_judged_by_validation(store: Store) -> None:
+    configs = [RunConfig('wine', 'mlp', seed) for seed in range(2)]
     for config, (val, test) in zip(configs, ((0.5, 0.875), (0.75, 0.125)), strict=True):
         assert search.validation(store, configs) is None
-        write_json(store.folder(config) / 'about.json', {'starts': [{}]})
-        content = {'status': 'done', 'config': config.to_dict(), 'val': val}
-        write_json(store.folder(config) / 'result.json', content | {'test': test})
+        outcome = {'status': 'done', 'val': val, 'test': test}
+        store.finish(config, outcome, {'starts': [{}]})
     assert search.validation(store, configs) == 0.625
 
 
-def test_no_setting_is_tried_twice(
-    tmp_path: Path, args: argparse.Namespace, scores: Callable[[Draw], None]
-) -> None:
-    scores(lambda configs: 0.5)
-    store = Store(tmp_path / 'results')
+def test_no_setting_is_tried_twice(store: Store, look: Look) -> None:
     for trials in (4, 8):
-        args.trials = trials
-        search.search(store, 'wine', 'mlp', args)
+        look(trials, lambda configs: 0.5)
     # One that was killed, and one of another process.
-    study = search.study_of(store.root, 'wine', None, 'mlp', 'quick')
     for _ in range(2):
-        trial = search.next_trial(study, store.root, 20)
+        trial = search.next_trial(study_of(store), store.root, 20)
         assert trial is not None
         search.SPACES['mlp'](trial)
-    args.trials = 9
-    search.search(store, 'wine', 'mlp', args)
-    rates = [trial.params['lr'] for trial in trials_of(store)]
+    rates = [trial.params['lr'] for trial in look(9)]
     assert len(set(rates)) == len(rates) == 11
 
 
 def test_trials_without_a_score_count(
-    tmp_path: Path,
-    args: argparse.Namespace,
-    scores: Callable[[Draw], None],
-    capsys: pytest.CaptureFixture[str],
+    store: Store, look: Look, capsys: pytest.CaptureFixture[str]
 ) -> None:
     values = [None, 0.5, None, 0.7, None, 0.9]
-    first = Store(tmp_path / 'results')
-    scores(lambda configs: values[len(trials_of(first)) - 1])
-    store = Store(tmp_path / 'results')
-    args.trials = 1
-    search.search(store, 'wine', 'mlp', args)
+    look(1, lambda configs: values[len(study_of(store).trials) - 1])
     assert 'none of 1 trials has a score' in capsys.readouterr().out
-    assert not (tmp_path / 'results' / 'tuned.json').exists()
-    args.trials = 5
-    search.search(store, 'wine', 'mlp', args)
-    assert [trial.value for trial in trials_of(store)] == [None, 0.5, None, 0.7, None]
-    found = (read_json(tmp_path / 'results' / 'tuned.json') or {})['wine']['mlp']
-    assert (found['validation'], found['trials']) == (0.7, 5)
+    assert not (store.root / 'tuned.json').exists()
+    assert [trial.value for trial in look(5)] == values[:5]
+    assert (best(store)['validation'], best(store)['trials']) == (0.7, 5)
 
 
-def test_two_processes_share_the_trials(
-    tmp_path: Path, args: argparse.Namespace, scores: Callable[[Draw], None]
-) -> None:
+def test_two_processes_share_the_trials(store: Store, look: Look) -> None:
     """While the first one works on its second trial, the other one does the rest."""
-    store, other = Store(tmp_path / 'results'), Store(tmp_path / 'results')
     rates: list[float] = []
 
     def score(configs: list[RunConfig]) -> float:
@@ -144,76 +129,57 @@ def test_two_processes_share_the_trials(
         if rate not in rates:
             rates.append(rate)
             if len(rates) == 2:
-                search.search(other, 'wine', 'mlp', args)
+                look(3)
         return (0.1, 0.1, 0.3, 0.4)[rates.index(rate)]
 
-    scores(score)
-    search.search(store, 'wine', 'mlp', args)
     # The other one did two; the first one found its own to be one more than asked for.
-    assert [trial.value for trial in trials_of(store)] == [0.1, 0.1, 0.3, 0.4]
-    found = (read_json(tmp_path / 'results' / 'tuned.json') or {})['wine']['mlp']
-    assert found['validation'] == 0.3
+    assert [trial.value for trial in look(3, score)] == [0.1, 0.1, 0.3, 0.4]
+    assert best(store)['validation'] == 0.3
 
 
-def test_bad_trials_are_cut_short(
-    tmp_path: Path, args: argparse.Namespace, scores: Callable[[Draw], None]
-) -> None:
-    store = Store(tmp_path / 'results')
+def test_bad_trials_are_cut_short(store: Store, look: Look) -> None:
     whole = search.STARTUP_WHOLE
     splits: list[int] = []
 
     def score(configs: list[RunConfig]) -> float:
-        number = len(trials_of(store))
+        number = len(study_of(store).trials)
         splits.append(number)
         # The last of those that are run in any case, and the first that need not be.
         return 0.1 if number in (whole, whole + 1) else 0.5 + 0.01 * number
 
-    scores(score)
-    args.trials = whole + 2
-    search.search(store, 'wine', 'mlp', args)
-    runs = [splits.count(number) for number in range(1, args.trials + 1)]
+    trials = look(whole + 2, score)
+    runs = [splits.count(number) for number in range(1, whole + 3)]
     assert runs == [3] * whole + [1, 3]
-    states = [trial.state.name for trial in trials_of(store)]
+    states = [trial.state.name for trial in trials]
     assert states == ['COMPLETE'] * whole + ['PRUNED', 'COMPLETE']
 
 
-def test_a_trial_cut_short_is_not_the_best(
-    tmp_path: Path, args: argparse.Namespace, scores: Callable[[Draw], None]
-) -> None:
+def test_a_trial_cut_short_is_not_the_best(store: Store, look: Look) -> None:
     """The first split alone would have made it so."""
-    values = {1: 0.9, 2: None, 3: None}
-    store = Store(tmp_path / 'results')
-    first = search.SPLITS[0]
-    scores(
-        lambda configs: (
-            values[len(configs)]
-            if len(trials_of(store)) == 1
-            else 0.5 + 0.1 * (configs[-1].seed == first)
-        )
-    )
-    search.search(store, 'wine', 'mlp', args)
-    assert trials_of(store)[0].value == 0.9
-    found = (read_json(tmp_path / 'results' / 'tuned.json') or {})['wine']['mlp']
-    assert found['validation'] == 0.5
+
+    def score(configs: list[RunConfig]) -> float | None:
+        if len(study_of(store).trials) == 1:
+            return 0.9 if len(configs) == 1 else None
+        return 0.5 + 0.1 * (configs[-1].seed == search.SPLITS[0])
+
+    assert look(3, score)[0].value == 0.9
+    assert best(store)['validation'] == 0.5
 
 
 def test_an_error_ends_the_search(
-    tmp_path: Path, args: argparse.Namespace, monkeypatch: pytest.MonkeyPatch
+    store: Store, look: Look, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search, 'work', lambda *args: 1)
-    store = Store(tmp_path / 'results')
     with pytest.raises(SystemExit, match='runs failed'):
-        search.search(store, 'wine', 'mlp', args)
-    assert [trial.state.name for trial in trials_of(store)] == ['FAIL']
+        look(3)
+    assert [trial.state.name for trial in study_of(store).trials] == ['FAIL']
 
 
 def test_settings_stand_with_their_results(
-    tmp_path: Path, args: argparse.Namespace, scores: Callable[[Draw], None]
+    tmp_path: Path, store: Store, look: Look
 ) -> None:
-    scores(lambda configs: 0.5)
-    store = Store(tmp_path / 'other')
-    search.search(store, 'wine', 'mlp', args)
-    found = (read_json(tmp_path / 'other' / 'tuned.json') or {})['wine']['mlp']
+    look(3, lambda configs: 0.5)
+    found = best(store)
     assert (found['validation'], found['preset']) == (0.5, 'quick')
     choice = Choice(('wine',), (), range(2), 'tuned', None, store.root)
     configs = EXPERIMENTS['table1'].configs(choice)
@@ -226,20 +192,15 @@ def test_settings_stand_with_their_results(
 
 
 def test_each_label_and_content_of_a_file_is_searched(
-    tmp_path: Path, args: argparse.Namespace, scores: Callable[[Draw], None]
+    tmp_path: Path, store: Store, args: argparse.Namespace, look: Look
 ) -> None:
-    score = 0.5
-    scores(lambda configs: score)
-    store, path = Store(tmp_path / 'results'), tmp_path / 'two.csv'
-    args.trials = 1
-    found = []
-    for text, args.label, score in (  # noqa: B007 - the draw reads it
-        *(('a', 'u', 0.5), ('a', 'v', 0.6), ('b', 'v', 0.7)),
-    ):
+    path, found = tmp_path / 'two.csv', []
+    for text, label, score in (('a', 'u', 0.5), ('a', 'v', 0.6), ('b', 'v', 0.7)):
         path.write_text(text)
-        search.search(store, str(path), 'mlp', args)
-        best = found_settings(store.root, str(path), args.label)['mlp']
-        found.append(best['validation'])
+        args.label = label
+        look(1, lambda configs, score=score: score, str(path))
+        own = found_settings(store.root, str(path), label)
+        found.append(own['mlp']['validation'])
     assert found == [0.5, 0.6, 0.7]
     # Wherever the file lies.
     (tmp_path / 'two').mkdir()
@@ -249,15 +210,13 @@ def test_each_label_and_content_of_a_file_is_searched(
 
 
 def test_compared_on_other_splits(
-    tmp_path: Path, args: argparse.Namespace, monkeypatch: pytest.MonkeyPatch
+    store: Store, args: argparse.Namespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = Store(tmp_path / 'results')
     args.methods = list(search.SEARCHED)
     with pytest.raises(SystemExit, match='neural_gau_sim, mlp, knn_gcn_root on wine'):
         search.compare(store, 'wine', args)
     found = {'setting': {'lr': 0.25}, 'preset': 'quick', 'trials': 4}
-    content = dict.fromkeys(args.methods, found)
-    write_json(tmp_path / 'results' / 'tuned.json', {'wine': content})
+    write_json(store.root / 'tuned.json', {'wine': dict.fromkeys(args.methods, found)})
     runs: list[RunConfig] = []
 
     def work(name: str, configs: list[RunConfig], *args: object) -> int:
@@ -269,22 +228,17 @@ def test_compared_on_other_splits(
     assert len(runs) == 30
     with pytest.raises(SystemExit, match='runs failed'):
         search.compare(store, 'wine', args)
-    del runs[30:]
     assert not {config.seed for config in runs} & {*search.SPLITS}
-    assert runs[0] == settings.make_config(
-        'wine', runs[0].method, 3, 'tuned', results=store.root
-    )
+    make = functools.partial(settings.make_config, 'wine', results=store.root)
+    assert runs[0] == make(runs[0].method, 3, 'tuned')
     # Under the preset that the search ran with.
     assert {config.epochs for config in runs} == {20}
     # The table shows these, and not what the search ran.
-    for seed in (0, 1, 2, 3, 4):
-        config = settings.make_config('wine', 'mlp', seed, 'tuned', results=store.root)
-        write_json(store.folder(config) / 'about.json', {'starts': [{}]})
+    for seed in range(5):
         outcome = {'status': 'done', 'test': 0.6 + 0.1 * (seed < 3)}
-        content = {'config': config.to_dict(), **outcome}
-        write_json(store.folder(config) / 'result.json', content)
+        store.finish(make('mlp', seed, 'tuned'), outcome, {'starts': [{}]})
     choice = Choice(('wine',), (), range(20), results=store.root)
-    table = tables.render('tuned', 'markdown', store, choice)
+    table = documents.render('tuned', 'markdown', store, choice)
     assert '| MLP | 60.0 ± 0.0 (2) |' in table
     assert 'MLP on wine: lr 0.25 (the best of 4 trials).' in table
 
@@ -298,6 +252,76 @@ def test_every_space_gives_a_setting() -> None:
             assert config.options['hidden_channels'] in (32, 64, 128)
 
 
-def test_a_run_without_a_score_is_out(tmp_path: Path) -> None:
-    config = settings.make_config('wine', 'mlp', 0, 'quick')
-    assert search.validation(Store(tmp_path), [config]) is None
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / 'found' / search.JOURNAL
+    study = journal_study(path)
+    for value in (1.0, 2.0):
+        study.tell(study.ask(), value)
+    return path
+
+
+def journal_study(path: Path) -> optuna.Study:
+    storage = open_journal(path)
+    return optuna.create_study(storage=storage, study_name='s', load_if_exists=True)
+
+
+def values(path: Path) -> list[float | None]:
+    return [trial.value for trial in journal_study(path).trials]
+
+
+def test_a_journal_is_packed_and_taken_up(path: Path) -> None:
+    before = path.read_bytes()
+    pack_journal(path)
+    packed = path.with_name(f'{path.name}.gz')
+    assert gzip.decompress(packed.read_bytes()) == before
+    path.unlink()  # As in a clone.
+    open_journal(path)
+    assert path.read_bytes() == before
+    study = journal_study(path)
+    study.tell(study.ask(), 3.0)
+    # What goes on is not what was packed.
+    assert values(path) == [1.0, 2.0, 3.0]
+    path.unlink()
+    packed.write_bytes(packed.read_bytes()[:-9])
+    with pytest.raises(OSError, match=r"search\.journal\.gz' is damaged"):
+        open_journal(path)
+    assert not path.exists()
+
+
+def test_a_torn_line_is_cut_off(path: Path) -> None:
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-15])
+    open_journal(path)
+    assert path.read_bytes() == whole[: whole.rstrip().rfind(b'\n') + 1]
+    assert values(path) == [1.0, None]
+    study = journal_study(path)
+    study.tell(study.ask(), 3.0)
+    assert values(path) == [1.0, None, 3.0]
+
+
+@pytest.mark.parametrize('kind', ['torn', 'nested'])
+def test_a_damaged_journal_is_told(path: Path, kind: str) -> None:
+    lines = path.read_text().splitlines()
+    lines[1] = lines[1][:-9] if kind == 'torn' else '[' * 100_000 + ']' * 100_000
+    path.write_text('\n'.join([*lines, '']))
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match=r"search\.journal' is damaged in line 2: "):
+        open_journal(path)
+    assert path.read_bytes() == before
+
+
+def test_the_lock_leads_to_the_journal(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its age: that of a killed process falls. A relative one would lead nowhere."""
+    found: list[Path] = []
+
+    def repair(path: Path) -> None:
+        found.extend(lock.readlink() for lock in path.parent.glob('*.lock'))
+
+    monkeypatch.setattr(search, '_repair', repair)
+    monkeypatch.chdir(path.parent.parent)
+    open_journal(Path('found') / path.name)
+    assert found == [path]
+    assert not list(path.parent.glob('*.lock'))

@@ -1,28 +1,29 @@
+"""Configs, and the settings and runs that presets and experiments choose."""
+
 from __future__ import annotations
 
+import dataclasses
+import json
+import pickle
 from pathlib import Path
+from typing import Any
 
 import pytest
-from experiments import EXPERIMENTS, KS, TAUS, Choice
-from files import write_json
-from methods import METHODS
-from settings import PAPER, TRAINING, make_config
+
+from reproduction.config import RunConfig
+from reproduction.experiments import EXPERIMENTS, KS, TAUS, Choice
+from reproduction.files import write_json
+from reproduction.methods import METHODS
+from reproduction.settings import PAPER, TRAINING, make_config
 
 DEFAULT = Choice((), (), range(5))
 
 
 def test_the_paper_s_values() -> None:
     config = make_config('CiteSeer', 'neural_gau_sim_t', 0, 'paper')
-    assert config.lr == 0.01
-    assert dict(config.options) == {
-        'hidden_channels': 32,
-        'num_layers': 2,
-        'dropout': 0.5,
-        'k': 5,
-        'tau': 0.25,
-        'num_transition_nodes': 500,
-    }
-    assert make_config('PubMed', 'neural_gau_sim', 0, 'paper').lr == 0.001
+    drawn = {'k': 5, 'tau': 0.25, 'num_transition_nodes': 500}
+    layers = {'hidden_channels': 32, 'num_layers': 2, 'dropout': 0.5}
+    assert dict(config.options) == layers | drawn
     assert make_config('MiniImageNet', 'lin_sim', 0).options['hidden_channels'] == 256
 
 
@@ -35,21 +36,22 @@ def test_every_method_has_a_setting(method: str, preset: str) -> None:
     assert config.epochs == {'standard': 500, 'paper': 500, 'quick': 20}[preset]
 
 
-def test_the_paper_s_rate_is_for_ours() -> None:
-    """Recipes that tell a rate of their own keep it."""
-    rates = {
-        ('linkx_knn', 'PubMed'): 0.01,
-        ('slaps', '20News'): 0.01,
-        ('nodeformer', '20News'): 0.005,
-        ('nodeformer', 'PubMed'): 0.001,
-        ('nodeformer', 'MiniImageNet'): 0.01,
-        ('idgl', 'PubMed'): 0.01,
-        ('idgl_anchor', 'CS'): 0.01,
-        ('mlp', 'CS'): 0.001,
-        ('gau_sim', 'CiteSeer'): 0.01,
-    }
-    for (method, dataset), rate in rates.items():
-        assert make_config(dataset, method, 0, 'paper').lr == rate
+@pytest.mark.parametrize(
+    ('method', 'dataset', 'rate'),
+    [
+        ('linkx_knn', 'PubMed', 0.01),
+        ('slaps', '20News', 0.01),
+        ('nodeformer', '20News', 0.005),
+        ('nodeformer', 'PubMed', 0.001),
+        ('nodeformer', 'MiniImageNet', 0.01),
+        ('idgl', 'PubMed', 0.01),
+        ('mlp', 'CS', 0.001),
+        ('neural_gau_sim', 'PubMed', 0.001),
+        ('gau_sim', 'CiteSeer', 0.01),
+    ],
+)
+def test_recipes_keep_their_own_rate(method: str, dataset: str, rate: float) -> None:
+    assert make_config(dataset, method, 0, 'paper').lr == rate
 
 
 def test_a_revision_is_another_setting(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,11 +61,6 @@ def test_a_revision_is_another_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     after = make_config('wine', 'mlp', 0)
     assert after.to_dict() == before.to_dict() | {'revision': 1}
     assert after.setting != before.setting
-
-
-def test_changes_come_last() -> None:
-    config = make_config('CiteSeer', 'gau_sim', 0, 'quick', k=9, lr=0.5, epochs=3)
-    assert (config.options['k'], config.lr, config.epochs) == (9, 0.5, 3)
 
 
 def test_a_file_is_known_by_its_content(tmp_path: Path) -> None:
@@ -85,6 +82,14 @@ def test_a_file_is_known_by_its_content(tmp_path: Path) -> None:
     assert (named.label, named.digest) == (None, None)
 
 
+@pytest.mark.parametrize(
+    ('name', 'words'), [('preset', ('mlp', 0, 'best')), ('method', ('best', 0))]
+)
+def test_unknown_names(name: str, words: tuple[Any, ...]) -> None:
+    with pytest.raises(ValueError, match=rf"'{name}' must be one of .* \(got 'best'"):
+        make_config('wine', *words)
+
+
 def test_tuned(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no search has tuned 'mlp' on 'wine' yet"):
         make_config('wine', 'mlp', 0, 'tuned', results=tmp_path)
@@ -92,15 +97,9 @@ def test_tuned(tmp_path: Path) -> None:
     write_json(tmp_path / 'tuned.json', {'wine': {'mlp': found}})
     config = make_config('wine', 'mlp', 0, 'tuned', results=tmp_path)
     assert (config.lr, config.options['dropout'], config.epochs) == (0.25, 0.75, 20)
-    again = make_config('wine', 'mlp', 0, 'tuned', results=tmp_path, lr=0.5)
-    assert again.lr == 0.5
-
-
-def test_errors() -> None:
-    with pytest.raises(ValueError, match=r"'preset' must be one of .* \(got 'best'\)"):
-        make_config('wine', 'mlp', 0, 'best')
-    with pytest.raises(ValueError, match=r"'method' must be one of .* \(got 'gcn'\)"):
-        make_config('wine', 'gcn', 0)
+    # Changes come last.
+    again = make_config('wine', 'mlp', 0, 'tuned', results=tmp_path, lr=0.5, k=9)
+    assert (again.lr, again.options['k']) == (0.5, 9)
 
 
 def test_table1() -> None:
@@ -141,3 +140,56 @@ def test_tuned_settings_run_where_they_were_not_selected() -> None:
     # Seeds 0 to 2 selected them.
     assert {config.seed for config in configs} == {3, 4}
     assert {c.dataset for c in configs} == {'CiteSeer', 'Chameleon', '20News'}
+
+
+def make(**changes: Any) -> RunConfig:
+    values = {'dataset': 'wine', 'method': 'mlp', 'seed': 3, 'options': {'k': 5}}
+    return RunConfig(**(values | changes))
+
+
+def test_a_config_is_frozen() -> None:
+    options = {'k': 5}
+    config = make(options=options)
+    options['k'] = 6
+    assert config.options['k'] == 5
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config.seed = 4
+    with pytest.raises(TypeError, match='does not support item assignment'):
+        config.options['k'] = 6
+
+
+def test_a_config_can_be_written_and_sent_to_another_process() -> None:
+    config = make(options={'k': 5, 'widths': [1, 2]}, lr=0.02, denoising_lr=0.1)
+    assert RunConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+    assert pickle.loads(pickle.dumps(config)) == config
+
+
+def test_setting_ignores_the_seed_and_nothing_else() -> None:
+    assert make(seed=1).setting == make(seed=2).setting
+    numbers = ('lr', 'weight_decay', 'epochs', 'eval_every', 'patience', 'revision')
+    numbers += ('pretrain_epochs', 'time_limit', 'denoising_lr')
+    texts = {'dataset': 'digits', 'method': 'uniform', 'label': 'kind', 'digest': '7'}
+    others: dict[str, Any] = {'options': {'k': 6}, 'optimizer': 'adamw'}
+    changes = others | texts | dict.fromkeys(numbers, 7)
+    fields = {field.name for field in dataclasses.fields(RunConfig)} - {'seed'}
+    assert fields == changes.keys()
+    settings = {make(**{name: value}).setting for name, value in changes.items()}
+    assert len(settings | {make().setting}) == len(changes) + 1
+
+
+@pytest.mark.parametrize(
+    ('changes', 'text'),
+    [
+        ({'optimizer': 'sgd'}, r"'optimizer' must be one of .* \(got 'sgd'\)"),
+        ({'epochs': 0}, r"'epochs' must be at least 1 \(got 0\)"),
+        ({'eval_every': 0}, r"'eval_every' must be at least 1 \(got 0\)"),
+        ({'patience': -1}, r"'patience' must be at least 1 \(got -1\)"),
+        (
+            {'epochs': 5, 'pretrain_epochs': 5},
+            r"'pretrain_epochs' must be less than 'epochs' \(got 5 and 5\)",
+        ),
+    ],
+)
+def test_errors(changes: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        make(**changes)

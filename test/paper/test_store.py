@@ -1,27 +1,85 @@
 from __future__ import annotations
 
-import subprocess
-import sys
+import gzip
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
-import store
-from archive import Record, add_to_archive, remove_from_archive
-from config import RunConfig
-from files import read_json, write_json
-from store import Store
 
-CONFIG = RunConfig('wine', 'mlp', 0)
-OTHER = RunConfig('wine', 'mlp', 1)
+from reproduction import store as module
+from reproduction.config import RunConfig
+from reproduction.files import read_json, write_json
+from reproduction.store import (
+    Record,
+    Store,
+    add_to_archive,
+    read_archive,
+    remove_from_archive,
+)
+
+CONFIG, OTHER = (RunConfig('wine', 'mlp', seed) for seed in range(2))
+DONE = {'status': 'done', 'test': 0.5}
 
 
 def finish(store: Store, config: RunConfig, test: float = 0.5) -> None:
-    folder = store.folder(config)
     start = {'command': 'python run.py', 'time': 'now', 'torch': '2'}
-    write_json(folder / 'about.json', {'starts': [start], 'seconds': 1.0})
-    outcome = {'status': 'done', 'test': test}
-    write_json(folder / 'result.json', {'config': config.to_dict(), **outcome})
+    store.finish(config, DONE | {'test': test}, {'starts': [start], 'seconds': 1.0})
+
+
+def record(seed: int, test: float = 0.5, commit: str = 'abc', **changes: Any) -> Record:
+    return {
+        'config': RunConfig('wine', 'mlp', seed, **changes).to_dict(),
+        'outcome': {'status': 'done', 'test': test},
+        'cost': {'seconds': 1.5},
+        'environment': {'git_commit': commit},
+    }
+
+
+def key(item: Record) -> str:
+    return str(RunConfig.from_dict(item['config']))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / f'a{module.ARCHIVE}'
+
+
+def test_an_archive_replaces_and_keeps(path: Path) -> None:
+    assert read_archive(path) == {}
+    records = [record(1), record(0, commit='def'), record(0, lr=0.5)]
+    assert add_to_archive(path, records) == 3
+    assert read_archive(path) == {key(item): item for item in records}
+    changed = [record(1, test=0.9), record(2)]
+    assert add_to_archive(path, changed) == 4
+    assert read_archive(path) == {key(item): item for item in records + changed}
+
+
+def test_order_does_not_matter(tmp_path: Path) -> None:
+    records = [record(seed, commit=f'{seed % 2}') for seed in range(4)]
+    for name, each in (('a', records), ('b', records[::-1])):
+        add_to_archive(tmp_path / name, each)
+    assert (tmp_path / 'a').read_bytes() == (tmp_path / 'b').read_bytes()
+
+
+def test_writers_at_once_lose_nothing(path: Path) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda s: add_to_archive(path, [record(s)]), range(12)))
+    assert len(read_archive(path)) == 12
+
+
+@pytest.mark.parametrize('content', ['{"settings": [', '[' * 100_000 + ']' * 100_000])
+def test_a_damaged_archive_is_told(path: Path, content: str) -> None:
+    path.write_bytes(gzip.compress(content.encode()))
+    with pytest.raises(ValueError, match=r"a\.runs\.json\.gz' is damaged or was edite"):
+        Store(path.parent)
+
+
+def test_an_archive_of_before_is_told(tmp_path: Path) -> None:
+    (tmp_path / 'wine.runs.json').touch()
+    with pytest.raises(ValueError, match=r"runs\.json' must be compressed: gzip -n '"):
+        Store(tmp_path)
 
 
 def test_record(tmp_path: Path) -> None:
@@ -38,16 +96,20 @@ def test_record(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize('name', ['result.json', 'about.json'])
-@pytest.mark.parametrize('damage', ['truncated', 'changed', 'absent'])
+@pytest.mark.parametrize('damage', ['truncated', 'changed', 'absent', 'nested'])
 def test_damaged_runs_count_as_missing(tmp_path: Path, name: str, damage: str) -> None:
     store = Store(tmp_path)
     finish(store, CONFIG)
     path = store.folder(CONFIG) / name
     text = path.read_text()
-    if damage == 'absent':
-        path.unlink()
-    else:
-        path.write_text(text[:-9] if damage == 'truncated' else text.replace('0', '7'))
+    path.unlink()
+    others = {
+        'truncated': text[:-9],
+        'changed': text.replace('0', '7'),
+        'nested': '{"a":' * 100_000 + '1' + '}' * 100_000,
+    }
+    if damage in others:
+        path.write_text(others[damage])
     assert store.missing([CONFIG]) == [CONFIG]
 
 
@@ -55,76 +117,51 @@ def test_result_of_another_config(tmp_path: Path) -> None:
     store = Store(tmp_path)
     finish(store, CONFIG)
     path = store.folder(CONFIG) / 'result.json'
-    content = read_json(path)
-    assert content is not None
-    write_json(path, content | {'config': OTHER.to_dict()})
+    write_json(path, (read_json(path) or {}) | {'config': OTHER.to_dict()})
     assert store.record(CONFIG) is None
 
 
-def test_archive_replaces_the_folders(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    finish(store, CONFIG)
-    store.collect([CONFIG, OTHER])
-    before = store.record(CONFIG)
-    for path in store.folder(CONFIG).iterdir():
-        path.unlink()
-    assert store.record(CONFIG) == Store(tmp_path).record(CONFIG) == before
-    assert Store(tmp_path).missing([CONFIG, OTHER]) == [OTHER]
-    assert Store(tmp_path, archives_only=True).record(CONFIG) == before
-
-
-def test_archives_only(tmp_path: Path) -> None:
-    """As in a clone: a run that is not collected is not there."""
-    store = Store(tmp_path)
-    finish(store, CONFIG, test=0.5)
-    store.collect([CONFIG])
-    finish(store, CONFIG, test=0.75)
-    finish(store, OTHER)
-    clone = Store(tmp_path, archives_only=True)
-    record = clone.record(CONFIG)
-    assert record is not None
-    assert record['outcome']['test'] == 0.5
-    assert clone.record(OTHER) is None
-
-
-def test_one_archive_for_each_data_set(tmp_path: Path) -> None:
+def test_archives_replace_the_folders(tmp_path: Path) -> None:
     store = Store(tmp_path)
     elsewhere = RunConfig('../my data.csv', 'mlp', 0, label='y')
+    (tmp_path / 'cost.json').write_text('{}')  # No archive.
     for config in (CONFIG, OTHER, elsewhere):
         finish(store, config)
     store.collect([CONFIG, elsewhere])
+    names = {path.name for path in tmp_path.glob('*.gz')}
+    assert names == {'wine.runs.json.gz', '_my_data.csv.runs.json.gz'}
+    before = store.record(CONFIG)
+    finish(store, CONFIG, test=0.75)
+    # In a clone a run that is not collected is not there.
+    clone = Store(tmp_path, archives_only=True)
+    assert clone.record(CONFIG) == before
+    assert clone.missing([CONFIG, OTHER, elsewhere]) == [OTHER]
+    for path in store.folder(CONFIG).iterdir():
+        path.unlink()
+    assert store.record(CONFIG) == Store(tmp_path).record(CONFIG) == before
     store.collect([OTHER])
-    names = {path.name for path in tmp_path.glob('*.json')}
-    assert names == {'wine.runs.json', '_my_data.csv.runs.json'}
     assert Store(tmp_path, archives_only=True).missing([CONFIG, OTHER, elsewhere]) == []
 
 
-def test_environment_names_all_commits_of_a_resumed_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ('starts', 'environment'),
+    [
+        (
+            [{'git_commit': name, 'time': 'now'} for name in 'abac'],
+            {'git_commit': 'c', 'git_commits_before': ['a', 'b']},
+        ),
+        (
+            [{'git_commit': 'a', 'git_changes': has} for has in (True, False)],
+            {'git_commit': 'a', 'git_changes': True},
+        ),
+    ],
+)
+def test_environment_of_a_resumed_run(
+    tmp_path: Path, starts: list[dict[str, Any]], environment: dict[str, Any]
+) -> None:
     store = Store(tmp_path)
-    finish(store, CONFIG)
-    starts = [{'git_commit': name, 'time': 'now'} for name in ('a', 'b', 'a', 'c')]
-    write_json(store.folder(CONFIG) / 'about.json', {'starts': starts})
-    record = store.record(CONFIG)
-    assert record is not None
-    assert record['environment'] == {
-        'git_commit': 'c',
-        'git_commits_before': ['a', 'b'],
-    }
-
-
-def test_changes_of_any_start_are_told(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    finish(store, CONFIG)
-    starts = [{'git_commit': 'a', 'git_changes': changes} for changes in (True, False)]
-    write_json(store.folder(CONFIG) / 'about.json', {'starts': starts})
-    record = store.record(CONFIG)
-    assert record is not None
-    assert record['environment'] == {'git_commit': 'a', 'git_changes': True}
-
-
-def test_other_json_files_are_no_archives(tmp_path: Path) -> None:
-    (tmp_path / 'cost.json').write_text('{}')
-    assert Store(tmp_path).missing([CONFIG]) == [CONFIG]
+    store.finish(CONFIG, DONE, {'starts': starts})
+    assert (store.record(CONFIG) or {})['environment'] == environment
 
 
 def test_folder_stays_inside(tmp_path: Path) -> None:
@@ -136,21 +173,17 @@ def test_folder_stays_inside(tmp_path: Path) -> None:
 
 
 def out_of_memory(store: Store, config: RunConfig, limit: float) -> None:
-    finish(store, config)
     outcome = {'status': 'oom', 'detail': 'OOM', 'memory_limit': limit}
-    content = {'config': config.to_dict(), **outcome}
-    write_json(store.folder(config) / 'result.json', content)
+    store.finish(config, outcome, {'starts': [{}]})
 
 
 def test_less_memory_changes_no_result(tmp_path: Path) -> None:
     """Of a small machine, into whose folder an archive of a larger one came since."""
     small, large = Store(tmp_path / 'small'), Store(tmp_path / 'large')
-    for config, test in ((CONFIG, 0.75), (OTHER, None)):
+    for config in (CONFIG, OTHER):
         out_of_memory(small, config, 8.0)
-        if test is None:
-            out_of_memory(large, config, 24.0)
-        else:
-            finish(large, config, test)
+    finish(large, CONFIG, 0.75)
+    out_of_memory(large, OTHER, 24.0)
     small.collect([CONFIG])
     large.collect([CONFIG, OTHER])
     archive = large.archive(CONFIG).read_bytes()
@@ -169,16 +202,16 @@ def test_less_memory_changes_no_result(tmp_path: Path) -> None:
 
 def test_only_finished_runs_leave_no_checkpoint(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    held = RunConfig('wine', 'mlp', 2)
+    held, absent = (RunConfig('wine', 'mlp', seed) for seed in (2, 3))
     for config in (CONFIG, OTHER, held):
         finish(store, config)
         (store.folder(config) / 'checkpoint.pt').write_text('state')
     (store.folder(OTHER) / 'result.json').unlink()
     with store.claim(held):
-        store.remove_leftovers([CONFIG, OTHER, held, RunConfig('wine', 'mlp', 3)])
+        store.remove_leftovers([CONFIG, OTHER, held, absent])
     left = [(store.folder(c) / 'checkpoint.pt').exists() for c in (CONFIG, OTHER, held)]
     assert left == [False, True, True]
-    assert not store.folder(RunConfig('wine', 'mlp', 3)).exists()
+    assert not store.folder(absent).exists()
 
 
 def test_forget(tmp_path: Path) -> None:
@@ -190,22 +223,13 @@ def test_forget(tmp_path: Path) -> None:
     again.forget([CONFIG, OTHER], 'timeout')
     assert again.missing([CONFIG, OTHER]) == []
     again.forget([CONFIG, OTHER], 'oom')
-    for found in (again, Store(tmp_path), Store(tmp_path, archives_only=True)):
+    for found in (again, store, Store(tmp_path, archives_only=True)):
         assert found.missing([CONFIG, OTHER]) == [CONFIG]
-
-
-def test_what_another_process_forgot_stays_forgotten(tmp_path: Path) -> None:
-    """Even by one that has seen it: what was done since must not be lost."""
-    out_of_memory(Store(tmp_path), CONFIG, 8.0)
-    Store(tmp_path).collect([CONFIG])
-    other = Store(tmp_path)
-    assert other.missing([CONFIG]) == []
-    Store(tmp_path).forget([CONFIG], 'oom')
-    checkpoint = other.folder(CONFIG) / 'checkpoint.pt'
+    # What was done since is not lost to a store that has seen the result.
+    checkpoint = store.folder(CONFIG) / 'checkpoint.pt'
     checkpoint.write_text('state')
-    assert other.missing([CONFIG]) == [CONFIG]
-    other.collect([CONFIG])
-    other.remove_leftovers([CONFIG])
+    store.collect([CONFIG])
+    store.remove_leftovers([CONFIG])
     assert checkpoint.exists()
     assert Store(tmp_path).missing([CONFIG]) == [CONFIG]
 
@@ -221,7 +245,7 @@ def test_forgetting_while_another_process_collects(
         first.forget([CONFIG], 'done')
         return add_to_archive(path, records)
 
-    monkeypatch.setattr(store, 'add_to_archive', add)
+    monkeypatch.setattr(module, 'add_to_archive', add)
     other.collect([CONFIG])
     assert Store(tmp_path).missing([CONFIG]) == [CONFIG]
 
@@ -233,40 +257,15 @@ def test_forgetting_while_another_process_collects(
     monkeypatch.undo()
     finish(first, CONFIG)
     first.collect([CONFIG])
-    monkeypatch.setattr(store, 'remove_from_archive', remove)
+    monkeypatch.setattr(module, 'remove_from_archive', remove)
     first.forget([CONFIG], 'done')
     assert Store(tmp_path).missing([CONFIG]) == [CONFIG]
 
 
-HOLD = """
-import sys
-from pathlib import Path
-from config import RunConfig
-from store import Store
-with Store(Path(sys.argv[1])).claim(RunConfig('wine', 'mlp', 0)) as is_ours:
-    print(is_ours, flush=True)
-    sys.stdin.read()
-"""
-
-
-def test_claim_excludes_and_falls_with_its_process(tmp_path: Path) -> None:
-    folder = Path(sys.modules['store'].__file__ or '').parent
-    holder = subprocess.Popen(
-        [sys.executable, '-c', HOLD, str(tmp_path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=folder,
-        env={'PYTHONPATH': str(folder), 'PATH': ''},
-    )
-    assert holder.stdout is not None
-    assert holder.stdout.readline() == 'True\n'
-    store = Store(tmp_path)
-    with store.claim(CONFIG) as is_ours:
-        assert not is_ours
-    with store.claim(OTHER) as is_ours:
-        assert is_ours
-    holder.kill()
-    holder.communicate()
-    with store.claim(CONFIG) as is_ours:
-        assert is_ours
+def test_a_claim_excludes(tmp_path: Path) -> None:
+    first, second = Store(tmp_path), Store(tmp_path)
+    for _ in range(2):
+        with first.claim(CONFIG) as is_first, second.claim(CONFIG) as is_second:
+            assert (is_first, is_second) == (True, False)
+            with second.claim(OTHER) as is_other:
+                assert is_other

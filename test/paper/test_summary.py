@@ -4,12 +4,11 @@ import math
 from pathlib import Path
 
 import pytest
-from config import GIVEN, RunConfig
-from files import write_json
-from published import Accuracy, accuracies
 from scipy import stats
-from store import Store
-from summary import Cell, compare, make_cell, verdict
+
+from reproduction.config import GIVEN, RunConfig
+from reproduction.store import Store
+from reproduction.summary import Accuracy, Cell, accuracies, compare, make_cell, verdict
 
 
 def test_cell() -> None:
@@ -32,9 +31,7 @@ def test_make_cell(tmp_path: Path) -> None:
         {'status': 'diverged', 'test': None},
     ]
     for config, outcome in zip(configs, outcomes, strict=False):
-        folder = store.folder(config)
-        write_json(folder / 'about.json', {'starts': [{}]})
-        write_json(folder / 'result.json', {'config': config.to_dict(), **outcome})
+        store.finish(config, outcome, {'starts': [{}]})
     assert make_cell(store, configs) == Cell({0: 50.0, 1: 25.0}, 'OOM at 24 GB', '†‡')
     assert make_cell(store, configs[4:]) == Cell({})
 
@@ -42,15 +39,13 @@ def test_make_cell(tmp_path: Path) -> None:
 def test_a_run_that_still_improved_is_marked(tmp_path: Path) -> None:
     store = Store(tmp_path)
     config = RunConfig('wine', 'mlp', 0, epochs=7)
-    folder = store.folder(config)
-    write_json(folder / 'about.json', {'starts': [{}]})
     for status, epochs, mark in (
         ('done', 7, '§'),
         ('done', 6, ''),
         ('timeout', 7, '†'),
     ):
-        content = {'config': config.to_dict(), 'status': status, 'epochs': epochs}
-        write_json(folder / 'result.json', content | {'test': 0.5})
+        outcome = {'status': status, 'epochs': epochs, 'test': 0.5}
+        store.finish(config, outcome, {'starts': [{}]})
         assert make_cell(store, [config]).marks == mark
 
 
@@ -65,7 +60,7 @@ def test_compare_is_the_paired_t_test_for_splits_that_overlap() -> None:
     corrected = 2 * stats.t.sf(abs(plain.statistic) / 3**0.5, 3)
     assert found.p_value == pytest.approx(corrected)
     assert found.difference == pytest.approx(0.875)
-    assert found.count == 4
+    assert found.num_splits == 4
     assert str(found) == f'+0.9 ± 1.2, p = {found.p_value:.3f} (4)'
 
 
@@ -92,10 +87,8 @@ def test_one_split_is_not_tested(tmp_path: Path) -> None:
     for method, scores in (('mlp', (0.5, 0.6, 0.8)), ('gcn_knn', (0.4, 0.55, 0.6))):
         configs = [RunConfig('my.pt', method, s, digest='a') for s in range(3)]
         for config, test in zip(configs, scores, strict=True):
-            folder = store.folder(config)
-            write_json(folder / 'about.json', {'starts': [{}]})
-            content = {'config': config.to_dict(), 'status': 'done', 'test': test}
-            write_json(folder / 'result.json', content | {'split': GIVEN})
+            outcome = {'status': 'done', 'test': test, 'split': GIVEN}
+            store.finish(config, outcome, {'starts': [{}]})
         found.append(make_cell(store, configs))
     assert str(compare(*found)) == '+11.7 (3)'
     free = [cell._replace(is_one_split=False) for cell in found]

@@ -1,7 +1,8 @@
-"""What the command that prints tables takes, and what it refuses."""
+"""Tables: their numbers, formats and notes, and the command that prints them."""
 
 from __future__ import annotations
 
+import functools
 import re
 import shutil
 import sys
@@ -9,37 +10,180 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import tables
-from files import write_json
-from settings import make_config
-from store import Store
 
-METHODS = ('mlp', 'lin_sim')
-SEEDS = range(3)
+from reproduction import documents
+from reproduction.config import RunConfig
+from reproduction.documents import FORMATS, SEEDS, fill, render, text_of
+from reproduction.experiments import Choice
+from reproduction.settings import RESULTS, make_config
+from reproduction.store import Store
+from reproduction.tables import TABLES, Entry, Grid
+
+Call = Callable[..., str]
+GRID = Grid(
+    ['', 'wine', 'iris'],
+    [
+        ('GCN_knn', [Entry('70.1 ± 0.2 (3)', '69.1 ± 0.3', True), Entry('', 'OOM')]),
+        ('MLP', [Entry('60.0† (1)'), Entry('50%')]),
+    ],
+    ['A note.'],
+)
+
+
+TEXTS = {
+    'markdown': """\
+|  | wine | iris |
+| --- | --- | --- |
+| GCN_knn | **70.1 ± 0.2 (3)**<br>69.1 ± 0.3 | OOM |
+| MLP | 60.0† (1) | 50% |
+
+A note.
+""",
+    'rst': """\
+.. list-table::
+   :header-rows: 1
+
+   * -
+     - wine
+     - iris
+   * - GCN_knn
+     - | **70.1 ± 0.2 (3)**
+       | 69.1 ± 0.3
+     - | OOM
+   * - MLP
+     - | 60.0† (1)
+     - | 50%
+
+A note.
+""",
+    'latex': r"""% Needs \usepackage{booktabs,makecell}.
+\begin{tabular}{lcc}
+\toprule
+ & wine & iris \\
+\midrule
+GCN\_knn & \makecell{\textbf{70.1 $\pm$ 0.2 (3)} \\ 69.1 $\pm$ 0.3} & OOM \\
+MLP & 60.0$\dagger$ (1) & 50\% \\
+\bottomrule
+\end{tabular}
+\par\smallskip A note.
+""",
+}
+
+
+@pytest.mark.parametrize('kind', FORMATS)
+def test_formats(kind: str) -> None:
+    assert text_of(GRID, kind) == TEXTS[kind]
+    empty = Grid(['', 'wine'], [('MLP', [Entry('', 'paper: 1')])], ['A note.'])
+    assert text_of(empty, kind).startswith('Nothing to show: no finished runs')
+    with pytest.raises(ValueError, match=r"'format' must be one of .* \(got 'html'\)"):
+        text_of(GRID, 'html')
+
+
+def test_latex_of_any_text() -> None:
+    name = 'a&b_50%#{$}~^\\.csv'
+    rows = [('A - B-C', [Entry('-0.6 ± 1.0, p < 0.001 (3)')])]
+    lines = text_of(Grid(['', name], rows, ['100 %']), 'latex').splitlines()
+    assert lines[3] == (
+        r' & a\&b\_50\%\#\{\$\}\textasciitilde{}\textasciicircum{}'
+        r'\textbackslash{}.csv \\'
+    )
+    assert lines[5] == r'A $-$ B-C & $-$0.6 $\pm$ 1.0, p $<$ 0.001 (3) \\'
+    assert lines[-1] == r'\par\smallskip 100 \%'
+
+
+def finish(
+    store: Store, config: RunConfig, test: float | None, status: str = 'done'
+) -> None:
+    store.finish(config, {'status': status, 'test': test, 'val': 0.5}, {'starts': [{}]})
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    store = Store(tmp_path)
+    for seed, test in enumerate((0.70, 0.71, 0.73)):
+        finish(store, make_config('CiteSeer', 'mlp', seed), test)
+        finish(
+            store, make_config('CiteSeer', 'lin_sim', seed), test - 0.02 + seed / 200
+        )
+        finish(store, make_config('CiteSeer', 'lin_sim', seed, k=10), test)
+    return store
+
+
+def lines(store: Store, name: str, *methods: str) -> list[str]:
+    return render(
+        name, 'markdown', store, Choice(('CiteSeer',), methods, SEEDS)
+    ).splitlines()
+
+
+def test_numbers(store: Store) -> None:
+    found = lines(store, 'table1')
+    assert len(found) == 2 + 16 + 2
+    assert '| MLP | **71.3 ± 1.5 (3)** |' in found
+    assert '| LinSim | 69.8 ± 2.0 (3)<br>paper: 67.23 ± 0.23 |' in found
+    assert '| SLAPS | paper: 68.23 ± 0.22 |' in found
+    found = lines(store, 'table2')
+    assert '| K = 10, LinSim | **71.3 ± 1.5 (3)**<br>paper: 66.10 ± 0.82 |' in found
+    assert '| K = 20, LinSim | paper: 64.39 ± 0.76 |' in found
+
+
+def test_paired_and_verdicts(store: Store) -> None:
+    found = lines(store, 'paired', 'lin_sim')
+    assert found[2] == '| LinSim - MLP | -1.5 ± 0.5, p = 0.081 (3) |'
+    assert lines(store, 'verdicts', 'lin_sim')[2] == '| LinSim | above |'
+    # A run that was ended early marks the verdict, too.
+    finish(store, make_config('CiteSeer', 'lin_sim', 3), 0.70, status='timeout')
+    found = lines(store, 'verdicts', 'lin_sim')
+    assert found[2] == '| LinSim | above† |'
+    assert found[-1].startswith('† stopped at its time limit')
+    finish(store, make_config('CiteSeer', 'idgl', 0), None, status='timeout')
+    assert lines(store, 'verdicts', 'idgl')[2] == '| IDGL-Full | † |'
+
+
+@pytest.mark.parametrize(
+    ('scores', 'gau_sim', 'mlp'),
+    [
+        # One run is not the best.
+        ((0.99,), '99.0 (1)', '**71.3 ± 1.5 (3)**'),
+        # Fewer splits may be easier ones.
+        ((0.70, 0.71, 0.73, 0.60), '**68.5 ± 5.8 (4)**', '71.3 ± 1.5 (3)'),
+    ],
+)
+def test_the_best_of_most_runs(
+    store: Store, scores: tuple[float, ...], gau_sim: str, mlp: str
+) -> None:
+    for seed, test in enumerate(scores):
+        finish(store, make_config('CiteSeer', 'gau_sim', seed), test)
+    found = lines(store, 'table1')
+    assert f'| GauSim | {gau_sim}<br>paper: 69.19 ± 0.14 |' in found
+    assert f'| MLP | {mlp} |' in found
+
+
+@pytest.mark.parametrize('name', [*TABLES, 'table4'])
+def test_every_table_renders_without_runs(tmp_path: Path, name: str) -> None:
+    for kind in FORMATS:
+        assert render(name, kind, Store(tmp_path), Choice(('wine',), (), SEEDS)).strip()
+
+
+def test_fill_renews_and_settles(store: Store) -> None:
+    text = 'a\n<!-- begin table1 -->\nstale\n<!-- end table1 -->\nb\n'
+    once = fill(text, 'markdown', store)
+    assert 'stale' not in once
+    assert re.search(r'^a\n.*71\.3.*\nb\n$', once, re.S)
+    assert fill(once, 'markdown', store) == once
+    with pytest.raises(ValueError, match="'begin' and 'end' of tables do not match"):
+        fill(text.replace('end table1', 'end table2'), 'markdown', store)
+
+
+@pytest.fixture
+def show(call: Call) -> Call:
+    return functools.partial(call, documents.main)
 
 
 @pytest.fixture(autouse=True)
 def _documents_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        tables, 'write_documents', lambda store: sys.stdout.write('written\n')
+        documents, 'write_documents', lambda store: sys.stdout.write('written\n')
     )
-
-
-@pytest.fixture
-def call(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., str]:
-    """The lines that the command prints, or the text with which it ends."""
-
-    def main(*words: object) -> str:
-        monkeypatch.setattr(sys, 'argv', ['tables.py', *map(str, words)])
-        try:
-            tables.main()
-        except SystemExit as ended:
-            return f'{ended} {capsys.readouterr().err}'
-        return capsys.readouterr().out
-
-    return main
 
 
 def write_table(path: Path, first: int = 0) -> Path:
@@ -49,163 +193,133 @@ def write_table(path: Path, first: int = 0) -> Path:
     return path
 
 
-def finish(results: Path, *datasets: object, count: int = len(SEEDS)) -> None:
+def finish_all(results: Path, *datasets: object, count: int = 3) -> None:
     store = Store(results)
     configs = [
         make_config(str(dataset), method, seed, label='kind')
         for dataset in datasets
-        for method in METHODS
-        for seed in SEEDS[:count]
+        for method in ('mlp', 'lin_sim')
+        for seed in range(count)
     ]
     for config in configs:
-        folder = store.folder(config)
-        write_json(folder / 'about.json', {'starts': [{}]})
-        outcome = {'status': 'done', 'test': 0.7 + config.seed / 100, 'val': 0.5}
-        write_json(folder / 'result.json', {'config': config.to_dict(), **outcome})
+        finish(store, config, 0.7 + config.seed / 100)
     store.collect(configs)
 
 
-def test_write(call: Callable[..., str], tmp_path: Path) -> None:
-    assert call('--write') == 'written\n'
-    assert call('--write', '--results', tables.RESULTS) == 'written\n'
+def test_write(show: Call, tmp_path: Path) -> None:
     link = tmp_path / 'link'
-    link.symlink_to(tables.RESULTS)
-    assert call('--write', '--results', link) == 'written\n'
+    link.symlink_to(RESULTS)
+    for words in ([], ['--results', RESULTS], ['--results', link]):
+        assert show('--write', *words) == 'written\n'
 
 
-@pytest.mark.parametrize(
-    'words',
-    [
-        ['table1'],
-        ['--datasets', 'wine'],
-        ['--preset', 'quick'],
-        ['--preset', 'standard'],
-        ['--methods', 'mlp'],
-        ['--label', 'kind'],
-        ['--format', 'markdown'],
-        ['--results', 'found'],
-    ],
-)
-def test_write_renews_all_tables(
-    call: Callable[..., str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    words: list[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    finish(tmp_path / 'found', 'wine')
-    told = call('--write', *words)
-    rest = ' '.join(words) if words[0] == '--results' else words[0]
-    assert told.endswith(f'from the results of this program: leave out {rest}\n')
-
-
-def test_write_needs_results(
-    call: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tables, 'RESULTS', tmp_path)
-    told = call('--write', '--results', tmp_path)
-    assert "must be a folder with *.runs.json (got '" in told
+ALL = '--write renews all tables, from the results of this program: leave out '
 
 
 @pytest.mark.parametrize(
     ('words', 'text'),
     [
-        (['table4', '--datasets', 'wine'], 'table4 has data of its own: leave out --d'),
-        (['table4', '--label', 'y'], 'table4 has labels of its own: leave out --label'),
-        (['table4', '--preset', 'quick'], 'table4 has settings of its own: leave out '),
-        (['table4', '--methods', 'mlp'], 'table4 has rows of its own: leave out --met'),
-        (['tuned', '--preset', 'paper'], 'tuned has settings of its own: leave out --'),
-        (['tuned', '--methods', 'mlp'], 'tuned has rows of its own: leave out --meth'),
-        (['controls', '--methods', 'mlp'], 'controls has rows of its own'),
-        ([], 'name a table, or --write'),
+        ('--write table1', f'{ALL}table1'),
+        ('--write --datasets wine', f'{ALL}--datasets'),
+        ('--write --preset quick', f'{ALL}--preset'),
+        ('--write --preset standard', f'{ALL}--preset'),
+        ('--write --methods mlp', f'{ALL}--methods'),
+        ('--write --label kind', f'{ALL}--label'),
+        ('--write --format markdown', f'{ALL}--format'),
+        ('--write --results found', f'{ALL}--results found'),
+        ('table4 --datasets wine', 'table4 has data of its own: leave out --datasets'),
+        ('table4 --label y', 'table4 has labels of its own: leave out --label'),
+        ('table4 --preset quick', 'table4 has settings of its own: leave out --preset'),
+        ('table4 --methods mlp', 'table4 has rows of its own: leave out --methods'),
+        ('table2 --methods mlp', 'table2 has rows of its own: leave out --methods'),
+        ('tuned --preset paper', 'tuned has settings of its own: leave out --preset'),
+        ('tuned --methods mlp', 'tuned has rows of its own: leave out --methods'),
+        ('controls --methods mlp', 'controls has rows of its own: leave out --methods'),
+        ('', 'name a table, or --write'),
     ],
 )
-def test_what_has_no_meaning_is_refused(
-    call: Callable[..., str], words: list[str], text: str
-) -> None:
-    assert f'error: {text}' in call(*words)
+def test_what_has_no_meaning_is_refused(show: Call, words: str, text: str) -> None:
+    assert f'error: {text}\n' in show(*words.split())
 
 
-@pytest.mark.parametrize('name', [*tables.TABLES, 'table4'])
+@pytest.mark.parametrize('name', [*TABLES, 'table4', '--write'])
 def test_a_folder_without_results_is_refused(
-    call: Callable[..., str], tmp_path: Path, name: str
+    show: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    needed = 'cost.json' if name == 'table4' else '*.runs.json'
+    needed = 'cost.json' if name == 'table4' else '*.runs.json.gz'
     for folder, what in ((tmp_path, 'holds none'), (tmp_path / 'no', 'is no folder')):
-        told = call(name, '--results', folder)
-        assert told.endswith(
-            f"--results must be a folder with {needed} (got '{folder}', which {what})\n"
-        )
+        monkeypatch.setattr(documents, 'RESULTS', folder)
+        told = show(name, '--results', folder)
+        text = f"must be a folder with {needed} (got '{folder}', which {what})"
+        assert told.endswith(f'--results {text}\n')
     assert not (tmp_path / 'no').exists()
 
 
-def test_table4_needs_its_own_file_only(
-    call: Callable[..., str], tmp_path: Path
-) -> None:
-    shutil.copy(tables.RESULTS / 'cost.json', tmp_path)
-    assert '| seconds | MB |' in call('table4', '--results', tmp_path)
-    assert 'holds none' in call('table1', '--results', tmp_path)
+def test_table4_needs_its_own_file_only(show: Call, tmp_path: Path) -> None:
+    shutil.copy(RESULTS / 'cost.json', tmp_path)
+    assert '| seconds | MB |' in show('table4', '--results', tmp_path)
+    assert 'holds none' in show('table1', '--results', tmp_path)
 
 
 def test_what_is_named_twice_counts_once(
-    call: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    show: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write_table(tmp_path / 'my.csv')
-    finish(tmp_path, 'wine', 'my.csv')
+    finish_all(tmp_path, 'wine', 'my.csv')
     words = ['--results', '.', '--label', 'kind', '--datasets', 'wine', 'my.csv']
     words += ['wine', './my.csv', tmp_path / 'my.csv', '--methods', 'mlp', 'mlp']
-    lines = call('table1', *words).splitlines()
-    assert lines[0] == '|  | wine | my.csv |'
-    assert len(re.findall(r'^\| MLP ', '\n'.join(lines), re.M)) == 1
+    text = show('table1', *words)
+    assert text.startswith('|  | wine | my.csv |\n')
+    assert len(re.findall(r'^\| MLP ', text, re.M)) == 1
 
 
 @pytest.mark.parametrize('name', ['table1', 'controls', 'paired'])
 def test_a_file_heads_its_column_by_its_name(
-    call: Callable[..., str], tmp_path: Path, name: str
+    show: Call, tmp_path: Path, name: str
 ) -> None:
     path, twin = (write_table(tmp_path / f / 'my.csv', i) for i, f in enumerate('ab'))
-    finish(tmp_path, path, twin)
-    words = ['--results', tmp_path, '--label', 'kind', '--datasets']
-    assert call(name, *words, 'wine', path).startswith('|  | wine | my.csv |\n')
+    finish_all(tmp_path, path, twin)
     # Two of one name are told apart.
-    assert call(name, *words, path, twin).startswith(f'|  | {path} | {twin} |\n')
+    heads = {('wine', path): 'wine | my.csv', (path, twin): f'{path} | {twin}'}
+    for datasets, head in heads.items():
+        words = ['--results', tmp_path, '--label', 'kind', '--datasets', *datasets]
+        assert show(name, *words).startswith(f'|  | {head} |\n')
 
 
-def test_verdicts_on_what_the_paper_has_not(
-    call: Callable[..., str], tmp_path: Path
-) -> None:
+def test_verdicts_on_what_the_paper_has_not(show: Call, tmp_path: Path) -> None:
     path = write_table(tmp_path / 'my.csv')
-    finish(tmp_path, 'CiteSeer', path)
-    words = ['verdicts', '--results', tmp_path, '--label', 'kind', '--datasets', path]
+    finish_all(tmp_path, 'CiteSeer', path)
+    verdicts = ['verdicts', '--results', tmp_path]
+    words = [*verdicts, '--label', 'kind', '--datasets', path]
     absent = 'paper has no figures of my.csv'
-    assert call(*words) == f'Nothing to show: the {absent}.\n\n'
-    found = call(*words, 'CiteSeer')
+    assert show(*words) == f'Nothing to show: the {absent}.\n\n'
+    found = show(*words, 'CiteSeer')
     assert found.startswith('|  | CiteSeer |\n')
     assert found.endswith(f'\n\nThe {absent}.\n\n')
-    told = call('verdicts', '--results', tmp_path, '--methods', 'mlp')
-    assert told == 'Nothing to show: the paper has no figures of controls.\n\n'
-    words = ['verdicts', '--results', tmp_path, '--methods', 'mlp', '--preset', 'quick']
-    assert call(*words) == told
+    for more in ([], ['--preset', 'quick']):
+        told = show(*verdicts, '--methods', 'mlp', *more)
+        assert told == 'Nothing to show: the paper has no figures of controls.\n\n'
 
 
 @pytest.mark.parametrize(
     ('words', 'text'),
     [
-        (['verdicts'], 'no method has 3 finished runs of this choice yet'),
+        ('verdicts', 'no method has 3 finished runs of this choice yet'),
         (
-            ['paired', '--preset', 'quick'],
+            'paired --preset quick',
             'no finished runs to compare on the same splits yet, but some of --preset',
         ),
         (
-            ['table1', '--preset', 'quick'],
+            'table1 --preset quick',
             'no finished runs of this choice yet, but some of --preset standard.',
         ),
-        (['tuned'], 'no finished runs of settings that a search has found yet'),
+        ('tuned', 'no finished runs of settings that a search has found yet'),
     ],
 )
 def test_why_there_is_nothing_to_show(
-    call: Callable[..., str], tmp_path: Path, words: list[str], text: str
+    show: Call, tmp_path: Path, words: str, text: str
 ) -> None:
-    finish(tmp_path, 'CiteSeer', count=2)
-    assert f'Nothing to show: {text}' in call(*words, '--results', tmp_path)
+    finish_all(tmp_path, 'CiteSeer', count=2)
+    told = show(*words.split(), '--results', tmp_path)
+    assert f'Nothing to show: {text}' in told

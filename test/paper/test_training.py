@@ -1,21 +1,25 @@
 from __future__ import annotations
 
 import csv
+import functools
 import itertools
-import time
+import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
-from config import RunConfig
-from files import read_tensors, write_tensors
-from methods import METHODS
-from settings import make_config
 from torch import Tensor
 from torch_geometric.data import Data
-from training import HIDDEN_LABEL, Run
 
+from reproduction import training
+from reproduction.config import RunConfig
+from reproduction.files import read_tensors, write_tensors
+from reproduction.methods import METHODS
+from reproduction.settings import make_config
+from reproduction.training import HIDDEN_LABEL, Run
 from torch_geometric_gsl.datasets import paper_split
 
 
@@ -36,17 +40,20 @@ def fields(run: Run) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize('method', METHODS)
+@pytest.mark.parametrize('is_sparse', [False, True])
 def test_each_method_trains_and_resumes(
-    tmp_path: Path, method: str, data: Data
+    tmp_path: Path, method: str, is_sparse: bool, data: Data
 ) -> None:
+    data.x = (data.x * (data.x > 0.5)).to_sparse_csr() if is_sparse else data.x
     whole = Run(make(method), data, tmp_path / 'whole')
     assert whole.train() == 'done'
     assert whole.epoch == 6
     assert len({m['loss'] for m in whole.history}) == 6
 
     first = Run(make(method), data, tmp_path / 'parts', checkpoint_seconds=0)
+    # In the epoch after the checkpoint of the one before.
     with pytest.raises(KeyboardInterrupt):
-        first.train(interrupt_after(3))
+        first.train(mock.Mock(side_effect=[None] * 3 + [KeyboardInterrupt]))
     second = Run(make(method), data, tmp_path / 'parts')
     assert second.resume()
     assert second.epoch == 3
@@ -55,57 +62,32 @@ def test_each_method_trains_and_resumes(
     assert second.score(data) == whole.score(data)
 
 
-def interrupt_after(count: int) -> Any:
-    """Stops in the epoch after the checkpoint of the one before."""
-
-    def watch(metrics: dict[str, float]) -> None:
-        if metrics['epoch'] == count:
-            raise KeyboardInterrupt
-
-    return watch
-
-
-def with_other_labels(data: Data, mask: Tensor) -> Data:
-    """The same data, with another of the three classes where the mask holds."""
-    other = data.clone()
-    other.y = torch.where(mask, (data.y + 1) % 3, data.y)
-    return other
-
-
 @pytest.mark.parametrize('method', METHODS)
-def test_test_labels_are_not_seen(tmp_path: Path, method: str, data: Data) -> None:
-    test_mask = paper_split(data, seed=1).test_mask
-    noise = with_other_labels(data, test_mask)
-    runs = []
-    for item in (data, noise):
-        run = Run(make(method), item, tmp_path)
-        runs.append(run)
-        assert not bool((run.y == data.y)[test_mask].any())
+@pytest.mark.parametrize('part', ['test', 'val'])
+def test_labels_of_others_do_not_train(
+    tmp_path: Path, method: str, part: str, data: Data
+) -> None:
+    mask = paper_split(data, seed=1)[f'{part}_mask']
+    noise = data.clone()
+    noise.y = torch.where(mask, (data.y + 1) % 3, data.y)
+    first, second = (Run(make(method), item, tmp_path) for item in (data, noise))
+    # The labels of test nodes are not even there.
+    assert bool((first.y == data.y)[mask].any()) == (part == 'val')
+    for run in (first, second):
+        torch.manual_seed(0)
         run.train()
-    assert fields(runs[0]) == fields(runs[1])
-    for run, item in zip(runs, (data, noise), strict=True):
+    assert [m['loss'] for m in first.history] == [m['loss'] for m in second.history]
+    if part == 'val':
+        assert first.least_loss != second.least_loss
+        models = (run.model.state_dict() for run in (first, second))
+        torch.testing.assert_close(*models, rtol=0, atol=0, equal_nan=True)
+        return
+    assert fields(first) == fields(second)
+    for run, item in ((first, data), (second, noise)):
         score = run.score(item)
         assert score['val'] == run.best['val']
-        hit = (run.prediction == item.y)[test_mask].double().mean()
+        hit = (run.prediction == item.y)[mask].double().mean()
         assert score['test'] == float(hit)
-
-
-@pytest.mark.parametrize('method', METHODS)
-def test_validation_labels_do_not_train(
-    tmp_path: Path, method: str, data: Data
-) -> None:
-    val_mask = paper_split(data, seed=1).val_mask
-    noise = with_other_labels(data, val_mask)
-    runs = []
-    for item in (data, noise):
-        run = Run(make(method), item, tmp_path)
-        runs.append(run)
-        run.train()
-    first, second = runs
-    assert first.least_loss != second.least_loss
-    assert [m['loss'] for m in first.history] == [m['loss'] for m in second.history]
-    models = (run.model.state_dict() for run in runs)
-    torch.testing.assert_close(*models, rtol=0, atol=0, equal_nan=True)
 
 
 def test_score_is_that_of_the_best_epoch(tmp_path: Path, data: Data) -> None:
@@ -125,7 +107,8 @@ def test_score_is_that_of_the_best_epoch(tmp_path: Path, data: Data) -> None:
 
 
 def test_patience(tmp_path: Path, data: Data) -> None:
-    run = Run(make('mlp', epochs=500, eval_every=1, patience=7), data, tmp_path)
+    config = make('mlp', epochs=500, eval_every=1, patience=7)
+    run = Run(config, data, tmp_path)
     assert run.train() == 'done'
     assert run.epoch < 500
     values = [(-m['val'], m['val_loss']) for m in run.history]
@@ -136,15 +119,7 @@ def test_patience(tmp_path: Path, data: Data) -> None:
         if values[epoch][which] < min([v[which] for v in values[:epoch]], default=1e9)
     )
     assert run.epoch - 1 - last == 7
-
-
-def test_a_run_killed_after_its_last_checkpoint_stays_at_its_end(
-    tmp_path: Path, data: Data
-) -> None:
-    config = make('mlp', epochs=500, eval_every=1, patience=7)
-    run = Run(config, data, tmp_path)
-    run.train()
-    run.save()
+    run.save()  # A run that is killed now stays at its end.
     again = Run(config, data, tmp_path)
     assert again.resume()
     assert again.train() == 'done'
@@ -152,34 +127,25 @@ def test_a_run_killed_after_its_last_checkpoint_stays_at_its_end(
     assert again.score(data) == run.score(data)
 
 
-@pytest.mark.parametrize('name', ['status', 'least_loss', 'optimizer', 'config'])
-def test_a_checkpoint_without_a_part_counts_as_none(
-    tmp_path: Path, data: Data, name: str
+@pytest.mark.parametrize(
+    'part', ['status', 'least_loss', 'optimizer', 'config', 'shape', 'none', 'lr']
+)
+def test_a_checkpoint_of_another_kind_counts_as_none(
+    tmp_path: Path, data: Data, part: str
 ) -> None:
+    """As after a change of the code, or of another setting."""
     run = Run(make('mlp'), data, tmp_path)
     run.save()
     content = read_tensors(tmp_path / 'checkpoint.pt')
-    assert content is not None
-    del content[name]
+    if part == 'shape':  # Of another model.
+        name = next(iter(content['model']))
+        content['model'][name] = content['model'][name][:-1]
+    else:
+        content.pop(part, None)
     write_tensors(tmp_path / 'checkpoint.pt', content)
-    assert not Run(make('mlp'), data, tmp_path).resume()
-
-
-def test_a_checkpoint_of_another_model_counts_as_none(
-    tmp_path: Path, data: Data
-) -> None:
-    """As after a change of the code under the same setting."""
-    run = Run(make('mlp'), data, tmp_path)
-    run.train()
-    run.save()
-    content = read_tensors(tmp_path / 'checkpoint.pt')
-    assert content is not None
-    name = next(iter(content['model']))
-    content['model'][name] = content['model'][name][:-1]
-    write_tensors(tmp_path / 'checkpoint.pt', content)
-    again = Run(make('mlp'), data, tmp_path)
+    again = Run(make('mlp', lr=0.02 if part == 'lr' else 0.01), data, tmp_path)
     before = [value.clone() for value in again.model.state_dict().values()]
-    assert not again.resume()
+    assert again.resume() == (part == 'none')
     after = again.model.state_dict().values()
     assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
 
@@ -208,35 +174,64 @@ def test_a_file_s_own_split_is_used(tmp_path: Path, data: Data) -> None:
     assert not torch.equal(Run(config, data, tmp_path).train_mask, data.train_mask)
 
 
-def test_last_epoch_is_evaluated(tmp_path: Path, data: Data) -> None:
-    run = Run(make('mlp', epochs=5, eval_every=3), data, tmp_path)
-    run.train()
-    assert [m['epoch'] for m in run.history if 'val' in m] == [2, 4]
-
-
-def test_time_limit(tmp_path: Path, data: Data) -> None:
-    run = Run(make('mlp', epochs=50, time_limit=1e-9), data, tmp_path)
-    assert run.train() == 'timeout'
-    assert run.epoch == 1
-    assert run.score(data)['test'] is None
-
-
+@pytest.mark.parametrize(
+    ('wall', 'cpu', 'status'),
+    [(1, 1, 'timeout'), (3600, 1, 'timeout'), (3600, 0, 'done')],
+)
 def test_time_in_which_a_process_waits_does_not_count(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: Data
+    tmp_path: Path,
+    data: Data,
+    monkeypatch: pytest.MonkeyPatch,
+    wall: int,
+    cpu: int,
+    status: str,
 ) -> None:
-    run = Run(make('mlp', epochs=2, time_limit=100.0), data, tmp_path)
-    hours = itertools.count(step=3600)
-    monkeypatch.setattr(time, 'monotonic', lambda: float(next(hours)))
-    assert run.train() == 'done'
-    assert 0 < run.seconds < 100
+    clocks = {
+        name: functools.partial(next, itertools.count(step=step))
+        for name, step in (('monotonic', wall), ('process_time', cpu))
+    }
+    monkeypatch.setattr(training, 'time', SimpleNamespace(**clocks))
+    run = Run(make('mlp', epochs=4, eval_every=4, time_limit=1.5), data, tmp_path)
+    assert run.train() == status
+    assert (run.epoch, run.seconds) == ((4, 0) if status == 'done' else (2, 2))
+    assert (run.score(data)['test'] is None) == (status == 'timeout')
 
 
-def test_divergence(tmp_path: Path, data: Data) -> None:
-    run = Run(make('mlp'), data, tmp_path)
-    with torch.no_grad():
-        next(run.model.parameters()).fill_(float('nan'))
+@pytest.mark.parametrize('method', METHODS)
+@pytest.mark.parametrize('eval_every', [1, 9])
+def test_divergence_is_a_result(
+    tmp_path: Path, data: Data, method: str, eval_every: int
+) -> None:
+    """Also where layers refuse the numbers, in a step or in an evaluation."""
+    config = make(method, lr=1e30, epochs=9, eval_every=eval_every)
+    run = Run(config, data, tmp_path)
     assert run.train() == 'diverged'
-    assert run.epoch == 1
+    start = config.pretrain_epochs
+    assert 1 + start <= run.epoch <= 3 + start
+    assert math.isnan(run.history[-1]['loss'])
+    run.save()
+    assert len((tmp_path / 'metrics.csv').read_text().splitlines()) == 1 + run.epoch
+    assert run.score(data)['epochs'] == run.epoch
+
+
+@pytest.mark.parametrize('error', [ValueError('x is wrong'), RuntimeError('NaN')])
+def test_other_errors_are_no_divergence(
+    tmp_path: Path, data: Data, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    run = Run(make('gau_sim'), data, tmp_path)
+    monkeypatch.setattr(run.model, 'loss', mock.Mock(side_effect=error))
+    with pytest.raises(type(error), match=str(error)):
+        run.train()
+
+
+@pytest.mark.parametrize('is_sparse', [False, True])
+def test_data_that_is_not_finite_is_no_divergence(
+    tmp_path: Path, data: Data, is_sparse: bool
+) -> None:
+    data.x[0, 0] = math.nan
+    data.x = data.x.to_sparse_csr() if is_sparse else data.x
+    with pytest.raises(ValueError, match="'x' contains NaN or infinite values"):
+        Run(make('gau_sim'), data, tmp_path).train()
 
 
 def test_seeds_differ(tmp_path: Path, data: Data) -> None:
@@ -249,12 +244,6 @@ def test_seeds_differ(tmp_path: Path, data: Data) -> None:
     assert not torch.equal(runs[0].train_mask, runs[2].train_mask)
 
 
-def test_checkpoint_of_another_config_is_not_taken(tmp_path: Path, data: Data) -> None:
-    Run(make('mlp'), data, tmp_path).save()
-    assert Run(make('mlp'), data, tmp_path).resume()
-    assert not Run(make('mlp', lr=0.02), data, tmp_path).resume()
-
-
 def test_metrics(tmp_path: Path, data: Data) -> None:
     run = Run(make('mlp'), data, tmp_path)
     run.train()
@@ -264,14 +253,9 @@ def test_metrics(tmp_path: Path, data: Data) -> None:
     assert [int(row['epoch']) for row in rows] == list(range(6))
     assert [float(row['loss']) for row in rows] == [m['loss'] for m in run.history]
     assert [row['val'] != '' for row in rows] == [False, True] * 3
-
-
-def test_sparse_features(tmp_path: Path, data: Data) -> None:
-    data.x = (data.x * (data.x > 0.5)).to_sparse_csr()
-    run = Run(make('mlp'), data, tmp_path)
-    assert isinstance(run.x, Tensor)
-    assert run.x.layout == torch.sparse_csr
-    assert run.train() == 'done'
+    last = Run(make('mlp', epochs=5, eval_every=3), data, tmp_path)
+    last.train()
+    assert [m['epoch'] for m in last.history if 'val' in m] == [2, 4]
 
 
 def test_pretraining_weights_the_denoising_loss(

@@ -12,37 +12,30 @@ from torch_geometric_gsl.transforms import (
     SimilarityKNNGraph,
 )
 
+TRANSFORMS = {
+    'knn': lambda: SimilarityKNNGraph(k=3),
+    'undirected': lambda: SimilarityKNNGraph(k=3, force_undirected=True),
+    'sampled': lambda: SampledLatentGraph(k=3, seed=12),
+    'frozen': lambda: FreezeLatentGraph(GSLNet(4, 8, 2, 3, k=3)),
+}
 
-def _frozen() -> FreezeLatentGraph:
-    return FreezeLatentGraph(GSLNet(4, 8, num_layers=2, out_channels=3, k=3))
 
-
-@pytest.fixture(
-    params=[
-        lambda: SimilarityKNNGraph(k=3),
-        lambda: SimilarityKNNGraph(k=3, force_undirected=True),
-        lambda: SampledLatentGraph(k=3, seed=12),
-        _frozen,
-    ],
-    ids=['knn', 'undirected', 'sampled', 'frozen'],
-)
+@pytest.fixture(params=TRANSFORMS)
 def transform(request: pytest.FixtureRequest) -> BaseTransform:
-    return request.param()
+    return TRANSFORMS[request.param]()
 
 
 @pytest.fixture
 def examples() -> list[Data]:
     """Graphs of different sizes; the third one has as many edges as nodes."""
-    made = []
-    for num_nodes, num_edges in ((6, 10), (9, 1), (7, 7), (5, 0)):
-        made.append(
-            Data(
-                x=torch.randn(num_nodes, 4),
-                edge_index=torch.randint(num_nodes, (2, num_edges)),
-                edge_attr=torch.randn(num_edges, 2),
-                edge_weight=torch.rand(num_edges),
-                y=torch.tensor([num_nodes]),
-                mask=torch.rand(num_nodes) > 0.5,
-            )
+    return [
+        Data(
+            x=torch.randn(num_nodes, 4),
+            edge_index=torch.randint(num_nodes, (2, num_edges)),
+            edge_attr=torch.randn(num_edges, 2),
+            edge_weight=torch.rand(num_edges),
+            y=torch.tensor([num_nodes]),
+            mask=torch.rand(num_nodes) > 0.5,
         )
-    return made
+        for num_nodes, num_edges in ((6, 10), (9, 1), (7, 7), (5, 0))
+    ]

@@ -1,23 +1,20 @@
 from __future__ import annotations
 
 import copy
-import pickle
-import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 import torch_geometric.transforms as T
-from torch_geometric.data import Batch, Data, HeteroData, InMemoryDataset, TemporalData
-from torch_geometric.datasets import FakeDataset
-from torch_geometric.loader import DataLoader
+from torch_geometric.data import Batch, Data, InMemoryDataset
 
 from torch_geometric_gsl.transforms import (
     DropObservedGraph,
     SampledLatentGraph,
     SimilarityKNNGraph,
 )
-from torch_geometric_gsl.transforms._graph_data import graph_keys, take_rows
+from torch_geometric_gsl.transforms._graph_data import graph_keys
 
 OBSERVED = {'observed_edge_index', 'observed_edge_attr', 'observed_edge_weight'}
 
@@ -41,6 +38,13 @@ def assert_is_graph(data: Data) -> None:
     assert bool((code.diff() > 0).all())  # By target, then source, no duplicates.
 
 
+def stored(path: Path, examples: list[Data], transform=None) -> InMemoryDataset:
+    InMemoryDataset.save(examples, path)
+    dataset = InMemoryDataset(transform=transform)
+    dataset.load(path)
+    return dataset
+
+
 def test_keeps_all_other_attributes(transform, examples):
     data = examples[0]
     data.name = 'a name'
@@ -55,50 +59,85 @@ def test_keeps_all_other_attributes(transform, examples):
         assert out[key] is before[key]
     for key in ('edge_index', 'edge_attr', 'edge_weight'):
         assert out[f'observed_{key}'] is before[key]
-    assert 'edge_attr' not in out
     assert_same(data, before)  # The input is not changed in place.
-
-
-def test_data_without_graph(transform, examples):
-    out = transform(Data(x=examples[0].x))
+    out = transform(Data(x=data.x))
     assert_is_graph(out)
     assert set(out.keys()) == {'x', 'edge_index', 'edge_weight'}
 
 
-def test_batch_equals_single_graphs(transform, examples):
-    batch = transform(Batch.from_data_list(examples))
+def test_batches_and_data_sets_equal_single_graphs(transform, examples, tmp_path):
+    given = Batch.from_data_list(examples)
+    batch = transform(given)
     assert_is_graph(batch)
     source, target = batch.edge_index
     assert torch.equal(batch.batch[source], batch.batch[target])
     singles = [transform(data) for data in examples]
-    for one, other in zip(singles, batch.to_data_list(), strict=True):
-        assert_same(one, other)
+    early = stored(tmp_path / 'early.pt', singles)
+    late = stored(tmp_path / 'late.pt', examples, transform)
+    for made in (batch.to_data_list(), early, late):
+        for one, other in zip(singles, made, strict=True):
+            assert_same(one, other)
     assert_same(singles[2], batch[2])
     assert_same(Batch.from_data_list(singles), batch)
-
-
-def test_batch_of_input_is_left_alone(transform, examples):
-    batch = Batch.from_data_list(examples)
-    transform(batch)
-    for one, other in zip(examples, batch.to_data_list(), strict=True):
+    assert torch.equal(batch.observed_edge_index, given.edge_index)
+    # The batch that came is left alone.
+    for one, other in zip(examples, given.to_data_list(), strict=True):
         assert_same(one, other)
+    # A vector of graph ids serves as well.
+    out = transform(Data(x=given.x, batch=given.batch))
+    assert torch.equal(out.edge_index, batch.edge_index)
+    assert torch.equal(out.edge_weight, batch.edge_weight)
 
 
-def test_batch_vector_alone(transform, examples):
-    x = torch.cat([data.x for data in examples])
-    sizes = torch.tensor([data.num_nodes for data in examples])
-    batch = torch.arange(len(examples)).repeat_interleave(sizes)
-    out = transform(Data(x=x, batch=batch))
-    together = transform(Batch.from_data_list(examples))
-    assert torch.equal(out.edge_index, together.edge_index)
-    assert torch.equal(out.edge_weight, together.edge_weight)
+@pytest.mark.parametrize('loop', [False, True])
+@pytest.mark.parametrize(
+    ('cls', 'kwargs'),
+    [
+        (SimilarityKNNGraph, {}),
+        (SimilarityKNNGraph, {'force_undirected': True}),
+        (SampledLatentGraph, {'seed': 2}),
+        (SampledLatentGraph, {'seed': 2, 'replace': False}),
+    ],
+)
+def test_graphs_of_few_nodes_in_a_data_set(cls, kwargs, loop, tmp_path):
+    sizes = (0, 1, 2, 5, 6, 9, 0)
+    examples = [Data(x=torch.randn(n, 4)) for n in sizes]
+    transform = cls(5, loop=loop, **kwargs)
+    singles = [transform(data) for data in examples]
+    for n, out in zip(sizes, singles, strict=True):
+        assert_is_graph(out)
+        k = min(5, n - 1 + loop)
+        if k > 0:
+            assert out.num_edges >= n * k
+            assert_same(out, cls(k, loop=loop, clamp=False, **kwargs)(Data(x=out.x)))
+        else:
+            assert (out.num_nodes, out.num_edges) == (n, 0)
+    batch = transform(Batch.from_data_list(examples))
+    late = stored(tmp_path / 'data.pt', examples, transform)
+    for made in (batch.to_data_list(), late):
+        for one, other in zip(singles, made, strict=True):
+            assert_same(one, other)
+
+
+@pytest.mark.parametrize('cls', [SimilarityKNNGraph, SampledLatentGraph])
+def test_graphs_of_few_nodes_raise_without_clamp(cls):
+    transform = cls(5, loop=False, clamp=False)
+    text = r"'k' must not exceed the number of candidates{} \(got k=5 for {} cand"
+    for n in (1, 5):
+        data = Data(x=torch.randn(n, 4))
+        with pytest.raises(ValueError, match=text.format('', n - 1)):
+            transform(data)
+        big = Data(x=torch.randn(6, 4))
+        with pytest.raises(ValueError, match=text.format(' of graph 1', n - 1)):
+            transform(Batch.from_data_list([big, data]))
+    assert transform(Data(x=torch.randn(0, 4))).num_edges == 0
+    with pytest.raises(TypeError, match=r"'clamp' must be a bool \(got 'no'\)"):
+        cls(clamp='no')
 
 
 def test_features_set_on_a_batch():
-    examples = [
-        Data(edge_index=torch.empty(2, 0, dtype=torch.long), num_nodes=n)
-        for n in (4, 5)
-    ]
+    nothing = torch.empty(2, 0, dtype=torch.long)
+    examples = [Data(edge_index=nothing, num_nodes=n) for n in (4, 5)]
     batch = Batch.from_data_list(examples)
     batch.x = torch.randn(9, 3)
     out = SimilarityKNNGraph(k=2)(batch)
@@ -106,20 +145,16 @@ def test_features_set_on_a_batch():
     assert torch.equal(out[1].edge_index, alone.edge_index)
 
 
-def test_second_graph_keeps_the_observed_one(examples):
+def test_compose(examples):
     data = SimilarityKNNGraph(k=2)(examples[0])
     data.edge_attr = torch.randn(data.num_edges, 1)
+    # A second graph replaces the first, and keeps the observed one.
     out = SampledLatentGraph(k=3)(data)
     assert 'edge_attr' not in out
     assert torch.equal(out.observed_edge_index, examples[0].edge_index)
     assert torch.equal(out.observed_edge_attr, examples[0].edge_attr)
-
-
-def test_compose(examples):
-    compose = T.Compose(
-        [DropObservedGraph(), SimilarityKNNGraph(k=2), T.ToUndirected()]
-    )
-    out = compose(examples[0])
+    steps = [DropObservedGraph(), SimilarityKNNGraph(k=2), T.ToUndirected()]
+    out = T.Compose(steps)(examples[0])
     assert out.is_undirected()
     assert not OBSERVED & set(out.keys())
 
@@ -136,12 +171,6 @@ def test_adj_t_round_trip(transform, examples):
     assert batch[1].observed_adj_t.sizes() == [6, 6]
 
 
-def test_observed_index_is_incremented_in_a_new_batch(transform, examples):
-    batch = Batch.from_data_list([transform(data) for data in examples[:2]])
-    expected = Batch.from_data_list(examples[:2]).edge_index
-    assert torch.equal(batch.observed_edge_index, expected)
-
-
 def test_follow_batch_moves_along(transform, examples):
     batch = Batch.from_data_list(examples, follow_batch=['edge_attr'])
     out = transform(batch)
@@ -150,84 +179,12 @@ def test_follow_batch_moves_along(transform, examples):
     assert 'edge_attr_batch' not in out
 
 
-def test_data_loader_and_fake_dataset(transform):
-    dataset = FakeDataset(
-        num_graphs=4, avg_num_nodes=10, num_channels=4, edge_dim=2, transform=transform
-    )
-    out = next(iter(DataLoader(dataset, batch_size=4)))
-    assert_is_graph(out)
-    assert out.observed_edge_attr.size(0) == out.observed_edge_index.size(1)
-    assert torch.equal(out.y, torch.cat([data.y for data in dataset]))
-
-
-class Tiny(InMemoryDataset):
-    def __init__(self, root, examples, **kwargs):
-        self.examples = examples
-        super().__init__(root, **kwargs)
-        self.load(self.processed_paths[0])
-
-    @property
-    def processed_file_names(self):
-        return 'data.pt'
-
-    def process(self):
-        made = self.examples
-        if self.pre_transform is not None:
-            made = [self.pre_transform(data) for data in made]
-        self.save(made, self.processed_paths[0])
-
-
-def test_in_memory_dataset(transform, examples, tmp_path):
-    early = Tiny(tmp_path / 'early', examples, pre_transform=transform)
-    late = Tiny(tmp_path / 'late', examples, transform=transform)
-    for number, data in enumerate(examples):
-        assert_same(early[number], transform(data))
-        assert_same(late[number], transform(data))
-
-
-def test_pickle(transform, examples):
-    again = pickle.loads(pickle.dumps(transform))
-    assert_same(again(examples[0]), transform(examples[0]))
-
-
-def test_missing_features(transform):
-    with pytest.raises(ValueError, match=r"'data\.x' must hold node features \(got N"):
-        transform(Data(edge_index=torch.zeros(2, 1, dtype=torch.long), num_nodes=4))
-
-
-def test_integer_features(transform):
-    with pytest.raises(TypeError, match=r"'data\.x' must be floating-point \(got tor"):
-        transform(Data(x=torch.ones(8, 4, dtype=torch.long)))
-
-
-def test_nan_features(transform):
-    x = torch.randn(8, 4)
-    x[2, 1] = float('nan')
-    with pytest.raises(ValueError, match=r"'data\.x' contains NaN or infinite"):
-        transform(Data(x=x))
-
-
-@pytest.mark.parametrize('kind', [HeteroData, TemporalData])
-def test_other_kinds_of_data(transform, kind):
-    text = rf"'data' must be a homogeneous .*Data \(got {kind.__name__}\)"
-    with pytest.raises(TypeError, match=text):
-        transform(kind())
-
-
-def test_unsorted_batch_vector():
+def test_batch_vectors():
     data = Data(x=torch.randn(4, 2), batch=torch.tensor([0, 1, 0, 1]))
     with pytest.raises(ValueError, match=r"'data\.batch' must be sorted"):
         SimilarityKNNGraph(k=1)(data)
-
-
-def test_too_small_graph_of_a_batch(examples):
-    with pytest.raises(ValueError, match=r'of graph 3 \(got k=5 for 4 candidates\)'):
-        SimilarityKNNGraph(k=5)(Batch.from_data_list(examples))
-
-
-def test_no_nodes_in_a_batch_vector():
-    data = Data(x=torch.empty(0, 3), batch=torch.empty(0, dtype=torch.long))
-    out = SimilarityKNNGraph()(data)
+    nothing = Data(x=torch.empty(0, 3), batch=torch.empty(0, dtype=torch.long))
+    out = SimilarityKNNGraph()(nothing)
     assert out.edge_index.shape == (2, 0)
     assert out.edge_weight.shape == (0,)
 
@@ -268,13 +225,3 @@ def test_what_belongs_to_the_edges_of_a_batch():
     first.kind, second.kind = torch.zeros(0), torch.zeros(2)
     keys = graph_keys(Batch.from_data_list([first, second]))
     assert keys == ['edge_index', 'kind']
-
-
-def test_rows_of_sparse_features():
-    x = torch.randn(7, 3).relu()
-    with warnings.catch_warnings():
-        warnings.simplefilter('ignore')
-        sparse = x.to_sparse_csr()
-    for start, stop in ((0, 7), (2, 5), (6, 7), (3, 3)):
-        assert torch.equal(take_rows(sparse, start, stop).to_dense(), x[start:stop])
-        assert torch.equal(take_rows(x, start, stop), x[start:stop])

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Data
-from torch_geometric.data.datapipes import DatasetAdapter
 from torch_geometric.utils import degree
 
 from torch_geometric_gsl.nn.sampler import GumbelKNNSampler
@@ -33,89 +32,73 @@ def test_is_what_the_sampler_draws(data):
 
 
 @pytest.mark.parametrize('method', ['dense', 'stream'])
-def test_hard_draws_leave_no_empty_edges(data, method):
+def test_options_reach_the_sampler(data, method):
     out = SampledLatentGraph(k=3, hard=True, method=method)(data)
-    assert bool((out.edge_weight > 0.3).all())
+    assert bool((out.edge_weight > 0.3).all())  # No edges of zero weight.
     assert out.num_edges <= 60
     torch.testing.assert_close(sums(out), torch.ones(20))
-
-
-def test_without_replacement(data):
-    out = SampledLatentGraph(k=3, replace=False, loop=False)(data)
+    out = SampledLatentGraph(k=3, replace=False, loop=False, method=method)(data)
     assert degree(out.edge_index[1], 20).tolist() == [3.0] * 20
     assert not out.has_self_loops()
 
 
 def test_seed(data):
-    transform = SampledLatentGraph(k=3, seed=3)
     state = torch.get_rng_state()
-    first, second = transform(data), transform(data)
+    first, again, of_numpy, other, last = (
+        SampledLatentGraph(k=3, seed=seed)(data).edge_weight
+        for seed in (3, 3, np.int64(3), 4, 2**64 - 1)
+    )
     assert torch.equal(torch.get_rng_state(), state)
-    assert torch.equal(first.edge_weight, second.edge_weight)
-    other = SampledLatentGraph(k=3, seed=4)(data)
-    assert not torch.equal(first.edge_weight, other.edge_weight)
+    assert torch.equal(first, again)
+    assert torch.equal(first, of_numpy)
+    assert not torch.equal(first, other)
+    assert not torch.equal(first, last)
+    # Without a seed the global generator draws.
+    first, second = (SampledLatentGraph(k=3)(data).edge_weight for _ in range(2))
+    torch.set_rng_state(state)
+    assert torch.equal(first, SampledLatentGraph(k=3)(data).edge_weight)
+    assert not torch.equal(first, second)
 
 
-def test_largest_seed_and_integers_of_numpy(data):
-    assert SampledLatentGraph(k=3, seed=2**64 - 1)(data).num_edges > 0
-    out = SampledLatentGraph(k=3, seed=np.int64(3))(data)
-    expected = SampledLatentGraph(k=3, seed=3)(data)
-    assert torch.equal(out.edge_weight, expected.edge_weight)
-
-
-def test_global_generator(data):
-    transform = SampledLatentGraph(k=3)
-    torch.manual_seed(1)
-    first, second = transform(data), transform(data)
-    torch.manual_seed(1)
-    again = transform(data)
-    assert torch.equal(first.edge_weight, again.edge_weight)
-    assert not torch.equal(first.edge_weight, second.edge_weight)
-
-
-def test_trained_module(data):
-    similarity = NeuralGaussianSimilarity(4)
-    similarity.eval()
-    out = SampledLatentGraph(similarity, k=3)(data)
-    assert not similarity.training
+@pytest.mark.parametrize('training', [False, True])
+def test_trained_module(data, training):
+    similarity = NeuralGaussianSimilarity(4).train(training)
+    out = SampledLatentGraph(3, similarity)(data)
+    assert similarity.training is training
     assert not out.edge_weight.requires_grad
-    assert not out.edge_index.requires_grad
 
 
-def test_too_few_nodes():
-    with pytest.raises(ValueError, match=r'\(got k=5 for 4 candidates\)'):
-        SampledLatentGraph(loop=False)(Data(x=torch.randn(5, 2)))
+@pytest.mark.parametrize(
+    ('args', 'kwargs'),
+    [
+        (('gaussian',), {'k': 3, 'tau': 0.5, 'scale': 2.0}),
+        (('gaussian', 3), {'tau': 0.5, 'scale': 2.0}),
+        (('gaussian', 3, 0.5, 2.0), {}),
+    ],
+)
+def test_similarity_before_k_is_deprecated(data, args, kwargs):
+    with pytest.warns(DeprecationWarning, match="'k' comes before") as caught:
+        old = SampledLatentGraph(*args, seed=1, **kwargs)
+    assert caught[0].filename == __file__
+    new = SampledLatentGraph(3, 'gaussian', 0.5, 2.0, seed=1)
+    assert str(old) == str(new)
+    assert torch.equal(old(data).edge_weight, new(data).edge_weight)
 
 
 @pytest.mark.parametrize(
     ('kwargs', 'error', 'text'),
     [
         ({'k': 0}, ValueError, r"'k' must be at least 1 \(got 0\)"),
-        ({'tau': 0.0}, ValueError, r"'tau' must be positive and finite \(got 0.0\)"),
-        ({'scale': -1.0}, ValueError, r"'scale' must be positive"),
         ({'method': 'magic'}, ValueError, r"'method' must be one of .*'magic'"),
         ({'seed': -1}, ValueError, r"'seed' must be at least 0 \(got -1\)"),
         ({'seed': 2**70}, ValueError, r"'seed' must be less than 2\*\*64 \(got 118"),
         ({'sample_in_eval': True}, TypeError, r"'sample_in_eval' must .*\(got True\)"),
-        ({'sample_in_eval': False}, TypeError, r"'sample_in_eval' must not be given"),
         ({'seed': 'a'}, TypeError, r"'seed' must be an integer \(got str\)"),
         ({'similarity': 'neural_gaussian'}, ValueError, r'untrained: pass a'),
+        ({'k': 'linear'}, TypeError, r"'k' must be an integer \(got str\)"),
         ({'sharp': True}, TypeError, r"unexpected keyword argument 'sharp'"),
     ],
 )
 def test_arguments(kwargs, error, text):
     with pytest.raises(error, match=text):
         SampledLatentGraph(**kwargs)
-
-
-def test_functional_name(data):
-    (out,) = DatasetAdapter([data]).sampled_latent_graph(k=3, seed=2)
-    expected = SampledLatentGraph(k=3, seed=2)(data)
-    assert torch.equal(out.edge_weight, expected.edge_weight)
-
-
-def test_repr():
-    assert str(SampledLatentGraph(k=3, seed=1, hard=True)) == (
-        'SampledLatentGraph(similarity=linear, k=3, tau=0.25, scale=1.0, seed=1, '
-        'hard=True)'
-    )

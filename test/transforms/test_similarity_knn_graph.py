@@ -2,9 +2,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from sklearn.neighbors import NearestNeighbors
+from sklearn.metrics.pairwise import cosine_similarity
 from torch_geometric.data import Batch, Data
-from torch_geometric.data.datapipes import DatasetAdapter
 from torch_geometric.nn import GCNConv
 from torch_geometric.utils import to_dense_adj
 
@@ -17,77 +16,58 @@ from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES
 from torch_geometric_gsl.transforms import SimilarityKNNGraph, ToSparseFeatures
 from torch_geometric_gsl.transforms._similarity import UNTRAINED
 
+EUCLIDEAN = HeatKernelSimilarity(3, normalize=False)
+TRAINED = NeuralGaussianSimilarity(3, 2)
 
-def neighbours(data: Data) -> list[list[int]]:
-    source, target = data.edge_index
-    return [source[target == i].tolist() for i in range(data.num_nodes)]
+
+def assert_nearest(data: Data, score: torch.Tensor, k: int, loop: bool) -> None:
+    score = score if loop else score.clone().fill_diagonal_(-torch.inf)
+    best = score.topk(k).indices.sort().values
+    assert torch.equal(data.edge_index[0].view(-1, k), best)
 
 
 @pytest.mark.parametrize('loop', [False, True])
 def test_against_sklearn(loop):
     x = torch.randn(40, 6, dtype=torch.float64)
     data = SimilarityKNNGraph(k=4, loop=loop)(Data(x=x))
-    search = NearestNeighbors(n_neighbors=5, metric='cosine').fit(x.numpy())
-    distance, index = search.kneighbors(x.numpy())
-    start = 0 if loop else 1
-    for i, found in enumerate(neighbours(data)):
-        order = index[i, start : start + 4]
-        assert found == sorted(order.tolist())
-        weight = data.edge_weight[data.edge_index[1] == i]
-        expected = torch.tensor(1 - distance[i, start : start + 4])
-        torch.testing.assert_close(weight, expected[order.argsort()])
-
-
-@pytest.mark.parametrize('name', sorted(set(SIMILARITIES) - set(UNTRAINED)))
-@pytest.mark.parametrize('memory_budget', [1, 2**25])
-def test_against_a_plain_loop(name, memory_budget):
-    x = torch.randn(15, 3, dtype=torch.float64)
-    data = SimilarityKNNGraph(3, name, memory_budget=memory_budget)(Data(x=x))
-    score = SIMILARITIES[name](3)(x)
-    for i, found in enumerate(neighbours(data)):
-        others = sorted((j for j in range(15) if j != i), key=lambda j: -score[i, j])
-        assert found == sorted(others[:3])
+    score = torch.tensor(cosine_similarity(x.numpy()))
+    assert_nearest(data, score, 4, loop)
     source, target = data.edge_index
     torch.testing.assert_close(data.edge_weight, score[target, source])
 
 
-def test_trained_module_in_its_former_mode():
-    similarity = NeuralGaussianSimilarity(4, 3).double()
-    similarity.lin.eval()
-    x = torch.randn(12, 4, dtype=torch.float64)
-    data = SimilarityKNNGraph(2, similarity)(Data(x=x))
-    assert similarity.training
-    assert not similarity.lin.training
+@pytest.mark.parametrize(
+    ('similarity', 'module'),
+    [(name, SIMILARITIES[name](3)) for name in SIMILARITIES if name not in UNTRAINED]
+    + [(EUCLIDEAN, EUCLIDEAN), (TRAINED, TRAINED)],
+)
+@pytest.mark.parametrize('memory_budget', [1, 2**25])
+def test_against_the_similarity_of_all_pairs(similarity, module, memory_budget):
+    x = torch.randn(15, 3, dtype=torch.float64)
+    module.double().train()
+    state = torch.get_rng_state()
+    data = SimilarityKNNGraph(3, similarity, memory_budget=memory_budget)(Data(x=x))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert module.training
     assert not data.edge_weight.requires_grad
-    score = similarity(x).fill_diagonal_(-1)
-    best = score.topk(2).indices.sort().values
-    assert torch.equal(data.edge_index[0].view(12, 2), best)
-
-
-def test_euclidean_neighbours():
-    x = torch.randn(20, 3)
-    similarity = HeatKernelSimilarity(3, normalize=False)
-    data = SimilarityKNNGraph(3, similarity)(Data(x=x))
-    distance = torch.cdist(x, x).fill_diagonal_(torch.inf)
-    best = distance.topk(3, largest=False).indices.sort().values
-    assert torch.equal(data.edge_index[0].view(20, 3), best)
+    score = module(x).detach()
+    order = -torch.cdist(x, x) if module is EUCLIDEAN else score
+    assert_nearest(data, order, 3, loop=False)
+    source, target = data.edge_index
+    torch.testing.assert_close(data.edge_weight, score[target, source])
 
 
 def test_duplicates():
     x = torch.randn(4, 5).repeat_interleave(3, dim=0)
     data = SimilarityKNNGraph(k=2)(Data(x=x))
-    for i, found in enumerate(neighbours(data)):
-        first = i // 3 * 3
-        assert found == [j for j in range(first, first + 3) if j != i]
+    same = torch.block_diag(*[torch.ones(3, 3)] * 4)
+    assert_nearest(data, same, 2, loop=False)
     torch.testing.assert_close(data.edge_weight, torch.ones(24))
     everyone = SimilarityKNNGraph(k=11)(Data(x=torch.ones(12, 5)))
     assert everyone.num_edges == 12 * 11
     assert not everyone.has_self_loops()
-
-
-def test_rows_of_zeros():
-    data = SimilarityKNNGraph(k=2)(Data(x=torch.zeros(4, 3)))
-    assert data.edge_weight.tolist() == [0.0] * 8
+    nothing = SimilarityKNNGraph(k=2)(Data(x=torch.zeros(4, 3)))
+    assert nothing.edge_weight.tolist() == [0.0] * 8
 
 
 def test_negative_weights_and_their_remedies():
@@ -133,41 +113,19 @@ def test_sparse_features():
         SimilarityKNNGraph(2, 'gaussian')(sparse[0])
 
 
-@pytest.mark.parametrize(('k', 'loop', 'left'), [(5, False, 4), (6, True, 5)])
-def test_too_few_nodes(k, loop, left):
-    text = rf'exceed the number of candidates \(got k={k} for {left} candidates\)'
-    with pytest.raises(ValueError, match=text):
-        SimilarityKNNGraph(k, loop=loop)(Data(x=torch.randn(5, 2)))
-
-
-def test_arguments():
-    with pytest.raises(ValueError, match=r"'k' must be at least 1 \(got 0\)"):
-        SimilarityKNNGraph(0)
-    with pytest.raises(ValueError, match=r"'memory_budget' must be at least 1"):
-        SimilarityKNNGraph(memory_budget=0)
-    for name in ('loop', 'force_undirected'):
-        with pytest.raises(TypeError, match=rf"'{name}' must be a bool \(got 'no'\)"):
-            SimilarityKNNGraph(**{name: 'no'})
-    with pytest.raises(ValueError, match=r"untrained.*got 'cosine'"):
-        SimilarityKNNGraph(similarity='cosine')
-    with pytest.raises(ValueError, match=r"'similarity' expects 3 channels but it"):
-        SimilarityKNNGraph(1, GaussianSimilarity(3))(Data(x=torch.randn(5, 2)))
-
-
-def test_no_randomness_is_used():
-    state = torch.get_rng_state()
-    SimilarityKNNGraph(k=2)(Data(x=torch.ones(4, 2)))
-    assert torch.equal(torch.get_rng_state(), state)
-
-
-def test_functional_name():
-    examples = [Data(x=torch.randn(n, 3)) for n in (5, 6)]
-    pipe = DatasetAdapter(examples).similarity_knn_graph(k=2)
-    for data, out in zip(examples, pipe, strict=True):
-        assert torch.equal(out.edge_index, SimilarityKNNGraph(k=2)(data).edge_index)
-
-
-def test_repr():
-    assert str(SimilarityKNNGraph(k=3)) == (
-        'SimilarityKNNGraph(k=3, similarity=linear, loop=False, force_undirected=False)'
-    )
+@pytest.mark.parametrize(
+    ('kwargs', 'error', 'text'),
+    [
+        ({'k': 0}, ValueError, r"'k' must be at least 1 \(got 0\)"),
+        ({'memory_budget': 0}, ValueError, "'memory_budget' must be at least 1"),
+        ({'loop': 'no'}, TypeError, r"'loop' must be a bool \(got 'no'\)"),
+        ({'force_undirected': 1}, TypeError, r"'force_undirected' .* bool \(got 1\)"),
+        ({'similarity': 'cosine'}, ValueError, r"pass a \(trained\) .*got 'cosine'"),
+        ({'similarity': 'euclid'}, ValueError, r"must be one of .*'euclid'"),
+        ({'similarity': torch.nn.Tanh()}, TypeError, r'a Similarity \(got Tanh\)'),
+        ({'similarity': GaussianSimilarity(3)}, ValueError, 'expects 3 channels but'),
+    ],
+)
+def test_arguments(kwargs, error, text):
+    with pytest.raises(error, match=text):
+        SimilarityKNNGraph(**kwargs)(Data(x=torch.randn(5, 2)))

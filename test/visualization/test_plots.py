@@ -1,9 +1,6 @@
-import ast
-import builtins
 import math
 import sys
 import xml.etree.ElementTree as ET
-from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
@@ -14,27 +11,23 @@ from matplotlib.colors import to_rgba
 from matplotlib.image import imread
 
 from torch_geometric_gsl.diagnostics.summaries import LayerSummary, ModelSummary
-from torch_geometric_gsl.nn.similarity.cosine_similarity import CosineSimilarity
-from torch_geometric_gsl.nn.similarity.difference_similarity import (
+from torch_geometric_gsl.nn.similarity import (
+    CosineSimilarity,
     DifferenceSimilarity,
-)
-from torch_geometric_gsl.nn.similarity.gaussian_similarity import GaussianSimilarity
-from torch_geometric_gsl.nn.similarity.heat_kernel_similarity import (
+    GaussianSimilarity,
     HeatKernelSimilarity,
-)
-from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
-from torch_geometric_gsl.nn.similarity.neural_gaussian_similarity import (
+    LinearSimilarity,
     NeuralGaussianSimilarity,
+    UniformSimilarity,
 )
-from torch_geometric_gsl.nn.similarity.uniform_similarity import UniformSimilarity
 from torch_geometric_gsl.typing import SampledGraph
 from torch_geometric_gsl.visualization import (
-    _drawing,
     plot_gaussian_parameters,
     plot_graph,
     plot_similarity_curves,
-    plots,
 )
+
+NOTHING = SampledGraph(torch.empty(2, 0, dtype=torch.long), torch.empty(0))
 
 
 def layer(name='convs.0.sampler', b=None, c=None):
@@ -98,6 +91,9 @@ def test_plot_graph_says_how_much_weight_joins_classes():
         '(33 % by chance)'
     )
     assert plot_graph(ring(3)).get_suptitle() == '3 nodes, 3 edges'
+    figure = plot_graph(NOTHING, torch.tensor([0, 1]))
+    assert figure.get_suptitle() == '2 nodes, 0 edges'
+    figure.draw_without_rendering()
 
 
 def test_plot_graph_draws_edges_between_their_nodes():
@@ -125,15 +121,6 @@ def test_plot_graph_draws_the_strongest_edges():
     assert sorted(segment[0, 0] / 2 for segment in segments) == [2, 4, 6]
 
 
-def test_plot_graph_of_features_shows_principal_components():
-    x = torch.randn(8, 5)
-    _, right, _ = plot_graph(ring(8), pos=x).axes
-    offsets = np.asarray(dots_of(right)[0].get_offsets())
-    singular = torch.linalg.svdvals(x.double() - x.double().mean(dim=0))
-    assert np.allclose(np.linalg.norm(offsets, axis=0), singular[:2])
-    assert right.get_ylabel() == 'principal component 2'
-
-
 def test_plot_graph_of_many_nodes():
     y = torch.arange(40) // 20
     graph = ring(40)
@@ -157,53 +144,20 @@ def test_plot_graph_of_many_nodes():
     assert not np.array_equal(places[0], other[0].get_offsets())
 
 
-def test_plot_graph_of_more_classes_than_colors():
-    _, right, _ = plot_graph(ring(10), torch.arange(10)).axes
+def test_plot_graph_of_features_with_gradient_and_many_classes():
+    graph, x = ring(10), torch.randn(10, 5).requires_grad_()
+    graph.edge_weight.requires_grad_()
+    _, right, _ = plot_graph(graph, torch.arange(10), x).axes
+    # The principal components of the features.
+    offsets = np.concatenate([dots.get_offsets() for dots in dots_of(right)])
+    singular = torch.linalg.svdvals((x - x.mean(dim=0)).detach().double())
+    assert np.allclose(np.linalg.norm(offsets, axis=0), singular[:2])
+    assert right.get_ylabel() == 'principal component 2'
     styles = {
         (tuple(dots.get_facecolors()[0]), len(dots.get_paths()[0].vertices))
         for dots in dots_of(right)
     }
     assert len(styles) == 10
-
-
-def test_plot_graph_without_edges():
-    graph = SampledGraph(torch.empty(2, 0, dtype=torch.long), torch.empty(0))
-    figure = plot_graph(graph, torch.tensor([0, 1]))
-    assert figure.get_suptitle() == '2 nodes, 0 edges'
-    figure.draw_without_rendering()
-
-
-def test_plot_graph_of_a_graph_with_gradient():
-    graph = ring(5)
-    graph = graph._replace(edge_weight=graph.edge_weight.requires_grad_())
-    assert len(plot_graph(graph, pos=torch.randn(5, 3).requires_grad_()).axes) == 3
-
-
-@pytest.mark.parametrize(
-    ('kwargs', 'error', 'match'),
-    [
-        ({'max_nodes': 3}, ValueError, r"'max_nodes' must be at least 4 \(got 3\)"),
-        ({'y': [0, 0, 0]}, TypeError, r"'y' must be a torch.Tensor \(got list\)"),
-        ({'y': torch.zeros(3)}, TypeError, r"'y' must be an integer"),
-        ({'y': torch.tensor([0])}, ValueError, 'one label per node'),
-        (
-            {'y': torch.tensor([0] * 4), 'pos': torch.zeros(3, 2)},
-            ValueError,
-            r"'pos' must have one row per node \(got 3 for 4 nodes\)",
-        ),
-        ({'pos': torch.zeros(3)}, ValueError, r"'pos' must have shape .* \(got \[3\]"),
-        ({'pos': torch.eye(3).to_sparse_csr()}, ValueError, "'pos' must be dense"),
-        ({'graph': None}, TypeError, r"'graph' must be .* \(got NoneType\)"),
-        (
-            {'graph': (torch.empty(2, 0, dtype=torch.long), torch.empty(0))},
-            ValueError,
-            "'graph' must have nodes",
-        ),
-    ],
-)
-def test_plot_graph_errors(kwargs, error, match):
-    with pytest.raises(error, match=match):
-        plot_graph(**{'graph': ring(3), **kwargs})
 
 
 def test_plot_similarity_curves_by_hand():
@@ -213,6 +167,7 @@ def test_plot_similarity_curves_by_hand():
             'DiffSim': DifferenceSimilarity(4),
             'GauSim': GaussianSimilarity(4),
             'heat': HeatKernelSimilarity(4, t=2.0),
+            'flat': UniformSimilarity(4),
         },
         scale=3.0,
     )
@@ -223,6 +178,7 @@ def test_plot_similarity_curves_by_hand():
         'DiffSim': 1 - t,
         'GauSim': np.exp(-((t - 0.5) ** 2) / (0.02 * math.e)),
         'heat': np.exp(-(2 - 2 * t) / 2),
+        'flat': np.zeros(801),
     }
     curves = {line.get_label(): line for line in left.lines}
     weights = {line.get_label(): line for line in right.lines}
@@ -232,7 +188,7 @@ def test_plot_similarity_curves_by_hand():
         weight = np.exp(3 * value)
         assert np.allclose(weights[name].get_ydata(), weight / weight.mean())
     looks = {(line.get_color(), line.get_linestyle()) for line in curves.values()}
-    assert len(looks) == 4
+    assert len(looks) == 5
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == list(expected)
     assert left.get_xlabel() == 'cosine $t$ of the two nodes'
@@ -265,6 +221,43 @@ def test_plot_similarity_curves_shows_the_band_of_the_bells():
         assert np.allclose(high, scale(np.max(grid, axis=0)) / uniform, atol=2e-3)
 
 
+def test_plot_gaussian_parameters():
+    layers = (bells(), layer('convs.1.sampler'), bells('convs.2.sampler'))
+    left, right = plot_gaussian_parameters(ModelSummary(layers)).axes
+    for ax, median, fixed in ((left, 0.3, 0.5), (right, 0.04, 0.02 * math.e)):
+        names = [text.get_text() for text in ax.get_xticklabels()]
+        assert names == ['convs.0', 'convs.2']
+        assert len(ax.patches) == 2
+        flat = [line.get_ydata() for line in ax.lines]
+        assert sum(np.allclose(y, median) for y in flat) == 2
+        assert sum(np.allclose(y, fixed) for y in flat) == 1
+    assert left.get_ylabel() == 'centre $b$ (cosine)'
+    assert right.get_ylabel() == 'width $c$ (squared cosine)'
+
+
+@pytest.mark.parametrize(
+    ('kwargs', 'error', 'match'),
+    [
+        ({'max_nodes': 3}, ValueError, r"'max_nodes' must be at least 4 \(got 3\)"),
+        ({'y': [0, 0, 0]}, TypeError, r"'y' must be a torch.Tensor \(got list\)"),
+        ({'y': torch.zeros(3)}, TypeError, r"'y' must be an integer"),
+        ({'y': torch.tensor([0])}, ValueError, 'one label per node'),
+        (
+            {'y': torch.tensor([0] * 4), 'pos': torch.zeros(3, 2)},
+            ValueError,
+            r"'pos' must have one row per node \(got 3 for 4 nodes\)",
+        ),
+        ({'pos': torch.zeros(3)}, ValueError, r"'pos' must have shape .* \(got \[3\]"),
+        ({'pos': torch.eye(3).to_sparse_csr()}, ValueError, "'pos' must be dense"),
+        ({'graph': None}, TypeError, r"'graph' must be .* \(got NoneType\)"),
+        ({'graph': NOTHING}, ValueError, "'graph' must have nodes"),
+    ],
+)
+def test_plot_graph_errors(kwargs, error, match):
+    with pytest.raises(error, match=match):
+        plot_graph(**{'graph': ring(3), **kwargs})
+
+
 @pytest.mark.parametrize(
     ('similarities', 'error', 'match'),
     [
@@ -285,31 +278,9 @@ def test_plot_similarity_curves_errors(similarities, error, match):
         plot_similarity_curves(similarities)
 
 
-def test_the_uniform_similarity_is_flat():
-    left = plot_similarity_curves([UniformSimilarity(4)]).axes[0]
-    assert np.ptp(left.lines[-1].get_ydata()) == 0
-
-
-def test_plot_similarity_curves_checks_the_scale():
+def test_other_errors():
     with pytest.raises(ValueError, match="'scale' must be positive"):
         plot_similarity_curves([LinearSimilarity(4)], scale=0)
-
-
-def test_plot_gaussian_parameters():
-    layers = (bells(), layer('convs.1.sampler'), bells('convs.2.sampler'))
-    left, right = plot_gaussian_parameters(ModelSummary(layers)).axes
-    for ax, median, fixed in ((left, 0.3, 0.5), (right, 0.04, 0.02 * math.e)):
-        names = [text.get_text() for text in ax.get_xticklabels()]
-        assert names == ['convs.0', 'convs.2']
-        assert len(ax.patches) == 2
-        flat = [line.get_ydata() for line in ax.lines]
-        assert sum(np.allclose(y, median) for y in flat) == 2
-        assert sum(np.allclose(y, fixed) for y in flat) == 1
-    assert left.get_ylabel() == 'centre $b$ (cosine)'
-    assert right.get_ylabel() == 'width $c$ (squared cosine)'
-
-
-def test_plot_gaussian_parameters_errors():
     with pytest.raises(TypeError, match=r'must be a ModelSummary \(got list\)'):
         plot_gaussian_parameters([bells()])
     with pytest.raises(ValueError, match=r"neural Gaussian .* \(got \['Sampler"):
@@ -325,7 +296,8 @@ def test_plot_gaussian_parameters_errors():
     ],
     ids=['graph', 'curves', 'parameters'],
 )
-def test_figures_are_saved(plot, tmp_path):
+def test_figures_are_saved_without_pyplot(plot, tmp_path, monkeypatch):
+    monkeypatch.delitem(sys.modules, 'matplotlib.pyplot', raising=False)
     settings = dict(mpl.rcParams)
     figure = plot()
     figure.savefig(tmp_path / 'figure.png', dpi=50)
@@ -339,31 +311,10 @@ def test_figures_are_saved(plot, tmp_path):
     root = ET.parse(tmp_path / 'figure.svg').getroot()
     assert root.tag == '{http://www.w3.org/2000/svg}svg'
     assert dict(mpl.rcParams) == settings
-
-
-def test_plots_leave_pyplot_alone(monkeypatch, tmp_path):
-    monkeypatch.delitem(sys.modules, 'matplotlib.pyplot', raising=False)
-    plot_graph(ring(3)).savefig(tmp_path / 'figure.png', dpi=20)
     assert 'matplotlib.pyplot' not in sys.modules
 
 
-@pytest.mark.parametrize('module', [plots, _drawing])
-def test_matplotlib_is_imported_late(module):
-    tree = ast.parse(Path(module.__file__).read_text(encoding='utf-8'))
-    names = [getattr(node, 'module', None) for node in tree.body]
-    names += [a.name for n in tree.body if isinstance(n, ast.Import) for a in n.names]
-    assert 'torch' in names
-    assert not any((name or '').startswith('matplotlib') for name in names)
-
-
 def test_plots_need_matplotlib(monkeypatch):
-    real = builtins.__import__
-
-    def missing(name, *args, **kwargs):
-        if name.startswith('matplotlib'):
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, '__import__', missing)
+    monkeypatch.setitem(sys.modules, 'matplotlib.figure', None)
     with pytest.raises(ImportError, match=r"extra 'torch_geometric_gsl\[plot\]'"):
         plot_graph(ring(3))

@@ -1,4 +1,4 @@
-r"""What a graph or a model has learned, in numbers."""
+r"""Describe what a graph or a model has learned, in numbers."""
 
 from torch_geometric_gsl.diagnostics.describe import (
     UniformSamplingWarning,

@@ -1,4 +1,4 @@
-"""What the diagnostics found, in a form that prints as a table."""
+"""Results of the diagnostics, which print as tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HEADER = ('min', '25 %', 'median', '75 %', 'max', 'mean')
 
 @dataclass(frozen=True, eq=False)
 class GraphSummary:
-    r"""What :func:`describe_graph` found; :obj:`print` shows it as a table.
+    r"""The result of :func:`describe_graph`; :obj:`print` shows it as a table.
 
     Args:
         num_targets (int): The number of targets.
@@ -62,7 +62,7 @@ class GraphSummary:
 
 @dataclass(frozen=True, eq=False)
 class LayerSummary:
-    r"""What :func:`describe_model` found about one call of a sampler.
+    r"""The result of :func:`describe_model` for one call of a sampler.
 
     Args:
         name (str): The name of the sampler in the model.
@@ -113,7 +113,7 @@ class LayerSummary:
 
 @dataclass(frozen=True, eq=False)
 class ModelSummary:
-    r"""What :func:`describe_model` found; :obj:`print` shows it as tables.
+    r"""The result of :func:`describe_model`; :obj:`print` shows it as tables.
 
     Args:
         layers (tuple[LayerSummary, ...]): One entry per call of a sampler, in the

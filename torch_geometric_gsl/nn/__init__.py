@@ -14,13 +14,14 @@ from torch_geometric_gsl.nn.models import (
 )
 from torch_geometric_gsl.nn.sampler import (
     GumbelKNNSampler,
+    NeighbourDistribution,
     SampledEvaluationWarning,
     SamplingPlan,
+    TruncatedRaceWarning,
 )
 from torch_geometric_gsl.nn.similarity import (
     CosineSimilarity,
     DifferenceSimilarity,
-    EncodedPair,
     GaussianSimilarity,
     HeatKernelSimilarity,
     LinearSimilarity,
@@ -32,7 +33,6 @@ from torch_geometric_gsl.nn.similarity import (
 
 __all__ = [
     'Similarity',
-    'EncodedPair',
     'LinearSimilarity',
     'DifferenceSimilarity',
     'GaussianSimilarity',
@@ -43,7 +43,9 @@ __all__ = [
     'resolve_similarity',
     'GumbelKNNSampler',
     'SamplingPlan',
+    'NeighbourDistribution',
     'SampledEvaluationWarning',
+    'TruncatedRaceWarning',
     'LatentGraphConv',
     'TransitionGraphConv',
     'NodeClassifier',

@@ -7,8 +7,8 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 from torch_geometric.nn import Linear
 
-from torch_geometric_gsl.ops.pairs import Neighbours, neighbour_sum
-from torch_geometric_gsl.ops.precision import full_dtype
+from torch_geometric_gsl.ops.neighbours import Neighbours, neighbour_sum
+from torch_geometric_gsl.ops.runtime import disable_compile, full_dtype
 
 # Features stay the same for all epochs: what orders them by column is kept with them.
 _ORDERED: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
@@ -16,7 +16,7 @@ _LOCK = Lock()
 
 
 def apply_linear(lin: Linear, x: Tensor) -> Tensor:
-    r"""Projects dense or sparse CSR features, :math:`X W`.
+    r"""Project dense or sparse CSR features, :math:`X W`.
 
     A sparse product sums rows of :math:`W`, also in the backward pass, without a dense
     copy of :math:`X`; in half precision and under autocast it is computed in
@@ -48,15 +48,26 @@ def _is_lazy(lin: Linear) -> bool:
     return isinstance(lin.weight, torch.nn.UninitializedParameter)
 
 
+@disable_compile
 def entries_by_row(x: Tensor) -> Neighbours:
-    r"""The columns of the entries of sparse CSR features, for each row.
+    r"""Return the columns of the entries of sparse CSR features, for each row.
+
+    They are kept until the features are gone or list other columns.
 
     Args:
         x (torch.Tensor): Node features :math:`(|\mathcal{V}|, F_{in})`.
     """
+    column, offsets = x.col_indices(), x.crow_indices()
     with _LOCK:
         found: Neighbours | None = _ORDERED.get(x)
-        if found is None:
-            found = Neighbours(x.col_indices(), x.size(1), x.crow_indices())
+        if found is None or not _lists(found, column, offsets):
+            # Copies, which features that are refilled in place leave as they are.
+            found = Neighbours(column.clone(), x.size(1), offsets.clone())
             _ORDERED[x] = found
     return found
+
+
+def _lists(found: Neighbours, column: Tensor, offsets: Tensor) -> bool:
+    if found.source.shape != column.shape or found.offsets.shape != offsets.shape:
+        return False
+    return bool((found.source == column).all() & (found.offsets == offsets).all())

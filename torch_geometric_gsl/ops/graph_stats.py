@@ -1,4 +1,4 @@
-r"""Numbers that describe a weighted graph, and 2-D layouts to draw it."""
+r"""Summarise a weighted graph in numbers."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 from torch_geometric.utils import softmax
 
-from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET, row_blocks
-from torch_geometric_gsl.ops.scorer import Scorer
+from torch_geometric_gsl.ops.pair_scores import PairScores
+from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, row_blocks
 
 
 class Distribution(NamedTuple):
-    r"""Quartiles and mean of some values, all :obj:`nan` if there are none.
+    r"""The quartiles and the mean of some values, all :obj:`nan` if there are none.
 
     Args:
         min (float): The smallest value.
@@ -34,7 +34,7 @@ class Distribution(NamedTuple):
 
 
 class Spread(NamedTuple):
-    r"""How far the weights of each target are spread.
+    r"""The spread of the weights of each target.
 
     Args:
         entropy (torch.Tensor): The entropy of each target's weights in nats,
@@ -48,7 +48,13 @@ class Spread(NamedTuple):
 
 
 def distribution(values: Tensor) -> Distribution:
-    r"""Summarises a vector, with linear interpolation between its values.
+    r"""Summarise a vector, with linear interpolation between its values.
+
+    Args:
+        values (torch.Tensor): The values, of any shape.
+
+    Returns:
+        Distribution: Quartiles and mean.
 
     Example:
         >>> distribution(torch.tensor([0.0, 1.0, 2.0, 3.0, 9.0]))
@@ -63,7 +69,7 @@ def distribution(values: Tensor) -> Distribution:
 
 
 def weight_spread(target: Tensor, weight: Tensor, num_targets: int) -> Spread:
-    r"""Entropy and effective number of neighbours of each target.
+    r"""Compute entropy and effective number of neighbours of each target.
 
     .. math::
         H_i = - \sum_j p_{ij} \log p_{ij}, \qquad
@@ -77,6 +83,9 @@ def weight_spread(target: Tensor, weight: Tensor, num_targets: int) -> Spread:
         target (torch.Tensor): The target of each edge :math:`[|E|]`.
         weight (torch.Tensor): The weights :math:`[|E|]`, not negative.
         num_targets (int): The number of targets.
+
+    Returns:
+        Spread: Entropy and effective number of neighbours, in double precision.
 
     Example:
         >>> target, weight = torch.tensor([0, 0, 1]), torch.tensor([0.5, 0.5, 2.0])
@@ -92,37 +101,43 @@ def weight_spread(target: Tensor, weight: Tensor, num_targets: int) -> Spread:
 
 
 @torch.no_grad()
-def scorer_spread(scorer: Scorer, *, memory_budget: int = MEMORY_BUDGET) -> Spread:
-    r"""The spread of :math:`\pi_i = \mathrm{softmax}_j(s_{ij})`, by blocks of rows.
+def score_spread(pairs: PairScores, *, memory_budget: int = MEMORY_BUDGET) -> Spread:
+    r"""Return the spread of :math:`\pi_i = \mathrm{softmax}_j(s_{ij})`.
 
     Args:
-        scorer (Scorer): The scores.
+        pairs (PairScores): The scores.
         memory_budget (int, optional): Bytes for one block of rows.
             (default: :obj:`2**25`)
 
+    Returns:
+        Spread: Entropy and effective number of neighbours, in double precision.
+
     Example:
-        >>> from torch_geometric_gsl.ops.scorer import matrix_scorer
-        >>> scorer_spread(matrix_scorer(torch.zeros(2, 4))).effective.round().tolist()
+        >>> from torch_geometric_gsl.ops.scores import Response, identity
+        >>> pairs = PairScores(torch.zeros(2, 1), torch.zeros(4, 1), Response(identity))
+        >>> score_spread(pairs).effective.round().tolist()
         [4.0, 4.0]
     """
-    num_targets, num_sources = scorer.size
-    bytes_per_row = 4 * num_sources * scorer.dtype.itemsize
+    bytes_per_row = 4 * pairs.src.size(0) * pairs.src.element_size()
     blocks = [
-        torch.special.entr(scorer.rows(rows).softmax(dim=-1)).sum(dim=-1).double()
-        for rows in row_blocks(num_targets, bytes_per_row, memory_budget)
+        torch.special.entr(pairs.rows(rows).softmax(dim=-1)).sum(dim=-1).double()
+        for rows in row_blocks(pairs.dst.size(0), bytes_per_row, memory_budget)
     ]
-    nothing = torch.empty(0, dtype=torch.double, device=scorer.device)
+    nothing = torch.empty(0, dtype=torch.double, device=pairs.src.device)
     entropy = torch.cat([nothing, *blocks])
     return Spread(entropy, entropy.exp())
 
 
 def candidate_spread(score: Tensor, target: Tensor, num_targets: int) -> Spread:
-    r"""The spread of :math:`\pi_i` among listed candidates.
+    r"""Return the spread of :math:`\pi_i` among listed candidates.
 
     Args:
         score (torch.Tensor): One score per candidate :math:`[|E|]`.
         target (torch.Tensor): The target of each candidate :math:`[|E|]`.
         num_targets (int): The number of targets.
+
+    Returns:
+        Spread: Entropy and effective number of neighbours, in double precision.
 
     Example:
         >>> candidate_spread(torch.zeros(3), torch.tensor([0, 0, 1]), 2).effective
@@ -135,7 +150,7 @@ def candidate_spread(score: Tensor, target: Tensor, num_targets: int) -> Spread:
 def same_label_share(
     edge_index: Tensor, weight: Tensor, y_src: Tensor, y_dst: Tensor
 ) -> float:
-    r"""The share of the weight that joins nodes of one label.
+    r"""Compute the share of the weight that joins nodes of one label.
 
     .. math::
         \frac{\sum_{(j, i) \in E} w_{ij} \, [y_j = y_i]}{\sum_{(j, i) \in E} w_{ij}}
@@ -161,7 +176,7 @@ def same_label_share(
 
 
 def chance_share(y_src: Tensor, y_dst: Tensor | None = None) -> float:
-    r"""The share of pairs of nodes that have one label.
+    r"""Compute the share of pairs of nodes that have one label.
 
     Args:
         y_src (torch.Tensor): The labels of the sources.
@@ -184,76 +199,3 @@ def chance_share(y_src: Tensor, y_dst: Tensor | None = None) -> float:
     num_pairs = y_src.numel() * y_dst.numel() - loops
     same = float(counts @ others) - loops
     return same / num_pairs if num_pairs else float('nan')
-
-
-def principal_components(x: Tensor) -> Tensor:
-    r"""Projects rows on their two principal axes; a missing axis is zero.
-
-    The sign of an axis is such that its largest entry is positive.
-
-    Args:
-        x (torch.Tensor): Rows :math:`[n, d]`.
-
-    Example:
-        >>> principal_components(torch.tensor([[0.0, 3.0], [0.0, -3.0]])).abs()
-        tensor([[3., 0.],
-                [3., 0.]])
-    """
-    x = x - x.mean(dim=0)
-    if x.numel() == 0:
-        return x.new_zeros(x.size(0), 2)
-    axes = torch.linalg.svd(x, full_matrices=False).Vh[:2]
-    largest = axes.gather(1, axes.abs().argmax(dim=1, keepdim=True))
-    position = x @ (axes * largest.sign()).t()
-    padding = x.new_zeros(x.size(0), 2 - position.size(1))
-    return torch.cat([position, padding], dim=1)
-
-
-def spring_layout(
-    edge_index: Tensor,
-    weight: Tensor,
-    num_nodes: int,
-    *,
-    seed: int = 0,
-    num_steps: int = 200,
-) -> Tensor:
-    r"""A force-directed layout: edges attract, nodes repel each other.
-
-    All pairs of nodes meet in each step, so use it for some hundreds of nodes. The
-    forces are those of Fruchterman and Reingold, with a pull to the centre that holds
-    parts without edges together.
-
-    Args:
-        edge_index (torch.Tensor): The edges :math:`[2, |E|]`.
-        weight (torch.Tensor): The weights :math:`[|E|]`.
-        num_nodes (int): The number of nodes.
-        seed (int, optional): The seed of the first positions.
-            (default: :obj:`0`)
-        num_steps (int, optional): The number of steps. (default: :obj:`200`)
-
-    Returns:
-        torch.Tensor: Positions :math:`[n, 2]` on the CPU.
-
-    Example:
-        >>> edge_index = torch.tensor([[0, 1], [1, 2]])
-        >>> spring_layout(edge_index, torch.ones(2), num_nodes=4).shape
-        torch.Size([4, 2])
-    """
-    generator = torch.Generator().manual_seed(seed)
-    position = torch.rand(num_nodes, 2, generator=generator, dtype=torch.double) - 0.5
-    pull = torch.zeros(num_nodes, num_nodes, dtype=torch.double)
-    source, target = edge_index.detach().cpu()
-    pull.index_put_((target, source), weight.detach().cpu().double(), accumulate=True)
-    pull = (pull + pull.t()).fill_diagonal_(0)
-    pull = pull / pull.max().clamp_min(1e-12) if pull.numel() else pull
-    length = 1 / max(num_nodes, 1) ** 0.5
-    for step in range(num_steps):
-        delta = position.unsqueeze(1) - position
-        distance = delta.norm(dim=-1).clamp_min(0.01 * length)
-        force = (length / distance).square() - pull * distance / length
-        move = (force.unsqueeze(-1) * delta).sum(dim=1) - position
-        size = move.norm(dim=-1, keepdim=True).clamp_min(1e-12)
-        # Steps shrink, so that the layout settles.
-        largest = 0.1 * (1 - step / num_steps)
-        position = position + move / size * size.clamp(max=largest)
-    return position

@@ -5,10 +5,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET, row_blocks
-from torch_geometric_gsl.ops.pairs import Neighbours
-from torch_geometric_gsl.ops.precision import full_precision
-from torch_geometric_gsl.ops.scorer import Scorer
+from torch_geometric_gsl.ops.neighbours import Neighbours
+from torch_geometric_gsl.ops.pair_scores import PairScores
+from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, full_precision, row_blocks
 
 
 class NearestRows(NamedTuple):
@@ -24,15 +23,15 @@ class NearestRows(NamedTuple):
 
 
 @torch.no_grad()
-def top_k(scorer: Scorer, k: int, *, memory_budget: int = MEMORY_BUDGET) -> Tensor:
-    r"""The :obj:`k` best sources of each target, exactly and by blocks of rows.
+def top_k(scores: PairScores, k: int, *, memory_budget: int = MEMORY_BUDGET) -> Tensor:
+    r"""Return the :obj:`k` best sources of each target, exactly and by blocks of rows.
 
     Nothing of size :math:`n \times N` is stored. No gradient flows: compute the
     scores of the pairs that were found again.
 
     Args:
-        scorer (Scorer): The scores.
-        k (int): How many sources to keep, at most :obj:`scorer.available`.
+        scores (PairScores): The scores.
+        k (int): How many sources to keep, at most :obj:`scores.available`.
         memory_budget (int, optional): Bytes for one block of rows.
             (default: :obj:`2**25`)
 
@@ -40,18 +39,18 @@ def top_k(scorer: Scorer, k: int, *, memory_budget: int = MEMORY_BUDGET) -> Tens
         torch.Tensor: Sources :math:`[n, k]`, best first.
 
     Example:
-        >>> from torch_geometric_gsl.ops.scorer import matrix_scorer
-        >>> x = torch.tensor([[0.0], [1.0], [5.0]])
-        >>> top_k(matrix_scorer(-(x - x.t()).abs()), k=2)
+        >>> from torch_geometric_gsl.ops.scores import Response, identity
+        >>> x = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0]])
+        >>> top_k(PairScores(x, x, Response(identity)), k=2)
         tensor([[0, 1],
                 [1, 0],
                 [2, 1]])
     """
-    num_rows, num_columns = scorer.size
-    found = torch.empty(num_rows, k, dtype=torch.long, device=scorer.device)
-    bytes_per_row = 3 * num_columns * scorer.dtype.itemsize
+    num_rows, num_columns = scores.dst.size(0), scores.src.size(0)
+    found = torch.empty(num_rows, k, dtype=torch.long, device=scores.dst.device)
+    bytes_per_row = 3 * num_columns * scores.dst.element_size()
     for rows in row_blocks(num_rows, bytes_per_row, memory_budget):
-        found[rows] = scorer.rows(rows).topk(k, dim=-1).indices
+        found[rows] = scores.rows(rows).topk(k, dim=-1).indices
     return found
 
 
@@ -64,7 +63,7 @@ def cosine_top_k(
     loop: bool = True,
     memory_budget: int = MEMORY_BUDGET,
 ) -> NearestRows:
-    r"""The :obj:`k` rows of largest cosine to each row of sparse CSR features.
+    r"""Return the :obj:`k` rows of largest cosine to each row of sparse CSR features.
 
     The search is exact. Blocks of rows become dense, one at a time, and all rows are
     multiplied with them as sparse rows: neither a dense copy of the features nor
@@ -114,7 +113,7 @@ def cosine_top_k(
 
 
 def unit_entries(value: Tensor, words: Neighbours) -> Tensor:
-    """Scales the entries of each row to unit 2-norm, without under- or overflow."""
+    """Scale the entries of each row to unit 2-norm, without under- or overflow."""
     row = words.target.long()
     value = full_precision(value)
     size = value.new_zeros(words.offsets.numel() - 1)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl._warnings import hush_csr
+from torch_geometric_gsl.ops.runtime import silence_csr_warning
 
 
 class MaskedFeatures(NamedTuple):
@@ -149,7 +149,7 @@ def _without(x: Tensor, place: Tensor) -> Tensor:
     """Features with zeros at places of their storage."""
     if x.layout == torch.strided:
         return x.flatten().index_fill(0, place, 0).view_as(x)
-    hush_csr()
+    silence_csr_warning()
     return torch.sparse_csr_tensor(
         x.crow_indices(),
         x.col_indices(),

@@ -8,63 +8,68 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl._checks import check_value
-from torch_geometric_gsl.ops.arrivals import Arrivals
-from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET, row_blocks
-from torch_geometric_gsl.ops.compiled import fastest
-from torch_geometric_gsl.ops.counter import (
+from torch_geometric_gsl.ops.neighbours import Neighbours
+from torch_geometric_gsl.ops.noise import (
     below,
     draw_seed,
     random_words,
     states,
     uniform,
 )
-from torch_geometric_gsl.ops.eager import eager
-from torch_geometric_gsl.ops.fused import has_triton
-from torch_geometric_gsl.ops.pairs import Neighbours
-from torch_geometric_gsl.ops.scorer import Law, Scorer
+from torch_geometric_gsl.ops.pair_scores import PairScores
+from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
+from torch_geometric_gsl.ops.runtime import (
+    MEMORY_BUDGET,
+    disable_compile,
+    has_triton,
+    maybe_compile,
+    row_blocks,
+)
 
 # What one proposal takes in a block of rows, in bytes.
 _BYTES_PER_PROPOSAL = 64
 
 
-def num_proposals(law: Law, spread: float) -> float:
-    r"""The number of proposals :math:`P` of each race.
+def num_proposals(num_arrivals: int, spread: float, *, replace: bool = True) -> float:
+    r"""Return the number of proposals :math:`P` of each race.
 
     .. math::
         P = \max \left( M + 2 \sqrt{M}, 8 \right) e^{\Delta}
 
     where :math:`\Delta` denotes the range of the scores: a proposal is accepted with a
     probability of at least :math:`e^{-\Delta}`, so that a race sees no arrival with a
-    probability below :math:`e^{-8}`. Without replacement all :math:`k` neighbours must
-    be found, and :math:`P = (2 k + 6 \sqrt{k} + 12) e^{\Delta}`.
+    probability below :math:`e^{-8}`. Without replacement all :math:`k = M` neighbours
+    must be found, and :math:`P = (2 k + 6 \sqrt{k} + 12) e^{\Delta}`.
 
     Args:
-        law (Law): How neighbours are drawn.
+        num_arrivals (int): The number of arrivals :math:`M`.
         spread (float): The range :math:`\Delta` of the scores.
+        replace (bool, optional): Whether neighbours are drawn with replacement.
+            (default: :obj:`True`)
 
     Example:
-        >>> num_proposals(Law(k=5, tau=0.25, num_arrivals=4), spread=1.0)
+        >>> num_proposals(num_arrivals=4, spread=1.0)
         22
     """
-    m = law.kept
+    m = num_arrivals
     needed = max(8, m + 2 * math.sqrt(m))
-    if not law.replace:
+    if not replace:
         needed = 2 * m + 6 * math.sqrt(m) + 12
     # Beyond, the exponential function overflows; no race is that long.
-    return math.ceil(needed * math.exp(spread)) if spread < 100 else math.inf
+    return math.ceil(needed * math.exp(spread)) if spread < 40 else math.inf
 
 
-@eager
+@disable_compile
 @torch.no_grad()
 def race_arrivals(
-    scorer: Scorer,
-    law: Law,
+    pairs: PairScores,
+    options: DrawOptions,
     proposals: int,
     *,
     generator: torch.Generator | None = None,
     memory_budget: int = MEMORY_BUDGET,
 ) -> Arrivals:
-    r"""Finds the first arrivals of each race by thinning a Poisson process.
+    r"""Find the first arrivals of each race by thinning a Poisson process.
 
     Proposals arrive at the times :math:`\Gamma_1 < \Gamma_2 < \dots`, cumulative sums
     of :math:`\mathrm{Exp}(1) / (N e^{s_{\max}})`. Each proposes a uniform candidate
@@ -78,8 +83,8 @@ def race_arrivals(
     graph whatever the memory budget.
 
     Args:
-        scorer (Scorer): The scores.
-        law (Law): How neighbours are drawn.
+        pairs (PairScores): The scores.
+        options (DrawOptions): How neighbours are drawn.
         proposals (int): The number of proposals :math:`P`.
         generator (torch.Generator, optional): Source of randomness.
             (default: :obj:`None`)
@@ -89,20 +94,21 @@ def race_arrivals(
     Returns:
         Arrivals: The first arrivals, without gradient.
     """
-    seed = draw_seed(scorer.device, generator)
-    fused = scorer.fused
-    is_float = scorer.dtype == torch.float32
-    if fused is not None and is_float and law.replace and has_triton(scorer.device):
+    device = pairs.dst.device
+    seed = draw_seed(device, generator)
+    is_float = pairs.dst.dtype == torch.float32
+    is_known = pairs.response.formula is not None
+    if is_known and is_float and options.replace and has_triton(device):
         from torch_geometric_gsl.ops._triton.race_kernel import race_kernel
 
-        return race_kernel(scorer, fused, law, proposals, seed)
-    shape = (scorer.size[0], law.draws, law.kept)
-    source = torch.empty(shape, dtype=torch.long, device=scorer.device)
-    noise = torch.empty(shape, dtype=scorer.dtype, device=scorer.device)
-    horizon = noise.new_empty(shape[:2])
-    bytes_per_row = _BYTES_PER_PROPOSAL * law.draws * proposals
-    for rows in row_blocks(shape[0], bytes_per_row, memory_budget):
-        found = _race_rows(scorer, law, proposals, seed, rows, memory_budget)
+        return race_kernel(pairs, options, proposals, seed)
+    num_races = options.num_races
+    noise = pairs.dst.new_empty(pairs.dst.size(0), num_races, options.num_arrivals)
+    source = torch.empty_like(noise, dtype=torch.long)
+    horizon = noise.new_empty(noise.shape[:2])
+    bytes_per_row = _BYTES_PER_PROPOSAL * num_races * proposals
+    for rows in row_blocks(noise.size(0), bytes_per_row, memory_budget):
+        found = _race_rows(pairs, options, proposals, seed, rows, memory_budget)
         source[rows], noise[rows], horizon[rows] = found
     return Arrivals(source, noise, horizon)
 
@@ -110,7 +116,9 @@ def race_arrivals(
 def propose(
     row: Tensor, column: Tensor, size: Tensor | int, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor, Tensor]:
-    r"""Draws what each proposal needs, two random words each.
+    r"""Draw each proposal's candidate, acceptance level and waiting time.
+
+    Each takes two random words.
 
     Args:
         row (torch.Tensor): Random states of the rows :math:`[n]`.
@@ -131,47 +139,51 @@ def propose(
 
 
 def _race_rows(
-    scorer: Scorer,
-    law: Law,
+    pairs: PairScores,
+    options: DrawOptions,
     proposals: int,
     seed: Tensor,
     rows: slice,
     memory_budget: int,
 ) -> Arrivals:
-    shape = (rows.stop - rows.start, law.draws, proposals)
-    width = law.draws * proposals
+    shape = (rows.stop - rows.start, options.num_races, proposals)
+    width = shape[1] * shape[2]
     row, column = states(seed, rows, 2 * width)
-    draw = fastest(propose, shape[0] * width, scorer.device)
-    sets = scorer.candidates
-    size: Tensor | int = scorer.size[1] if sets is None else sets.size[rows, None]
-    if scorer.excluded is not None:
+    draw = maybe_compile(propose, shape[0] * width, seed.device)
+    candidates, excluded = pairs.candidates, pairs.excluded
+    size: Tensor | int = pairs.src.size(0)
+    if candidates is not None:
+        size = candidates.size[rows, None]
+    if excluded is not None:
         size = size - 1
-    source, level, gap = draw(row, column, size, scorer.dtype)
-    if scorer.excluded is not None:  # Step over it.
-        own = scorer.excluded[rows] - (0 if sets is None else sets.start[rows])
+    source, level, gap = draw(row, column, size, pairs.dst.dtype)
+    if excluded is not None:  # Step over it.
+        own = excluded[rows] - (0 if candidates is None else candidates.start[rows])
         source += source >= own.unsqueeze(1)
-    if sets is not None:
-        source = sets.at(rows, source)
-    neighbours = Neighbours(source, scorer.size[1], memory_budget=memory_budget)
-    score = scorer.pairs(rows, neighbours)
-    _check_bounds(score[:, : law.kept], scorer.lower, scorer.upper)
-    accepted = level < (score - scorer.upper).exp_()
+    if candidates is not None:
+        source = candidates.at(rows, source)
+    num_sources = pairs.src.size(0)
+    proposed = Neighbours(source, num_sources, memory_budget=memory_budget)
+    score = pairs.pairs(rows, proposed)
+    _check_bounds(score[:, : options.num_arrivals], pairs.lower, pairs.upper)
+    accepted = level < (score - pairs.upper).exp_()
     source, accepted = source.view(shape), accepted.view(shape)
-    if not law.replace:
+    if not options.replace:
         accepted &= ~_is_accepted_before(source, accepted)
     time = gap.view(shape).cumsum(-1)
-    found = _first(source, score.view(shape), time, accepted, law.kept)
+    kept = options.num_arrivals
+    found = _first(source, score.view(shape), time, accepted, kept)
     # Times were counted in units of the mean gap between two proposals.
     if isinstance(size, int):
         log_size = time.new_full((1, 1), math.log(size))
     else:
         log_size = size.to(time.dtype).log()
-    unit = log_size + scorer.upper
+    unit = log_size + pairs.upper
     return Arrivals(found.source, found.noise + unit.unsqueeze(2), found.horizon - unit)
 
 
 def _check_bounds(score: Tensor, lower: float, upper: float) -> None:
-    """Raises if some of the scores lie beyond, which no race would notice."""
+    """Raise if some of the scores lie beyond, which no race would notice."""
     eps = 64 * torch.finfo(score.dtype).eps
     above = score > upper + eps * max(1.0, abs(upper))
     beneath = score < lower - eps * max(1.0, abs(lower))
@@ -186,7 +198,7 @@ def _check_bounds(score: Tensor, lower: float, upper: float) -> None:
 
 
 def _is_accepted_before(source: Tensor, accepted: Tensor) -> Tensor:
-    """Marks the proposals of a source that was accepted earlier in the race."""
+    """Mark the proposals of a source that was accepted earlier in the race."""
     place = torch.arange(source.size(-1), device=source.device)
     key = torch.where(accepted, source, -1 - place)
     ordered, order = key.sort(dim=-1, stable=True)
@@ -198,13 +210,13 @@ def _is_accepted_before(source: Tensor, accepted: Tensor) -> Tensor:
 def _first(
     source: Tensor, score: Tensor, time: Tensor, accepted: Tensor, kept: int
 ) -> Arrivals:
-    """Keeps the first accepted proposals of each race, in their order."""
+    """Keep the first accepted proposals of each race, in their order."""
     last = source.size(-1) - 1
     is_short = source.size(-1) < 2**15  # Ranks count up to the number of proposals.
     rank = accepted.cumsum(-1, dtype=torch.int16 if is_short else torch.int32)
     found = rank[..., -1:].clamp(min=1)
     accepted[..., -1:] |= rank[..., -1:] == 0
-    # Rejected proposals meet in place 0, late ones in the last; both are cut off.
+    # Slot 0 collects rejections, the last slot the overflow; drop both.
     slot = rank.clamp_(min=1, max=kept + 1).mul_(accepted).long()
     place = torch.arange(last + 1, device=source.device).expand_as(source)
     chosen = place.new_full((*source.shape[:-1], kept + 2), last)
@@ -220,7 +232,7 @@ def _first(
 
 
 def _is_repeated(source: Tensor) -> Tensor:
-    """Marks the sources that stand earlier in their race, too."""
+    """Mark repeated sources within a race."""
     repeated = torch.zeros_like(source, dtype=torch.bool)
     for shift in range(1, source.size(-1)):
         repeated[..., shift:] |= source[..., shift:] == source[..., :-shift]

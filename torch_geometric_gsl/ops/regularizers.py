@@ -25,9 +25,8 @@ from torch_geometric_gsl._checks import (
     check_positive,
     check_value,
 )
-from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET
-from torch_geometric_gsl.ops.edge_distances import edge_distances
-from torch_geometric_gsl.ops.precision import full_precision
+from torch_geometric_gsl.ops.distances import edge_distances
+from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, full_precision
 from torch_geometric_gsl.typing import plain_edges
 
 _REDUCTIONS = ('mean', 'sum', 'none')

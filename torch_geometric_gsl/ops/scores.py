@@ -7,6 +7,8 @@ followed by a *response* that maps the compared value to :math:`\phi`.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,7 +20,7 @@ MAX_SQUARE = 1e36
 
 
 def unit_rows(x: Tensor) -> Tensor:
-    r"""Scales the rows of :obj:`x` to unit 2-norm; rows of zeros stay zero.
+    r"""Scale the rows of :obj:`x` to unit 2-norm; rows of zeros stay zero.
 
     Unlike :func:`torch.nn.functional.normalize` neither tiny nor huge rows
     underflow or overflow, and the gradient of a row of zeros stays finite.
@@ -41,23 +43,18 @@ def unit_rows(x: Tensor) -> Tensor:
     return x / norm.masked_fill(norm == 0, 1)
 
 
-def dot(u: Tensor, v: Tensor) -> Tensor:
-    r"""Inner products :math:`u \cdot v` over the last dimension (broadcasting)."""
-    return (u * v).sum(dim=-1)
-
-
 def dot_matrix(u: Tensor, v: Tensor) -> Tensor:
-    r"""Inner products :math:`u_i \cdot v_j` of all pairs of rows."""
+    r"""Return the inner products :math:`u_i \cdot v_j` of all pairs of rows."""
     return u @ v.mT
 
 
 def squared_distance(u: Tensor, v: Tensor) -> Tensor:
-    r"""Distances :math:`\lVert u - v \rVert^2` over the last dimension."""
+    r"""Return :math:`\lVert u - v \rVert^2` over the last dimension."""
     return (u - v).square().sum(dim=-1).clamp(max=MAX_SQUARE)
 
 
 def squared_distance_matrix(u: Tensor, v: Tensor) -> Tensor:
-    r"""Distances :math:`\lVert u_i - v_j \rVert^2` of all pairs of rows.
+    r"""Return :math:`\lVert u_i - v_j \rVert^2` of all pairs of rows.
 
     The differences are squared, not the rows: expanding the square would lose the
     distances of near nodes where others are far.
@@ -66,8 +63,55 @@ def squared_distance_matrix(u: Tensor, v: Tensor) -> Tensor:
     return distance.clamp(max=math.sqrt(MAX_SQUARE)).square()
 
 
+class Response(NamedTuple):
+    r"""A response: a function of compared values, with parameters of each target.
+
+    Kernels know the functions of this module by name (:data:`FORMULAS`); PyTorch
+    calls any other.
+
+    Args:
+        function (Callable): Maps compared values :math:`[n, q]` and the parameters
+            :math:`[n, 1]` to scores :math:`[n, q]`, element by element.
+        params (tuple[torch.Tensor, ...], optional): The parameters of each target,
+            :math:`[n]` each. (default: :obj:`()`)
+
+    Example:
+        >>> response = Response(gaussian, (torch.tensor([0.5]), torch.tensor([0.04])))
+        >>> response(torch.tensor([[0.5, 0.7]]))
+        tensor([[1.0000, 0.3679]])
+    """
+
+    function: Callable[..., Tensor]
+    params: tuple[Tensor, ...] = ()
+
+    def __call__(self, value: Tensor, rows: slice | Tensor = slice(None)) -> Tensor:
+        """Map the compared values of some targets, or of pairs of them, to scores.
+
+        Args:
+            value (torch.Tensor): Compared values: a row for each of the targets, or
+                one value for each.
+            rows (slice or torch.Tensor, optional): The targets.
+                (default: :obj:`slice(None)`)
+        """
+        params = []
+        for param in self.params:
+            own = param[rows]
+            params.append(own.unsqueeze(-1) if value.dim() > 1 else own)
+        return self.function(value, *params)
+
+    @property
+    def formula(self) -> str | None:
+        """The name by which kernels know the function, if they do."""
+        return FORMULAS.get(self.function)
+
+
+def identity(t: Tensor) -> Tensor:
+    r"""Return the compared values as they are."""
+    return t
+
+
 def gaussian(t: Tensor, b: Tensor | float, c: Tensor | float) -> Tensor:
-    r"""The bell-shaped response :math:`\exp(-(t - b)^2 / c)`.
+    r"""Return the bell-shaped response :math:`\exp(-(t - b)^2 / c)`.
 
     Example:
         >>> gaussian(torch.tensor([0.5, 0.7]), b=0.5, c=0.04)
@@ -77,27 +121,36 @@ def gaussian(t: Tensor, b: Tensor | float, c: Tensor | float) -> Tensor:
 
 
 def difference(t: Tensor) -> Tensor:
-    r"""The response :math:`1 - t`, largest for opposite nodes."""
+    r"""Return :math:`1 - t`, largest for opposite nodes."""
     return 1 - t
 
 
 def heat_kernel(distance: Tensor, t: Tensor | float) -> Tensor:
-    r"""The heat kernel :math:`\exp(-d^2 / t)` of squared distances."""
+    r"""Return the heat kernel :math:`\exp(-d^2 / t)` of squared distances."""
     return torch.exp(-distance / t)
 
 
+#: The responses that kernels know, and their names there.
+FORMULAS: dict[Callable[..., Tensor], str] = {
+    identity: 'identity',
+    difference: 'difference',
+    gaussian: 'gaussian',
+    heat_kernel: 'heat_kernel',
+}
+
+
 def neural_centre(z: Tensor, w_b: Tensor) -> Tensor:
-    r"""Centres of the bells, :math:`b_i = \sigma(z_i w_b^{\top})`."""
+    r"""Return the centres of the bells, :math:`b_i = \sigma(z_i w_b^{\top})`."""
     return torch.sigmoid(z @ w_b.view(-1))
 
 
 def neural_width(z: Tensor, w_c: Tensor, c_scale: float) -> Tensor:
-    r"""Widths of the bells, :math:`c_i = \gamma \, \sigma(z_i w_c^{\top})`."""
+    r"""Return their widths, :math:`c_i = \gamma \, \sigma(z_i w_c^{\top})`."""
     return (c_scale * torch.sigmoid(z @ w_c.view(-1))).clamp_min(MIN_WIDTH)
 
 
 def weighted_heads(x: Tensor, weight: Tensor) -> Tensor:
-    r"""Embeds rows so that inner products are multi-head weighted cosines.
+    r"""Embed rows so that inner products are multi-head weighted cosines.
 
     The rows :math:`w_p \odot x_i` of all heads, each scaled to unit norm, stand
     side by side and are divided by :math:`\sqrt{P}`, hence

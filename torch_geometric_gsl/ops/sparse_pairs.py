@@ -5,14 +5,18 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import FunctionCtx, once_differentiable
+from torch.autograd.function import FunctionCtx
 
-from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET, row_blocks
-from torch_geometric_gsl.ops.eager import eager
-from torch_geometric_gsl.ops.pairs import Neighbours
+from torch_geometric_gsl.ops.neighbours import Neighbours
+from torch_geometric_gsl.ops.runtime import (
+    MEMORY_BUDGET,
+    disable_compile,
+    once_differentiable,
+    row_blocks,
+)
 
 
-@eager
+@disable_compile
 def sparse_pair_dots(
     value: Tensor,
     places: Neighbours,
@@ -22,7 +26,7 @@ def sparse_pair_dots(
 ) -> Tensor:
     r"""Inner products of sparse rows with those that they list.
 
-    Equal to :func:`~torch_geometric_gsl.ops.pairs.pair_dots` of a dense matrix
+    Equal to :func:`~torch_geometric_gsl.ops.neighbours.pair_dots` of a dense matrix
     :math:`[n, d]` with itself, of which one block of rows is dense at a time. The
     gradient reaches the entries of the rows.
 

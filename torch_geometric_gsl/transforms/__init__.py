@@ -1,4 +1,4 @@
-r"""Transforms of :class:`torch_geometric.data.Data` between graphs."""
+r"""Give :class:`torch_geometric.data.Data` another graph, or none."""
 
 from torch_geometric_gsl.transforms.drop_observed_graph import DropObservedGraph
 from torch_geometric_gsl.transforms.freeze_latent_graph import FreezeLatentGraph

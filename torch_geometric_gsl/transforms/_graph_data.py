@@ -1,4 +1,4 @@
-"""Replacing the graph of a :class:`~torch_geometric.data.Data` object."""
+"""Replace the graph of a :class:`~torch_geometric.data.Data` object."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NODES = {*_NODE_VECTORS, 'ptr', 'num_nodes'}
 
 
 def check_data(data: object) -> None:
-    """Raises unless :obj:`data` is a homogeneous graph or a batch of them."""
+    """Raise unless :obj:`data` is a homogeneous graph or a batch of them."""
     if not isinstance(data, Data):
         raise TypeError(
             f"'data' must be a homogeneous torch_geometric.data.Data "
@@ -41,7 +41,7 @@ def check_data(data: object) -> None:
 
 
 def node_features(data: Data) -> Tensor:
-    """Returns :obj:`data.x`, checked."""
+    """Return :obj:`data.x`, checked."""
     check_data(data)
     if data.x is None:
         raise ValueError("'data.x' must hold node features (got None)")
@@ -52,22 +52,32 @@ def node_features(data: Data) -> Tensor:
 def graph_by_graph(
     x: Tensor,
     batch: Tensor | None,
-    build: Callable[[Tensor], SampledGraph],
+    build: Callable[[Tensor, int], SampledGraph],
     *,
     k: int,
     loop: bool,
+    clamp: bool,
 ) -> SampledGraph:
-    """Builds the graph of each example by itself, so that a batch changes nothing."""
-    if batch is None:
-        return build(x)
-    check_batch(batch, x, 'data.batch')
+    """Build the graph of each example by itself, so that a batch changes nothing.
+
+    The number of neighbours that :obj:`build` gets is :obj:`k`, or with :obj:`clamp`
+    that of the candidates where it is smaller.
+    """
+    sizes = [x.size(0)]
+    if batch is not None:
+        check_batch(batch, x, 'data.batch')
+        sizes = torch.bincount(batch).tolist()
     edges = [torch.empty(2, 0, dtype=torch.long, device=x.device)]
     weights = [torch.empty(0, dtype=x.dtype, device=x.device)]
     start = 0
-    for number, size in enumerate(torch.bincount(batch).tolist()):
-        if size > 0:
-            check_candidate_count(k, size - int(not loop), f' of graph {number}')
-            edge_index, edge_weight = build(take_rows(x, start, start + size))
+    for number, size in enumerate(sizes):
+        available = size - int(not loop)
+        if size > 0 and not clamp:
+            where = '' if batch is None else f' of graph {number}'
+            check_candidate_count(k, available, where)
+        if available > 0:
+            part = take_rows(x, start, start + size)
+            edge_index, edge_weight = build(part, min(k, available))
             edges.append(edge_index + start)
             weights.append(edge_weight)
         start += size
@@ -75,7 +85,9 @@ def graph_by_graph(
 
 
 def take_rows(x: Tensor, start: int, stop: int) -> Tensor:
-    """Returns consecutive rows, also of sparse features, which torch cannot."""
+    """Return consecutive rows, also of sparse features, which torch cannot."""
+    if start == 0 and stop == x.size(0):
+        return x
     if x.layout == torch.strided:
         return x[start:stop]
     crow = x.crow_indices()[start : stop + 1]
@@ -91,7 +103,7 @@ def take_rows(x: Tensor, start: int, stop: int) -> Tensor:
 
 @contextmanager
 def quiet_csr() -> Iterator[None]:
-    """Hides that CSR is a beta feature, which torch says once per process."""
+    """Suppress PyTorch's beta warning for CSR."""
     with warnings.catch_warnings():
         warnings.filterwarnings('ignore', message='Sparse CSR tensor support')
         warnings.filterwarnings('ignore', message='Sparse invariant checks')
@@ -99,7 +111,7 @@ def quiet_csr() -> Iterator[None]:
 
 
 def set_graph(data: Data, graph: SampledGraph) -> None:
-    """Stores a graph and keeps the one that it replaces as the observed one."""
+    """Store a graph and keep the one that it replaces as the observed one."""
     has_observed = any(OBSERVED + key in data for key in _EDGES)
     # A graph beside an observed one was itself put there by a transform.
     move_graph(data, None if has_observed else OBSERVED)
@@ -115,7 +127,7 @@ def set_graph(data: Data, graph: SampledGraph) -> None:
 
 
 def move_graph(data: Data, prefix: str | None) -> None:
-    """Renames the edges and all that belongs to them; without prefix drops it."""
+    """Rename the edges and all that belongs to them, or drop it without a prefix."""
     keys = graph_keys(data)
     # Batches know how to take themselves apart; a shallow copy shares that.
     tables: list[dict[str, Any]] = []
@@ -134,7 +146,7 @@ def move_graph(data: Data, prefix: str | None) -> None:
 
 
 def graph_keys(data: Data) -> list[str]:
-    r"""Names of the edges and of all attributes with one entry per edge.
+    r"""Return the names of the edges and of all attributes with one entry per edge.
 
     An attribute belongs to the edges if it is as long as their list. Where it is
     also as long as the list of nodes, their number is unknown, or the graph has a
@@ -165,7 +177,7 @@ def _agree(counts: list[int], edges: list[int]) -> bool:
 
 
 def _edge_counts(data: Data) -> list[int] | None:
-    """The number of edges of each example, or of all, if it is known."""
+    """Count the edges of each example, or of all; None if unknown."""
     for key in _EDGES:
         if key not in data:
             continue
@@ -177,7 +189,7 @@ def _edge_counts(data: Data) -> list[int] | None:
 
 
 def _node_counts(data: Data) -> list[int] | None:
-    """The number of nodes of each example, if an attribute of the nodes tells it."""
+    """Count the nodes of each example by an attribute of the nodes; None if unknown."""
     is_batch = hasattr(data, '_slice_dict')
     if 'num_nodes' in data:
         sizes = getattr(data, '_num_nodes', None) if is_batch else [data.num_nodes]
@@ -196,9 +208,7 @@ def _node_counts(data: Data) -> list[int] | None:
 
 
 def _counts(data: Data, key: str) -> list[int] | None:
-    """The number of entries of each example in one attribute."""
-    if key not in data:
-        return None
+    """Count the entries of each example in one attribute; None if it has none."""
     value = data[key]
     slices = getattr(data, '_slice_dict', {}).get(key)
     if isinstance(slices, Tensor):
@@ -213,7 +223,7 @@ def _counts(data: Data, key: str) -> list[int] | None:
 
 
 def _set_slices(data: Data, edge_index: Tensor) -> None:
-    """Tells a batch which edges belong to which of its examples."""
+    """Tell a batch which edges belong to which of its examples."""
     slices, incs = data._slice_dict, data._inc_dict
     # Features that were given to the batch itself have no slices.
     bounds = slices['x'].view(-1) if 'x' in slices else data.ptr.cpu()

@@ -1,4 +1,4 @@
-"""Similarities in transforms: fixed and without gradient."""
+"""Check and run the similarities of transforms: fixed and without gradient."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNTRAINED = ('neural_gaussian', 'cosine')
 
 
 def check_similarity(similarity: object) -> None:
-    """Raises unless it is a module, or the name of one without parameters."""
+    """Raise unless it is a module, or the name of one without parameters."""
     if not isinstance(similarity, str):
         if not isinstance(similarity, Similarity):
             raise TypeError(
@@ -35,7 +35,7 @@ def check_similarity(similarity: object) -> None:
 
 @contextmanager
 def evaluation(module: torch.nn.Module) -> Iterator[None]:
-    """Evaluation mode without gradient; afterwards each part has its old mode."""
+    """Set evaluation mode without gradient, and restore the mode of each part."""
     modes = [(part, part.training) for part in module.modules()]
     module.eval()
     try:

@@ -18,7 +18,7 @@ class DropObservedGraph(BaseTransform):
     r"""Removes the graph of :obj:`data` and leaves its nodes (functional name:
     :obj:`drop_observed_graph`).
 
-    What goes is :obj:`edge_index`, :obj:`adj`, :obj:`adj_t`, every attribute with
+    It drops :obj:`edge_index`, :obj:`adj`, :obj:`adj_t`, every attribute with
     one entry per edge, such as :obj:`edge_attr`, and the graph that another
     transform has kept with the prefix :obj:`observed_`. Labels of links
     (:obj:`edge_label`, :obj:`edge_label_index`) stay. Where the graph has as many
@@ -56,7 +56,7 @@ class DropObservedGraph(BaseTransform):
 
     @staticmethod
     def _sizes(data: Data) -> list[int] | None:
-        """The number of nodes of each example, guessed from the edges if need be."""
+        """Count the nodes of each example, by the edges if need be."""
         if hasattr(data, '_slice_dict') and data.batch is not None:
             counts = torch.bincount(data.batch, minlength=data.num_graphs)
             sizes: list[int] = counts.tolist()

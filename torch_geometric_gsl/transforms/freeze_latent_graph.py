@@ -15,7 +15,8 @@ from torch_geometric_gsl._checks import (
     check_number,
 )
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
-from torch_geometric_gsl.ops.candidates import rank_in_group
+from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
+from torch_geometric_gsl.ops.listed import rank_in_group
 from torch_geometric_gsl.transforms._graph_data import node_features, set_graph
 from torch_geometric_gsl.transforms._similarity import evaluation
 from torch_geometric_gsl.typing import SampledGraph
@@ -44,10 +45,11 @@ class FreezeLatentGraph(BaseTransform):
 
     Args:
         model (torch.nn.Module): A model with a method :obj:`graphs`, such as
-            :class:`~torch_geometric_gsl.nn.models.GSLNet`, or with a method
+            :class:`~torch_geometric_gsl.nn.models.GSLNet`, one with a method
             :obj:`graph`, such as
-            :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`. Graphs with
-            transition nodes do not join nodes and cannot be stored.
+            :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`, or a
+            :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler` by itself.
+            Graphs with transition nodes do not join nodes and cannot be stored.
         layer (int, optional): The layer whose graph is stored; negative numbers
             count from the last. The graph of the first layer depends on the features
             alone, those of later layers on all messages before.
@@ -121,7 +123,9 @@ class FreezeLatentGraph(BaseTransform):
             args['edge_index'] = data.edge_index
         if data.batch is not None:
             args['batch'] = data.batch
-        if hasattr(self.model, 'graphs'):
+        if isinstance(self.model, GumbelKNNSampler):
+            graphs = [self.model(data.x, **args)]
+        elif hasattr(self.model, 'graphs'):
             graphs = self.model.graphs(data.x, **args)
         else:
             graphs = [self.model.graph(data.x, **args)]
@@ -145,10 +149,12 @@ def _check_model(model: object) -> None:
         raise TypeError(
             f"'model' must be a torch.nn.Module (got {type(model).__name__})"
         )
-    if not any(callable(getattr(model, name, None)) for name in ('graphs', 'graph')):
+    is_sampler = isinstance(model, GumbelKNNSampler)
+    methods = (getattr(model, name, None) for name in ('graphs', 'graph'))
+    if not is_sampler and not any(map(callable, methods)):
         raise TypeError(
-            f"'model' must have a method 'graphs' or 'graph' "
-            f'(got {type(model).__name__})'
+            f"'model' must have a method 'graphs' or 'graph', or be a "
+            f'GumbelKNNSampler (got {type(model).__name__})'
         )
     if any(isinstance(part, TransitionGraphConv) for part in model.modules()):
         raise ValueError(

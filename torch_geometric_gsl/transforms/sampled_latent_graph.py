@@ -1,6 +1,9 @@
 from __future__ import annotations
 
-from typing import Any
+import warnings
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -8,7 +11,7 @@ from torch_geometric.data import Data
 from torch_geometric.data.datapipes import functional_transform
 from torch_geometric.transforms import BaseTransform
 
-from torch_geometric_gsl._checks import check_count
+from torch_geometric_gsl._checks import check_count, check_flag
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
@@ -23,6 +26,29 @@ from torch_geometric_gsl.transforms._similarity import (
     evaluation,
 )
 from torch_geometric_gsl.typing import SampledGraph
+
+Init = TypeVar('Init', bound=Callable[..., None])
+
+
+def _accept_similarity_first(init: Init) -> Init:
+    """Accept the similarity before :obj:`k`, the order of version 0.1, and warn."""
+
+    @wraps(init)
+    def wrapper(self: object, *args: Any, **kwargs: Any) -> None:
+        if args and isinstance(args[0], str | Similarity):
+            warnings.warn(
+                "'k' comes before 'similarity': SampledLatentGraph(k, similarity)",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+            similarity, *rest = args
+            if rest:
+                args = (rest[0], similarity, *rest[1:])
+            elif 'similarity' not in kwargs:
+                args, kwargs = (), {**kwargs, 'similarity': similarity}
+        init(self, *args, **kwargs)
+
+    return cast(Init, wrapper)
 
 
 @functional_transform('sampled_latent_graph')
@@ -42,6 +68,13 @@ class SampledLatentGraph(BaseTransform):
     batch no edge joins two examples. As :obj:`transform` of a data set it samples a
     new graph at every access, as :obj:`pre_transform` one for all.
 
+    .. warning::
+        The graph is relaxed: it holds some 30 to 40 edges a node for :obj:`k=5`, or
+        all pairs of a small graph, and most of them weigh almost nothing. A layer
+        that ignores :obj:`edge_weight`, such as
+        :class:`~torch_geometric.nn.conv.SAGEConv`, counts each in full: give it
+        :obj:`replace=False`, which draws :obj:`k` distinct neighbours, as below.
+
     .. note::
         A graph that :obj:`data` already has is kept: :obj:`edge_index`,
         :obj:`adj_t` and the attributes of its edges get the prefix
@@ -52,12 +85,12 @@ class SampledLatentGraph(BaseTransform):
         not need it.
 
     Args:
+        k (int, optional): The number of draws :math:`K`. (default: :obj:`5`)
         similarity (str or Similarity, optional): The name of a similarity without
             parameters (:obj:`"linear"`, the cosine of the features,
             :obj:`"difference"`, :obj:`"gaussian"` or :obj:`"heat_kernel"`), or a
             module, used in evaluation mode and without gradient.
             (default: :obj:`"linear"`)
-        k (int, optional): The number of draws :math:`K`. (default: :obj:`5`)
         tau (float, optional): The temperature :math:`\tau`.
             (default: :obj:`0.25`)
         scale (float, optional): The factor :math:`\lambda` of the similarity.
@@ -67,6 +100,10 @@ class SampledLatentGraph(BaseTransform):
             batch, and all graphs share their noise. It lies in
             :math:`[0, 2^{64})`. If :obj:`None`, noise comes from the global
             generator. (default: :obj:`None`)
+        clamp (bool, optional): If :obj:`True`, :math:`K` is the number of candidates
+            in a graph that has fewer than :obj:`k`, and a node without candidates
+            has no edges. If :obj:`False`, such a graph raises.
+            (default: :obj:`True`)
         **kwargs (optional): Additional arguments of
             :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`: :obj:`hard`,
             :obj:`replace`, :obj:`loop`, :obj:`method`, :obj:`num_arrivals` or
@@ -78,23 +115,28 @@ class SampledLatentGraph(BaseTransform):
             :obj:`sample_in_eval` is given, :obj:`data` is heterogeneous, or
             :obj:`data.x` is not a floating-point tensor.
         ValueError: If an argument is out of range, the named similarity has
-            parameters, :obj:`data.x` is missing, or a graph has too few nodes.
+            parameters, :obj:`data.x` is missing, or a graph has too few nodes and
+            :obj:`clamp` is :obj:`False`.
 
     Example:
         >>> from torch_geometric.data import Data
-        >>> transform = SampledLatentGraph(k=3, replace=False, seed=12)
-        >>> transform(Data(x=torch.randn(10, 4)))
+        >>> data = Data(x=torch.randn(10, 4))
+        >>> SampledLatentGraph(k=3, seed=12)(data)  # Relaxed: all pairs.
+        Data(x=[10, 4], edge_index=[2, 100], edge_weight=[100])
+        >>> SampledLatentGraph(k=3, replace=False, seed=12)(data)
         Data(x=[10, 4], edge_index=[2, 30], edge_weight=[30])
     """
 
+    @_accept_similarity_first
     def __init__(
         self,
-        similarity: str | Similarity = 'linear',
         k: int = 5,
+        similarity: str | Similarity = 'linear',
         tau: float = 0.25,
         scale: float = 1.0,
         *,
         seed: int | None = None,
+        clamp: bool = True,
         **kwargs: Any,
     ) -> None:
         check_similarity(similarity)
@@ -103,23 +145,26 @@ class SampledLatentGraph(BaseTransform):
             if seed >= 2**64:
                 raise ValueError(f"'seed' must be less than 2**64 (got {seed})")
             seed = int(seed)  # Generators take no integers of NumPy.
+        check_flag(clamp, 'clamp')
         if 'sample_in_eval' in kwargs:
             raise TypeError(
                 f"'sample_in_eval' must not be given, because the transform always "
                 f'samples (got {kwargs["sample_in_eval"]!r})'
             )
-        self.similarity = similarity
         self.k = k
+        self.similarity = similarity
         self.tau = tau
         self.scale = scale
         self.seed = seed
+        self.clamp = clamp
         self.kwargs = kwargs
-        self._sampler(LinearSimilarity(1))  # Checks the arguments now.
+        # Checks the arguments now.
+        self.loop = self._sampler(LinearSimilarity(1), k).loop
 
-    def _sampler(self, similarity: Similarity) -> GumbelKNNSampler:
+    def _sampler(self, similarity: Similarity, k: int) -> GumbelKNNSampler:
         return GumbelKNNSampler(
             similarity,
-            self.k,
+            k,
             self.tau,
             self.scale,
             sample_in_eval=True,
@@ -129,23 +174,26 @@ class SampledLatentGraph(BaseTransform):
     def forward(self, data: Data) -> Data:
         x = node_features(data)
         similarity = resolve_similarity(self.similarity, x.size(1))
-        sampler = self._sampler(similarity)
 
-        def sample(part: Tensor) -> SampledGraph:
+        def sample(part: Tensor, k: int) -> SampledGraph:
             generator = None
             if self.seed is not None:
                 generator = torch.Generator(part.device).manual_seed(self.seed)
+            sampler = self._sampler(similarity, k).eval()
             graph: SampledGraph = sampler(part, generator=generator)
             return graph.prune()
 
-        with evaluation(sampler):
-            graph = graph_by_graph(x, data.batch, sample, k=self.k, loop=sampler.loop)
+        with evaluation(similarity):
+            graph = graph_by_graph(
+                x, data.batch, sample, k=self.k, loop=self.loop, clamp=self.clamp
+            )
         set_graph(data, graph)
         return data
 
     def __repr__(self) -> str:
         extra = ''.join(f', {key}={value}' for key, value in self.kwargs.items())
         return (
-            f'{self.__class__.__name__}(similarity={self.similarity}, k={self.k}, '
-            f'tau={self.tau}, scale={self.scale}, seed={self.seed}{extra})'
+            f'{self.__class__.__name__}(k={self.k}, similarity={self.similarity}, '
+            f'tau={self.tau}, scale={self.scale}, seed={self.seed}, '
+            f'clamp={self.clamp}{extra})'
         )

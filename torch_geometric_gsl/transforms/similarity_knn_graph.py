@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
@@ -13,7 +15,7 @@ from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
-from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET
+from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET
 from torch_geometric_gsl.transforms._graph_data import (
     graph_by_graph,
     node_features,
@@ -41,7 +43,8 @@ class SimilarityKNNGraph(BaseTransform):
     to nodes, sorted by node, and :obj:`data.edge_weight` holds the similarities
     themselves. In a batch no edge joins two examples. Sparse CSR features need a
     similarity with a projection, or the default, the cosine, which compares them
-    without a dense copy.
+    without a dense copy. In a graph of few nodes, each joins all others (see
+    :obj:`clamp`).
 
     .. warning::
         Weights may be negative, under the default similarity, too. Layers that
@@ -71,6 +74,9 @@ class SimilarityKNNGraph(BaseTransform):
         force_undirected (bool, optional): If :obj:`True`, every edge gets its
             reverse; where both directions were found, both get the mean weight.
             (default: :obj:`False`)
+        clamp (bool, optional): If :obj:`True`, the nodes of a graph with fewer than
+            :obj:`k` candidates join all of them, and a node without candidates has
+            no edges. If :obj:`False`, such a graph raises. (default: :obj:`True`)
         memory_budget (int, optional): Bytes of temporary memory of one block of
             rows. (default: :obj:`2**25`)
 
@@ -78,7 +84,8 @@ class SimilarityKNNGraph(BaseTransform):
         TypeError: If an argument has the wrong type, :obj:`data` is heterogeneous,
             or :obj:`data.x` is not a floating-point tensor.
         ValueError: If an argument is out of range, the named similarity has
-            parameters, :obj:`data.x` is missing, or a graph has too few nodes.
+            parameters, :obj:`data.x` is missing, or a graph has too few nodes and
+            :obj:`clamp` is :obj:`False`.
 
     Example:
         >>> from torch_geometric.data import Data
@@ -98,42 +105,42 @@ class SimilarityKNNGraph(BaseTransform):
         *,
         loop: bool = False,
         force_undirected: bool = False,
+        clamp: bool = True,
         memory_budget: int = MEMORY_BUDGET,
     ) -> None:
         check_count(k, 'k')
         check_similarity(similarity)
         check_flag(loop, 'loop')
         check_flag(force_undirected, 'force_undirected')
+        check_flag(clamp, 'clamp')
         check_count(memory_budget, 'memory_budget')
         self.k = k
         self.similarity = similarity
         self.loop = loop
         self.force_undirected = force_undirected
+        self.clamp = clamp
         self.memory_budget = memory_budget
 
     def forward(self, data: Data) -> Data:
         x = node_features(data)
         similarity = resolve_similarity(self.similarity, x.size(1))
-        sampler = GumbelKNNSampler(
-            similarity,
-            self.k,
-            loop=self.loop,
-            method='stream',
-            memory_budget=self.memory_budget,
-        )
-
         is_cosine = type(similarity) is LinearSimilarity and similarity.lin is None
+        search: dict[str, Any] = {
+            'loop': self.loop,
+            'memory_budget': self.memory_budget,
+        }
 
-        def nearest(part: Tensor) -> SampledGraph:
+        def nearest(part: Tensor, k: int) -> SampledGraph:
             if is_cosine and part.layout != torch.strided:
-                return nearest_neighbours(
-                    part, self.k, loop=self.loop, memory_budget=self.memory_budget
-                )
+                return nearest_neighbours(part, k, **search)
+            sampler = GumbelKNNSampler(similarity, k, method='stream', **search).eval()
             edge_index, _ = sampler(part)
             return SampledGraph(edge_index, similarity(part, edge_index))
 
-        with evaluation(sampler):
-            graph = graph_by_graph(x, data.batch, nearest, k=self.k, loop=self.loop)
+        with evaluation(similarity):
+            graph = graph_by_graph(
+                x, data.batch, nearest, k=self.k, loop=self.loop, clamp=self.clamp
+            )
         if self.force_undirected:
             graph = SampledGraph(
                 *to_undirected(*graph, num_nodes=x.size(0), reduce='mean')
@@ -144,5 +151,6 @@ class SimilarityKNNGraph(BaseTransform):
     def __repr__(self) -> str:
         return (
             f'{self.__class__.__name__}(k={self.k}, similarity={self.similarity}, '
-            f'loop={self.loop}, force_undirected={self.force_undirected})'
+            f'loop={self.loop}, force_undirected={self.force_undirected}, '
+            f'clamp={self.clamp})'
         )

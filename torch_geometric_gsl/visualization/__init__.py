@@ -1,4 +1,4 @@
-r"""Pictures of learned graphs and of similarities, as matplotlib figures.
+r"""Draw learned graphs and similarities as matplotlib figures.
 
 Nothing touches the global state of :obj:`matplotlib.pyplot`: a figure needs no
 display and is written with ``figure.savefig('graph.png')`` or

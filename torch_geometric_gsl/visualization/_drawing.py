@@ -1,4 +1,4 @@
-"""The parts of the pictures: figures without pyplot, a matrix, nodes, curves."""
+"""Draw the parts of the pictures: a matrix, nodes, boxes, curves, without pyplot."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl._checks import check_features
-from torch_geometric_gsl.ops.candidates import rank_in_group
-from torch_geometric_gsl.ops.graph_stats import principal_components, spring_layout
+from torch_geometric_gsl.ops.listed import rank_in_group
 from torch_geometric_gsl.typing import SampledGraph
+from torch_geometric_gsl.visualization._layout import (
+    principal_components,
+    spring_layout,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,7 +39,7 @@ _STRONGEST = 3
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Returns an empty figure that pyplot does not know; raises without matplotlib."""
+    """Return an empty figure that pyplot does not know; raise without matplotlib."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -47,7 +50,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def count_nodes(edge_index: Tensor, y: Tensor | None, pos: Tensor | None) -> int:
-    """The number of nodes; raises unless labels and positions agree with it."""
+    """Count the nodes; raise unless labels and positions agree with it."""
     needed = int(edge_index.max()) + 1 if edge_index.numel() else 0
     if pos is not None:
         check_features(pos, 'pos')
@@ -68,7 +71,7 @@ def count_nodes(edge_index: Tensor, y: Tensor | None, pos: Tensor | None) -> int
 
 
 def class_style(number: int) -> dict[str, Any]:
-    """A colour, and another marker where the colours begin again."""
+    """Return a colour, and another marker where the colours begin again."""
     marker = _MARKERS[number // len(COLORS) % len(_MARKERS)]
     return {'color': COLORS[number % len(COLORS)], 'marker': marker}
 
@@ -76,7 +79,7 @@ def class_style(number: int) -> dict[str, Any]:
 def draw_adjacency(
     ax: Axes, graph: SampledGraph, label: Tensor, classes: list[str], max_cells: int
 ) -> None:
-    """Draws the matrix of weights, nodes sorted by class, at most that many cells."""
+    """Draw the matrix of weights, nodes sorted by class, at most that many cells."""
     from matplotlib.colors import PowerNorm
 
     num_nodes = label.numel()
@@ -113,7 +116,7 @@ def draw_adjacency(
 
 
 def cell_matrix(graph: SampledGraph, label: Tensor, cells: int) -> Tensor:
-    """The weight that a target of each cell's rows gives to its columns, on average."""
+    """Average the weight that a target of each cell's rows gives to its columns."""
     place = torch.empty_like(label)
     place[label.argsort(stable=True)] = torch.arange(label.numel())
     cell = place * cells // label.numel()
@@ -126,7 +129,7 @@ def cell_matrix(graph: SampledGraph, label: Tensor, cells: int) -> Tensor:
 def lay_out(
     graph: SampledGraph, nodes: Tensor, pos: Tensor | None, seed: int
 ) -> tuple[Tensor, dict[str, Any]]:
-    """The places of the nodes shown, and what the axes say about them."""
+    """Place the nodes shown; return settings of the axes, too."""
     edge_index, weight = graph
     if pos is None:
         # Weights span decades: alike, so that weak edges still gather their nodes.
@@ -144,7 +147,7 @@ def lay_out(
 def draw_nodes(
     ax: Axes, graph: SampledGraph, label: Tensor, classes: list[str], place: Tensor
 ) -> None:
-    """Draws nodes and edges, those inside a class in its colour."""
+    """Draw nodes and edges, those inside a class in its colour."""
     from matplotlib.collections import LineCollection
 
     (source, target), weight = graph
@@ -183,7 +186,7 @@ def draw_nodes(
 def draw_boxes(
     ax: Axes, values: list[Tensor | None], names: list[str], color: str
 ) -> None:
-    """Draws quartiles and the 5th and 95th percentiles of some vectors."""
+    """Draw quartiles and the 5th and 95th percentiles of some vectors."""
     ax.boxplot(
         [value.cpu().double().numpy() for value in values if value is not None],
         whis=(5, 95),
@@ -201,7 +204,7 @@ def draw_boxes(
 def draw_curve(
     ax: Axes, t: Tensor, lines: Sequence[Tensor], name: str, number: int
 ) -> None:
-    """Draws a curve, and a band between two more if they are given."""
+    """Draw a curve, and a band between two more if they are given."""
     color = COLORS[number % len(COLORS)]
     dashes = ('-', '--', '-.', ':')[number % 4]
     line, *band = (value.numpy() for value in lines)
@@ -217,7 +220,7 @@ def draw_curve(
 def select_nodes(
     graph: SampledGraph, num_nodes: int, max_nodes: int, seed: int
 ) -> tuple[Tensor, SampledGraph]:
-    """Some nodes, and the strongest edges among them by their places in the list."""
+    """Select nodes and the strongest edges among them, renumbered by the selection."""
     order = graph.edge_index[1].argsort(stable=True)
     edge_index, weight = graph.edge_index[:, order], graph.edge_weight[order]
     strong = (weight > 0) & (edge_index[0] != edge_index[1])

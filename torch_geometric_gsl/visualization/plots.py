@@ -47,7 +47,7 @@ def plot_graph(
     max_nodes: int = 150,
     seed: int = 0,
 ) -> Figure:
-    r"""Draws a learned graph, so that one sees whether neighbours share classes.
+    r"""Draw a learned graph, so that one sees whether neighbours share classes.
 
     Left the weighted adjacency matrix, one row per target, with the nodes sorted by
     class: a graph that joins equal classes has dark blocks on the diagonal. Of more
@@ -66,12 +66,15 @@ def plot_graph(
         pos (torch.Tensor, optional): Positions :math:`[n, 2]` of the nodes, or
             features :math:`[n, d]`, of which the two principal components of the
             nodes shown are drawn. If :obj:`None`, edges pull their nodes
-            together (:func:`~torch_geometric_gsl.ops.graph_stats.spring_layout`).
-            (default: :obj:`None`)
+            together (a force-directed layout). (default: :obj:`None`)
         max_nodes (int, optional): The number of nodes, or of cells of the matrix in
             each direction, to draw at the most. (default: :obj:`150`)
         seed (int, optional): The seed of the choice of nodes and of the layout.
             (default: :obj:`0`)
+
+    Returns:
+        matplotlib.figure.Figure: The figure, with the share of the weight that joins
+        one class in its title.
 
     Raises:
         ImportError: If matplotlib is not installed.
@@ -116,7 +119,7 @@ def plot_similarity_curves(
     *,
     scale: float = 1.0,
 ) -> Figure:
-    r"""Draws similarities over the cosine :math:`t \in [-1, 1]` of two nodes.
+    r"""Draw similarities over the cosine :math:`t \in [-1, 1]` of two nodes.
 
     Left the similarity :math:`\phi(t)`. Right the sampling weight
     :math:`e^{\lambda \phi(t)}`, divided by its mean over :math:`t`: how often a
@@ -135,6 +138,9 @@ def plot_similarity_curves(
             :math:`b` and :math:`c`.
         scale (float, optional): The factor :math:`\lambda` of the similarity.
             (default: :obj:`1.0`)
+
+    Returns:
+        matplotlib.figure.Figure: The figure.
 
     Raises:
         ImportError: If matplotlib is not installed.
@@ -179,7 +185,7 @@ def plot_similarity_curves(
 
 
 def plot_gaussian_parameters(summary: ModelSummary) -> Figure:
-    r"""Draws the centres :math:`b` and widths :math:`c` of each layer's bells.
+    r"""Draw the centres :math:`b` and widths :math:`c` of each layer's bells.
 
     Boxes hold the middle half of the nodes with a line at the median, whiskers reach
     from the 5th to the 95th percentile, and what lies outside is not drawn. A dashed
@@ -187,8 +193,11 @@ def plot_gaussian_parameters(summary: ModelSummary) -> Figure:
     :class:`~torch_geometric_gsl.nn.similarity.GaussianSimilarity`.
 
     Args:
-        summary (ModelSummary): What
-            :func:`~torch_geometric_gsl.diagnostics.describe_model` found.
+        summary (ModelSummary): The result of
+            :func:`~torch_geometric_gsl.diagnostics.describe_model`.
+
+    Returns:
+        matplotlib.figure.Figure: The figure.
 
     Raises:
         ImportError: If matplotlib is not installed.
@@ -233,7 +242,7 @@ def _name(item: object) -> str:
 
 
 def _curve(item: Similarity | LayerSummary, t: Tensor) -> tuple[Tensor, ...]:
-    """A similarity over the cosine, for bells with the ends of their band."""
+    """Evaluate a similarity over the cosine, for bells with the ends of their band."""
     if isinstance(item, LayerSummary):
         if item.b is None or item.c is None:
             raise ValueError(
@@ -257,9 +266,9 @@ def _curve(item: Similarity | LayerSummary, t: Tensor) -> tuple[Tensor, ...]:
             f'hold the layer of describe_model instead (got {item})'
         )
     if item.comparison == 'dot' and not isinstance(item, CosineSimilarity):
-        return (item.response(t).detach(),)
+        return (item.response(t)(t).detach(),)
     if getattr(item, 'normalize', False):
-        return (item.response(2 - 2 * t).detach(),)
+        return (item.response(t)(2 - 2 * t).detach(),)
     raise ValueError(
         f"'similarities' must be functions of the cosine of two embeddings, which "
         f'{item} is not'

@@ -14,7 +14,7 @@ from torch_geometric_gsl.nn.models._neighbours import nearest_neighbours
 from torch_geometric_gsl.nn.models._slaps_parts import Edges, _nearest_rows
 from torch_geometric_gsl.nn.models.slaps import SLAPS
 from torch_geometric_gsl.ops.masking import mask_features
-from torch_geometric_gsl.ops.pairs import Neighbours
+from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.typing import SampledGraph, is_sorted_by_target
 
 N, IN, HIDDEN, OUT, K = 9, 5, 4, 3, 3

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from torch_geometric_gsl.nn.sampler import _block_sampler, _plan
-from torch_geometric_gsl.nn.sampler._plan import SMALL, SamplingPlan, choose
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
+from torch_geometric_gsl.nn.sampler.plan import SMALL, SamplingPlan, choose
 from torch_geometric_gsl.nn.similarity.gaussian_similarity import GaussianSimilarity
 from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
-from torch_geometric_gsl.ops.arrivals import Tail, tail_size
 from torch_geometric_gsl.ops.draws import draw_tail
+from torch_geometric_gsl.ops.relax import Tail, tail_size
 from torch_geometric_gsl.ops.scorer import Law
 
 LAW = Law(5, 0.25, num_arrivals=4)

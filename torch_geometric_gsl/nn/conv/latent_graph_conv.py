@@ -15,14 +15,88 @@ from torch_geometric_gsl._checks import (
     check_parameter_match,
 )
 from torch_geometric_gsl.nn.linear import apply_linear
-from torch_geometric_gsl.nn.sampler._plan import SamplingPlan
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
+from torch_geometric_gsl.nn.sampler.plan import SamplingPlan
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.typing import SampledGraph
 
 
-class LatentGraphConv(torch.nn.Module):
+class LearnedGraphConv(torch.nn.Module):
+    r"""Base class of the layers that learn the graph on which they sum messages.
+
+    It holds the projection, the root weight, the bias and the sampler; the arguments
+    are those of :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        similarity: str | Similarity,
+        k: int,
+        tau: float,
+        *,
+        similarity_kwargs: dict[str, Any] | None,
+        root_weight: bool,
+        add_self_loops: bool,
+        bias: bool,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__()
+        check_flag(root_weight, 'root_weight')
+        check_flag(add_self_loops, 'add_self_loops')
+        check_flag(bias, 'bias')
+        if in_channels != -1:
+            check_count(in_channels, 'in_channels')
+        check_count(out_channels, 'out_channels')
+        self.in_channels = in_channels
+        self.out_channels = out_channels
+        self.root_weight = root_weight
+        self.add_self_loops = add_self_loops
+        self.lin = _linear(in_channels, out_channels)
+        self.lin_root = _linear(in_channels, out_channels) if root_weight else None
+        self.bias: torch.nn.Parameter | None = None
+        if bias:
+            self.bias = torch.nn.Parameter(torch.empty(out_channels))
+        self.sampler = GumbelKNNSampler(
+            resolve_similarity(similarity, out_channels, **(similarity_kwargs or {})),
+            k,
+            tau,
+            **kwargs,
+        )
+
+    def reset_parameters(self) -> None:
+        r"""Reset all learnable parameters of the module."""
+        self.lin.reset_parameters()
+        if self.lin_root is not None:
+            self.lin_root.reset_parameters()
+        zeros(self.bias)
+        self.sampler.reset_parameters()
+
+    def _project(self, x: Tensor) -> Tensor:
+        check_features(x, width=self.lin.in_channels)
+        check_parameter_match(x, self.lin.weight)
+        h = apply_linear(self.lin, x)
+        check_finite(h, 'x @ weight')
+        return h
+
+    def _finish(self, x: Tensor, h: Tensor, out: Tensor) -> Tensor:
+        if self.add_self_loops:
+            out = (out + h) / 2
+        if self.lin_root is not None:
+            out = out + apply_linear(self.lin_root, x)
+        return out if self.bias is None else out + self.bias
+
+    def _repr(self, *args: str) -> str:
+        sampler = self.sampler
+        parts = [str(self.in_channels), str(self.out_channels), *args]
+        parts += [f'similarity={sampler.similarity}']
+        parts += [f'k={sampler.k}', f'tau={sampler.tau}']
+        return f'{self.__class__.__name__}({", ".join(parts)})'
+
+
+class LatentGraphConv(LearnedGraphConv):
     r"""The graph convolution on a learned graph of all nodes from the `"Neural
     Gaussian Similarity Modeling for Differential Graph Structure Learning"
     <https://arxiv.org/abs/2312.09498>`_ paper.
@@ -98,43 +172,19 @@ class LatentGraphConv(torch.nn.Module):
         bias: bool = True,
         **kwargs: Any,
     ) -> None:
-        super().__init__()
-        check_flag(root_weight, 'root_weight')
-        check_flag(add_self_loops, 'add_self_loops')
-        check_flag(bias, 'bias')
-        if in_channels != -1:
-            check_count(in_channels, 'in_channels')
-        check_count(out_channels, 'out_channels')
-        self.in_channels = in_channels
-        self.out_channels = out_channels
-        self.root_weight = root_weight
-        self.add_self_loops = add_self_loops
-        self.lin = Linear(
-            in_channels, out_channels, bias=False, weight_initializer='glorot'
-        )
-        self.lin_root: Linear | None = None
-        if root_weight:
-            self.lin_root = Linear(
-                in_channels, out_channels, bias=False, weight_initializer='glorot'
-            )
-        self.bias: torch.nn.Parameter | None = None
-        if bias:
-            self.bias = torch.nn.Parameter(torch.empty(out_channels))
-        self.sampler = GumbelKNNSampler(
-            resolve_similarity(similarity, out_channels, **(similarity_kwargs or {})),
+        super().__init__(
+            in_channels,
+            out_channels,
+            similarity,
             k,
             tau,
+            similarity_kwargs=similarity_kwargs,
+            root_weight=root_weight,
+            add_self_loops=add_self_loops,
+            bias=bias,
             **kwargs,
         )
         self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        r"""Resets all learnable parameters of the module."""
-        self.lin.reset_parameters()
-        if self.lin_root is not None:
-            self.lin_root.reset_parameters()
-        zeros(self.bias)
-        self.sampler.reset_parameters()
 
     def forward(
         self,
@@ -144,7 +194,7 @@ class LatentGraphConv(torch.nn.Module):
         *,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        r"""Runs the forward pass.
+        r"""Run the forward pass.
 
         Args:
             x (torch.Tensor): The node features, dense or sparse CSR.
@@ -167,7 +217,7 @@ class LatentGraphConv(torch.nn.Module):
         *,
         generator: torch.Generator | None = None,
     ) -> SampledGraph:
-        r"""Returns the graph that the layer learned for its input.
+        r"""Return the graph that the layer learned for its input.
 
         In evaluation mode this is the :obj:`k` nearest nodes of each node, unless
         :obj:`"dense"` is asked for; the arguments are those of :meth:`forward`.
@@ -182,29 +232,15 @@ class LatentGraphConv(torch.nn.Module):
         edge_index: Tensor | None = None,
         batch: Tensor | None = None,
     ) -> SamplingPlan:
-        r"""Says which method of the sampler serves an input in training mode.
+        r"""Return the training-time sampling plan.
 
         The arguments are those of :meth:`forward`.
         """
         return self.sampler.plan(self._project(x), edge_index, batch)
 
-    def _project(self, x: Tensor) -> Tensor:
-        check_features(x, width=self.lin.in_channels)
-        check_parameter_match(x, self.lin.weight)
-        h = apply_linear(self.lin, x)
-        check_finite(h, 'x @ weight')
-        return h
-
-    def _finish(self, x: Tensor, h: Tensor, out: Tensor) -> Tensor:
-        if self.add_self_loops:
-            out = (out + h) / 2
-        if self.lin_root is not None:
-            out = out + apply_linear(self.lin_root, x)
-        return out if self.bias is None else out + self.bias
-
     def __repr__(self) -> str:
-        return (
-            f'{self.__class__.__name__}({self.in_channels}, {self.out_channels}, '
-            f'similarity={self.sampler.similarity}, k={self.sampler.k}, '
-            f'tau={self.sampler.tau})'
-        )
+        return self._repr()
+
+
+def _linear(in_channels: int, out_channels: int) -> Linear:
+    return Linear(in_channels, out_channels, bias=False, weight_initializer='glorot')

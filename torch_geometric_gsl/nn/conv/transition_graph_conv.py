@@ -6,16 +6,16 @@ import torch
 from torch import Tensor
 from torch_geometric.nn.inits import glorot
 
-from torch_geometric_gsl._checks import check_absent, check_count, check_num_nodes
-from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
-from torch_geometric_gsl.nn.sampler._plan import SamplingPlan
+from torch_geometric_gsl._checks import check_count, check_num_nodes
+from torch_geometric_gsl.nn.conv.latent_graph_conv import LearnedGraphConv
+from torch_geometric_gsl.nn.sampler.plan import SamplingPlan
 from torch_geometric_gsl.nn.similarity.base import Similarity
-from torch_geometric_gsl.ops.precision import full_precision
+from torch_geometric_gsl.ops.runtime import full_precision
 from torch_geometric_gsl.ops.scores import unit_rows
 from torch_geometric_gsl.typing import SampledGraph
 
 
-class TransitionGraphConv(LatentGraphConv):
+class TransitionGraphConv(LearnedGraphConv):
     r"""The graph convolution on a learned transition graph from the `"Neural
     Gaussian Similarity Modeling for Differential Graph Structure Learning"
     <https://arxiv.org/abs/2312.09498>`_ paper.
@@ -128,8 +128,6 @@ class TransitionGraphConv(LatentGraphConv):
 
     def reset_parameters(self) -> None:
         super().reset_parameters()
-        if not hasattr(self, 'theta_t'):  # The base class resets before they exist.
-            return
         for theta in (self.theta_t, self.theta_e):
             glorot(theta)
             with torch.no_grad():
@@ -145,79 +143,52 @@ class TransitionGraphConv(LatentGraphConv):
         r"""The projection :math:`\mathbf{W}_e` that gathers their messages."""
         return self.theta_e / self.num_nodes
 
-    def forward(
-        self,
-        x: Tensor,
-        edge_index: Tensor | None = None,
-        batch: Tensor | None = None,
-        *,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
-        r"""Runs the forward pass.
+    def forward(self, x: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+        r"""Run the forward pass.
 
         Args:
             x (torch.Tensor): The node features, dense or sparse CSR.
-            edge_index (None, optional): Has no meaning with transition nodes.
-                (default: :obj:`None`)
-            batch (None, optional): Has no meaning with transition nodes.
-                (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness.
                 (default: :obj:`None`)
         """
-        h, transition = self._transition(x, edge_index, batch)
+        h, transition = self._transition(x)
         messages = self._gather(self.theta_e, h)
         out = self.sampler.propagate((transition, h), messages, generator=generator)
         return self._finish(x, h, out)
 
     def graph(
-        self,
-        x: Tensor,
-        edge_index: Tensor | None = None,
-        batch: Tensor | None = None,
-        *,
-        generator: torch.Generator | None = None,
+        self, x: Tensor, *, generator: torch.Generator | None = None
     ) -> SampledGraph:
-        r"""Returns the bipartite graph from transition nodes to nodes.
+        r"""Return the bipartite graph from transition nodes to nodes.
 
         The arguments are those of :meth:`forward`.
         """
-        h, transition = self._transition(x, edge_index, batch)
+        h, transition = self._transition(x)
         graph: SampledGraph = self.sampler((transition, h), generator=generator)
         return graph
 
-    def plan(
-        self,
-        x: Tensor,
-        edge_index: Tensor | None = None,
-        batch: Tensor | None = None,
-    ) -> SamplingPlan:
-        r"""Says which method of the sampler serves an input in training mode.
+    def plan(self, x: Tensor) -> SamplingPlan:
+        r"""Return the training-time sampling plan.
 
         The arguments are those of :meth:`forward`.
         """
-        h, transition = self._transition(x, edge_index, batch)
+        h, transition = self._transition(x)
         return self.sampler.plan((transition, h))
 
-    def _transition(
-        self, x: Tensor, edge_index: Tensor | None, batch: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        check_absent(edge_index, 'edge_index', 'with transition nodes')
-        check_absent(batch, 'batch', 'with transition nodes')
+    def _transition(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the projected nodes and the transition nodes."""
         h = self._project(x)
         check_num_nodes(x, self.num_nodes)
         return h, unit_rows(self._gather(self.theta_t, unit_rows(h)))
 
     def _gather(self, theta: Tensor, h: Tensor) -> Tensor:
-        """Sums over all nodes, in full precision: their parts are small."""
+        """Sum over all nodes, in full precision: their parts are small."""
         with torch.autocast(h.device.type, enabled=False):
             full = full_precision(h)
             return (theta.to(full.dtype) @ (full / self.num_nodes)).to(h.dtype)
 
     def __repr__(self) -> str:
-        return (
-            f'{self.__class__.__name__}({self.in_channels}, {self.out_channels}, '
-            f'num_nodes={self.num_nodes}, '
-            f'num_transition_nodes={self.num_transition_nodes}, '
-            f'similarity={self.sampler.similarity}, k={self.sampler.k}, '
-            f'tau={self.sampler.tau})'
+        return self._repr(
+            f'num_nodes={self.num_nodes}',
+            f'num_transition_nodes={self.num_transition_nodes}',
         )

@@ -8,11 +8,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from torch_geometric_gsl.nn.models._idgl_pairs import DensePairs
 from torch_geometric_gsl.nn.models._idgl_weights import AnchorWeights, Kept, Weights
-from torch_geometric_gsl.ops.autocast import without_autocast
+from torch_geometric_gsl.ops.runtime import once_differentiable
 from torch_geometric_gsl.typing import SampledGraph
 
 # Keeps the logarithm of an isolated node's degree finite.
@@ -194,7 +193,6 @@ class _Measure(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    @without_autocast
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         saved, count = ctx.saved_tensors, ctx.num_kept
         found = ctx.weights.gradient(saved[:count], saved[count:], grads[:3], grads[3:])
@@ -220,7 +218,6 @@ class _Send(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    @without_autocast
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         of_h = None
         if ctx.needs_input_grad[1]:

@@ -8,8 +8,8 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.utils import cumsum, sort_edge_index
 
 from torch_geometric_gsl.nn.models._idgl_graph import Graph
-from torch_geometric_gsl.ops.pairs import Neighbours, neighbour_sum
-from torch_geometric_gsl.ops.precision import full_precision
+from torch_geometric_gsl.ops.neighbours import Neighbours, neighbour_sum
+from torch_geometric_gsl.ops.runtime import full_precision
 
 
 class Prior:

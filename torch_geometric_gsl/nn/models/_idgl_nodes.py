@@ -22,7 +22,7 @@ from torch_geometric_gsl.nn.models._idgl_pairs import (
 )
 from torch_geometric_gsl.nn.models._idgl_weights import AnchorWeights, Kept, Weights
 from torch_geometric_gsl.nn.similarity.cosine_similarity import CosineSimilarity
-from torch_geometric_gsl.ops.precision import full_precision
+from torch_geometric_gsl.ops.runtime import full_precision
 
 
 class _Products(NamedTuple):

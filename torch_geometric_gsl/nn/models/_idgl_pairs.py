@@ -12,9 +12,13 @@ from torch import Tensor
 from torch_geometric.utils import cumsum, scatter
 
 from torch_geometric_gsl.nn.linear import entries_by_row
-from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET, row_blocks, rows_per_block
-from torch_geometric_gsl.ops.pairs import Neighbours, neighbour_sum
-from torch_geometric_gsl.ops.precision import full_precision
+from torch_geometric_gsl.ops.neighbours import Neighbours, neighbour_sum
+from torch_geometric_gsl.ops.runtime import (
+    MEMORY_BUDGET,
+    full_precision,
+    row_blocks,
+    rows_per_block,
+)
 
 #: Bytes of a tile on a CPU, for each thread: it stays in the cache of the processor.
 TILE = 2**20

@@ -23,9 +23,9 @@ from torch_geometric_gsl.nn.models.base import NodeClassifier
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
-from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET
-from torch_geometric_gsl.ops.draws import neighbour_graph
+from torch_geometric_gsl.ops.aggregate import neighbour_graph
 from torch_geometric_gsl.ops.knn import cosine_top_k
+from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET
 from torch_geometric_gsl.typing import SampledGraph, plain_edges
 
 #: What an edge can weigh; the nearest nodes are those of the cosine in any case.
@@ -70,7 +70,7 @@ def nearest_neighbours(
         # The squared length of a unit row is 1, but that of a row of zeros is 0.
         length = _is_filled(x).to(cosine.dtype)[edge_index].sum(dim=0)
         distance = (length - 2 * cosine).clamp(min=0)
-        return SampledGraph(edge_index, weigh.response(distance).to(x.dtype))
+        return SampledGraph(edge_index, weigh.response(distance)(distance).to(x.dtype))
     sampler = GumbelKNNSampler(
         LinearSimilarity(x.size(1)),
         k,

@@ -14,11 +14,10 @@ from torch_geometric.utils import cumsum, to_undirected
 from torch_geometric_gsl._checks import check_batch
 from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.models._neighbours import nearest_neighbours
-from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET, row_blocks
 from torch_geometric_gsl.ops.knn import unit_entries
 from torch_geometric_gsl.ops.masking import MaskedFeatures
-from torch_geometric_gsl.ops.pairs import Neighbours, neighbour_sum, pair_dots
-from torch_geometric_gsl.ops.precision import full_precision
+from torch_geometric_gsl.ops.neighbours import Neighbours, neighbour_sum, pair_dots
+from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, full_precision, row_blocks
 from torch_geometric_gsl.ops.scores import unit_rows
 from torch_geometric_gsl.ops.sparse_pairs import sparse_pair_dots
 from torch_geometric_gsl.typing import SampledGraph

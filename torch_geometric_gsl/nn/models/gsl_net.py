@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from torch_geometric_gsl._checks import (
+    check_absent,
     check_count,
     check_features,
     check_generator,
@@ -18,7 +19,7 @@ from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphCon
 from torch_geometric_gsl.nn.models._layers import reset_activation, resolve_activation
 from torch_geometric_gsl.nn.models.base import NodeClassifier
 from torch_geometric_gsl.nn.similarity.base import Similarity
-from torch_geometric_gsl.ops.gumbel import clone_generator
+from torch_geometric_gsl.ops.noise import clone_generator
 from torch_geometric_gsl.typing import SampledGraph
 
 
@@ -118,7 +119,7 @@ class GSLNet(NodeClassifier):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        r"""Resets all learnable parameters of the module."""
+        r"""Reset all learnable parameters of the module."""
         reset_activation(self.act)
         for conv in self.convs:
             conv.reset_parameters()  # type: ignore[operator]
@@ -131,7 +132,7 @@ class GSLNet(NodeClassifier):
         *,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        r"""Runs the forward pass.
+        r"""Run the forward pass.
 
         Args:
             x (torch.Tensor): The node features, dense or sparse CSR.
@@ -142,10 +143,10 @@ class GSLNet(NodeClassifier):
             generator (torch.Generator, optional): Source of randomness of the
                 graphs; dropout uses the global one. (default: :obj:`None`)
         """
-        args = {'edge_index': edge_index, 'batch': batch, 'generator': generator}
+        args = self._candidates(edge_index, batch)
         for conv in self.convs[:-1]:
-            x = self._hidden(conv(x, **args))
-        out: Tensor = self.convs[-1](x, **args)
+            x = self._hidden(conv(x, **args, generator=generator))
+        out: Tensor = self.convs[-1](x, **args, generator=generator)
         return out
 
     def graphs(
@@ -156,12 +157,12 @@ class GSLNet(NodeClassifier):
         *,
         generator: torch.Generator | None = None,
     ) -> list[SampledGraph]:
-        r"""Returns the graph of each layer; the arguments are those of
+        r"""Return the graph of each layer; the arguments are those of
         :meth:`forward`.
         """
         check_features(x)
         check_generator(generator, x.device)
-        args = {'edge_index': edge_index, 'batch': batch}
+        args = self._candidates(edge_index, batch)
         graphs = []
         for conv in self.convs[:-1]:
             # Drawn twice, and the same: once to be seen, and once to be used.
@@ -170,6 +171,16 @@ class GSLNet(NodeClassifier):
             x = self._hidden(conv(x, **args, generator=generator))
         last: Any = self.convs[-1]
         return [*graphs, last.graph(x, **args, generator=generator)]
+
+    def _candidates(
+        self, edge_index: Tensor | None, batch: Tensor | None
+    ) -> dict[str, Tensor | None]:
+        """Return the arguments of the layers; transition nodes take no candidates."""
+        if self.num_nodes is None:
+            return {'edge_index': edge_index, 'batch': batch}
+        check_absent(edge_index, 'edge_index', 'with transition nodes')
+        check_absent(batch, 'batch', 'with transition nodes')
+        return {}
 
     def _hidden(self, x: Tensor) -> Tensor:
         return F.dropout(self.act(x), self.dropout, self.training)

@@ -14,7 +14,7 @@ from torch_geometric_gsl._checks import (
 from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.models._layers import check_input, layer_sizes
 from torch_geometric_gsl.nn.models._neighbours import NeighbourModel
-from torch_geometric_gsl.ops.precision import full_dtype
+from torch_geometric_gsl.ops.runtime import full_dtype
 from torch_geometric_gsl.typing import SampledGraph
 
 

@@ -26,8 +26,8 @@ from torch_geometric_gsl.nn.models._layers import (
 )
 from torch_geometric_gsl.nn.models.base import NodeClassifier
 from torch_geometric_gsl.ops.attention import kernel_attention, orthogonal_directions
-from torch_geometric_gsl.ops.gumbel import arrival_times
-from torch_geometric_gsl.ops.precision import full_dtype, full_precision
+from torch_geometric_gsl.ops.noise import arrival_times
+from torch_geometric_gsl.ops.runtime import full_dtype, full_precision
 
 
 class NodeFormerLayer(torch.nn.Module):

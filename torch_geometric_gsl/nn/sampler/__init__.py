@@ -1,6 +1,17 @@
 r"""Samplers of neighbours."""
 
-from torch_geometric_gsl.nn.sampler._plan import SampledEvaluationWarning, SamplingPlan
+from torch_geometric_gsl.nn.sampler.distribution import NeighbourDistribution
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
+from torch_geometric_gsl.nn.sampler.plan import (
+    SampledEvaluationWarning,
+    SamplingPlan,
+    TruncatedRaceWarning,
+)
 
-__all__ = ['GumbelKNNSampler', 'SamplingPlan', 'SampledEvaluationWarning']
+__all__ = [
+    'GumbelKNNSampler',
+    'SamplingPlan',
+    'NeighbourDistribution',
+    'SampledEvaluationWarning',
+    'TruncatedRaceWarning',
+]

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+from torch.utils.hooks import RemovableHandle
 
 from torch_geometric_gsl._checks import (
+    check_candidate_count,
     check_count,
     check_flag,
     check_generator,
@@ -13,21 +17,36 @@ from torch_geometric_gsl._checks import (
     check_option,
     check_positive,
 )
-from torch_geometric_gsl.nn.sampler._plan import SamplingPlan
-from torch_geometric_gsl.nn.sampler._scorer import Request
-from torch_geometric_gsl.nn.sampler._task import Task, make_task
-from torch_geometric_gsl.nn.sampler._task_plan import plan_task
-from torch_geometric_gsl.nn.sampler._task_sampler import TaskSampler
+from torch_geometric_gsl._warnings import warn_caller
+from torch_geometric_gsl.nn.sampler._inputs import assign_parts
+from torch_geometric_gsl.nn.sampler._parts import (
+    AllPairs,
+    Part,
+    draw_graph,
+    draw_sum,
+)
+from torch_geometric_gsl.nn.sampler.distribution import (
+    NeighbourDistribution,
+    describe_parts,
+)
+from torch_geometric_gsl.nn.sampler.plan import (
+    METHODS,
+    CallOptions,
+    SamplingPlan,
+    TruncatedRaceWarning,
+    choose_plan,
+    list_plan,
+)
 from torch_geometric_gsl.nn.similarity.base import Similarity
-from torch_geometric_gsl.ops.arrivals import default_num_arrivals
-from torch_geometric_gsl.ops.chunking import MEMORY_BUDGET
-from torch_geometric_gsl.ops.scorer import Law
+from torch_geometric_gsl.ops.pair_scores import PairScores
+from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET
 from torch_geometric_gsl.typing import Batch, Features, SampledGraph
 
 if TYPE_CHECKING:
     from torch_sparse import SparseTensor
 
-METHODS = ('auto', 'dense', 'race', 'stream')
+# Beyond, scores over the temperature leave the range of float32.
+TAU, SCALE = (1e-6, 1e6), (1e-9, 1e9)
 
 
 class GumbelKNNSampler(torch.nn.Module):
@@ -67,11 +86,13 @@ class GumbelKNNSampler(torch.nn.Module):
         k (int, optional): The number of draws :math:`K`, hence of neighbours.
             (default: :obj:`5`)
         tau (float, optional): The temperature :math:`\tau`: draws become one-hot
-            for :math:`\tau \to 0`. (default: :obj:`0.25`)
+            for :math:`\tau \to 0`. It lies between 1e-6 and 1e6.
+            (default: :obj:`0.25`)
         scale (float, optional): The factor :math:`\lambda` of the similarity.
             Similarities are bounded, so that candidates differ by a factor
             :math:`e^{\lambda}` in probability at the most (twice the exponent for
-            those in :math:`[-1, 1]`); larger values sharpen. (default: :obj:`1.0`)
+            those in :math:`[-1, 1]`); larger values sharpen. It lies between 1e-9
+            and 1e9. (default: :obj:`1.0`)
         hard (bool, optional): If :obj:`True`, each draw is one-hot in the forward
             pass and relaxed in the backward pass (straight-through). Edges that
             only carry gradient have a weight of exactly zero;
@@ -147,8 +168,8 @@ class GumbelKNNSampler(torch.nn.Module):
                 f"'similarity' must be a Similarity (got {type(similarity).__name__})"
             )
         check_count(k, 'k')
-        check_positive(tau, 'tau')
-        check_positive(scale, 'scale')
+        check_positive(tau, 'tau', *TAU)
+        check_positive(scale, 'scale', *SCALE)
         check_option(method, METHODS, 'method')
         if num_arrivals is not None:
             check_count(num_arrivals, 'num_arrivals')
@@ -172,9 +193,10 @@ class GumbelKNNSampler(torch.nn.Module):
         self.sample_in_eval = sample_in_eval
         self.max_eval_pairs = max_eval_pairs
         self.memory_budget = memory_budget
+        self._draw_hooks: OrderedDict[int, Callable[..., None]] = OrderedDict()
 
     def reset_parameters(self) -> None:
-        r"""Resets all learnable parameters of the module."""
+        r"""Reset all learnable parameters of the module."""
         self.similarity.reset_parameters()
 
     def forward(
@@ -186,7 +208,7 @@ class GumbelKNNSampler(torch.nn.Module):
         generator: torch.Generator | None = None,
         return_adj_t: bool = False,
     ) -> SampledGraph | SparseTensor:
-        r"""Samples a graph.
+        r"""Sample a graph.
 
         Args:
             x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The node
@@ -213,11 +235,14 @@ class GumbelKNNSampler(torch.nn.Module):
                 :obj:`batch` is not sorted or :obj:`edge_index` is out of range.
             ImportError: If :obj:`return_adj_t` is set without torch-sparse.
         """
-        task, sampler = self._begin(x, edge_index, batch, generator)
-        graph = sampler.graph(task)
-        graph = SampledGraph(graph.edge_index, graph.edge_weight.to(task.dtype))
+        given, pairs, parts = self._begin(x, edge_index, batch, generator)
+        num_targets, num_sources = pairs.dst.size(0), pairs.src.size(0)
+        with torch.autocast(pairs.src.device.type, enabled=False):
+            graph = draw_graph(parts, given, generator, pairs.src.device)
+        dtype = (x[0] if isinstance(x, tuple | list) else x).dtype
+        graph = SampledGraph(graph.edge_index, graph.edge_weight.to(dtype))
         if return_adj_t:
-            return graph.to_adj_t((task.num_sources, task.num_targets))
+            return graph.to_adj_t((num_sources, num_targets))
         return graph
 
     def propagate(
@@ -229,7 +254,7 @@ class GumbelKNNSampler(torch.nn.Module):
         *,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        r"""Sums messages over the sampled neighbours, :math:`\sum_j A_{ij} h_j`.
+        r"""Sum messages over the sampled neighbours, :math:`\sum_j A_{ij} h_j`.
 
         In training mode this is a weighted sum over the graph that
         :meth:`forward` samples. In evaluation mode it sums *all* candidates with
@@ -246,49 +271,70 @@ class GumbelKNNSampler(torch.nn.Module):
             generator (torch.Generator, optional): Source of randomness.
                 (default: :obj:`None`)
         """
-        task, sampler = self._begin(x, edge_index, batch, generator)
-        check_messages(h, task.num_sources, task.device)
-        return sampler.sum(task, h)
+        given, pairs, parts = self._begin(x, edge_index, batch, generator)
+        check_messages(h, pairs.src.size(0), pairs.src.device)
+        with torch.autocast(h.device.type, enabled=False):
+            return draw_sum(parts, h, pairs.dst.size(0), given, generator)
 
     def plan(
         self, x: Features, edge_index: Tensor | None = None, batch: Batch | None = None
     ) -> SamplingPlan:
-        r"""Says which method serves these inputs in training mode, and why.
+        r"""Say which method serves these inputs in training mode, and why.
 
-        Args:
-            x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The node
-                features, or a pair :obj:`(x_src, x_dst)`.
-            edge_index (torch.Tensor, optional): Candidate edges.
-                (default: :obj:`None`)
-            batch (torch.Tensor or tuple, optional): Graph ids of the nodes.
-                (default: :obj:`None`)
+        The arguments are those of :meth:`forward`.
 
         Returns:
             SamplingPlan: The method, the reason, and the numbers. With candidates of
             their own, targets with few of them list them all; the plan is that of the
             target with the most.
         """
-        request = self._request(is_noisy=True)
         with torch.no_grad():
-            return plan_task(request, make_task(request, x, edge_index, batch))
+            _, parts = self._assign(x, edge_index, batch, self._options(x, True))
+        if not parts:
+            return list_plan(self.method)
+        return max(parts, key=lambda part: part.most).plan
+
+    def distribution(
+        self, x: Features, edge_index: Tensor | None = None, batch: Batch | None = None
+    ) -> NeighbourDistribution:
+        r"""Describe the distribution :math:`\pi_i` that neighbours are drawn from.
+
+        .. math::
+            \pi_i = \mathrm{softmax}_j(\lambda \phi_{ij})
+
+        It is exact, for all targets, and takes time :math:`O(n N)`. The arguments are
+        those of :meth:`forward`.
+
+        Example:
+            >>> from torch_geometric_gsl.nn.similarity import UniformSimilarity
+            >>> sampler = GumbelKNNSampler(UniformSimilarity(16), k=2, loop=False)
+            >>> sampler.distribution(torch.randn(5, 16)).candidates
+            tensor([4, 4, 4, 4, 4])
+        """
+        given = self._options(x, is_noisy=False)
+        with torch.no_grad():
+            pairs, parts = self._assign(x, edge_index, batch, given)
+            return describe_parts(parts, pairs, self.memory_budget)
+
+    def register_draw_hook(self, hook: Callable[..., None]) -> RemovableHandle:
+        r"""Register a function that sees the inputs of each draw before it is made.
+
+        Args:
+            hook (Callable): Is called as :obj:`hook(sampler, x, edge_index, batch)` by
+                :meth:`forward` and :meth:`propagate`.
+
+        Returns:
+            torch.utils.hooks.RemovableHandle: Removes the hook by its
+            :meth:`remove`.
+        """
+        handle = RemovableHandle(self._draw_hooks)
+        self._draw_hooks[handle.id] = hook
+        return handle
 
     @property
     def is_noisy(self) -> bool:
         """Whether a call samples: in training mode, or if asked for."""
         return self.training or self.sample_in_eval
-
-    def _request(self, is_noisy: bool) -> Request:
-        kept = self.num_arrivals or default_num_arrivals(self.tau)
-        return Request(
-            self.similarity,
-            Law(self.k, self.tau, self.hard, self.replace, kept, self.num_tail),
-            self.scale,
-            self.loop,
-            self.method,
-            self.memory_budget,
-            is_noisy,
-            self.max_eval_pairs,
-        )
 
     def _begin(
         self,
@@ -296,11 +342,57 @@ class GumbelKNNSampler(torch.nn.Module):
         edge_index: Tensor | None,
         batch: Batch | None,
         generator: torch.Generator | None,
-    ) -> tuple[Task, TaskSampler]:
-        request = self._request(self.is_noisy)
-        task = make_task(request, x, edge_index, batch)
-        check_generator(generator, task.device)
-        return task, TaskSampler(request, generator)
+    ) -> tuple[CallOptions, PairScores, list[Part]]:
+        """Check the inputs, and assign a part to each target."""
+        for hook in self._draw_hooks.values():
+            hook(self, x, edge_index, batch)
+        given = self._options(x, self.is_noisy)
+        pairs, parts = self._assign(x, edge_index, batch, given)
+        check_generator(generator, pairs.src.device)
+        for part in parts:
+            if part.plan.caveat is not None:
+                warn_caller(part.plan.caveat, TruncatedRaceWarning)
+        return given, pairs, parts
+
+    def _options(self, x: Features, is_noisy: bool) -> CallOptions:
+        return CallOptions(
+            self.method,
+            self.similarity.bounds,
+            self.scale,
+            self.k,
+            self.tau,
+            self.hard,
+            self.replace,
+            self.num_arrivals,
+            self.num_tail,
+            self.loop or isinstance(x, tuple | list),
+            is_noisy,
+            self.memory_budget,
+            self.max_eval_pairs,
+        )
+
+    def _assign(
+        self,
+        x: Features,
+        edge_index: Tensor | None,
+        batch: Batch | None,
+        given: CallOptions,
+    ) -> tuple[PairScores, list[Part]]:
+        pairs = self.similarity.pair_scores(x, self.scale)
+        if edge_index is not None or batch is not None:
+            with torch.autocast(pairs.src.device.type, enabled=False):
+                is_pair = isinstance(x, tuple | list)
+                return pairs, assign_parts(pairs, is_pair, edge_index, batch, given)
+        num_targets, num_sources = pairs.dst.size(0), pairs.src.size(0)
+        if num_targets == 0:
+            return pairs, []
+        check_candidate_count(self.k, num_sources - int(not given.loop))
+        apart = pairs
+        if not given.loop:
+            every = torch.arange(num_targets, device=pairs.dst.device)
+            apart = pairs._replace(excluded=every)
+        plan, options = choose_plan(given, num_targets, num_sources)
+        return pairs, [AllPairs(apart, plan, options)]
 
     def __repr__(self) -> str:
         return (

@@ -1,6 +1,6 @@
 r"""Similarities between nodes."""
 
-from torch_geometric_gsl.nn.similarity.base import EncodedPair, Similarity
+from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.cosine_similarity import CosineSimilarity
 from torch_geometric_gsl.nn.similarity.difference_similarity import (
     DifferenceSimilarity,
@@ -18,7 +18,6 @@ from torch_geometric_gsl.nn.similarity.uniform_similarity import UniformSimilari
 
 __all__ = [
     'Similarity',
-    'EncodedPair',
     'LinearSimilarity',
     'DifferenceSimilarity',
     'GaussianSimilarity',

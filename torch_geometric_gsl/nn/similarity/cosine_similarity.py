@@ -48,7 +48,6 @@ class CosineSimilarity(Similarity):
     """
 
     bounds: ClassVar[tuple[float, float]] = (-1.0, 1.0)
-    formula: ClassVar[str | None] = 'identity'
 
     def __init__(
         self, in_channels: int, out_channels: int | None = None, *, heads: int = 4
@@ -70,5 +69,5 @@ class CosineSimilarity(Similarity):
     def extra_repr(self) -> str:
         return f'heads={self.heads}'
 
-    def response(self, value: Tensor, *params: Tensor) -> Tensor:
-        return value
+    def response(self, z: Tensor) -> scores.Response:
+        return scores.Response(scores.identity)

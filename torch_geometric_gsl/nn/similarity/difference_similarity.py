@@ -46,11 +46,10 @@ class DifferenceSimilarity(Similarity):
     """
 
     bounds: ClassVar[tuple[float, float]] = (0.0, 2.0)
-    formula: ClassVar[str | None] = 'difference'
 
     def __init__(self, in_channels: int, out_channels: int | None = None) -> None:
         super().__init__(in_channels, out_channels)
         self.reset_parameters()
 
-    def response(self, value: Tensor, *params: Tensor) -> Tensor:
-        return scores.difference(value)
+    def response(self, z: Tensor) -> scores.Response:
+        return scores.Response(scores.difference)

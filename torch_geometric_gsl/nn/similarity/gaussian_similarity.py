@@ -6,7 +6,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from torch_geometric_gsl._checks import check_number, check_positive
-from torch_geometric_gsl.nn.similarity.base import EncodedPair, Similarity
+from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops import scores
 
 
@@ -51,7 +51,6 @@ class GaussianSimilarity(Similarity):
     """
 
     bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
-    formula: ClassVar[str | None] = 'gaussian'
 
     def __init__(
         self,
@@ -68,13 +67,9 @@ class GaussianSimilarity(Similarity):
         self.c = float(c)
         self.reset_parameters()
 
-    def response(self, value: Tensor, *params: Tensor) -> Tensor:
-        return scores.gaussian(value, self.b, self.c)
+    def response(self, z: Tensor) -> scores.Response:
+        b, c = (z.new_full((), value).expand(z.size(0)) for value in (self.b, self.c))
+        return scores.Response(scores.gaussian, (b, c))
 
     def extra_repr(self) -> str:
         return f'b={self.b:.4g}, c={self.c:.4g}'
-
-    def formula_params(self, pair: EncodedPair) -> tuple[Tensor, Tensor]:
-        n = pair.dst.size(0)
-        full = pair.dst.new_full
-        return full((), self.b).expand(n), full((), self.c).expand(n)

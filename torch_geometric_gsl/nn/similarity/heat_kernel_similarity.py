@@ -5,7 +5,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from torch_geometric_gsl._checks import check_flag, check_positive
-from torch_geometric_gsl.nn.similarity.base import EncodedPair, Similarity
+from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops import scores
 
 
@@ -52,7 +52,6 @@ class HeatKernelSimilarity(Similarity):
 
     bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
     comparison: ClassVar[str] = 'squared_distance'
-    formula: ClassVar[str | None] = 'heat_kernel'
 
     def __init__(
         self,
@@ -72,11 +71,9 @@ class HeatKernelSimilarity(Similarity):
     def encode(self, x: Tensor) -> Tensor:
         return super().encode(x) if self.normalize else self.project(x)
 
-    def response(self, value: Tensor, *params: Tensor) -> Tensor:
-        return scores.heat_kernel(value, self.t)
+    def response(self, z: Tensor) -> scores.Response:
+        t = z.new_full((), self.t).expand(z.size(0))
+        return scores.Response(scores.heat_kernel, (t,))
 
     def extra_repr(self) -> str:
         return f't={self.t:.4g}, normalize={self.normalize}'
-
-    def formula_params(self, pair: EncodedPair) -> tuple[None, Tensor]:
-        return None, pair.dst.new_full((), self.t).expand(pair.dst.size(0))

@@ -5,6 +5,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from torch_geometric_gsl.nn.similarity.base import Similarity
+from torch_geometric_gsl.ops import scores
 
 
 class LinearSimilarity(Similarity):
@@ -43,11 +44,10 @@ class LinearSimilarity(Similarity):
     """
 
     bounds: ClassVar[tuple[float, float]] = (-1.0, 1.0)
-    formula: ClassVar[str | None] = 'identity'
 
     def __init__(self, in_channels: int, out_channels: int | None = None) -> None:
         super().__init__(in_channels, out_channels)
         self.reset_parameters()
 
-    def response(self, value: Tensor, *params: Tensor) -> Tensor:
-        return value
+    def response(self, z: Tensor) -> scores.Response:
+        return scores.Response(scores.identity)

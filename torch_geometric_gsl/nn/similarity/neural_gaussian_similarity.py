@@ -7,7 +7,7 @@ from torch import Tensor
 from torch_geometric.nn.inits import glorot
 
 from torch_geometric_gsl._checks import check_positive
-from torch_geometric_gsl.nn.similarity.base import EncodedPair, Similarity
+from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops import scores
 
 
@@ -54,7 +54,6 @@ class NeuralGaussianSimilarity(Similarity):
     """
 
     bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
-    formula: ClassVar[str | None] = 'gaussian'
 
     def __init__(
         self,
@@ -75,17 +74,10 @@ class NeuralGaussianSimilarity(Similarity):
         glorot(self.w_b)
         glorot(self.w_c)
 
-    def target_params(self, z: Tensor) -> tuple[Tensor, ...]:
+    def response(self, z: Tensor) -> scores.Response:
         b = scores.neural_centre(z, self.w_b.to(z.dtype))
-        return b, scores.neural_width(z, self.w_c.to(z.dtype), self.c_scale)
-
-    def response(self, value: Tensor, *params: Tensor) -> Tensor:
-        b, c = params
-        return scores.gaussian(value, b, c)
+        c = scores.neural_width(z, self.w_c.to(z.dtype), self.c_scale)
+        return scores.Response(scores.gaussian, (b, c))
 
     def extra_repr(self) -> str:
         return f'c_scale={self.c_scale:.4g}'
-
-    def formula_params(self, pair: EncodedPair) -> tuple[Tensor, Tensor]:
-        b, c = pair.params
-        return b, c

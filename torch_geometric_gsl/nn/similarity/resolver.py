@@ -34,7 +34,7 @@ _NAMED: dict[str, type[Similarity]] = {**SIMILARITIES, 'uniform': UniformSimilar
 def resolve_similarity(
     similarity: str | Similarity, in_channels: int, **kwargs: Any
 ) -> Similarity:
-    r"""Turns a name into a similarity; a module passes through unchanged.
+    r"""Turn a name into a similarity; a module passes through unchanged.
 
     Args:
         similarity (str or Similarity): One of :obj:`"linear"`,

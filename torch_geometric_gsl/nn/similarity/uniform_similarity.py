@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl.nn.similarity.base import Similarity
-from torch_geometric_gsl.ops.precision import full_dtype
+from torch_geometric_gsl.ops import scores
+from torch_geometric_gsl.ops.runtime import full_dtype
 
 
 class UniformSimilarity(Similarity):
@@ -49,7 +50,6 @@ class UniformSimilarity(Similarity):
     """
 
     bounds: ClassVar[tuple[float, float]] = (0.0, 0.0)
-    formula: ClassVar[str | None] = 'identity'
 
     def __init__(self, in_channels: int) -> None:
         super().__init__(in_channels)
@@ -62,5 +62,5 @@ class UniformSimilarity(Similarity):
         # A single zero of each node: what is gathered costs least.
         return torch.zeros(x.size(0), 1, dtype=full_dtype(x.dtype), device=x.device)
 
-    def response(self, value: Tensor, *params: Tensor) -> Tensor:
-        return torch.zeros_like(value)
+    def response(self, z: Tensor) -> scores.Response:
+        return scores.Response(scores.identity)

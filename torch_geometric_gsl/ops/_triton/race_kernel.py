@@ -22,9 +22,9 @@ import triton
 from torch import Tensor
 
 from torch_geometric_gsl.ops._triton.race_program import run_races
-from torch_geometric_gsl.ops.arrivals import Arrivals
-from torch_geometric_gsl.ops.fused import FusedScore
-from torch_geometric_gsl.ops.scorer import Law, Scorer
+from torch_geometric_gsl.ops.pair_scores import PairScores
+from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
+from torch_geometric_gsl.ops.scores import FORMULAS
 
 # Proposals and channels at a time, and the number of entries of a tile: small, so that
 # its registers suffice and no race waits long for another.
@@ -35,15 +35,14 @@ _TILE = 1024
 
 @torch.no_grad()
 def race_kernel(
-    scorer: Scorer, fused: FusedScore, law: Law, proposals: int, seed: Tensor
+    pairs: PairScores, options: DrawOptions, proposals: int, seed: Tensor
 ) -> Arrivals:
-    r"""Finds the first arrivals of each race in one kernel.
+    r"""Find the first arrivals of each race in one kernel.
 
     Args:
-        scorer (Scorer): The scores; their bound, excluded sources and candidates
-            are used.
-        fused (FusedScore): The same scores as a formula.
-        law (Law): How neighbours are drawn.
+        pairs (PairScores): The scores, of a response that kernels know; their bound,
+            excluded sources and candidates are used.
+        options (DrawOptions): How neighbours are drawn.
         proposals (int): The number of proposals :math:`P`.
         seed (torch.Tensor): The seed, one number of type :obj:`torch.int64` on the
             device.
@@ -52,82 +51,88 @@ def race_kernel(
         Arrivals: The first arrivals, without gradient.
 
     Raises:
-        ValueError: If the scores are not of type :obj:`torch.float32`, do not match
-            :obj:`scorer`, their response is unknown, or neighbours are to be drawn
-            without replacement.
+        ValueError: If the scores are not of type :obj:`torch.float32`, their response
+            is unknown, or neighbours are to be drawn without replacement.
     """
-    _check(scorer, fused, law, proposals)
-    (num_targets, num_sources), kept = scorer.size, law.kept
-    shape, device = (num_targets, law.draws, kept), scorer.device
+    _check(pairs, options, proposals)
+    dst, src, kept = pairs.dst, pairs.src, options.num_arrivals
+    shape, device = (dst.size(0), options.num_races, kept), dst.device
     source = torch.empty(shape, dtype=torch.long, device=device)
     noise = torch.empty(shape, dtype=torch.float32, device=device)
     horizon = noise.new_empty(shape[:2])
-    num_races = num_targets * law.draws
+    num_races = shape[0] * shape[1]
     if num_races == 0:
         return Arrivals(source, noise, horizon)
-    inputs = _inputs(scorer, fused)
-    options = _options(proposals, fused.src.size(1), kept)
+    b, c = _params(pairs)
+    sizes = _tile_sizes(proposals, src.size(1), kept)
     # Triton launches on the current device.
     with torch.cuda.device(device) if device.type == 'cuda' else nullcontext():
-        run_races[(triton.cdiv(num_races, options['BLOCK_RACES']),)](
-            *inputs,
+        run_races[(triton.cdiv(num_races, sizes['BLOCK_RACES']),)](
+            dst.contiguous(),
+            src.contiguous(),
+            b,
+            c,
+            *_optional(pairs),
             seed,
             source,
             noise,
             horizon,
             num_races,
-            law.draws,
+            shape[1],
             proposals,
             kept,
-            num_sources,
-            fused.src.size(1),
+            src.size(0),
+            src.size(1),
             # A number for all targets comes as a tensor of stride 0.
-            0 if fused.b is None else fused.b.stride(0),
-            0 if fused.c is None else fused.c.stride(0),
-            fused.scale,
-            scorer.upper,
-            0.0 if scorer.candidates is not None else math.log(scorer.available),
-            RESPONSE=fused.response,
+            0 if b is None else b.stride(0),
+            0 if c is None else c.stride(0),
+            pairs.scale,
+            pairs.upper,
+            0.0 if pairs.candidates is not None else math.log(pairs.available),
+            RESPONSE=pairs.response.formula,
             enable_fp_fusion=True,
-            **options,
+            **sizes,
         )
     return Arrivals(source, noise, horizon)
 
 
-def _inputs(scorer: Scorer, fused: FusedScore) -> list[Tensor | None]:
-    """The tensors that the kernel reads; an absent one is left out of the kernel."""
-    sets = (None, None, None) if scorer.candidates is None else scorer.candidates
-    packed = [
-        None if x is None else x.contiguous()
-        for x in (fused.dst, fused.src, scorer.excluded, *sets)
-    ]
-    return [*packed[:2], fused.b, fused.c, *packed[2:]]
+def _params(pairs: PairScores) -> tuple[Tensor | None, Tensor | None]:
+    """Return the centre and the width of each bell, or the width of a heat kernel."""
+    params = pairs.response.params
+    if len(params) == 2:
+        return params
+    return None, (params[0] if params else None)
 
 
-def _check(scorer: Scorer, fused: FusedScore, law: Law, proposals: int) -> None:
-    fused.check()
-    if not law.replace:
-        raise ValueError("'law' must draw with replacement (got replace=False)")
-    for name in ('dst', 'src', 'b', 'c'):
-        given = getattr(fused, name)
-        if given is not None and given.dtype != torch.float32:
-            raise ValueError(f"'{name}' must be of type float32 (got {given.dtype})")
-    size = fused.dst.size(0), fused.src.size(0)
-    if size != tuple(scorer.size) or fused.dst.size(1) != fused.src.size(1):
+def _optional(pairs: PairScores) -> list[Tensor | None]:
+    """Return the tensors without which the kernel leaves out what reads them."""
+    candidates = (None,) * 3 if pairs.candidates is None else pairs.candidates
+    given = pairs.excluded, *candidates
+    return [None if x is None else x.contiguous() for x in given]
+
+
+def _check(pairs: PairScores, options: DrawOptions, proposals: int) -> None:
+    if pairs.response.formula is None:
         raise ValueError(
-            f"'fused' must hold the embeddings of {tuple(scorer.size)} targets and "
-            f'sources, equally wide (got {tuple(fused.dst.shape)} and '
-            f'{tuple(fused.src.shape)})'
+            f"'pairs' must have one of the responses {tuple(FORMULAS.values())} "
+            f'(got {pairs.response.function})'
         )
-    if not (1 <= proposals < 2**31 and 1 <= scorer.size[1] < 2**31):
+    if not options.replace:
+        raise ValueError("'options' must draw with replacement (got replace=False)")
+    tensors = {'dst': pairs.dst, 'src': pairs.src}
+    tensors |= {f'params[{i}]': x for i, x in enumerate(pairs.response.params)}
+    for name, given in tensors.items():
+        if given.dtype != torch.float32:
+            raise ValueError(f"'{name}' must be of type float32 (got {given.dtype})")
+    if not (1 <= proposals < 2**31 and 1 <= pairs.src.size(0) < 2**31):
         raise ValueError(
             f"'proposals' and sources must be between 1 and 2^31 - 1 "
-            f'(got {proposals} and {scorer.size[1]})'
+            f'(got {proposals} and {pairs.src.size(0)})'
         )
 
 
-def _options(proposals: int, channels: int, kept: int) -> dict[str, int]:
-    """Shapes of the tiles, powers of two, and the number of warps."""
+def _tile_sizes(proposals: int, channels: int, kept: int) -> dict[str, int]:
+    """Return the shapes of the tiles, powers of two, and the number of warps."""
     block_p = min(_BLOCK_PROPOSALS, triton.next_power_of_2(proposals))
     block_c = min(_BLOCK_CHANNELS, triton.next_power_of_2(channels))
     block_k = triton.next_power_of_2(kept)

@@ -1,4 +1,4 @@
-r"""What the kernel of the race runs on the device: a block of races a program.
+r"""The program of the race on the device: a block of races each.
 
 Races take turns: some proposals of each race of the block at a time. Tensors have the
 shape [R] of the races, [R, P] of these proposals, or [R, M] of the arrivals.
@@ -12,7 +12,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-# SplitMix64, as in `counter`.
+# SplitMix64, as in `noise`.
 _GAMMA = tl.constexpr(0x9E3779B97F4A7C15)
 _MIX_1 = tl.constexpr(0xBF58476D1CE4E5B9)
 _MIX_2 = tl.constexpr(0x94D049BB133111EB)
@@ -20,7 +20,7 @@ _MIX_2 = tl.constexpr(0x94D049BB133111EB)
 
 @triton.jit
 def _random_words(state):
-    """`counter.random_words` of unsigned numbers."""
+    """Compute `noise.random_words` of unsigned numbers."""
     word = (state ^ (state >> 30)) * _MIX_1
     word = (word ^ (word >> 27)) * _MIX_2
     return word ^ (word >> 31)
@@ -28,7 +28,7 @@ def _random_words(state):
 
 @triton.jit
 def _uniform(word):
-    """`counter.uniform` in float32."""
+    """Compute `noise.uniform` in float32."""
     whole = (word & 0x7FFFFF).to(tl.int32).to(tl.float32)
     return (whole + 0.5) * 1.1920928955078125e-07  # 2^-23
 
@@ -44,7 +44,7 @@ def _compare(
     IS_DISTANCE: tl.constexpr,
     BLOCK_CHANNELS: tl.constexpr,
 ):
-    """Inner products or squared distances of targets and their sources [R, P]."""
+    """Compare targets with their sources [R, P]: products or squared distances."""
     target = dst + row * channels
     gathered = src + source.to(tl.int64) * channels
     shape: tl.constexpr = [source.shape[0], source.shape[1], BLOCK_CHANNELS]
@@ -83,7 +83,7 @@ def _score(
     RESPONSE: tl.constexpr,
     BLOCK_CHANNELS: tl.constexpr,
 ):
-    """`FusedScore.score` [R, P]."""
+    """Return the scores `PairScores.pairs` [R, P]."""
     value = _compare(
         dst,
         src,
@@ -107,7 +107,7 @@ def _score(
 
 @triton.jit
 def _first_state(seed, row, draw, draws, proposals):
-    """The random states [R] of the first proposals, and the way to those of gaps."""
+    """Return the random states [R] of first proposals, and the way to gaps."""
     width = draws.to(tl.int64) * proposals
     place = row * 2 * width + draw * proposals + 1
     first = tl.load(seed).to(tl.uint64) + place.to(tl.uint64) * _GAMMA
@@ -118,7 +118,7 @@ def _first_state(seed, row, draw, draws, proposals):
 def _count(
     row, excluded, start, size, num_sources, log_size, BLOCK_RACES: tl.constexpr
 ):
-    """The number of candidates, its logarithm, and the place of the excluded one."""
+    """Return the number of candidates, its logarithm, the excluded place."""
     own = tl.zeros([BLOCK_RACES], tl.int64)
     if size is None:
         count = tl.full([BLOCK_RACES], num_sources, tl.int64)
@@ -138,7 +138,7 @@ def _count(
 
 @triton.jit
 def _propose(word, row, count, own, is_wanted, excluded, start, listed):
-    """The proposed sources [R, P]."""
+    """Return the proposed sources [R, P]."""
     index = (((word >> 32) * count[:, None].to(tl.uint64)) >> 32).to(tl.int64)
     if excluded is not None:
         index += (index >= own[:, None]).to(tl.int64)
@@ -151,13 +151,13 @@ def _propose(word, row, count, own, is_wanted, excluded, start, listed):
 
 @triton.jit
 def _select(values, is_kept):
-    """Moves values [R, P] to the places [R, M] of the arrivals; others are zero."""
+    """Move values [R, P] to the places [R, M] of the arrivals; others are zero."""
     return tl.sum(tl.where(is_kept, values[:, :, None], 0), 1)
 
 
 @triton.jit
 def _close(source, noise, last_source, found, slot, kept):
-    """Fills places [R, M] without an arrival, and drops repeated sources."""
+    """Fill places [R, M] without an arrival, and drop repeated sources."""
     missing = slot >= found[:, None]
     # The last proposal stands in for an arrival; so it does in the definition.
     source = tl.where(missing, last_source[:, None], source)
@@ -203,7 +203,7 @@ def run_races(
     BLOCK_CHANNELS: tl.constexpr,
     BLOCK_KEPT: tl.constexpr,
 ):
-    """Runs a block of races, some proposals at a time, until all have arrivals."""
+    """Run a block of races, some proposals at a time, until all have arrivals."""
     number = tl.program_id(0).to(tl.int64) * BLOCK_RACES + tl.arange(0, BLOCK_RACES)
     # What is too many runs the last race once more, and writes nothing.
     race = tl.minimum(number, num_races - 1)

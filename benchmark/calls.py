@@ -1,0 +1,120 @@
+"""Counts the package's functions that one step of a layer calls, and their files.
+
+    python benchmark/calls.py [--verbose]
+
+A step is the forward pass of a network of one layer on 400 nodes, after one that has
+warmed caches. *Switches* are the times that consecutive calls lie in different files;
+*up* are calls of ``nn`` by a function of ``ops``. Comprehensions count as calls where
+Python makes a frame for them (up to 3.11). Only public names are used, so that the
+script measures any version of the package that it finds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import sys
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from types import FrameType
+from typing import NamedTuple
+
+import torch
+
+import torch_geometric_gsl
+from torch_geometric_gsl import GSLNet
+
+PACKAGE = Path(torch_geometric_gsl.__file__).parent
+ROOT = PACKAGE.parent
+NODES = 400
+
+
+class Call(NamedTuple):
+    """The file of a function that was called, its name, and whether ``ops`` called."""
+
+    file: str
+    name: str
+    is_up: bool
+
+
+def calls_of(step: Callable[[], object]) -> list[Call]:
+    """Return the calls of package functions in their order."""
+    found: list[Call] = []
+
+    def place(frame: FrameType | None) -> str:
+        path = '' if frame is None else frame.f_code.co_filename
+        inside = path.startswith(f'{PACKAGE}/')
+        return path.removeprefix(f'{PACKAGE}/') if inside else ''
+
+    def profile(frame: FrameType, event: str, _: object) -> None:
+        file = place(frame)
+        if event == 'call' and file:
+            caller = frame.f_back
+            while caller is not None and not place(caller):
+                caller = caller.f_back
+            is_up = file.startswith('nn/') and place(caller).startswith('ops/')
+            found.append(Call(file, frame.f_code.co_name, is_up))
+
+    sys.setprofile(profile)
+    try:
+        step()
+    finally:
+        sys.setprofile(None)
+    return found
+
+
+def measure(method: str, *, is_training: bool = True) -> list[Call]:
+    """Return the calls of one forward step of a network of one layer."""
+    torch.manual_seed(0)
+    x = torch.randn(NODES, 16)
+    model = GSLNet(16, 8, 1, 3, method=method).train(is_training)
+    model(x)
+    return calls_of(lambda: model(x))
+
+
+def sizes(folder: Path) -> tuple[int, str, str]:
+    """Return lines of code, the longest file, and the longest function of a folder."""
+    lines, files, functions = 0, [], []
+    for path in sorted(folder.rglob('*.py')):
+        text = path.read_text(encoding='utf-8')
+        count = len(text.splitlines())
+        lines += count
+        files.append((count, str(path.relative_to(folder))))
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef):
+                body = node.body[1:] if ast.get_docstring(node) else node.body
+                if body and node.end_lineno is not None:
+                    length = node.end_lineno - body[0].lineno + 1
+                    functions.append((length, node.name))
+    longest = [max(found, default=(0, '-')) for found in (files, functions)]
+    return lines, *(f'{name} ({count})' for count, name in longest)  # type: ignore[return-value]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument('--verbose', action='store_true', help='list the calls')
+    verbose = parser.parse_args().verbose
+    print(f'{"one step":<24}{"calls":>8}{"files":>8}{"switches":>10}{"up":>6}')
+    for name, method, is_training in (
+        ('race', 'race', True),
+        ('stream', 'stream', True),
+        ('dense', 'dense', True),
+        ('evaluation', 'auto', False),
+    ):
+        calls = measure(method, is_training=is_training)
+        files = [call.file for call in calls]
+        switches = sum(a != b for a, b in pairwise(files))
+        up = sum(call.is_up for call in calls)
+        print(f'{name:<24}{len(calls):>8}{len(set(files)):>8}{switches:>10}{up:>6}')
+        if verbose:
+            print(*(f'    {call.file}: {call.name}' for call in calls), sep='\n')
+    print(f'\n{"folder":<24}{"lines":>8}  longest file, longest function without docs')
+    for folder in (PACKAGE, ROOT / 'examples', ROOT / 'test', ROOT / 'benchmark'):
+        if folder.is_dir():
+            lines, file, function = sizes(folder)
+            print(f'{folder.name:<24}{lines:>8}  {file}, {function}')
+
+
+if __name__ == '__main__':
+    main()

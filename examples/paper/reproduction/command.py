@@ -1,0 +1,212 @@
+"""Share among the commands: arguments, data, progress, and plain messages."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import importlib.util
+import math
+import warnings
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch_geometric.data import Data
+from tqdm import tqdm
+
+from reproduction.config import RunConfig
+from reproduction.machine import limit_memory, memory_of
+from reproduction.settings import BROUGHT, RESULTS
+from reproduction.store import Record
+from reproduction.training import Metrics, Watcher
+from torch_geometric_gsl.datasets import DATASETS, load_dataset
+
+FAILED = 'runs failed: error.txt in their folders says why'
+#: Data sets that could not be read or downloaded, which no run tries again.
+_UNREADABLE: dict[tuple[str, str | None], OSError] = {}
+
+
+@functools.lru_cache(maxsize=1)
+def load(dataset: str, label: str | None) -> Data:
+    key = dataset, label
+    if key in _UNREADABLE:
+        raise _UNREADABLE[key]
+    try:
+        options: dict[str, Any] = {} if label is None else {'label': label}
+        return load_dataset(dataset, **options)
+    except OSError as error:
+        _UNREADABLE[key] = error
+        raise
+
+
+def check_files(datasets: Iterable[str], label: str | None) -> None:
+    """Read files that the user brings, before any run is begun."""
+    files = [name for name in dict.fromkeys(datasets) if name not in DATASETS]
+    if label is not None and not files:
+        raise ValueError(f"'label' is the column of a file (got {label!r} without one)")
+    for file in files:
+        load(file, label)
+    if BROUGHT in datasets:
+        load(BROUGHT, None)
+
+
+def told_plainly(main: Callable[[], None]) -> Callable[[], None]:
+    """End the program with the text of what does not fit, instead of a traceback."""
+
+    @functools.wraps(main)
+    def call() -> None:
+        try:
+            main()
+        except (MemoryError, OSError, TypeError, ValueError) as error:
+            text = str(error) or 'too little memory'
+            raise SystemExit(f'{type(error).__name__}: {text}') from error
+
+    return call
+
+
+def make_parser(description: str | None) -> argparse.ArgumentParser:
+    return argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+
+
+def positive(text: str) -> int:
+    if not text.isdigit() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f'must be a positive integer (got {text!r})')
+    return int(text)
+
+
+def amount(text: str, least: float = math.ulp(0.0)) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not least <= number < math.inf:
+        kind = 'positive' if least > 0 else 'non-negative'
+        raise argparse.ArgumentTypeError(f'must be a {kind} number (got {text!r})')
+    return number
+
+
+def usable_device(text: str) -> str:
+    try:
+        # With the number of the device, which not every function of PyTorch fills in.
+        return str(torch.empty(1, device=text).device)
+    except (AssertionError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        raise argparse.ArgumentTypeError(f'{text!r} cannot be used: {reason}') from None
+
+
+def add_threads(parser: argparse.ArgumentParser) -> None:
+    threads, add = torch.get_num_threads(), parser.add_argument
+    add('--threads', type=positive, default=threads, help=f'of the CPU ({threads})')
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what every command that runs something can be told."""
+    add = parser.add_argument
+    add('--label', help='column of the labels, for files')
+    add('--results', type=Path, default=RESULTS, help='folder (that of this program)')
+    add('--device', type=usable_device, default='cpu', help='such as cuda:0 (cpu)')
+    add_threads(parser)
+    add(
+        '--memory-limit',
+        type=amount,
+        metavar='GB',
+        help='beyond which a run counts as out of memory (90 %% of all, all of a GPU)',
+    )
+    add(
+        '--checkpoint-seconds',
+        type=functools.partial(amount, least=0.0),
+        default=30.0,
+        metavar='SECONDS',
+        help='least time between two checkpoints of a run (30)',
+    )
+    add('--tensorboard', action='store_true', help='write logs into run folders')
+
+
+def prepare(args: argparse.Namespace) -> None:
+    """Set threads and limits of this process."""
+    warnings.filterwarnings('ignore', 'Sparse CSR')
+    torch.set_num_threads(args.threads)
+    if args.tensorboard and importlib.util.find_spec('tensorboard') is None:
+        raise SystemExit('--tensorboard needs: pip install tensorboard')
+    if args.memory_limit is None:
+        args.memory_limit = memory_of(args.device)
+    if torch.device(args.device).type == 'cuda':
+        share = min(1.0, args.memory_limit / memory_of(args.device))
+        torch.cuda.set_per_process_memory_fraction(share, args.device)
+    else:
+        limit_memory(args.memory_limit)
+
+
+class Progress:
+    """Bar over the epochs of all runs, which a run that ends early cuts short."""
+
+    def __init__(self, configs: list[RunConfig]) -> None:
+        self.bar = tqdm(total=sum(c.epochs for c in configs), unit='epoch', smoothing=0)
+        self._writer: Any = None
+
+    def watcher(self, config: RunConfig, log: Path | None) -> Watcher:
+        """Show the metrics of a run, and write them for TensorBoard if asked."""
+        name = Path(config.dataset).name
+        self.bar.set_description(f'{name} {config.method} {config.seed}')
+
+        def watch(metrics: Metrics) -> None:
+            self.bar.update()
+            epoch = int(metrics['epoch'])
+            named = {name: v for name, v in metrics.items() if name != 'epoch'}
+            shown = {name: f'{value:.3f}' for name, value in named.items()}
+            self.bar.set_postfix(shown, refresh=False)
+            if log is None:
+                return
+            if self._writer is None:
+                # A resumed run repeats the epochs after its checkpoint.
+                self._writer = summary_writer(log, purge_step=epoch)
+            for name, value in named.items():
+                self._writer.add_scalar(name, value, epoch)
+            self._writer.flush()
+
+        return watch
+
+    def resumed(self, config: RunConfig, epochs: int) -> None:
+        # Done already, but not in the time that tells the rate.
+        self.bar.initial += epochs
+        self.bar.n += epochs
+        self.bar.refresh()
+        self.bar.write(f'{config}: goes on after {epochs} epochs')
+
+    def finished(self, config: RunConfig, record: Record) -> None:
+        """Take off what the run did not need and tell how it ended."""
+        outcome = record['outcome']
+        self.bar.total -= config.epochs - outcome.get('epochs', 0)
+        self.bar.refresh()
+        text = outcome.get('detail', outcome['status'])
+        if outcome.get('val') is not None:
+            text += f', validation {100 * outcome["val"]:.1f}'
+        self.bar.write(f'{config}: {text}')
+        self._close_log()
+
+    def crowded(self, config: RunConfig) -> None:
+        self.bar.write(f'{config}: too little memory, again in a process of its own')
+        self.skipped(config)
+
+    def failed(self, config: RunConfig, error: Exception) -> None:
+        self.bar.write(f'{config}: FAILED, {type(error).__name__}: {error}')
+        self.skipped(config)
+
+    def skipped(self, config: RunConfig) -> None:
+        self.bar.total -= config.epochs
+        self.bar.refresh()
+        self._close_log()
+
+    def _close_log(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+
+def summary_writer(log: Path, purge_step: int) -> Any:
+    from torch.utils.tensorboard import SummaryWriter
+
+    return SummaryWriter(str(log), purge_step=purge_step)

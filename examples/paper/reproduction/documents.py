@@ -1,0 +1,237 @@
+"""Print the paper's tables from finished runs, the paper's figures beside ours.
+
+python examples/paper/tables.py table1
+python examples/paper/tables.py table3 --format latex
+python examples/paper/tables.py --write  # all, into README and documentation
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+
+from reproduction.command import check_files, make_parser, told_plainly
+from reproduction.experiments import EXPERIMENTS, MAX_SEEDS, Choice
+from reproduction.files import write_text
+from reproduction.methods import METHODS
+from reproduction.settings import PRESETS, RESULTS, data_key
+from reproduction.store import ARCHIVE, Store
+from reproduction.tables import COST, TABLES, Entry, Grid, cost_grid
+
+ROOT = Path(__file__).resolve().parents[3]
+#: What stands in the marks before and after a table.
+WORDS = ('begin', 'end')
+DOCUMENTS = (ROOT / 'README.md', ROOT / 'docs' / 'results.rst')
+#: Seeds that a table looks for; those that are missing are not counted.
+SEEDS = range(MAX_SEEDS)
+FORMATS = ('markdown', 'rst', 'latex')
+#: What TeX would take for a command or does not know.
+SIGNS = {
+    '\\': r'\textbackslash{}',
+    **{sign: rf'\{sign}' for sign in '&%#$_{}'},
+    '~': r'\textasciitilde{}',
+    '^': r'\textasciicircum{}',
+    '<': '$<$',
+    '>': '$>$',
+    '±': r'$\pm$',
+    '†': r'$\dagger$',
+    '‡': r'$\ddagger$',
+    '§': r'\S{}',
+}
+#: A sign of a number, or a minus between two names.
+MINUS = re.compile(r'(?:(?<=\s)|^)-(?=[\d\s])')
+#: What can be chosen, and what a table then has of its own where it cannot.
+CHOICES = {
+    'methods': 'rows',
+    'preset': 'settings',
+    'datasets': 'data',
+    'label': 'labels',
+}
+FIXED: dict[str, tuple[str, ...]] = {
+    'controls': ('methods',),
+    'table2': ('methods',),
+    'table3': ('methods',),
+    'tuned': ('methods', 'preset'),
+    'table4': tuple(CHOICES),
+}
+
+
+def text_of(grid: Grid, kind: str) -> str:
+    """Write a table as Markdown, reStructuredText or LaTeX."""
+    if kind not in FORMATS:
+        raise ValueError(f"'format' must be one of {FORMATS} (got {kind!r})")
+    if grid.is_empty:
+        return f'Nothing to show: {grid.empty}.\n'
+    return {'markdown': _markdown, 'rst': _rst, 'latex': _latex}[kind](grid)
+
+
+def _markdown(grid: Grid) -> str:
+    def text(entry: Entry) -> str:
+        ours = f'**{entry.ours}**' if entry.is_best else entry.ours
+        return '<br>'.join(part for part in (ours, entry.paper) if part)
+
+    lines = [_bar(grid.head), _bar(['---'] * len(grid.head))]
+    lines += [_bar([title, *map(text, entries)]) for title, entries in grid.rows]
+    return '\n'.join([*lines, '', '\n\n'.join(grid.notes)]) + '\n'
+
+
+def _bar(cells: list[str]) -> str:
+    return f'| {" | ".join(cells)} |'
+
+
+def _rst(grid: Grid) -> str:
+    def text(entry: Entry) -> str:
+        ours = f'**{entry.ours}**' if entry.is_best and entry.ours else entry.ours
+        parts = [part for part in (ours, entry.paper) if part]
+        return '\n       '.join(f'| {part}' for part in parts)
+
+    lines = ['.. list-table::', '   :header-rows: 1', '']
+    rows = [(grid.head[0], grid.head[1:])]
+    rows += [(title, [text(entry) for entry in cells]) for title, cells in grid.rows]
+    for title, cells in rows:
+        lines.append(f'   * - {title}'.rstrip())
+        lines += [f'     - {cell}'.rstrip() for cell in cells]
+    return '\n'.join([*lines, '', '\n\n'.join(grid.notes)]) + '\n'
+
+
+def _latex(grid: Grid) -> str:
+    def text(entry: Entry) -> str:
+        ours, paper = _tex(entry.ours), _tex(entry.paper)
+        ours = rf'\textbf{{{ours}}}' if entry.is_best else ours
+        parts = [part for part in (ours, paper) if part]
+        content = r' \\ '.join(parts)
+        return rf'\makecell{{{content}}}' if len(parts) > 1 else content
+
+    def line(cells: list[str]) -> str:
+        return f'{" & ".join(cells)} \\\\'
+
+    body = [line([_tex(title), *map(text, entries)]) for title, entries in grid.rows]
+    top = [r'% Needs \usepackage{booktabs,makecell}.']
+    top.append(rf'\begin{{tabular}}{{l{"c" * (len(grid.head) - 1)}}}')
+    top += [r'\toprule', line([_tex(title) for title in grid.head]), r'\midrule']
+    # Below the table, where lines are broken.
+    notes = [rf'\par\smallskip {_tex(note)}' for note in grid.notes if note]
+    return '\n'.join([*top, *body, r'\bottomrule', r'\end{tabular}', *notes]) + '\n'
+
+
+def _tex(text: str) -> str:
+    """Escape a text for TeX."""
+    parts = [''.join(SIGNS.get(sign, sign) for sign in t) for t in MINUS.split(text)]
+    return '$-$'.join(parts)
+
+
+def render(name: str, kind: str, store: Store, choice: Choice) -> str:
+    """Make a table and write it as text."""
+    if name == 'table4':
+        return text_of(cost_grid(store.root), kind)
+    experiment, make = TABLES[name]
+    default = EXPERIMENTS[experiment]
+    filled = choice._replace(
+        datasets=choice.datasets or default.datasets,
+        methods=choice.methods or default.methods,
+    )
+    grid = make(store, filled)
+    if grid.is_empty and 'preset' not in FIXED.get(name, ()):
+        grids = {p: make(store, filled._replace(preset=p)) for p in PRESETS[:3]}
+        if known := [preset for preset, other in grids.items() if not other.is_empty]:
+            words = ' and '.join(f'--preset {preset}' for preset in known)
+            grid = grid._replace(empty=f'{grid.empty}, but some of {words}')
+    return text_of(grid, kind)
+
+
+def fill(text: str, kind: str, store: Store) -> str:
+    """Renew all tables of a document, which stand between two marks."""
+    choice = Choice((), (), SEEDS, results=store.root)
+    left, right = ('<!-- ', ' -->') if kind == 'markdown' else ('.. ', '')
+    pattern = re.compile(
+        rf'(^{left}begin (\w+){right}\n).*?(^{left}end \2{right}$)', re.M | re.S
+    )
+
+    marks = [re.findall(rf'^{left}{word} (\w+){right}$', text, re.M) for word in WORDS]
+    if marks[0] != marks[1]:
+        raise ValueError(f"'begin' and 'end' of tables do not match: {marks}")
+
+    def renew(found: re.Match[str]) -> str:
+        table = render(found[2], kind, store, choice).rstrip()
+        return f'{found[1]}\n{table}\n\n{found[3]}'
+
+    return pattern.sub(renew, text)
+
+
+def write_documents(store: Store, paths: tuple[Path, ...] = DOCUMENTS) -> None:
+    for path in paths:
+        kind = 'markdown' if path.suffix == '.md' else 'rst'
+        text = path.read_text(encoding='utf-8')
+        write_text(path, fill(text, kind, store))
+        print('wrote', path)
+
+
+def table_parser() -> argparse.ArgumentParser:
+    parser = make_parser(__doc__)
+    add, names = parser.add_argument, f'some of {", ".join(METHODS)}'
+    add('table', nargs='?', choices=[*TABLES, 'table4'])
+    add('--format', choices=FORMATS, help=f'({FORMATS[0]})')
+    add('--datasets', nargs='+', metavar='DATASET', help='names or files')
+    add('--label', help='column of the labels, for files')
+    add('--methods', nargs='+', choices=METHODS, metavar='M', help=names)
+    add('--preset', choices=PRESETS[:3], help=f'({PRESETS[0]})')
+    add('--results', type=Path, default=RESULTS, help='folder (that of this program)')
+    add('--write', action='store_true', help='renew README and documentation')
+    return parser
+
+
+def refusal(args: argparse.Namespace) -> str | None:
+    """Say why words do not go together, if they do not."""
+    given = [name for name in ('format', *CHOICES) if getattr(args, name) is not None]
+    if args.write:
+        more = [args.table] if args.table else [f'--{name}' for name in given]
+        if args.results.resolve() != RESULTS.resolve():
+            more.append(f'--results {args.results}')
+        why = '--write renews all tables, from the results of this program'
+        return f'{why}: leave out {more[0]}' if more else None
+    if args.table is None:
+        return 'name a table, or --write'
+    for name in FIXED.get(args.table, ()):
+        if name in given:
+            return f'{args.table} has {CHOICES[name]} of its own: leave out --{name}'
+    return None
+
+
+def check_results(root: Path, table: str | None) -> str | None:
+    """Say why no table can be made of a folder, if none can."""
+    needed = COST if table == 'table4' else f'*{ARCHIVE}'
+    if root.is_dir() and any(root.glob(needed)):
+        return None
+    what = 'which holds none' if root.is_dir() else 'which is no folder'
+    return f"--results must be a folder with {needed} (got '{root}', {what})"
+
+
+@told_plainly
+def main() -> None:
+    parser = table_parser()
+    args = parser.parse_args()
+    if reason := refusal(args):
+        parser.error(reason)
+    check_files(args.datasets or (), args.label)
+    if reason := check_results(args.results, args.table):
+        parser.error(reason)
+    # Runs of this folder that no archive has yet are in no clone.
+    store = Store(args.results, archives_only=True)
+    if args.write:
+        write_documents(store)
+        return
+    datasets = {data_key(name, args.label): name for name in args.datasets or ()}
+    choice = Choice(
+        tuple(datasets.values()),
+        tuple(dict.fromkeys(args.methods or ())),
+        SEEDS,
+        args.preset or PRESETS[0],
+        args.label,
+        args.results,
+    )
+    print(render(args.table, args.format or FORMATS[0], store, choice))
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,303 @@
+"""Draw the paper's figures from finished runs, as PNG and SVG.
+
+    python examples/paper/figures.py
+    python examples/paper/figures.py temperature removal
+    python examples/paper/figures.py removal --datasets CS Chameleon --out drawn
+
+`parameters`, `removal` and `graphs` show trained models of the first seed, which
+`run.py` keeps in `<results>/runs/`. A clone has the results without the models: they
+are then trained again, and kept; no result changes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+import warnings
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import torch
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from reproduction.command import (
+    add_threads,
+    check_files,
+    load,
+    make_parser,
+    told_plainly,
+)
+from reproduction.config import RunConfig
+from reproduction.documents import SEEDS
+from reproduction.experiments import CONTROLS, EXPERIMENTS, TAUS, Choice
+from reproduction.methods import METHODS
+from reproduction.settings import PRESETS, RESULTS, data_key
+from reproduction.store import Store
+from reproduction.summary import Cell
+from reproduction.tables import cell_of, head
+from reproduction.trained import (
+    FIRST_SEED,
+    REMOVED,
+    absent_runs,
+    after_removal,
+    has_model,
+    load_trained,
+)
+from reproduction.training import split_of
+from torch_geometric_gsl import (
+    DifferenceSimilarity,
+    GaussianSimilarity,
+    HeatKernelSimilarity,
+    LinearSimilarity,
+    Similarity,
+)
+from torch_geometric_gsl.diagnostics import describe_model
+from torch_geometric_gsl.visualization import plot_graph, plot_similarity_curves
+
+OUT = Path(__file__).resolve().parents[3] / 'docs' / '_static' / 'paper'
+Figures = dict[str, Figure]
+
+
+def curves(store: Store, choice: Choice) -> Figures:
+    """Draw sampling probability over similarity: Figure 2 and the appendix's two."""
+    bells: dict[str, Similarity] = {
+        f'GauSim, b = {b}, c = {c:.3f}': GaussianSimilarity(1, b=b, c=c)
+        for b, c in ((0.5, 0.02 * 2.718281828), (0.25, 0.1), (0.75, 0.1), (0.5, 0.5))
+    }
+    plain: dict[str, Similarity] = {
+        'LinSim': LinearSimilarity(1),
+        'DiffSim': DifferenceSimilarity(1),
+    }
+    heat = {f'heat, t = {t}': HeatKernelSimilarity(1, t=t) for t in (0.3, 0.5, 1.0)}
+    return {
+        'curves': plot_similarity_curves(plain | bells),
+        'curves_heat': plot_similarity_curves(heat),
+    }
+
+
+def temperature(store: Store, choice: Choice) -> Figures:
+    """Draw test accuracy over the temperature, on the splits that all of it has."""
+    experiment = EXPERIMENTS['temperature']
+    (method,) = experiment.methods
+    found = {
+        dataset: [cell_of(store, choice, dataset, method, tau=tau) for tau in TAUS]
+        for dataset in choice.datasets or experiment.datasets
+    }
+    shared = {name: common_seeds(row) for name, row in found.items()}
+    found = {name: row for name, row in found.items() if shared[name]}
+    if not found:
+        return {}
+    figure, axes = new_figure(len(found))
+    titles = titles_of(found)
+    for ax, (dataset, row) in zip(axes, found.items(), strict=True):
+        seeds = shared[dataset]
+        same = [
+            Cell({s: cell.test[s] for s in seeds & cell.test.keys()}) for cell in row
+        ]
+        draw_line(ax, TAUS, same, METHODS[method].title)
+        draw_controls(ax, store, choice._replace(seeds=sorted(seeds)), dataset)
+        ax.set(title=titles[dataset], xlabel=r'temperature $\tau$', xticks=TAUS)
+    return {'temperature': with_legend(figure, axes)}
+
+
+def common_seeds(row: list[Cell]) -> set[int]:
+    """Return the seeds that all cells with runs share; none of fewer than two."""
+    known = [set(cell.test) for cell in row if cell.test]
+    return set.intersection(*known) if len(known) > 1 else set()
+
+
+def removal(store: Store, choice: Choice) -> Figures:
+    """Draw test accuracy after transition nodes or anchors of a model are gone."""
+    runs: dict[str, list[RunConfig]] = {}
+    for config in with_models('removal', store, choice):
+        runs.setdefault(config.dataset, []).append(config)
+    if not runs:
+        return {}
+    figure, axes = new_figure(len(runs))
+    titles = titles_of(runs)
+    for ax, (dataset, configs) in zip(axes, runs.items(), strict=True):
+        for config in configs:
+            data = split_of(config, load(config.dataset, config.label))
+            cells = after_removal(store, config, data)
+            draw_line(ax, cells, cells.values(), METHODS[config.method].title)
+        # The controls on the same split.
+        draw_controls(ax, store, choice._replace(seeds=FIRST_SEED), dataset)
+        ax.set(title=titles[dataset], xlabel='removed nodes', xticks=REMOVED)
+    return {'removal': with_legend(figure, axes)}
+
+
+def parameters(store: Store, choice: Choice) -> Figures:
+    """Draw centres and widths of both layers as boxes; widths are ten times c."""
+    configs = with_models('parameters', store, choice)
+    if not configs:
+        return {}
+    figure, axes = new_figure(len(configs))
+    titles = titles_of(config.dataset for config in configs)
+    for ax, config in zip(axes, configs, strict=True):
+        data = load(config.dataset, config.label)
+        layers = describe_model(load_trained(store, config, data), data.x).layers
+        boxes: dict[str, Tensor] = {}
+        for number, layer in enumerate(layers, start=1):
+            assert layer.b is not None
+            assert layer.c is not None
+            boxes[f'$b_{number}$'] = layer.b
+            boxes[f'$10\\,c_{number}$'] = 10 * layer.c
+        ax.boxplot(
+            [box.flatten().cpu().numpy() for box in boxes.values()],
+            tick_labels=list(boxes),
+            whis=(5, 95),
+            showfliers=False,
+        )
+        ax.set(title=titles[config.dataset], ylim=(0, 1))
+    return {'parameters': figure}
+
+
+def graphs(store: Store, choice: Choice) -> Figures:
+    """Draw the learned graphs of two layers."""
+    figures, configs = {}, with_models('graphs', store, choice)
+    titles = titles_of(config.dataset for config in configs)
+    for config in configs:
+        data = load(config.dataset, config.label)
+        model: Any = load_trained(store, config, data).eval()
+        with torch.no_grad():
+            found = model.graphs(data.x)
+        name = re.sub(r'[^\w.-]', '_', titles[config.dataset]).strip('_')
+        if f'graph_{name}_layer1' in figures:
+            name = f'{name}_{config.setting}'
+        for number, graph in enumerate(found, start=1):
+            figures[f'graph_{name}_layer{number}'] = plot_graph(graph, y=data['y'])
+    return figures
+
+
+def titles_of(datasets: Iterable[str]) -> dict[str, str]:
+    """Title data sets: a file has its name, unless two share it."""
+    names = tuple(datasets)
+    return dict(zip(names, head(names)[1:], strict=True))
+
+
+def with_models(experiment: str, store: Store, choice: Choice) -> list[RunConfig]:
+    """List the runs of the first seed that have a model to show."""
+    configs = EXPERIMENTS[experiment].configs(choice._replace(seeds=FIRST_SEED))
+    return [config for config in configs if has_model(store, config)]
+
+
+def draw_controls(ax: Axes, store: Store, choice: Choice, dataset: str) -> None:
+    for style, control in zip(('--', ':'), CONTROLS, strict=True):
+        cell = cell_of(store, choice, dataset, control)
+        if cell.test:
+            title = METHODS[control].title
+            ax.axhline(cell.mean, color='0.4', linestyle=style, label=title)
+    ax.set_ylabel('test accuracy, %')
+    ax.grid(alpha=0.3)
+
+
+def new_figure(panels: int, columns: int = 4) -> tuple[Figure, list[Axes]]:
+    columns = min(panels, columns)
+    rows = -(-panels // columns)
+    figure = Figure(figsize=(3.2 * columns, 2.9 * rows), layout='constrained')
+    axes = figure.subplots(rows, columns, squeeze=False).flatten().tolist()
+    for ax in axes[panels:]:
+        ax.remove()
+    return figure, axes[:panels]
+
+
+def draw_line(ax: Axes, x: Iterable[float], found: Iterable[Cell], name: str) -> None:
+    known = [(value, cell) for value, cell in zip(x, found, strict=True) if cell.test]
+    if not known:
+        return
+    means = [cell.mean for _, cell in known]
+    spread = [0.0 if math.isnan(cell.std) else cell.std for _, cell in known]
+    ax.errorbar([value for value, _ in known], means, spread, marker='o', label=name)
+
+
+def with_legend(figure: Figure, axes: list[Axes]) -> Figure:
+    named: dict[str, Artist] = {}
+    for ax in axes:
+        handles, labels = ax.get_legend_handles_labels()
+        named |= dict(zip(labels, handles, strict=True))
+    figure.legend(
+        handles=list(named.values()),
+        labels=list(named),
+        loc='outside lower center',
+        ncols=min(len(axes), 4),
+    )
+    return figure
+
+
+FIGURES: dict[str, Callable[[Store, Choice], Figures]] = {
+    'curves': curves,
+    'temperature': temperature,
+    'removal': removal,
+    'parameters': parameters,
+    'graphs': graphs,
+}
+
+
+def parse_args() -> argparse.Namespace:
+    parser = make_parser(__doc__)
+    add = parser.add_argument
+    add('figures', nargs='*', metavar='figure', help=', '.join(FIGURES))
+    add('--datasets', nargs='+', default=[], metavar='DATASET', help='names or files')
+    add('--label', help='column of the labels, for files')
+    add('--preset', choices=PRESETS[:3], default=PRESETS[0], help=f'({PRESETS[0]})')
+    add('--results', type=Path, default=RESULTS, help='folder (that of this program)')
+    add('--out', type=Path, help='folder of the figures (that of the documentation)')
+    add_threads(parser)
+    args = parser.parse_args()
+    if unknown := [name for name in args.figures if name not in FIGURES]:
+        parser.error(f"'figure' must be one of {', '.join(FIGURES)} (got {unknown})")
+    others = args.datasets or args.preset != PRESETS[0]
+    if args.out is None and (others or args.results.resolve() != RESULTS.resolve()):
+        # Its captions tell what the figures show.
+        parser.error("name a folder, --out: others are not the documentation's")
+    args.out = args.out or OUT
+    for name in ('results', 'out'):
+        path = getattr(args, name)
+        if path.exists() and not path.is_dir():
+            parser.error(f"--{name} must be a folder (got '{path}')")
+    return args
+
+
+def save(figures: Figures, folder: Path) -> None:
+    for name, figure in figures.items():
+        for suffix in ('png', 'svg'):
+            path = folder / f'{name}.{suffix}'
+            metadata = {'Date': None} if suffix == 'svg' else {}
+            figure.savefig(path, dpi=120, metadata=metadata)
+            print('wrote', path)
+
+
+@told_plainly
+def main() -> None:
+    args = parse_args()
+    torch.set_num_threads(args.threads)
+    check_files(args.datasets, args.label)
+    warnings.filterwarnings('ignore', 'Sparse CSR')
+    mpl.rcParams['svg.hashsalt'] = 'torch_geometric_gsl'
+    store, is_all = Store(args.results), True
+    lines: dict[str, None] = {}
+    args.out.mkdir(parents=True, exist_ok=True)
+    datasets = tuple({data_key(d, args.label): d for d in args.datasets}.values())
+    choice = Choice(datasets, (), SEEDS, args.preset, args.label, args.results)
+    for name in args.figures or FIGURES:
+        found = FIGURES[name](store, choice)
+        save(found, args.out)
+        lines |= dict.fromkeys(absent_runs(name, store, choice))
+        is_all = is_all and bool(found)
+    if not lines:
+        return
+    text = '\n  '.join(['not drawn for want of finished runs:', *lines])
+    # The documentation shows what has been run of an experiment's data sets.
+    if datasets or not is_all:
+        raise SystemExit(text)
+    print(text)
+
+
+if __name__ == '__main__':
+    main()

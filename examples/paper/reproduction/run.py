@@ -1,0 +1,312 @@
+"""Run what a table or figure of the paper is made of, and only what is missing.
+
+    python examples/paper/run.py table1
+    python examples/paper/run.py table1 --datasets CiteSeer --seeds 3
+    python examples/paper/run.py table1 --quick --results runs/quick
+    python examples/paper/run.py table1 --datasets flowers.csv --label species
+
+Killed at any moment and started again, it goes on from the last whole checkpoint. Start
+it twice, and the two processes share the work; give each half of the memory then, by
+`--memory-limit`. Finished runs stand in `<results>/<data set>.runs.json.gz`, everything
+else about them in `<results>/runs/`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import gc
+import math
+import multiprocessing
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch_geometric.data import Data
+
+from reproduction.command import (
+    FAILED,
+    Progress,
+    add_arguments,
+    check_files,
+    load,
+    make_parser,
+    positive,
+    prepare,
+    told_plainly,
+)
+from reproduction.config import RunConfig
+from reproduction.experiments import EXPERIMENTS, MAX_SEEDS, Choice
+from reproduction.files import (
+    read_json,
+    remove_drafts,
+    write_json,
+    write_tensors,
+    write_text,
+)
+from reproduction.machine import environment, limit_memory
+from reproduction.methods import METHODS
+from reproduction.settings import PRESETS
+from reproduction.store import AGAIN, Record, Store
+from reproduction.training import Outcome, Run, Watcher
+
+#: The seed whose trained model is kept: figures show it.
+KEPT_SEED = 0
+#: What PyTorch says when the operating system gives no memory.
+NO_MEMORY = (
+    *("can't allocate memory", 'not enough memory', 'Cannot allocate memory'),
+    *('bad_alloc', "can't start new thread"),
+)
+#: Seconds before looking again at runs that other processes work on.
+PAUSE = 2.0
+#: The message of a run whose process was killed.
+KILLED = (
+    'killed by signal {}: if by the system, for lack of memory, then give a lower '
+    '--memory-limit'
+)
+
+
+def execute(
+    config: RunConfig,
+    read: Callable[[], Data],
+    store: Store,
+    watch: Watcher = lambda metrics: None,
+    *,
+    resumed: Callable[[int], None] = lambda epochs: None,
+    device: str = 'cpu',
+    memory_limit: float | None = None,
+    checkpoint_seconds: float = 30.0,
+    is_alone: bool = True,
+) -> Record:
+    """Execute a run from its start or checkpoint to its result.
+
+    Args:
+        config: The run, which this process has claimed.
+        read: Reads its data.
+        store: Where its folder is.
+        watch: Called after each epoch.
+        resumed: Called with the number of epochs of the checkpoint, if there is one.
+        device: Where the model runs.
+        memory_limit: The memory there is, in GB, for a run that needs more.
+        checkpoint_seconds: Least time between two checkpoints.
+        is_alone: Whether it is the only run of this process. Lack of memory is then
+            its result.
+
+    Raises:
+        MemoryError: If there is too little memory, and others may have used some.
+    """
+    folder = store.folder(config)
+    remove_drafts(folder)
+    write_json(folder / 'config.json', config.to_dict())
+    about = read_json(folder / 'about.json') or {'starts': []}
+    about['starts'].append(environment(device=device, time=time.strftime('%F %T')))
+    write_json(folder / 'about.json', about)
+    try:
+        data = read()
+        run = Run(config, data, folder, device, checkpoint_seconds)
+        if run.resume():
+            resumed(run.epoch)
+        outcome, cost = _train(run, data, watch)
+    except (MemoryError, RuntimeError) as error:
+        if not _is_out_of_memory(error):
+            raise
+        if not is_alone:
+            raise MemoryError(str(error)) from None
+        outcome, cost = _out_of_memory(memory_limit), {}
+        gc.collect()
+    store.finish(config, outcome, about | cost)
+    (folder / 'checkpoint.pt').unlink(missing_ok=True)
+    record = store.record(config)
+    assert record is not None
+    return record
+
+
+def _train(run: Run, data: Data, watch: Watcher) -> tuple[Outcome, dict[str, Any]]:
+    status = run.train(watch)
+    run.save()
+    if run.config.seed == KEPT_SEED:
+        write_tensors(run.folder / 'model.pt', run.best_state)
+    cost: dict[str, Any] = {
+        'seconds': round(run.seconds, 3),
+        'parameters': sum(p.numel() for p in run.model.parameters()),
+        'threads': torch.get_num_threads(),
+    }
+    if run.x.is_cuda:
+        cost['peak_megabytes'] = torch.cuda.max_memory_allocated(run.x.device) / 1e6
+    return {'status': status, **run.score(data)}, cost
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    known = isinstance(error, MemoryError | torch.OutOfMemoryError)
+    return known or any(text in str(error) for text in NO_MEMORY)
+
+
+def _out_of_memory(limit: float | None) -> Outcome:
+    if limit is None:
+        return {'status': 'oom', 'detail': 'OOM'}
+    digits = '.0f' if limit >= 10 else '.2g'
+    detail = f'OOM at {limit:{digits}} GB'
+    return {'status': 'oom', 'detail': detail, 'memory_limit': limit}
+
+
+def work(
+    name: str,
+    configs: list[RunConfig],
+    store: Store,
+    args: argparse.Namespace,
+    *,
+    is_alone: bool = False,
+) -> int:
+    """Take run after run until all are finished, by this process or by another.
+
+    A run that raises an error is told, left unfinished, and the next one taken. One
+    that lacks memory is run again in a process of its own, unless this is that one.
+
+    Returns:
+        int: How many runs raised an error.
+    """
+    pending = store.missing(configs, args.memory_limit)
+    done = len(configs) - len(pending)
+    print(f'{name}: {len(configs)} runs, {done} finished, {len(pending)} to do')
+    progress = Progress(pending)
+    failures = 0
+    while pending:
+        busy, crowded = [], []
+        for config in pending:
+            with store.claim(config) as is_ours:
+                if not is_ours:
+                    busy.append(config)
+                elif store.is_finished(config, args.memory_limit):
+                    progress.skipped(config)
+                else:
+                    try:
+                        failures += not _one(config, store, args, progress, is_alone)
+                    except MemoryError:
+                        crowded.append(config)
+                        progress.crowded(config)
+        failures += sum(not _alone(config, store, args) for config in crowded)
+        if len(busy) == len(pending):
+            time.sleep(PAUSE)
+        pending = busy
+    progress.bar.close()
+    # Also what was finished, but not collected, when a process was killed.
+    with _unlimited(args):
+        store.collect(configs)
+    store.remove_leftovers(configs)
+    return failures
+
+
+@contextmanager
+def _unlimited(args: argparse.Namespace) -> Iterator[None]:
+    """Lift the limit of memory, which is that of runs."""
+    limit_memory(math.inf)
+    try:
+        yield
+    finally:
+        prepare(args)
+
+
+def _one(
+    config: RunConfig,
+    store: Store,
+    args: argparse.Namespace,
+    progress: Progress,
+    is_alone: bool,
+) -> bool:
+    log = store.folder(config) / 'tensorboard' if args.tensorboard else None
+    try:
+        record = execute(
+            config,
+            functools.partial(load, config.dataset, config.label),
+            store,
+            progress.watcher(config, log),
+            resumed=functools.partial(progress.resumed, config),
+            device=args.device,
+            memory_limit=args.memory_limit,
+            checkpoint_seconds=args.checkpoint_seconds,
+            is_alone=is_alone,
+        )
+    except MemoryError:
+        raise
+    except Exception as error:
+        text = traceback.format_exc()
+        write_text(store.folder(config) / 'error.txt', text)
+        progress.failed(config, error)
+        return False
+    (store.folder(config) / 'error.txt').unlink(missing_ok=True)
+    with _unlimited(args):
+        store.collect([config])
+    progress.finished(config, record)
+    gc.collect()
+    return True
+
+
+def _alone(config: RunConfig, store: Store, args: argparse.Namespace) -> bool:
+    """Run where no earlier run has left memory in use; tell if it finished."""
+    load.cache_clear()
+    gc.collect()
+    # Forked, it would begin with the memory of this process.
+    context = multiprocessing.get_context('spawn')
+    process = context.Process(target=_only, args=(config, args))
+    if torch.device(args.device).type == 'cuda':
+        torch.cuda.empty_cache()
+    with _unlimited(args):  # It inherits none for what it loads before it begins.
+        process.start()
+    process.join()
+    code = process.exitcode or 0
+    if code < 0:
+        write_text(store.folder(config) / 'error.txt', KILLED.format(-code))
+        print(f'{config}: FAILED, {KILLED.format(-code)}')
+    return code == 0
+
+
+def _only(config: RunConfig, args: argparse.Namespace) -> None:
+    prepare(args)
+    if work('alone', [config], Store(args.results), args, is_alone=True):
+        raise SystemExit(1)
+
+
+def parse_args() -> argparse.Namespace:
+    parser = make_parser(__doc__)
+    add, names = parser.add_argument, f'some of {", ".join(METHODS)}'
+    add('experiment', choices=EXPERIMENTS)
+    add('--datasets', nargs='+', default=[], metavar='DATASET', help='names or files')
+    add('--methods', nargs='+', default=[], choices=METHODS, metavar='M', help=names)
+    add('--seeds', type=positive, help='number of seeds (5, quick: 2)')
+    add('--preset', choices=PRESETS, default=PRESETS[0], help=f'({PRESETS[0]})')
+    add('--quick', action='store_true', help='--preset quick, on wine')
+    add('--again', choices=AGAIN, help='redo the runs that ended so')
+    add_arguments(parser)
+    args = parser.parse_args()
+    args.datasets = list(dict.fromkeys(args.datasets))
+    args.methods = list(dict.fromkeys(args.methods))
+    if args.quick:
+        args.preset = 'quick'
+        args.datasets = args.datasets or ['wine']
+    args.seeds = args.seeds or (2 if args.quick else 5)
+    if args.seeds > MAX_SEEDS:
+        parser.error(f'--seeds must be at most {MAX_SEEDS} (got {args.seeds})')
+    return args
+
+
+@told_plainly
+def main() -> None:
+    args = parse_args()
+    prepare(args)
+    choice = Choice(
+        tuple(args.datasets),
+        tuple(args.methods),
+        range(args.seeds),
+        args.preset,
+        args.label,
+        args.results,
+    )
+    check_files(args.datasets, args.label)
+    configs, store = EXPERIMENTS[args.experiment].configs(choice), Store(args.results)
+    if args.again:
+        store.forget(configs, args.again)
+    if failures := work(args.experiment, configs, store, args):
+        raise SystemExit(f'{failures} {FAILED}')

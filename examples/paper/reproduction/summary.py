@@ -1,0 +1,183 @@
+"""Summarize runs to the numbers of a table, and read those that the paper prints."""
+
+from __future__ import annotations
+
+import csv
+import math
+import statistics
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from scipy import stats
+
+from reproduction.config import GIVEN, RunConfig
+from reproduction.store import Record, Store
+
+#: What the paper prints.
+PUBLISHED = Path(__file__).with_name('published.csv')
+
+#: How a run that does not end by itself is marked.
+MARKS = {'timeout': '†', 'diverged': '‡', 'epochs': '§'}
+#: Fewer runs are neither the best of a table, nor tested, nor compared with the paper.
+LEAST_RUNS = 3
+#: In %: no differences of accuracies, but of how they were rounded.
+ROUNDING = 1e-9
+#: Of the paper's split, 25 and 50 %.
+TEST_TO_TRAIN = 0.5
+#: Table 4: seconds and MB of one epoch on CiteSeer, on an RTX 3090.
+COSTS = {
+    'idgl': (0.7967, 4358),
+    'idgl_anchor': (0.1249, 2986),
+    'nodeformer': (0.0463, 1248),
+    'lin_sim': (0.1145, 4486),
+    'lin_sim_t': (0.0367, 1796),
+    'gau_sim': (0.1193, 4618),
+    'gau_sim_t': (0.0382, 1816),
+    'neural_gau_sim': (0.1238, 4664),
+    'neural_gau_sim_t': (0.0393, 1821),
+}
+
+
+class Accuracy(NamedTuple):
+    """Mean and standard deviation of 5 runs in %; :obj:`None` for out of memory."""
+
+    mean: float
+    std: float
+
+    def __str__(self) -> str:
+        return f'{self.mean:.2f} ± {self.std:.2f}'
+
+
+class Cell(NamedTuple):
+    """One method on one data set.
+
+    Args:
+        test: Test accuracy in % of each seed.
+        note: Why there is none, such as `OOM at 24 GB`.
+        marks: Of runs that were ended early.
+        is_one_split: Whether all seeds share the split that a file brings.
+    """
+
+    test: Mapping[int, float]
+    note: str = ''
+    marks: str = ''
+    is_one_split: bool = False
+
+    @property
+    def mean(self) -> float:
+        return statistics.mean(self.test.values()) if self.test else math.nan
+
+    @property
+    def std(self) -> float:
+        """Return the sample standard deviation; NaN for a single run."""
+        enough = len(self.test) > 1
+        return statistics.stdev(self.test.values()) if enough else math.nan
+
+    def __str__(self) -> str:
+        if not self.test:
+            return ' '.join(part for part in (self.note, self.marks) if part)
+        std = '' if math.isnan(self.std) else f' ± {self.std:.1f}'
+        note = f', {self.note}' if self.note else ''
+        return f'{self.mean:.1f}{std}{self.marks} ({len(self.test)}{note})'
+
+
+class Comparison(NamedTuple):
+    """Paired differences of two methods on the same splits, in points of accuracy."""
+
+    difference: float
+    std: float
+    p_value: float
+    num_splits: int
+
+    def __str__(self) -> str:
+        if math.isnan(self.p_value):
+            return f'{self.difference:+.1f} ({self.num_splits})'
+        p = 'p < 0.001' if self.p_value < 0.001 else f'p = {self.p_value:.3f}'
+        return f'{self.difference:+.1f} ± {self.std:.1f}, {p} ({self.num_splits})'
+
+
+def make_cell(store: Store, configs: Iterable[RunConfig]) -> Cell:
+    """Summarize the finished among runs that differ in nothing but the seed."""
+    records = [record for c in configs if (record := store.record(c)) is not None]
+    test = {
+        record['config']['seed']: 100 * record['outcome']['test']
+        for record in records
+        if record['outcome'].get('test') is not None
+    }
+    ends = {_end(record) for record in records}
+    marks = ''.join(mark for status, mark in MARKS.items() if status in ends)
+    is_one_split = any(record['outcome'].get('split') == GIVEN for record in records)
+    return Cell(test, _note(records), marks, is_one_split)
+
+
+def _end(record: Record) -> str:
+    """Return how a run ended; `epochs` if its patience did not end it before."""
+    outcome, config = record['outcome'], record['config']
+    is_last = outcome.get('epochs') == config['epochs']
+    is_done = outcome['status'] == 'done'
+    return 'epochs' if is_done and is_last else str(outcome['status'])
+
+
+def _note(records: list[Record]) -> str:
+    for record in records:
+        if record['outcome']['status'] == 'oom':
+            return str(record['outcome']['detail'])
+    return ''
+
+
+def compare(first: Cell, second: Cell) -> Comparison | None:
+    """Test the paired differences, two-sided, over the seeds that both have.
+
+    The t-test of Nadeau and Bengio (2003) for random splits: they overlap, so that the
+    variance of the mean is larger than that of independent differences by the ratio of
+    test to training nodes.
+    """
+    seeds = sorted(first.test.keys() & second.test.keys())
+    if not seeds:
+        return None
+    differences = [first.test[seed] - second.test[seed] for seed in seeds]
+    mean = statistics.mean(differences)
+    if len(seeds) < 2:
+        return Comparison(mean, math.nan, math.nan, 1)
+    std = statistics.stdev(differences)
+    # Without any spread the test has no answer; of two splits it says too little, and
+    # of one nothing about others.
+    is_one_split = first.is_one_split or second.is_one_split
+    if std < ROUNDING or len(seeds) < LEAST_RUNS or is_one_split:
+        return Comparison(mean, std, math.nan, len(seeds))
+    error = std * math.sqrt(1 / len(seeds) + TEST_TO_TRAIN)
+    p = 2 * float(stats.t.sf(abs(mean) / error, len(seeds) - 1))
+    return Comparison(mean, std, p, len(seeds))
+
+
+def verdict(cell: Cell, paper: Accuracy | None) -> str:
+    """Place a mean by the paper's standard deviation, of one run of its five."""
+    if len(cell.test) < LEAST_RUNS:
+        return ''
+    if paper is None:
+        return 'paper: OOM'
+    if abs(cell.mean - paper.mean) <= paper.std:
+        return 'within'
+    return 'above' if cell.mean > paper.mean else 'below'
+
+
+def accuracies(table: str) -> dict[tuple[int, str, str], Accuracy | None]:
+    """Read a printed table by K, method and data set; :obj:`None`: out of 24 GB."""
+    found: dict[tuple[int, str, str], Accuracy | None] = {}
+    with open(PUBLISHED, encoding='utf-8', newline='') as file:
+        for row in csv.DictReader(file):
+            if row.pop('table') != table:
+                continue
+            k, method = int(row.pop('k')), row.pop('method')
+            for dataset, text in row.items():
+                if text:
+                    found[k, method, dataset] = _parse(text)
+    return found
+
+
+def _parse(text: str) -> Accuracy | None:
+    if text == 'OOM':
+        return None
+    mean, _, std = text.partition(' ± ')
+    return Accuracy(float(mean), float(std))

@@ -1,0 +1,295 @@
+"""Make the paper's tables from finished runs, the paper's figures beside ours."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from reproduction.experiments import COMPARED, CONTROLS, FULL, KS, TRANSITION, Choice
+from reproduction.files import read_kept
+from reproduction.methods import METHODS
+from reproduction.settings import found_settings
+from reproduction.store import Store
+from reproduction.summary import (
+    COSTS,
+    LEAST_RUNS,
+    MARKS,
+    Accuracy,
+    Cell,
+    accuracies,
+    compare,
+    make_cell,
+    verdict,
+)
+from torch_geometric_gsl.datasets import DATASETS
+
+COUNTED = (
+    'Test accuracy in %: mean ± sample standard deviation (number of runs); bold: the '
+    'best of those with the most runs, if three or more'
+)
+PAIRED = (
+    'differences: mean ± sample standard deviation over the same splits, two-sided '
+    'paired t-test, corrected for splits that overlap (number of splits)'
+)
+#: What the graph of nearest neighbours adds, with and without a root weight.
+NEIGHBOURS = ('knn_gcn_root', 'gcn_knn')
+#: What :mod:`reproduction.cost` measured.
+COST = 'cost.json'
+
+
+class Entry(NamedTuple):
+    """Cell with our figure, the paper's below it, and whether ours is the best."""
+
+    ours: str
+    paper: str = ''
+    is_best: bool = False
+
+
+class Grid(NamedTuple):
+    """Table of column titles, and rows of a title and entries.
+
+    Args:
+        head: The titles; the first stands above the titles of the rows.
+        rows: Title and entries of each row.
+        notes: Lines below the table.
+        empty: Why there may be nothing to show.
+    """
+
+    head: list[str]
+    rows: list[tuple[str, list[Entry]]]
+    notes: list[str]
+    empty: str = 'no finished runs of this choice yet'
+
+    @property
+    def is_empty(self) -> bool:
+        return not any(entry.ours for _, entries in self.rows for entry in entries)
+
+
+def head(datasets: tuple[str, ...]) -> list[str]:
+    """Title the columns of a table: a file has its name, unless two share it."""
+    names = [d if d in DATASETS else Path(d).name for d in datasets]
+    pairs = zip(datasets, names, strict=True)
+    return ['', *(name if names.count(name) == 1 else d for d, name in pairs)]
+
+
+def cell_of(
+    store: Store, choice: Choice, dataset: str, method: str, **changes: Any
+) -> Cell:
+    configs = [choice.config(dataset, method, s, **changes) for s in choice.seeds]
+    return make_cell(store, configs)
+
+
+def cells(store: Store, choice: Choice, **changes: Any) -> dict[tuple[str, str], Cell]:
+    """Return the cell of each method and data set."""
+    return {
+        (method, dataset): cell_of(store, choice, dataset, method, **changes)
+        for dataset in choice.datasets
+        for method in choice.methods
+    }
+
+
+def rows_of(
+    found: Mapping[tuple[str, str], Cell],
+    choice: Choice,
+    paper: Mapping[tuple[int, str, str], Accuracy | None] | None = None,
+    k: int = 5,
+) -> list[tuple[str, list[Entry]]]:
+    """Make a row for each method; the best is one of those with the most splits."""
+    rows: list[tuple[str, list[Entry]]] = [
+        (METHODS[method].title, []) for method in choice.methods
+    ]
+    for dataset in choice.datasets:
+        column = [found[method, dataset] for method in choice.methods]
+        most = max(LEAST_RUNS, *(len(cell.test) for cell in column))
+        means = [cell.mean for cell in column if len(cell.test) == most]
+        best = max(means, default=math.inf)
+        for method, cell, (_, row) in zip(choice.methods, column, rows, strict=True):
+            is_best = len(cell.test) == most and cell.mean >= best
+            printed = (paper or {}).get((k, method, dataset), '')
+            beside = '' if printed == '' else f'paper: {printed or "OOM"}'
+            row.append(Entry(str(cell), beside, is_best))
+    return rows
+
+
+def marks_of(found: dict[tuple[str, str], Cell]) -> list[str]:
+    meanings = {
+        'timeout': 'stopped at its time limit, in at least one run',
+        'diverged': 'loss not finite',
+        'epochs': 'ended at the last epoch, before its patience, in at least one run',
+    }
+    used = ''.join(cell.marks for cell in found.values())
+    lines = [f'{mark} {meanings[end]}.' for end, mark in MARKS.items() if mark in used]
+    return [' '.join(lines)] if lines else []
+
+
+def table1(store: Store, choice: Choice) -> Grid:
+    """Compare all methods on all data sets."""
+    found = cells(store, choice)
+    rows = rows_of(found, choice, accuracies('table1'))
+    notes = [f'{COUNTED}; below it what the paper prints.', *marks_of(found)]
+    return Grid(head(choice.datasets), rows, notes)
+
+
+def by_k(name: str, methods: tuple[str, ...]) -> Callable[[Store, Choice], Grid]:
+    """Compare methods by the number K of draws."""
+
+    def table(store: Store, choice: Choice) -> Grid:
+        paper, chosen = accuracies(name), choice._replace(methods=methods)
+        rows, notes = [], []
+        for k in KS:
+            found = cells(store, chosen, k=k)
+            notes += marks_of(found)
+            of_k = rows_of(found, chosen, paper, k)
+            rows += [(f'K = {k}, {title}', row) for title, row in of_k]
+        notes = [f'{COUNTED}; below it what the paper prints.', *sorted(set(notes))]
+        return Grid(head(choice.datasets), rows, notes)
+
+    return table
+
+
+def differences(
+    found: Mapping[tuple[str, str], Cell],
+    pairs: Iterable[tuple[str, str]],
+    datasets: tuple[str, ...],
+) -> list[tuple[str, list[Entry]]]:
+    """Make a row for each pair of methods: the first one less the second."""
+    rows = []
+    for first, second in pairs:
+        row = [compare(found[first, d], found[second, d]) for d in datasets]
+        title = f'{METHODS[first].title} - {METHODS[second].title}'
+        rows.append((title, [Entry('' if c is None else str(c)) for c in row]))
+    return rows
+
+
+def paired(store: Store, choice: Choice) -> Grid:
+    """Compare our rows with the controls on the same splits, and nearest neighbours."""
+    ours = tuple(name for name in choice.methods if METHODS[name].group == 'ours')
+    shown = dict.fromkeys((*ours, *CONTROLS, 'uniform', *NEIGHBOURS))
+    found = cells(store, choice._replace(methods=tuple(shown)))
+    pairs = [*itertools.product(ours, (*CONTROLS, 'uniform'))]
+    pairs += [(method, 'mlp') for method in NEIGHBOURS]
+    note = (
+        f'Points of test accuracy; {PAIRED}. No p-value is corrected for their number.'
+    )
+    rows = differences(found, pairs, choice.datasets)
+    empty = 'no finished runs to compare on the same splits yet'
+    return Grid(head(choice.datasets), rows, [note], empty)
+
+
+def verdicts(store: Store, choice: Choice) -> Grid:
+    """Place rows beside the paper's: within its standard deviation, above, below."""
+    printed = tuple(m for m in choice.methods if METHODS[m].group != 'control')
+    found = cells(store, choice._replace(methods=printed))
+    paper = accuracies('table1')
+    known = {dataset for _, _, dataset in paper}
+    datasets = tuple(d for d in choice.datasets if d in known)
+    others = tuple(d for d in choice.datasets if d not in known)
+    rows = [
+        (
+            METHODS[method].title,
+            [_verdict(found[method, d], paper[5, method, d]) for d in datasets],
+        )
+        for method in printed
+    ]
+    note = (
+        "'within': within one standard deviation of the paper's mean. From "
+        f'{LEAST_RUNS} runs on.'
+    )
+    absent = f'paper has no figures of {", ".join(head(others)[1:]) or "controls"}'
+    marked = {
+        (method, d): cell
+        for (method, d), cell in found.items()
+        if d in known and _is_marked(cell, paper[5, method, d])
+    }
+    notes = [note, *marks_of(marked), *([f'The {absent}.'] if others else [])]
+    few = f'no method has {LEAST_RUNS} finished runs of this choice yet'
+    is_printed = datasets and printed
+    return Grid(head(datasets), rows, notes, few if is_printed else f'the {absent}')
+
+
+def _verdict(cell: Cell, printed: Accuracy | None) -> Entry:
+    """Add the marks of runs that were ended early: the method might do better."""
+    marks = cell.marks if _is_marked(cell, printed) else ''
+    return Entry(verdict(cell, printed) + marks)
+
+
+def _is_marked(cell: Cell, printed: Accuracy | None) -> bool:
+    """Tell if the figure is judged, or there is none."""
+    is_judged = printed is not None and len(cell.test) >= LEAST_RUNS
+    return is_judged or not cell.test
+
+
+def controls(store: Store, choice: Choice) -> Grid:
+    """Show the paper's best method beside what it has to beat."""
+    shown = ('neural_gau_sim', 'neural_gau_sim_t', 'uniform', *CONTROLS)
+    chosen = choice._replace(methods=shown)
+    found = cells(store, chosen)
+    notes = [f'{COUNTED}.', *marks_of(found)]
+    return Grid(head(choice.datasets), rows_of(found, chosen), notes)
+
+
+def tuned(store: Store, choice: Choice) -> Grid:
+    """Compare settings that a search found, on splits that did not select them."""
+    methods = ('neural_gau_sim', *CONTROLS)
+    known = {d: found_settings(store.root, d, choice.label) for d in choice.datasets}
+    datasets = tuple(d for d in choice.datasets if known[d].keys() >= {*methods})
+    found: dict[tuple[str, str], Cell] = {}
+    notes, titles = [], head(datasets)
+    for dataset, title in zip(datasets, titles[1:], strict=True):
+        for method in methods:
+            best = known[dataset][method]
+            one = Choice((dataset,), (method,), COMPARED, best['preset'], choice.label)
+            found |= cells(store, one, **best['setting'])
+            notes.append(f'{METHODS[method].title} on {title}: {_setting(best)}.')
+    rows = rows_of(found, choice._replace(datasets=datasets, methods=methods))
+    rows += differences(found, [(methods[0], name) for name in CONTROLS], datasets)
+    first = f'{COUNTED}; {PAIRED}.'
+    empty = 'no finished runs of settings that a search has found yet'
+    return Grid(titles, rows, [first, *marks_of(found), *notes], empty)
+
+
+def _setting(found: Mapping[str, Any]) -> str:
+    setting = found['setting']
+    if setting.get('candidates', '') is None:
+        setting = setting | {'candidates': 'all'}
+    shown = [
+        f'{name} {value:.2g}' if isinstance(value, float) else f'{name} {value}'
+        for name, value in setting.items()
+    ]
+    return f'{", ".join(shown)} (the best of {found["trials"]} trials)'
+
+
+def cost_grid(root: Path) -> Grid:
+    """Make Table 4 from what was measured last."""
+    found = read_kept(root / COST) or {'rows': {}}
+    rows = []
+    for method, row in found['rows'].items():
+        printed = [f'paper: {value}' for value in COSTS.get(method, ())] or ['', '']
+        memory = '' if row['megabytes'] is None else f'{row["megabytes"]:.0f}'
+        low, high = row['quartiles']
+        ours = (f'{row["seconds"]:.3f} ({low:.3f} to {high:.3f})', memory)
+        entries = [Entry(*pair) for pair in zip(ours, printed, strict=True)]
+        rows.append((METHODS[method].title, entries))
+    threads = found.get('environment', {}).get('threads')
+    note = (
+        'One epoch of training on CiteSeer, median (quartiles), CPU threads: '
+        f'{threads}, peak MB of tensors, the data left out; below it what '
+        'the paper prints for an RTX 3090. The epochs are the first ones: without '
+        'evaluation, and without the search of nearest neighbours, which all later '
+        'ones share. IDGL iterates more or less often as training goes on.'
+    )
+    return Grid(['', 'seconds', 'MB'], rows, [note])
+
+
+TABLES: dict[str, tuple[str, Callable[[Store, Choice], Grid]]] = {
+    'table1': ('table1', table1),
+    'controls': ('table1', controls),
+    'paired': ('table1', paired),
+    'verdicts': ('table1', verdicts),
+    'tuned': ('table1', tuned),
+    'table2': ('table2', by_k('table2', FULL)),
+    'table3': ('table3', by_k('table3', TRANSITION)),
+}

@@ -1,0 +1,319 @@
+"""Runs: from the start to their result, in order, alone, and as a user types them."""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing.context
+import os
+import runpy
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from reproduction import command, cost, documents, figures, machine, search, settings
+from reproduction import run as module
+from reproduction.files import read_json, read_tensors, write_json
+from reproduction.methods import METHODS
+from reproduction.run import execute, main
+from reproduction.settings import make_config
+from reproduction.store import Store
+
+CONFIG = make_config('wine', 'mlp', 0, epochs=2, eval_every=1)
+FOLDER = Path(settings.RESULTS).parent
+QUICK = ['table1', '--quick', '--results']
+Call = Callable[..., str]
+Broken = Callable[[Exception], list[str]]
+
+
+def shell(*words: str, cwd: Path) -> str:
+    """What a command prints that is run by its path."""
+    done = subprocess.run(
+        [sys.executable, str(FOLDER / words[0]), *words[1:]],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        check=False,
+        env=os.environ | {'PYTHONPATH': str(FOLDER.parents[1])},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def write_table(path: Path, rows: int = 28) -> Path:
+    lines = [f'{i % 5},{i % 7},{"ab"[i % 2]}' for i in range(rows)]
+    path.write_text('\n'.join(['u,v,kind', *lines]) + '\n')
+    return path
+
+
+def test_folder(tmp_path: Path, data: Data) -> None:
+    store = Store(tmp_path)
+    folder = store.folder(CONFIG)
+    draft = folder / '.checkpoint.pt.0123abcd.tmp'
+    draft.parent.mkdir(parents=True)
+    draft.write_bytes(b'half')  # By a process that was killed.
+    record = execute(CONFIG, lambda: data, store)
+    assert {path.name for path in folder.iterdir()} == {
+        *('config.json', 'about.json', 'metrics.csv', 'model.pt', 'result.json')
+    }
+    assert read_json(folder / 'config.json') == CONFIG.to_dict()
+    (start,) = (read_json(folder / 'about.json') or {})['starts']
+    assert {'command', 'torch', 'git_commit', 'time', 'device'} <= start.keys()
+    names = {'status', 'val', 'test', 'best_epoch', 'epochs'}
+    assert record['outcome'].keys() == names
+    assert record['cost'].keys() == {'seconds', 'parameters', 'threads'}
+    assert read_tensors(folder / 'model.pt') is not None
+    # Figures show models of the first seed only.
+    other = make_config('wine', 'mlp', 1, epochs=2, eval_every=1)
+    execute(other, lambda: data, store)
+    assert not (store.folder(other) / 'model.pt').exists()
+
+
+def test_a_checkpoint_is_taken_up_and_told(tmp_path: Path, data: Data) -> None:
+    store, told, seen = Store(tmp_path), [], []
+    config = make_config('wine', 'mlp', 0, epochs=6, eval_every=1)
+
+    def kill(metrics: dict[str, float]) -> None:
+        if metrics['epoch'] == 4:
+            raise KeyboardInterrupt
+
+    def again(watch: Any) -> Any:
+        options: dict[str, Any] = {'resumed': told.append, 'checkpoint_seconds': 0}
+        return execute(config, lambda: data, store, watch, **options)
+
+    with pytest.raises(KeyboardInterrupt):
+        again(kill)
+    assert told == []
+    record = again(lambda metrics: seen.append(metrics['epoch']))
+    assert (told, seen) == ([4], [4, 5])
+    assert record['outcome']['epochs'] == 6
+    lines = (store.folder(config) / 'metrics.csv').read_text().splitlines()
+    assert [line.split(',')[0] for line in lines[1:]] == list('012345')
+
+
+@pytest.mark.parametrize(
+    'error',
+    [
+        MemoryError(),
+        torch.OutOfMemoryError('CUDA out of memory'),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"),
+        RuntimeError('std::bad_alloc'),
+    ],
+)
+def test_out_of_memory_is_a_result(tmp_path: Path, error: Exception) -> None:
+    def read() -> Data:
+        raise error
+
+    store = Store(tmp_path)
+    with pytest.raises(MemoryError):  # Beside other runs, which may have used it.
+        execute(CONFIG, read, store, is_alone=False)
+    assert store.record(CONFIG) is None
+    record = execute(CONFIG, read, store, memory_limit=24.0)
+    expected = {'status': 'oom', 'detail': 'OOM at 24 GB', 'memory_limit': 24.0}
+    assert record['outcome'] == expected
+    assert store.missing([CONFIG], memory_limit=24.0) == []
+    # More memory is worth another try.
+    assert store.missing([CONFIG], memory_limit=25.0) == [CONFIG]
+
+
+def test_the_commit_is_that_of_the_code_that_runs(
+    tmp_path: Path, data: Data, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = execute(CONFIG, lambda: data, Store(tmp_path / 'a'))['environment']
+    monkeypatch.setattr(machine, 'git', lambda *words: 'edited since')
+    after = execute(CONFIG, lambda: data, Store(tmp_path / 'b'))['environment']
+    assert after == before
+
+
+def test_quick_run_and_tables(tmp_path: Path) -> None:
+    words = ['run.py', *QUICK, 'found', '--methods', 'gau_sim', 'mlp']
+    for found in ('0 finished, 4 to do', '4 finished, 0 to do'):
+        assert shell(*words, cwd=tmp_path).startswith(f'table1: 4 runs, {found}\n')
+    shown = ['--preset', 'quick', '--results', 'found', '--datasets', 'wine']
+    assert shell('tables.py', 'table1', *shown, cwd=tmp_path).count('(2)') == 2
+
+
+@pytest.mark.parametrize('name', ['run', 'tables', 'figures', 'search', 'cost'])
+def test_every_command_starts(name: str, call: Call) -> None:
+    path = str(FOLDER / f'{name}.py')
+    out = call(lambda: runpy.run_path(path, run_name='__main__'), '--help')
+    assert f'python examples/paper/{name}.py' in out
+
+
+def test_a_limit_of_memory_is_told(tmp_path: Path) -> None:
+    # Small enough to be read, but not to be multiplied.
+    write_table(tmp_path / 'my.csv', rows=2000)
+    words = ['run.py', *QUICK, 'found', '--seeds', '1', '--datasets', 'my.csv']
+    words += ['--label', 'kind', '--methods', 'gcn_knn', '--memory-limit', '0.001']
+    out = shell(*words, cwd=tmp_path)
+    assert 'too little memory, again in a process of its own' in out
+    assert 'OOM at 0.001 GB' in out
+
+
+def test_every_method_serves_a_small_table(tmp_path: Path, call: Call) -> None:
+    words = ['--seeds', '1', '--label', 'kind', '--tensorboard', '--datasets']
+    path = write_table(tmp_path / 'my.csv')
+    with pytest.warns(UserWarning, match=r"'k' is 27 instead of 30 for slaps"):
+        out = call(main, *QUICK, tmp_path / 'found', *words, path)
+    assert out.count('done, validation') == len(METHODS)
+    for name in ('events.out.tfevents.*', 'result.json'):
+        assert len(list((tmp_path / 'found').rglob(name))) == len(METHODS)
+
+
+@pytest.fixture
+def broken(monkeypatch: pytest.MonkeyPatch) -> Broken:
+    """Lets one of two runs fail."""
+
+    def use(error: Exception) -> list[str]:
+        method = METHODS['gau_sim']._replace(build=mock.Mock(side_effect=error))
+        monkeypatch.setitem(METHODS, 'gau_sim', method)
+        return ['--seeds', '1', '--methods', 'gau_sim', 'mlp']
+
+    return use
+
+
+def test_a_run_that_fails_does_not_stop_the_others(
+    tmp_path: Path, broken: Broken, call: Call
+) -> None:
+    words = broken(RuntimeError("'k' is wrong"))
+    for _ in range(2):
+        out = call(main, *QUICK, tmp_path, *words)
+        assert '1 runs failed: error.txt' in out
+        assert "FAILED, RuntimeError: 'k' is wrong" in out
+    assert out.startswith('table1: 2 runs, 1 finished, 1 to do')
+    (log,) = tmp_path.rglob('error.txt')
+    assert 'Traceback' in log.read_text()
+
+
+@pytest.mark.parametrize('is_killed', [False, True])
+def test_a_run_without_memory_gets_a_process_of_its_own(
+    tmp_path: Path,
+    broken: Broken,
+    call: Call,
+    monkeypatch: pytest.MonkeyPatch,
+    is_killed: bool,
+) -> None:
+    """The system may kill it for lack of memory, though the limit was not reached."""
+    kind = multiprocessing.context.SpawnProcess
+    start = kind.start
+
+    def start_and_kill(self: multiprocessing.context.SpawnProcess) -> None:
+        start(self)
+        os.kill(self.pid or 0, signal.SIGKILL)
+
+    if is_killed:
+        monkeypatch.setattr(kind, 'start', start_and_kill)
+    out = call(main, *QUICK, tmp_path, *broken(MemoryError()))
+    assert 'too little memory, again in a process of its own' in out
+    assert len(list(tmp_path.rglob('result.json'))) == 2 - is_killed
+    assert ('1 runs failed' in out) == is_killed
+    logs = [path.read_text() for path in tmp_path.rglob('error.txt')]
+    assert len(logs) == is_killed
+    for log in logs:
+        assert log.startswith('killed by signal 9: if by the system')
+        assert log in out
+
+
+def test_results_that_may_end_otherwise_are_redone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Call
+) -> None:
+    hours = itertools.count(step=3600)
+    monkeypatch.setattr('time.monotonic', lambda: float(next(hours)))
+    monkeypatch.setattr('time.process_time', lambda: float(next(hours)))
+    words = [*QUICK, tmp_path, '--methods', 'mlp']
+    for more, done in (
+        *(([], 0), (['--again', 'oom'], 2), (['--again', 'timeout'], 0)),
+    ):
+        out = call(main, *words, *more)
+        assert out.startswith(f'table1: 2 runs, {done} finished')
+
+
+def test_data_that_cannot_be_read_is_tried_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Call
+) -> None:
+    load_dataset = mock.Mock(side_effect=OSError('no network'))
+    monkeypatch.setattr(command, 'load_dataset', load_dataset)
+    command.load.cache_clear()
+    out = call(main, *QUICK, tmp_path, '--methods', 'mlp')
+    assert '2 runs failed' in out
+    assert out.count('FAILED, OSError: no network') == 2
+    load_dataset.assert_called_once_with('wine')
+
+
+def test_memory_of_a_container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [tmp_path / name for name in ('absent', 'none', 'limit')]
+    monkeypatch.setattr(machine, 'CONTAINER_LIMITS', paths)
+    paths[1].write_text('max\n')
+    whole = machine.memory_of('cpu')
+    assert whole > 0.5
+    paths[2].write_text('500000000\n')
+    assert machine.memory_of('cpu') == pytest.approx(0.45)
+    paths[2].write_text(f'{10**18}\n')
+    assert machine.memory_of('cpu') == whole
+
+
+@pytest.mark.parametrize(
+    ('program', 'words', 'text'),
+    [
+        (module, 'table9', "invalid choice: 'table9'"),
+        (module, 'table1 --memory-limit -1', "must be a positive number (got '-1')"),
+        (module, 'table1 --device nodev', "'nodev' cannot be used: "),
+        (module, 'table1 --seeds 21', 'must be at most 20 (got 21)'),
+        (module, 'table1 --seeds 0', "must be a positive integer (got '0')"),
+        (module, 'table1 --methods gcn', "invalid choice: 'gcn'"),
+        (module, 'table1 --checkpoint-seconds -1', 'a non-negative number (got '),
+        (module, 'table1 --datasets nosuch', 'must be one of '),
+        (module, 'table2 --methods mlp', "a setting 'k' to vary (got 'mlp')"),
+        (module, 'temperature --methods knn_gcn_root', "a setting 'tau' to vary"),
+        (module, 'table1 --preset tuned --datasets wine', 'no search has'),
+        (module, 'table1 --preset tuned', 'no search has tuned such a method'),
+        (module, 'table1 --label y', "column of a file (got 'y' without one)"),
+        (module, 'table1 --datasets MiniImageNet', 'MiniImageNet'),
+        (search, '--dataset nosuch.csv', 'nosuch.csv'),
+        (documents, 'table1 --datasets nosuch', 'must be one of '),
+        (figures, 'nosuch', "'figure' must be one of curves, "),
+        (cost, '--repeats 1', 'must be at least 2 (got 1)'),
+    ],
+)
+def test_plain_messages(
+    program: Any, words: str, text: str, tmp_path: Path, call: Call
+) -> None:
+    told = call(program.main, *words.split(), '--results', tmp_path / 'found')
+    assert text in told
+    assert not (tmp_path / 'found').exists()
+
+
+@pytest.mark.parametrize(
+    ('file', 'program', 'words'),
+    [
+        ('wine.runs.json.gz', documents, 'table1'),
+        ('cost.json', documents, 'table4'),
+        ('tuned.json', documents, 'tuned'),
+        ('tuned.json', module, 'table1 --preset tuned'),
+        ('tuned.json', search, '--dataset wine --trials 1'),
+    ],
+)
+def test_damaged_results_are_told(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    call: Call,
+    file: str,
+    program: Any,
+    words: str,
+) -> None:
+    """None counts as absent, to be written anew without what it held."""
+    monkeypatch.setattr(search, 'work', lambda *args: 0)
+    monkeypatch.setattr(search, 'validation', lambda *args: 0.5)
+    write_json(tmp_path / 'a.runs.json.gz', {'environments': [], 'settings': []})
+    (tmp_path / file).write_text('{"wine": {}}')
+    told = call(program.main, *words.split(), '--results', tmp_path)
+    assert 'ValueError: ' in told
+    assert f"{file}' is damaged or was edited" in told
+    assert (tmp_path / file).read_text() == '{"wine": {}}'

@@ -1,0 +1,142 @@
+"""The metadata, the source archive and the workflows agree with one another."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from email.message import Message
+from email.parser import Parser
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+
+import torch_geometric_gsl
+
+ROOT = Path(__file__).resolve().parents[1]
+WORKFLOWS = sorted((ROOT / '.github' / 'workflows').glob('*.yml'))
+FORMS = sorted((ROOT / '.github' / 'ISSUE_TEMPLATE').glob('*.yml'))
+# What serves the repository alone.
+LEFT_OUT = re.compile(r'\.(ci|github)/|\.gitignore|\.pre-commit-config\.yaml')
+
+
+class Distribution(NamedTuple):
+    """What would be published."""
+
+    metadata: Message
+    files: set[str]
+
+
+@pytest.fixture(scope='module')
+def distribution(tmp_path_factory: pytest.TempPathFactory) -> Distribution:
+    folder = tmp_path_factory.mktemp('distribution')
+    command = [sys.executable, 'setup.py', '-q', 'egg_info', '--egg-base', folder]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    (found,) = folder.iterdir()
+    metadata = Parser().parsestr((found / 'PKG-INFO').read_text(encoding='utf-8'))
+    files = (found / 'SOURCES.txt').read_text(encoding='utf-8').splitlines()
+    return Distribution(metadata, set(files))
+
+
+@pytest.fixture(scope='module')
+def tracked() -> list[str]:
+    if not (ROOT / '.git').exists():
+        pytest.skip('this is no checkout of the repository')
+    command = ['git', '-C', str(ROOT), 'ls-files', '-z']
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return [name for name in done.stdout.split('\0') if (ROOT / name).is_file()]
+
+
+def read(name: str) -> str:
+    return (ROOT / name).read_text(encoding='utf-8')
+
+
+def test_the_archive_holds_what_the_repository_holds(
+    distribution: Distribution, tracked: list[str]
+) -> None:
+    wanted = {name for name in tracked if not LEFT_OUT.match(name)}
+    assert wanted - distribution.files == set()
+    assert {name for name in distribution.files if LEFT_OUT.match(name)} == set()
+
+
+def test_metadata(distribution: Distribution) -> None:
+    metadata = distribution.metadata
+    assert metadata['Version'] == torch_geometric_gsl.__version__
+    assert metadata['License-Expression'] == 'MIT'
+    classifiers = metadata.get_all('Classifier', [])
+    assert not [name for name in classifiers if name.startswith('License')]
+    pythons = re.findall(r':: (3\.\d+)$', '\n'.join(classifiers), re.MULTILINE)
+    assert metadata['Requires-Python'] == f'>={pythons[0]}'
+    assert pythons == [f'3.{minor}' for minor in range(10, 10 + len(pythons))]
+
+
+def test_the_version_stands_in_one_place(tracked: list[str]) -> None:
+    version = re.escape(torch_geometric_gsl.__version__)
+    assigned = re.compile(rf'^_*version_*\s*[:=]\s*[\'"]?{version}\b', re.MULTILINE)
+    files = [name for name in tracked if re.search(r'\.(py|toml|cff)$', name)]
+    found = [name for name in files if assigned.search(read(name))]
+    assert found == ['torch_geometric_gsl/__init__.py']
+
+
+def test_links_to_the_project_begin_alike(
+    distribution: Distribution, tracked: list[str]
+) -> None:
+    url = distribution.metadata['Home-page']
+    links = [
+        link.split(', ')[1] for link in distribution.metadata.get_all('Project-URL', [])
+    ]
+    for name in tracked:
+        if re.search(r'\.(md|rst|py|toml|cff|yml|yaml)$', name):
+            links += re.findall(
+                r'https://github\.com/[\w-]+/torch_geometric_gsl\b', read(name)
+            )
+    assert {link for link in links if not link.startswith(url)} == set()
+    assert read('setup.py').count(url) == 1
+
+
+def steps(workflow: Any) -> list[dict[str, Any]]:
+    return [step for job in workflow['jobs'].values() for step in job.get('steps', [])]
+
+
+@pytest.mark.parametrize('path', WORKFLOWS, ids=lambda path: path.stem)
+def test_workflow(path: Path) -> None:
+    workflow = yaml.safe_load(path.read_text(encoding='utf-8'))
+    targets = set(re.findall(r'^([a-z]+):.*## ', read('Makefile'), re.MULTILINE))
+    for job in workflow['jobs'].values():
+        matrix = job.get('strategy', {}).get('matrix', {})
+        assert set(matrix.get('target', [])) <= targets
+        assert set(job.get('needs', [])) <= set(workflow['jobs'])
+        assert (ROOT / job.get('uses', '')).exists()
+    for step in steps(workflow):
+        assert re.fullmatch(
+            r'[\w-]+/[\w-]+@(v\d+|release/v1)', step.get('uses', 'a/b@v1')
+        )
+        names = re.findall(r'\bmake ([a-z]+)', step.get('run', ''))
+        assert set(names) <= targets
+
+
+def test_tests_run_with_the_oldest_and_the_newest_versions(
+    distribution: Distribution,
+) -> None:
+    if not WORKFLOWS:
+        pytest.skip('the source archive has no workflows')
+    matrix = yaml.safe_load(read('.github/workflows/tests.yml'))
+    matrix = matrix['jobs']['test']['strategy']['matrix']
+    requirements = distribution.metadata.get_all('Requires-Dist', [])
+    oldest = re.findall(r'^torch>=(.*)$', '\n'.join(requirements), re.MULTILINE)
+    newest = re.findall(r'^TORCH .*==(.*)$', read('Makefile'), re.MULTILINE)
+    first, last = matrix['torch']
+    assert [first, last] == [f'{oldest[0]}.0', newest[0]]
+    assert matrix['python'][0] == distribution.metadata['Requires-Python'][2:]
+
+
+@pytest.mark.parametrize('path', FORMS, ids=lambda path: path.stem)
+def test_form(path: Path) -> None:
+    form = yaml.safe_load(path.read_text(encoding='utf-8'))
+    if path.stem == 'config':
+        return
+    names = [part['id'] for part in form['body']]
+    assert len(set(names)) == len(names) > 0
+    assert all(part['attributes']['label'] for part in form['body'])

@@ -1,0 +1,56 @@
+"""Describe the distribution that neighbours are drawn from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from torch_geometric_gsl.nn.sampler._parts import AllPairs, CandidateList, Part
+from torch_geometric_gsl.ops.graph_stats import candidate_spread, score_spread
+from torch_geometric_gsl.ops.pair_scores import PairScores
+
+
+class NeighbourDistribution(NamedTuple):
+    r"""The distribution that the neighbours of each target are drawn from.
+
+    Args:
+        candidates (torch.Tensor): The number of candidates :math:`[n]`.
+        entropy (torch.Tensor): The entropy of :math:`\pi_i` in nats :math:`[n]`.
+        effective (torch.Tensor): The effective number of candidates
+            :math:`e^{H(\pi_i)}`.
+    """
+
+    candidates: Tensor
+    entropy: Tensor
+    effective: Tensor
+
+
+def describe_parts(
+    parts: Sequence[Part], pairs: PairScores, memory_budget: int
+) -> NeighbourDistribution:
+    """Describe the distribution that the neighbours of each target are drawn from.
+
+    Args:
+        parts (list): The parts of a call without noise, in which nothing races.
+        pairs (PairScores): The scores.
+        memory_budget (int): Bytes for one block of rows.
+    """
+    n, device = pairs.dst.size(0), pairs.dst.device
+    total = torch.zeros(2, n, dtype=torch.double, device=device)
+    candidates = torch.zeros(n, dtype=torch.long, device=device)
+    for part in parts:
+        if isinstance(part, AllPairs):
+            first = part.first_target
+            rows = slice(first, first + part.num_targets)
+            spread = score_spread(part.scores, memory_budget=memory_budget)
+            total[:, rows] += torch.stack(spread)
+            candidates[rows] += part.scores.available
+        elif isinstance(part, CandidateList):
+            is_candidate = part.score > -torch.inf
+            target = part.edge_index[1][is_candidate]
+            total += torch.stack(candidate_spread(part.score[is_candidate], target, n))
+            candidates += torch.bincount(target, minlength=n)
+    return NeighbourDistribution(candidates, *total)

@@ -1,0 +1,235 @@
+"""Choose the method that serves a call, its numbers, and say why."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import NamedTuple
+
+from torch_geometric_gsl.ops.race import num_proposals
+from torch_geometric_gsl.ops.relax import DrawOptions
+from torch_geometric_gsl.ops.tail import (
+    TOLERANCE,
+    added_variance,
+    default_num_arrivals,
+    lost_variance,
+    tail_size,
+)
+
+METHODS = ('auto', 'dense', 'race', 'stream')
+# Up to this number of pairs the definition is cheap (a block of 16 MiB); where no
+# truncated race has its law it serves up to the second one (256 MiB).
+SMALL, LARGE = 2**22, 2**26
+# A race pays where it proposes fewer than this share of the candidates.
+SHARE = 4
+# An estimate from fewer sources is of no use.
+LEAST_SAMPLES = 1024
+RACE = 'the scores are bounded and the candidates many'
+LISTED = 'the candidates are few: all are listed'
+
+
+class SampledEvaluationWarning(UserWarning):
+    r"""Sums in evaluation mode were estimated, because there are too many pairs."""
+
+
+class TruncatedRaceWarning(UserWarning):
+    r"""Truncated races do not have the law of the definition: the temperature is high.
+
+    At temperatures above 1 no few arrivals carry the weight of a draw;
+    :obj:`SamplingPlan.caveat` tells how far the variance of a sum is off.
+    """
+
+
+class SamplingPlan(NamedTuple):
+    r"""The way in which a sampler serves a call.
+
+    Args:
+        method (str): :obj:`"dense"`, :obj:`"race"` or :obj:`"stream"`.
+        reason (str): Why.
+        num_proposals (int or None): The number of proposals :math:`P` of each race.
+        num_arrivals (int or None): The number of arrivals :math:`M` that are kept of
+            each draw; :obj:`None` for all.
+        num_tail (int): The number of sources :math:`S` that stand for the later
+            arrivals of each draw.
+        caveat (str or None): How far the drawn weights are from their definition, if
+            by more than 2 % of the variance of a sum of neighbours.
+    """
+
+    method: str
+    reason: str
+    num_proposals: int | None
+    num_arrivals: int | None
+    num_tail: int
+    caveat: str | None = None
+
+
+class CallOptions(NamedTuple):
+    r"""The options of a sampler for one call.
+
+    Args:
+        method (str): The method that is asked for.
+        bounds (tuple[float, float]): The bounds of the similarity.
+        scale (float): Its factor.
+        k (int): The number of draws.
+        tau (float): The temperature.
+        hard (bool): One-hot draws.
+        replace (bool): Draws with replacement.
+        num_arrivals (int or None): The number of arrivals that is asked for.
+        num_tail (int or None): The size of the tail that is asked for.
+        loop (bool): Whether a node is a candidate of its own.
+        is_noisy (bool): Whether the call samples; without noise there is neither a
+            race nor what it asks of the scores.
+        memory_budget (int): Bytes of temporary memory of one block of rows.
+        max_eval_pairs (int): The number of pairs up to which sums are exact.
+    """
+
+    method: str
+    bounds: tuple[float, float]
+    scale: float
+    k: int
+    tau: float
+    hard: bool
+    replace: bool
+    num_arrivals: int | None
+    num_tail: int | None
+    loop: bool
+    is_noisy: bool
+    memory_budget: int
+    max_eval_pairs: int
+
+    @property
+    def max_pairs(self) -> int:
+        """The number of listed pairs whose draws fit into the memory budget."""
+        # A listed pair takes about eight numbers of eight bytes a draw.
+        return max(1, self.memory_budget // (64 * self.k))
+
+    @property
+    def arrivals(self) -> int:
+        """The number of arrivals to keep of each race."""
+        if not self.replace:
+            return self.k
+        return self.num_arrivals or default_num_arrivals(self.tau)
+
+    @property
+    def proposals(self) -> float:
+        """The number of proposals of a race; infinite where it cannot serve."""
+        lower, upper = self.bounds
+        if not lower <= upper:
+            raise ValueError(
+                f"'bounds' of 'similarity' must be a lower and an upper one "
+                f'(got {self.bounds})'
+            )
+        spread = self.scale * (upper - lower)
+        return num_proposals(self.arrivals, spread, replace=self.replace)
+
+
+@lru_cache(maxsize=1024)
+def choose_plan(
+    given: CallOptions, num_targets: int, num_sources: int, *, is_own: bool = False
+) -> tuple[SamplingPlan, DrawOptions]:
+    """Choose the method that serves targets and their candidates.
+
+    Args:
+        given (CallOptions): The options of the sampler.
+        num_targets (int): The number of targets.
+        num_sources (int): The number of candidates of the target with the most.
+        is_own (bool, optional): Whether each target has candidates of its own, all of
+            which are listed where no race serves. (default: :obj:`False`)
+
+    Raises:
+        ValueError: If the method that is asked for cannot serve.
+    """
+    options = draw_options(given, num_sources, is_own=is_own)
+    is_all = options.num_arrivals >= num_sources - int(not given.loop)
+    caveat = None
+    if given.is_noisy and given.method != 'dense' and not is_all:
+        caveat = _caveat(given, options, num_sources)
+    asked = given.method if given.is_noisy or given.method == 'dense' else 'auto'
+    if asked in ('dense', 'stream'):
+        method, reason = asked, 'as asked for'
+    else:
+        obstacle = _race_obstacle(given, num_sources)
+        if asked == 'race' and obstacle is not None:
+            raise ValueError(f"'method' cannot be 'race': {obstacle}")
+        if asked == 'race' or (obstacle is None and caveat is None):
+            method, reason = 'race', RACE
+        elif is_own:
+            method, reason = 'dense', LISTED
+        else:
+            method, reason = _method(obstacle, caveat, num_targets, num_sources)
+    is_all |= method == 'dense' and options.replace
+    plan = SamplingPlan(
+        method,
+        reason,
+        int(given.proposals) if method == 'race' else None,
+        None if is_all else options.num_arrivals,
+        0 if is_all else options.num_tail,
+        None if method == 'dense' else caveat,
+    )
+    return plan, options
+
+
+def draw_options(
+    given: CallOptions, num_sources: int, *, is_own: bool = False
+) -> DrawOptions:
+    """Return how neighbours are drawn from so many candidates."""
+    kept, num_tail = given.arrivals, given.num_tail
+    if not given.replace or kept >= num_sources - int(not given.loop):
+        num_tail = 0
+    elif num_tail is None:
+        num_tail = tail_size(given.tau, kept, num_sources, is_own=is_own)
+    num_tail = min(num_tail, num_sources)
+    return DrawOptions(given.k, given.tau, kept, num_tail, given.hard, given.replace)
+
+
+def list_plan(method: str) -> SamplingPlan:
+    """Return the plan of targets whose candidates are all listed."""
+    reason = 'all are listed' if method == 'dense' else LISTED
+    return SamplingPlan('dense', reason, None, None, 0)
+
+
+def largest_list(given: CallOptions) -> float:
+    """Return the number of candidates up to which no race pays."""
+    return float(SHARE * given.proposals)
+
+
+def _method(
+    obstacle: str | None, caveat: str | None, num_targets: int, num_sources: int
+) -> tuple[str, str]:
+    """Return the method that serves all pairs best where no race does, and why."""
+    if num_targets * num_sources <= (SMALL if caveat is None else LARGE):
+        few = f'{num_targets} x {num_sources} pairs are few'
+        return 'dense', f'{few}, and {obstacle or caveat}'
+    if obstacle is None:
+        return 'race', f'the pairs are too many to list them all, although {caveat}'
+    return 'stream', obstacle
+
+
+def _race_obstacle(given: CallOptions, num_sources: int) -> str | None:
+    """Return why a race cannot serve, or does not pay."""
+    needed = given.proposals
+    if needed * SHARE < num_sources:
+        return None
+    if not all(map(math.isfinite, given.bounds)):
+        return f"'similarity' has no finite 'bounds' (got {given.bounds})"
+    return (
+        f'{needed:.4g} proposals a draw (scale={given.scale:g}, bounds={given.bounds}) '
+        f'need more than {needed * SHARE:.4g} candidates (got {num_sources})'
+    )
+
+
+def _caveat(given: CallOptions, options: DrawOptions, num_sources: int) -> str | None:
+    """Return how far truncation takes the law of a sum from its definition."""
+    kept, tau = options.num_arrivals, options.tau
+    found = []
+    if given.num_tail is None and options.replace:
+        added = added_variance(tau, kept, options.num_tail, num_sources)
+        if added > TOLERANCE:
+            found.append(f'a tail of {options.num_tail} sources adds {added:.0%}')
+    if given.num_arrivals is None and options.replace and tau > 1:
+        lost = lost_variance(tau, kept, num_sources)
+        if lost > TOLERANCE:
+            found.append(f'{kept} arrivals a draw lack {lost:.0%}')
+    if not found:
+        return None
+    return f'at tau={tau:g} {" and ".join(found)} of the variance of a sum'

@@ -1,0 +1,193 @@
+r"""Graphs and sums of drawn neighbours: the arrivals and the tail of each target."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+from torch_geometric.utils import coalesce, cumsum
+
+from torch_geometric_gsl.ops.neighbours import Neighbours, neighbour_sum
+from torch_geometric_gsl.ops.pair_scores import PairScores
+from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions, relax
+from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, full_precision
+from torch_geometric_gsl.ops.tail import Tail, tail_scores, ungroup
+from torch_geometric_gsl.typing import SampledGraph
+
+
+def drawn_graph(
+    pairs: PairScores,
+    arrivals: Arrivals,
+    tail: Tail | None,
+    options: DrawOptions,
+    memory_budget: int = MEMORY_BUDGET,
+) -> SampledGraph:
+    r"""Return the graph of the arrivals and of the tail.
+
+    The scores of these pairs alone are computed again, with gradient.
+
+    Args:
+        pairs (PairScores): The scores.
+        arrivals (Arrivals): The first arrivals of each target.
+        tail (Tail or None): The sources that stand for the later ones.
+        options (DrawOptions): How neighbours are drawn.
+        memory_budget (int, optional): Bytes for one block of gathered rows.
+            (default: :obj:`2**25`)
+    """
+    every = slice(0, pairs.dst.size(0))
+    source, num_sources = arrivals.source.flatten(1), pairs.src.size(0)
+    neighbours = Neighbours(source, num_sources, memory_budget=memory_budget)
+    score = pairs.pairs(every, neighbours).view_as(arrivals.source)
+    listed = arrivals.noise.flatten(1) > -torch.inf
+    if tail is None:
+        weight, _ = relax(score, arrivals, options)
+        return neighbour_graph(source, weight.flatten(1), listed)
+    late_score = tail_scores(pairs, tail, arrivals, memory_budget=memory_budget)
+    weight, late = relax(score, arrivals, options, late_score, tail.log_share)
+    is_late = late_score.flatten(1) > -torch.inf
+    return neighbour_graph(
+        torch.cat([source, ungroup(tail.source, tail.group, source.size(0))], dim=1),
+        torch.cat([weight.flatten(1), late.flatten(1)], dim=1),
+        torch.cat([listed, is_late], dim=1),
+    )
+
+
+def drawn_sum(
+    h: Tensor,
+    pairs: PairScores,
+    arrivals: Arrivals,
+    tail: Tail | None,
+    options: DrawOptions,
+    memory_budget: int = MEMORY_BUDGET,
+) -> Tensor:
+    r"""Sum the messages over the graph of :func:`drawn_graph`, without its edges.
+
+    Args:
+        h (torch.Tensor): Messages of the sources :math:`[N, m]`.
+        pairs (PairScores): The scores; all sources are candidates.
+        arrivals (Arrivals): The first arrivals of each target.
+        tail (Tail or None): The sources that stand for the later ones.
+        options (DrawOptions): How neighbours are drawn.
+        memory_budget (int, optional): Bytes for one block of rows.
+            (default: :obj:`2**25`)
+    """
+    full = full_precision(h)
+    source, num_sources = arrivals.source.flatten(1), pairs.src.size(0)
+    neighbours = Neighbours(source, num_sources, memory_budget=memory_budget)
+    value = pairs.compare(slice(0, source.size(0)), neighbours)
+    if tail is None:
+        score = pairs.respond(slice(None), value).view_as(arrivals.source)
+        weight, _ = relax(score, arrivals, options)
+        return neighbour_sum(full, weight.flatten(1).to(full), neighbours).to(h.dtype)
+    # What stands for later arrivals is gathered once for all blocks.
+    late_h, late_src = full[tail.source], pairs.src[tail.source]
+    sizes, groups = _block_sizes(value, late_h, tail.group, memory_budget)
+    run = partial(_relax_block, options=options)
+    if len(sizes) == 1:
+        weight, late = run(value, pairs, arrivals, tail, late_src, late_h)
+        return (neighbour_sum(full, weight, neighbours) + late).to(h.dtype)
+    if torch.is_grad_enabled():
+        # What a block computes it computes again in the backward pass.
+        run = partial(checkpoint, run, use_reentrant=False, preserve_rng_state=False)
+    pieces = zip(
+        value.split(sizes),
+        pairs.split(sizes),
+        map(Arrivals, *(part.split(sizes) for part in arrivals)),
+        (tail._replace(source=part) for part in tail.source.split(groups)),
+        late_src.split(groups),
+        late_h.split(groups),
+        strict=True,
+    )
+    parts = [run(*piece) for piece in pieces]
+    weight, late = (torch.cat(part) for part in zip(*parts, strict=True))
+    return (neighbour_sum(full, weight, neighbours) + late).to(h.dtype)
+
+
+def _block_sizes(
+    value: Tensor, late: Tensor, group: int, memory_budget: int
+) -> tuple[list[int], list[int]]:
+    """Return the numbers of targets and of groups of blocks: whole groups each."""
+    bytes_per_row = 8 * (value.size(1) + late.size(1)) * value.element_size()
+    step = max(1, memory_budget // (group * bytes_per_row)) * group
+    num_rows = value.size(0)
+    sizes = [min(step, num_rows - start) for start in range(0, num_rows, step)]
+    return sizes, [-(-size // group) for size in sizes]
+
+
+def _relax_block(
+    value: Tensor,
+    pairs: PairScores,
+    arrivals: Arrivals,
+    tail: Tail,
+    late_src: Tensor,
+    late_h: Tensor,
+    *,
+    options: DrawOptions,
+) -> tuple[Tensor, Tensor]:
+    """Return the weights of the arrivals of a block, and the sums over its tail."""
+    score = pairs.respond(slice(None), value).view_as(arrivals.source)
+    late_score = tail_scores(pairs, tail, arrivals, late_src)
+    weight, late = relax(score, arrivals, options, late_score, tail.log_share)
+    return weight.flatten(1).to(late_h), _group_sum(late.flatten(1), late_h, tail.group)
+
+
+def _group_sum(weight: Tensor, h: Tensor, group: int) -> Tensor:
+    """Return weighted sums [n, m] of the sources [B, S, m] of each group of targets."""
+    missing = h.size(0) * group - weight.size(0)
+    grouped = F.pad(weight.to(h), (0, 0, 0, missing)).unflatten(0, (-1, group))
+    total: Tensor = (grouped @ h).flatten(0, 1)
+    return total[: weight.size(0)]
+
+
+def weighted_sum(
+    h: Tensor, edge_index: Tensor, edge_weight: Tensor, num_targets: int
+) -> Tensor:
+    r"""Sum the sources of each target, :math:`\sum_j A_{ij} h_j`.
+
+    The gathered messages of shape :math:`[|E|, m]` are never formed.
+
+    Args:
+        h (torch.Tensor): Messages of the sources :math:`[N, m]`.
+        edge_index (torch.Tensor): Edges, sorted by target.
+        edge_weight (torch.Tensor): Weights :math:`[|E|]`.
+        num_targets (int): The number of targets.
+
+    Example:
+        >>> weighted_sum(torch.tensor([[1.0], [2.0]]),
+        ...              torch.tensor([[0, 1, 1], [0, 0, 1]]),
+        ...              torch.tensor([0.5, 0.5, 1.0]), num_targets=2)
+        tensor([[1.5000],
+                [2.0000]])
+    """
+    offsets = cumsum(torch.bincount(edge_index[1], minlength=num_targets))
+    neighbours = Neighbours(edge_index[0], h.size(0), offsets)
+    full = full_precision(h)
+    return neighbour_sum(full, edge_weight.to(full.dtype), neighbours).to(h.dtype)
+
+
+def neighbour_graph(
+    source: Tensor, weight: Tensor, listed: Tensor | None = None
+) -> SampledGraph:
+    r"""List the sources of each target as edges; weights of equal edges add up.
+
+    Args:
+        source (torch.Tensor): Sources :math:`[n, q]`.
+        weight (torch.Tensor): Weights :math:`[n, q]`.
+        listed (torch.Tensor, optional): Which of them are edges.
+            (default: :obj:`None`)
+
+    Example:
+        >>> neighbour_graph(torch.tensor([[1, 1]]), torch.tensor([[0.5, 0.5]]))
+        SampledGraph(edge_index=tensor([[1],
+                [0]]), edge_weight=tensor([1.]))
+    """
+    target = torch.arange(source.size(0), device=source.device)
+    edges = torch.stack([source, target.unsqueeze(1).expand_as(source)])
+    if listed is not None:
+        edges, weight = edges[:, listed], weight[listed]
+    return SampledGraph(
+        *coalesce(edges.flatten(1), weight.flatten(), sort_by_row=False)
+    )

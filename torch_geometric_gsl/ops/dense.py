@@ -1,0 +1,135 @@
+r"""The relaxation of the paper, written as its definition: all pairs, O(n^2)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.autograd.function import FunctionCtx
+
+from torch_geometric_gsl.ops.noise import arrival_times, clone_generator
+from torch_geometric_gsl.ops.runtime import (
+    MEMORY_BUDGET,
+    disable_compile,
+    once_differentiable,
+    row_blocks,
+)
+from torch_geometric_gsl.typing import SampledGraph
+
+
+def dense_graph(weight: Tensor, *, loop: bool = True) -> SampledGraph:
+    r"""List all pairs of a matrix of weights as edges.
+
+    Args:
+        weight (torch.Tensor): Weights :math:`[n, N]` of sources for targets.
+        loop (bool, optional): If :obj:`False`, the diagonal is left out.
+            (default: :obj:`True`)
+
+    Example:
+        >>> dense_graph(torch.eye(2)).edge_index
+        tensor([[0, 1, 0, 1],
+                [0, 0, 1, 1]])
+    """
+    edges = torch.ones_like(weight, dtype=torch.bool)
+    if not loop:
+        edges.fill_diagonal_(False)
+    target, source = edges.nonzero(as_tuple=True)
+    return SampledGraph(torch.stack([source, target]), weight[edges])
+
+
+@disable_compile
+def relaxed_weights(
+    score: Tensor,
+    k: int,
+    tau: float,
+    *,
+    hard: bool = False,
+    generator: torch.Generator | None = None,
+    memory_budget: int = MEMORY_BUDGET,
+) -> Tensor:
+    r"""Average :math:`K` relaxed draws of a neighbour for each row.
+
+    .. math::
+        A_{ij} = \frac{1}{K} \sum_{k=1}^{K}
+        \mathrm{softmax}_j \left( \frac{s_{ij} + g_{ij}^{(k)}}{\tau} \right),
+        \qquad g_{ij}^{(k)} \sim \mathrm{Gumbel}(0, 1)
+
+    where :math:`s_{ij}` are unnormalised log-probabilities: the normaliser of
+    :math:`\pi_{ij}` cancels. The noise is drawn in the order (row, draw, column)
+    by blocks of rows, drawn again in the backward pass, and never stored, so no
+    tensor of :math:`K n N` entries exists.
+
+    Args:
+        score (torch.Tensor): Scores :math:`[n, N]`; :math:`-\infty` excludes.
+        k (int): The number of draws :math:`K`.
+        tau (float): The temperature :math:`\tau`.
+        hard (bool, optional): If :obj:`True`, each draw is one-hot in the forward
+            pass and relaxed in the backward pass. (default: :obj:`False`)
+        generator (torch.Generator, optional): Source of randomness.
+            (default: :obj:`None`)
+        memory_budget (int, optional): Bytes for one block of rows.
+            (default: :obj:`2**25`)
+
+    Example:
+        >>> relaxed_weights(torch.zeros(2, 3), k=5, tau=0.5).sum(dim=1)
+        tensor([1., 1.])
+    """
+    weight: Tensor = _RelaxedWeights.apply(  # type: ignore[no-untyped-call]
+        score, k, tau, hard, generator, memory_budget
+    )
+    return weight
+
+
+class _RelaxedWeights(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: FunctionCtx,
+        score: Tensor,
+        k: int,
+        tau: float,
+        hard: bool,
+        generator: torch.Generator | None,
+        memory_budget: int,
+    ) -> Tensor:
+        ctx.save_for_backward(score)
+        ctx.args = (k, tau, memory_budget)  # type: ignore[attr-defined]
+        ctx.twin = clone_generator(generator, score.device)  # type: ignore[attr-defined]
+        weight = torch.empty_like(score)
+        for rows in _blocks(score, k, memory_budget):
+            draws = _draw(score[rows], k, tau, generator)
+            if hard:
+                first = draws.argmax(dim=-1, keepdim=True)
+                one_hot = torch.zeros_like(draws).scatter_(-1, first, 1)
+                draws = torch.where(draws.isnan(), draws, one_hot)
+            weight[rows] = draws.mean(dim=1)
+        return weight
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: FunctionCtx, grad: Tensor) -> tuple[Tensor | None, ...]:
+        (score,) = ctx.saved_tensors  # type: ignore[attr-defined]
+        k, tau, memory_budget = ctx.args  # type: ignore[attr-defined]
+        # A copy, so that the graph can be walked a second time (retain_graph).
+        twin = clone_generator(ctx.twin, score.device)  # type: ignore[attr-defined]
+        grad_score = torch.empty_like(score)
+        for rows in _blocks(score, k, memory_budget):
+            draws = _draw(score[rows], k, tau, twin)
+            inner = torch.einsum('rkn,rn->rk', draws, grad[rows]).unsqueeze(-1)
+            local = draws * (grad[rows].unsqueeze(1) - inner)
+            grad_score[rows] = local.sum(dim=1) / (k * tau)
+        return grad_score, None, None, None, None, None
+
+
+def _blocks(score: Tensor, k: int, memory_budget: int) -> list[slice]:
+    # Four temporaries of one block live at a time.
+    bytes_per_row = 4 * k * score.size(1) * score.element_size()
+    return list(row_blocks(score.size(0), bytes_per_row, memory_budget))
+
+
+def _draw(
+    score: Tensor, k: int, tau: float, generator: torch.Generator | None
+) -> Tensor:
+    size = (score.size(0), k, score.size(1))
+    time = arrival_times(
+        size, dtype=score.dtype, device=score.device, generator=generator
+    )
+    return torch.softmax((score.unsqueeze(1) - time.log_()).div_(tau), dim=-1)

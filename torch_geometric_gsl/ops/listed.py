@@ -1,0 +1,146 @@
+r"""The definition among listed candidates: ragged rows, a flat list of edges."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch_geometric.utils import coalesce, cumsum, lexsort, softmax
+
+from torch_geometric_gsl.ops.candidates import expand_ranges
+from torch_geometric_gsl.ops.dense import relaxed_weights
+from torch_geometric_gsl.ops.noise import arrival_times, straight_through
+from torch_geometric_gsl.ops.relax import DrawOptions
+from torch_geometric_gsl.ops.runtime import disable_compile
+from torch_geometric_gsl.typing import SampledGraph
+
+
+@disable_compile
+def candidate_graph(
+    score: Tensor,
+    edge_index: Tensor,
+    num_targets: int,
+    options: DrawOptions,
+    *,
+    generator: torch.Generator | None = None,
+) -> SampledGraph:
+    r"""Sample a graph among listed candidates.
+
+    All of them are drawn. The noise has the order (target, draw, candidate) of
+    :func:`~torch_geometric_gsl.ops.dense.relaxed_weights`, so that one seed gives the
+    weights of the definition.
+
+    Args:
+        score (torch.Tensor): One score per candidate edge :math:`[|E|]`;
+            :math:`-\infty` excludes.
+        edge_index (torch.Tensor): Candidate edges, sorted by target.
+        num_targets (int): The number of targets.
+        options (DrawOptions): How neighbours are drawn.
+        generator (torch.Generator, optional): Source of randomness.
+            (default: :obj:`None`)
+    """
+    if options.replace and _is_matrix(score, edge_index[1], num_targets):
+        weight = relaxed_weights(
+            score.view(num_targets, -1),
+            options.k,
+            options.tau,
+            hard=options.hard,
+            generator=generator,
+        )
+        return SampledGraph(*coalesce(edge_index, weight.flatten(), sort_by_row=False))
+    draws = options.num_races
+    edge, draw = expand_draws(edge_index[1], num_targets, draws)
+    time = arrival_times(
+        edge.shape, dtype=score.dtype, device=score.device, generator=generator
+    )
+    value = score.index_select(0, edge) - time.log_()
+    keep = value != -torch.inf
+    if not options.replace:
+        keep &= rank_in_group(value.detach(), draw) < options.k
+    if not keep.all():
+        edge, draw, value = edge[keep], draw[keep], value[keep]
+    weight = softmax(value / options.tau, draw, num_nodes=num_targets * draws)
+    if options.hard:
+        weight = straight_through(_one_hot(value.detach(), draw, options), weight)
+    # Summed by the place of the edge: sorting all draws would take most of the time.
+    total = torch.zeros_like(score).index_add(0, edge, weight / draws)
+    drawn = torch.zeros_like(score, dtype=torch.bool).index_fill_(0, edge, True)
+    if not drawn.all():
+        edge_index, total = edge_index[:, drawn], total[drawn]
+    return SampledGraph(*coalesce(edge_index, total, sort_by_row=False))
+
+
+def _is_matrix(score: Tensor, target: Tensor, num_targets: int) -> bool:
+    """Return whether all targets have equally many candidates, none excluded."""
+    if num_targets == 0 or target.numel() == 0 or target.numel() % num_targets:
+        return False
+    rows = target.view(num_targets, -1)
+    number = torch.arange(num_targets, device=target.device).unsqueeze(1)
+    return bool((rows == number).all() & torch.isfinite(score).all())
+
+
+def _one_hot(value: Tensor, draw: Tensor, options: DrawOptions) -> Tensor:
+    """Return the weights of a choice without relaxation."""
+    if not options.replace:
+        return torch.full_like(value, 1 / options.k)
+    return (rank_in_group(value, draw) == 0).to(value)
+
+
+def nearest_candidates(
+    score: Tensor,
+    edge_index: Tensor,
+    num_targets: int,
+    k: int | None,
+    tau: float,
+) -> SampledGraph:
+    r"""Return the largest scores among listed candidates, with noise-free weights.
+
+    Args:
+        score (torch.Tensor): One score per candidate edge :math:`[|E|]`;
+            :math:`-\infty` excludes.
+        edge_index (torch.Tensor): Candidate edges, sorted by target.
+        num_targets (int): The number of targets.
+        k (int or None): The number of neighbours, or :obj:`None` for all.
+        tau (float): The temperature: weights are
+            :math:`\mathrm{softmax}_j(s_{ij} / \tau)` among the neighbours.
+    """
+    keep = score != -torch.inf
+    if k is not None:
+        keep &= rank_in_group(score.detach(), edge_index[1]) < k
+    score, edge_index = score[keep], edge_index[:, keep]
+    weight = softmax(score / tau, edge_index[1], num_nodes=num_targets)
+    return SampledGraph(edge_index, weight)
+
+
+def expand_draws(target: Tensor, num_targets: int, k: int) -> tuple[Tensor, Tensor]:
+    r"""Repeat each target's run of candidates :obj:`k` times.
+
+    Args:
+        target (torch.Tensor): The target of each candidate edge, sorted.
+        num_targets (int): The number of targets.
+        k (int): The number of draws :math:`K`.
+
+    Returns:
+        tuple[torch.Tensor, torch.Tensor]: For each (target, draw, candidate) the
+        index of the candidate edge and that of the draw, :math:`i K + k`.
+    """
+    degree = torch.bincount(target, minlength=num_targets)
+    start = (degree.cumsum(0) - degree).repeat_interleave(k)
+    draw, edge = expand_ranges(start, degree.repeat_interleave(k))
+    return edge, draw
+
+
+def rank_in_group(value: Tensor, group: Tensor) -> Tensor:
+    r"""Rank values inside their (sorted) group, 0 for the largest.
+
+    Example:
+        >>> rank_in_group(torch.tensor([1.0, 3.0, 2.0, 5.0]),
+        ...               torch.tensor([0, 0, 0, 1]))
+        tensor([2, 0, 1, 0])
+    """
+    if value.numel() == 0:
+        return group
+    order = lexsort([-value, group])
+    start = cumsum(torch.bincount(group))[group]
+    rank = torch.empty_like(group)
+    rank[order] = torch.arange(group.numel(), device=group.device)
+    return rank - start

@@ -1,0 +1,301 @@
+r"""Products over listed pairs, and weighted sums: an attention over few neighbours.
+
+Neither pass keeps an :math:`[E, m]` gathered tensor: sums are sparse products, those of
+the backward pass over the pairs ordered by source, and rows are gathered by blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+
+import torch
+from torch import Tensor
+from torch.autograd.function import FunctionCtx
+from torch.nn import functional as F
+
+from torch_geometric_gsl.ops.runtime import (
+    MEMORY_BUDGET,
+    disable_compile,
+    maybe_compile,
+    once_differentiable,
+    row_blocks,
+    silence_csr_warning,
+)
+
+# From this width on a sampled matrix product beats gathering by compiled code.
+_SAMPLED_WIDTH = 64
+
+
+class Neighbours:
+    r"""The sources that each target lists.
+
+    Args:
+        source (torch.Tensor): Indices of sources, :math:`[n, q]`, or :math:`[E]` where
+            targets list different numbers of them.
+        num_sources (int): The number of sources :math:`N`.
+        offsets (torch.Tensor, optional): Where the list of each target begins, and the
+            end of the last, :math:`[n + 1]`: needed for sources of one dimension.
+            (default: :obj:`None`)
+        memory_budget (int, optional): Bytes for one block of gathered rows.
+            (default: :obj:`2**25`)
+    """
+
+    def __init__(
+        self,
+        source: Tensor,
+        num_sources: int,
+        offsets: Tensor | None = None,
+        *,
+        memory_budget: int = MEMORY_BUDGET,
+    ) -> None:
+        small = max(num_sources, source.numel()) < 2**31
+        dtype = torch.int32 if small else torch.int64
+        if offsets is None:
+            n, q = source.shape
+            offsets = torch.arange(n + 1, device=source.device) * q
+        self.source = source.to(dtype)
+        self.offsets = offsets.to(dtype)
+        self.num_sources = num_sources
+        self.memory_budget = memory_budget
+
+    @cached_property
+    def target(self) -> Tensor:
+        """The target of each pair, in the order of the sources."""
+        every = torch.arange(
+            self.offsets.numel() - 1,
+            dtype=self.offsets.dtype,
+            device=self.offsets.device,
+        )
+        return every.repeat_interleave(
+            self.offsets.diff(), output_size=self.source.numel()
+        )
+
+    @cached_property
+    def by_source(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The pairs ordered by source: their places, targets, and offsets."""
+        ordered, place = torch.sort(self.source.flatten())
+        every = torch.arange(
+            self.num_sources + 1, dtype=ordered.dtype, device=ordered.device
+        )
+        small = ordered.dtype == torch.int32
+        offsets = torch.searchsorted(ordered, every, out_int32=small)
+        if self.source.dim() == 1:
+            return place, self.target[place], offsets
+        # Dividing takes less time than looking up.
+        width = max(1, self.source.size(1))
+        target = torch.div(place.to(ordered.dtype), width, rounding_mode='trunc')
+        return place, target, offsets
+
+    def sum(self, h: Tensor, weight: Tensor) -> Tensor:
+        r"""Return weighted sums of the sources of each target, without gradient."""
+        return _bag(self.source.flatten(), h, self.offsets, weight.flatten())
+
+    def sum_targets(self, h: Tensor, weight: Tensor) -> Tensor:
+        r"""Return weighted sums of the targets of each source, without gradient."""
+        place, target, offsets = self.by_source
+        return _bag(target, h, offsets, weight.flatten()[place])
+
+    def dots(self, dst: Tensor, src: Tensor) -> Tensor:
+        r"""Return inner products of each target with its sources, without gradient."""
+        # The compiler warns of tensors that are no leaves.
+        dst, src = dst.detach(), src.detach()
+        count = self.source.numel()
+        quick = maybe_compile(gathered_dots, count, src.device)
+        is_eager = quick is gathered_dots or src.size(1) >= _SAMPLED_WIDTH
+        # A sparse matrix may not have more entries than places.
+        is_sparse = 0 < count <= dst.size(0) * src.size(0)
+        if src.device.type == 'cpu' and is_eager and is_sparse:
+            return self._sampled_product(dst, src)
+        return self.gathered(quick, dst, src)
+
+    def gathered(
+        self, compare: Callable[..., Tensor], dst: Tensor, src: Tensor
+    ) -> Tensor:
+        r"""Compare gathered rows by blocks, without gradient.
+
+        Args:
+            compare (Callable): A function as :func:`gathered_dots`.
+            dst (torch.Tensor): Embeddings of the targets :math:`[n, m]`.
+            src (torch.Tensor): Embeddings of the sources :math:`[N, m]`.
+        """
+        out = dst.new_empty(self.source.shape)
+        for rows, target, source in self.blocks(src):
+            out[rows] = compare(dst[target], src, source).view_as(out[rows])
+        return out
+
+    def blocks(self, src: Tensor) -> Iterator[tuple[slice, slice | Tensor, Tensor]]:
+        r"""Yield blocks of rows whose embeddings fit into the memory budget.
+
+        Args:
+            src (torch.Tensor): Embeddings of the sources :math:`[N, m]`.
+
+        Returns:
+            Iterator: The places of each block in the lists, its targets, and its
+            sources :math:`[r, q]`; each pair is a row where lists differ in length.
+        """
+        source = self.source if self.source.dim() == 2 else self.source.unsqueeze(1)
+        bytes_per_row = 3 * source.size(1) * src.size(1) * src.element_size()
+        for rows in row_blocks(source.size(0), bytes_per_row, self.memory_budget):
+            target = rows if self.source.dim() == 2 else self.target[rows]
+            yield rows, target, source[rows]
+
+    def _sampled_product(self, dst: Tensor, src: Tensor) -> Tensor:
+        silence_csr_warning()
+        pattern = torch.sparse_csr_tensor(
+            self.offsets,
+            self.source.flatten(),
+            dst.new_zeros(self.source.numel()),
+            (dst.size(0), src.size(0)),
+            check_invariants=False,
+        )
+        product = torch.sparse.sampled_addmm(pattern, dst, src.t(), beta=0.0)
+        # Not a view: Dynamo cannot trace what is based on a part of a sparse tensor.
+        values: Tensor = product.values().clone()
+        return values.view(self.source.shape)
+
+
+def _bag(index: Tensor, h: Tensor, offsets: Tensor, weight: Tensor) -> Tensor:
+    if index.numel() == 0:
+        return h.new_zeros(offsets.numel() - 1, h.size(1))
+    return F.embedding_bag(
+        index,
+        h,
+        offsets=offsets,
+        per_sample_weights=weight,
+        mode='sum',
+        include_last_offset=True,
+    )
+
+
+def gathered_dots(dst: Tensor, src: Tensor, source: Tensor) -> Tensor:
+    """Gather rows and multiply them; compiled code does not store what it gathers."""
+    return (dst.unsqueeze(1) * src[source]).sum(dim=-1)
+
+
+@disable_compile
+def pair_dots(dst: Tensor, src: Tensor, neighbours: Neighbours) -> Tensor:
+    r"""Return the inner products of targets with their listed sources.
+
+    Equal to :obj:`(dst.unsqueeze(1) * src[source]).sum(-1)`.
+
+    Args:
+        dst (torch.Tensor): Embeddings of the targets :math:`[n, m]`.
+        src (torch.Tensor): Embeddings of the sources :math:`[N, m]`.
+        neighbours (Neighbours): The sources of each target.
+
+    Example:
+        >>> pair_dots(torch.eye(2), torch.tensor([[1.0, 2.0]]),
+        ...           Neighbours(torch.tensor([[0], [0]]), num_sources=1))
+        tensor([[1.],
+                [2.]])
+    """
+    product: Tensor = _PairDots.apply(dst, src, neighbours)  # type: ignore[no-untyped-call]
+    return product
+
+
+@disable_compile
+def compare_listed(
+    compare: Callable[[Tensor, Tensor, Neighbours], Tensor],
+    dst: Tensor,
+    src: Tensor,
+    source: Tensor,
+    target: Tensor,
+    *,
+    memory_budget: int = MEMORY_BUDGET,
+) -> Tensor:
+    r"""Compare pairs that are listed in any order.
+
+    Args:
+        compare (Callable): What compares neighbours, such as :func:`pair_dots`.
+        dst (torch.Tensor): Embeddings of the targets :math:`[n, m]`.
+        src (torch.Tensor): Embeddings of the sources :math:`[N, m]`.
+        source (torch.Tensor): Indices of sources.
+        target (torch.Tensor): Indices of targets of the same shape.
+        memory_budget (int, optional): Bytes for one block of gathered rows.
+            (default: :obj:`2**25`)
+
+    Returns:
+        torch.Tensor: What is compared, of that shape.
+
+    Example:
+        >>> compare_listed(pair_dots, torch.eye(2), torch.tensor([[1.0, 2.0]]),
+        ...                source=torch.tensor([0, 0]), target=torch.tensor([1, 0]))
+        tensor([2., 1.])
+    """
+    ordered, place = target.flatten().sort()
+    every = torch.arange(dst.size(0) + 1, device=target.device)
+    neighbours = Neighbours(
+        source.flatten()[place],
+        src.size(0),
+        torch.searchsorted(ordered, every),
+        memory_budget=memory_budget,
+    )
+    value = compare(dst, src, neighbours)
+    return torch.empty_like(value).scatter(0, place, value).view(target.shape)
+
+
+@disable_compile
+def neighbour_sum(h: Tensor, weight: Tensor, neighbours: Neighbours) -> Tensor:
+    r"""Return weighted sums of the listed sources of each target.
+
+    Equal to :obj:`(weight.unsqueeze(-1) * h[source]).sum(1)`.
+
+    Args:
+        h (torch.Tensor): Messages of the sources :math:`[N, m]`.
+        weight (torch.Tensor): Weights of the shape of the sources.
+        neighbours (Neighbours): The sources of each target.
+
+    Example:
+        >>> neighbour_sum(torch.tensor([[1.0], [2.0]]), torch.tensor([[0.5, 0.5]]),
+        ...               Neighbours(torch.tensor([[0, 1]]), num_sources=2))
+        tensor([[1.5000]])
+    """
+    total: Tensor = _NeighbourSum.apply(h, weight, neighbours)  # type: ignore[no-untyped-call]
+    return total
+
+
+class _PairDots(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: FunctionCtx, dst: Tensor, src: Tensor, neighbours: Neighbours
+    ) -> Tensor:
+        ctx.save_for_backward(dst, src)
+        ctx.neighbours = neighbours  # type: ignore[attr-defined]
+        return neighbours.dots(dst, src)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: FunctionCtx, grad: Tensor) -> tuple[Tensor | None, ...]:
+        dst, src = ctx.saved_tensors  # type: ignore[attr-defined]
+        neighbours: Neighbours = ctx.neighbours  # type: ignore[attr-defined]
+        needs_dst, needs_src, _ = ctx.needs_input_grad  # type: ignore[attr-defined]
+        grad = grad.contiguous()
+        return (
+            neighbours.sum(src, grad) if needs_dst else None,
+            neighbours.sum_targets(dst, grad) if needs_src else None,
+            None,
+        )
+
+
+class _NeighbourSum(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: FunctionCtx, h: Tensor, weight: Tensor, neighbours: Neighbours
+    ) -> Tensor:
+        ctx.save_for_backward(h, weight)
+        ctx.neighbours = neighbours  # type: ignore[attr-defined]
+        return neighbours.sum(h, weight)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: FunctionCtx, grad: Tensor) -> tuple[Tensor | None, ...]:
+        h, weight = ctx.saved_tensors  # type: ignore[attr-defined]
+        neighbours: Neighbours = ctx.neighbours  # type: ignore[attr-defined]
+        needs_h, needs_weight, _ = ctx.needs_input_grad  # type: ignore[attr-defined]
+        grad = grad.contiguous()
+        return (
+            neighbours.sum_targets(grad, weight) if needs_h else None,
+            neighbours.dots(grad, h) if needs_weight else None,
+            None,
+        )

@@ -1,0 +1,153 @@
+r"""Random numbers: Gumbel noise of a generator, and noise as a function of its key.
+
+What a draw of the race gets depends on the seed and on its own number alone, not on how
+the work is cut into blocks nor on the device, and can be computed again, not stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+# torch.rand draws zeros, and their arrival time would be infinite.
+_MIN_UNIFORM = 2.0**-54
+# The constants of SplitMix64 as signed numbers: torch multiplies int64 modulo 2^64.
+_GAMMA = 0x9E3779B97F4A7C15 - 2**64
+_MIX_1 = 0xBF58476D1CE4E5B9 - 2**64
+_MIX_2 = 0x94D049BB133111EB - 2**64
+
+
+def draw_seed(device: torch.device, generator: torch.Generator | None = None) -> Tensor:
+    r"""Draw the seed of a call from torch's generator; it stays on the device.
+
+    Args:
+        device (torch.device): The device.
+        generator (torch.Generator, optional): Source of randomness; the global
+            generator if :obj:`None`. (default: :obj:`None`)
+    """
+    low, high = -(2**63), 2**63 - 1
+    return torch.randint(low, high, (), device=device, generator=generator)
+
+
+def states(seed: Tensor, rows: slice, width: int) -> tuple[Tensor, Tensor]:
+    r"""Return the places of a table of random words, a summand per row and column.
+
+    Args:
+        seed (torch.Tensor): The seed, one number of type :obj:`torch.int64`.
+        rows (slice): The rows of the table.
+        width (int): The number of columns.
+
+    Returns:
+        tuple[torch.Tensor, torch.Tensor]: Summands :math:`[|\mathrm{rows}|]` and
+        :math:`[\mathrm{width}]`. :func:`random_words` turns their sums into random
+        words.
+    """
+    row = torch.arange(rows.start, rows.stop, device=seed.device)
+    column = torch.arange(1, width + 1, device=seed.device)
+    return seed + row * width * _GAMMA, column * _GAMMA
+
+
+def random_words(state: Tensor) -> Tensor:
+    r"""Turn places of the sequence into 64 random bits each.
+
+    This is the output function of SplitMix64 from the `"Fast Splittable Pseudorandom
+    Number Generators" <https://doi.org/10.1145/2660193.2660195>`_ paper.
+
+    Args:
+        state (torch.Tensor): Sums of what :func:`states` returns.
+
+    Example:
+        >>> row, column = states(torch.tensor(0), slice(0, 1), width=2)
+        >>> random_words(row.unsqueeze(1) + column)
+        tensor([[-2152535657050944081,  7960286522194355700]])
+    """
+    word = (state ^ shift_right(state, 30)) * _MIX_1
+    word = (word ^ shift_right(word, 27)) * _MIX_2
+    return word ^ shift_right(word, 31)
+
+
+def shift_right(word: Tensor, bits: int) -> Tensor:
+    r"""Shift to the right and fills with zeros, as unsigned numbers do."""
+    return (word >> bits) & ((1 << (64 - bits)) - 1)
+
+
+def below(word: Tensor, size: Tensor | int) -> Tensor:
+    r"""Turn the upper 32 bits of words into numbers from 0 to :obj:`size - 1`.
+
+    A number's share differs from :math:`1 / \mathrm{size}` by less than
+    :math:`2^{-32}`. There are at most :math:`2^{32}` numbers.
+    """
+    # The product is an unsigned number of 64 bits.
+    return shift_right(shift_right(word, 32) * size, 32)
+
+
+def uniform(word: Tensor, dtype: torch.dtype) -> Tensor:
+    r"""Turn the lower 32 bits of words into numbers of the open interval (0, 1).
+
+    They have 23 bits in :obj:`torch.float32`, so that none is rounded to one.
+    """
+    bits = 32 if dtype == torch.float64 else 23
+    whole = (word & ((1 << bits) - 1)).to(dtype)
+    return (whole + 0.5) * 2.0**-bits
+
+
+def arrival_times(
+    size: Sequence[int],
+    *,
+    dtype: torch.dtype,
+    device: torch.device,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    r"""Draw arrival times :math:`E = -\log U` of a process of unit rate.
+
+    :math:`-\log E` is standard Gumbel noise, and :math:`E / e^{s}` is the arrival
+    time of an item with score :math:`s`, so that the smallest arrival time is the
+    largest perturbed score (Gumbel-max). Times are positive and finite. On a CPU a
+    tensor drawn in pieces equals one drawn at once.
+
+    Args:
+        size (Sequence[int]): The shape.
+        dtype (torch.dtype): The floating-point type.
+        device (torch.device): The device.
+        generator (torch.Generator, optional): Source of randomness; the global
+            generator if :obj:`None`. (default: :obj:`None`)
+    """
+    uniform = torch.rand(tuple(size), dtype=dtype, device=device, generator=generator)
+    smallest = max(_MIN_UNIFORM, torch.finfo(dtype).tiny)
+    return uniform.clamp_(min=smallest).log_().neg_()
+
+
+def clone_generator(
+    generator: torch.Generator | None, device: torch.device
+) -> torch.Generator:
+    """Return a generator that will repeat what :obj:`generator` draws next."""
+    twin = torch.Generator(device=device)
+    if generator is not None:
+        twin.set_state(generator.get_state())
+    elif device.type == 'cuda':
+        twin.set_state(torch.cuda.get_rng_state(device))
+    else:
+        twin.set_state(torch.get_rng_state())
+    return twin
+
+
+def straight_through(forward: Tensor, backward: Tensor) -> Tensor:
+    """Return the first argument with the gradient of the second."""
+    value: Tensor = _StraightThrough.apply(  # type: ignore[no-untyped-call]
+        forward, backward
+    )
+    return value
+
+
+class _StraightThrough(torch.autograd.Function):
+    # Not hard + soft - soft.detach(): that leaves rounding errors in the zeros.
+    @staticmethod
+    def forward(ctx: object, forward: Tensor, backward: Tensor) -> Tensor:
+        # Propagate NaN instead of a one-hot vector.
+        return torch.where(backward.isnan(), backward, forward)
+
+    @staticmethod
+    def backward(ctx: object, grad: Tensor) -> tuple[None, Tensor]:
+        return None, grad

@@ -1,0 +1,216 @@
+r"""Noise-free weights: the k nearest sources, and sums over all of them.
+
+A softmax of the scores alone is not the expectation of the draws: the relaxation is
+not linear in the noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from torch_geometric_gsl.ops.aggregate import neighbour_graph
+from torch_geometric_gsl.ops.knn import top_k
+from torch_geometric_gsl.ops.neighbours import Neighbours
+from torch_geometric_gsl.ops.pair_scores import PairScores
+from torch_geometric_gsl.ops.runtime import (
+    MEMORY_BUDGET,
+    disable_compile,
+    row_blocks,
+    rows_per_block,
+)
+from torch_geometric_gsl.typing import SampledGraph
+
+# Weights of e^-40 times small messages are still far from what float32 rounds to zero.
+_MAX_RANGE = 40.0
+# Sources of a tile: as many as stay in a processor's cache.
+_TILE = 4096
+# Compiling a tile takes seconds, which sums over so many pairs win back.
+_MIN_PAIRS = 2**23
+# The error of an estimate is that of about so many targets.
+_ERROR_TARGETS = 256
+
+
+def noise_free_weights(score: Tensor, tau: float) -> Tensor:
+    r"""Return the noise-free weights :math:`\mathrm{softmax}_j(s_{ij} / \tau)`.
+
+    Args:
+        score (torch.Tensor): Scaled scores :math:`[n, N]`.
+        tau (float): The temperature.
+    """
+    return torch.softmax(score / tau, dim=-1)
+
+
+def nearest_graph(
+    pairs: PairScores, k: int, tau: float, *, memory_budget: int = MEMORY_BUDGET
+) -> SampledGraph:
+    r"""Return the :obj:`k` largest scores of each target, with noise-free weights.
+
+    Args:
+        pairs (PairScores): The scores.
+        k (int): The number of neighbours.
+        tau (float): The temperature: weights are
+            :math:`\mathrm{softmax}_j(s_{ij} / \tau)` among the neighbours.
+        memory_budget (int, optional): Bytes for one block of rows.
+            (default: :obj:`2**25`)
+    """
+    source = top_k(pairs, min(k, pairs.available), memory_budget=memory_budget)
+    neighbours = Neighbours(source, pairs.src.size(0), memory_budget=memory_budget)
+    score = pairs.pairs(slice(0, source.size(0)), neighbours)
+    return neighbour_graph(source, noise_free_weights(score, tau))
+
+
+@disable_compile
+def noise_free_sum(
+    h: Tensor,
+    pairs: PairScores,
+    tau: float,
+    *,
+    memory_budget: int = MEMORY_BUDGET,
+) -> Tensor:
+    r"""Sum all sources with their noise-free weights, by blocks of rows.
+
+    .. math::
+        \sum_j \mathrm{softmax}_j \left( s_{ij} / \tau \right) h_j
+
+    Without a gradient to compute, many scores given by a formula are summed tile by
+    tile.
+
+    Args:
+        h (torch.Tensor): Messages of the sources :math:`[N, m]`.
+        pairs (PairScores): The scores.
+        tau (float): The temperature.
+        memory_budget (int, optional): Bytes for one block of rows.
+            (default: :obj:`2**25`)
+    """
+    num_targets, num_sources = pairs.dst.size(0), pairs.src.size(0)
+    if not torch.is_grad_enabled():
+        return _exact_sum(h, pairs, tau, slice(0, num_targets), memory_budget)
+
+    bytes_per_row = 4 * num_sources * pairs.dst.element_size()
+    rows = list(row_blocks(num_targets, bytes_per_row, memory_budget))
+    run = _rows_sum
+    if len(rows) > 1:
+        # The weights of one of many blocks are computed again, not kept.
+        run = partial(
+            checkpoint, _rows_sum, use_reentrant=False, preserve_rng_state=False
+        )
+    blocks = [run(h, pairs, tau, part) for part in rows]
+    return torch.cat(blocks) if blocks else h.new_empty(0, h.size(1))
+
+
+@disable_compile
+@torch.no_grad()
+def _exact_sum(
+    h: Tensor, pairs: PairScores, tau: float, targets: slice, memory_budget: int
+) -> Tensor:
+    """Sum all sources of some of the targets, without gradient."""
+    num_sources = pairs.src.size(0)
+    listed = range(pairs.dst.size(0))[targets]
+    # Weights relative to the upper bound of the scores neither overflow nor vanish.
+    is_narrow = pairs.upper - pairs.lower <= _MAX_RANGE * tau
+    is_large = len(listed) * num_sources >= _MIN_PAIRS
+    if pairs.response.formula is not None and is_narrow and is_large:
+        return _tiled_sum(h, pairs, tau, listed, memory_budget)
+    height = rows_per_block(4 * num_sources * pairs.dst.element_size(), memory_budget)
+    out = h.new_empty(len(listed), h.size(1))
+    for part in _equal_blocks(len(listed), height):
+        out[part] = _rows_sum(h, pairs, tau, _slice_of(listed[part]))
+    return out
+
+
+def _rows_sum(h: Tensor, pairs: PairScores, tau: float, rows: slice) -> Tensor:
+    return noise_free_weights(pairs.rows(rows), tau).to(h.dtype) @ h
+
+
+def _tiled_sum(
+    h: Tensor,
+    pairs: PairScores,
+    tau: float,
+    listed: range,
+    memory_budget: int,
+) -> Tensor:
+    """Sum weights and weighted messages at once, tile by tile."""
+    dtype = torch.promote_types(h.dtype, pairs.dst.dtype)
+    full = torch.cat([h.to(dtype), h.new_ones(h.size(0), 1, dtype=dtype)], dim=1)
+    out = full.new_zeros(len(listed), full.size(1))
+    width = min(_TILE, pairs.src.size(0))
+    height = rows_per_block(4 * width * pairs.dst.element_size(), memory_budget)
+    for part in _equal_blocks(len(listed), height):
+        total, rows = out[part], _slice_of(listed[part])
+        for columns in _equal_blocks(full.size(0), width):
+            weight = pairs.weights(rows, columns, tau)
+            if pairs.excluded is not None:
+                own = pairs.excluded[rows].unsqueeze(1) - columns.start
+                place = own.clamp(0, weight.size(1) - 1)
+                kept = weight.gather(1, place).masked_fill_(own == place, 0)
+                weight.scatter_(1, place, kept)
+            total.addmm_(weight.to(dtype), full[columns])
+    return (out[:, :-1] / out[:, -1:]).to(h.dtype)
+
+
+def _equal_blocks(size: int, most: int) -> Iterator[slice]:
+    """Yield blocks of nearly one size: each odd one would be compiled anew."""
+    count = -(-size // most)
+    return row_blocks(size, 1, -(-size // max(1, count)))
+
+
+def _slice_of(listed: range) -> slice:
+    return slice(listed.start, listed.stop, listed.step)
+
+
+def sampled_noise_free_sum(
+    h: Tensor,
+    pairs: PairScores,
+    tau: float,
+    num_samples: int,
+    *,
+    memory_budget: int = MEMORY_BUDGET,
+) -> tuple[Tensor, Tensor]:
+    r"""Estimate :func:`noise_free_sum` from some of the sources.
+
+    :math:`S` distinct sources are drawn at random, the same for all targets and in each
+    call.
+
+    .. math::
+        o_i = \sum_{j \in S} w_{ij} h_j, \qquad
+        w_{ij} = \mathrm{softmax}_{j \in S} (s_{ij} / \tau)
+
+    About 256 of the targets are summed exactly as well, to tell the error: weights of
+    the sample alone would not show that it lacks a target's few heavy sources.
+
+    Args:
+        h (torch.Tensor): Messages of the sources :math:`[N, m]`.
+        pairs (PairScores): The scores.
+        tau (float): The temperature.
+        num_samples (int): The number of samples :math:`S`.
+        memory_budget (int, optional): Bytes for one block of rows.
+            (default: :obj:`2**25`)
+
+    Returns:
+        tuple[torch.Tensor, torch.Tensor]: The sums :math:`[n, m]`, and the root mean
+        square of the errors of those targets.
+    """
+    generator = torch.Generator(pairs.dst.device).manual_seed(0)
+    order = torch.randperm(
+        pairs.src.size(0), device=pairs.dst.device, generator=generator
+    )
+    source = order[:num_samples]
+    sample, some = pairs.select(source), h[source].to(pairs.dst.dtype)
+    out = noise_free_sum(some, sample, tau, memory_budget=memory_budget)
+    error = _error_of_some(out, h.to(pairs.dst.dtype), pairs, tau, memory_budget)
+    return out.to(h.dtype), error
+
+
+def _error_of_some(
+    out: Tensor, h: Tensor, pairs: PairScores, tau: float, memory_budget: int
+) -> Tensor:
+    """Return the root mean square error of the sums of some targets."""
+    num_targets = pairs.dst.size(0)
+    some = slice(0, num_targets, max(1, num_targets // _ERROR_TARGETS))
+    exact = _exact_sum(h, pairs, tau, some, memory_budget)
+    return (exact - out.detach()[some]).square().mean().sqrt()

@@ -1,0 +1,249 @@
+"""The scores of two sets of nodes, on demand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from torch_geometric_gsl.ops import scores
+from torch_geometric_gsl.ops.candidates import Candidates
+from torch_geometric_gsl.ops.distances import pair_distances
+from torch_geometric_gsl.ops.neighbours import Neighbours, compare_listed, pair_dots
+from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, maybe_compile
+
+#: What a similarity compares.
+COMPARISONS = ('dot', 'squared_distance')
+
+
+class PairScores(NamedTuple):
+    r"""The scores :math:`s_{ij} = \lambda \phi(v_{ij})` of targets and sources.
+
+    Nothing of the size of all pairs is stored: rows, listed pairs and tiles are
+    computed when they are asked for.
+
+    Args:
+        dst (torch.Tensor): Embeddings of the targets :math:`[n, m]`.
+        src (torch.Tensor): Embeddings of the sources :math:`[N, m]`.
+        response (Response): The response :math:`\phi` of each target.
+        comparison (str, optional): The compared value :math:`v_{ij}`, :obj:`"dot"` or
+            :obj:`"squared_distance"`. (default: :obj:`"dot"`)
+        scale (float, optional): The factor :math:`\lambda`. (default: :obj:`1.0`)
+        lower (float, optional): A lower bound of the scores.
+            (default: :obj:`-math.inf`)
+        upper (float, optional): An upper bound of the scores.
+            (default: :obj:`math.inf`)
+        excluded (torch.Tensor, optional): The source that is no candidate of each
+            target :math:`[n]`: itself. (default: :obj:`None`)
+        candidates (Candidates, optional): The candidates of each target; all sources
+            if :obj:`None`. (default: :obj:`None`)
+
+    Example:
+        >>> pairs = PairScores(torch.eye(2), torch.eye(2), Response(scores.identity))
+        >>> pairs.rows(slice(0, 1))
+        tensor([[1., 0.]])
+    """
+
+    dst: Tensor
+    src: Tensor
+    response: scores.Response
+    comparison: str = 'dot'
+    scale: float = 1.0
+    lower: float = -math.inf
+    upper: float = math.inf
+    excluded: Tensor | None = None
+    candidates: Candidates | None = None
+
+    def rows(self, rows: slice = slice(None)) -> Tensor:
+        r"""Score all sources for a block of targets; :math:`-\infty` excludes.
+
+        Args:
+            rows (slice, optional): The targets. (default: :obj:`slice(None)`)
+        """
+        value = compare_all(self.comparison, self.dst[rows], self.src)
+        score = self.scale * self.response(value, rows)
+        return score if self.excluded is None else exclude(score, self.excluded[rows])
+
+    def compare(self, rows: slice, neighbours: Neighbours) -> Tensor:
+        r"""Compare each target of a block with the sources that it lists.
+
+        Args:
+            rows (slice): The targets.
+            neighbours (Neighbours): Their sources :math:`[|\mathrm{rows}|, q]`.
+        """
+        return compare_of(self.comparison)(self.dst[rows], self.src, neighbours)
+
+    def respond(self, rows: slice, value: Tensor) -> Tensor:
+        r"""Map the compared values of a block of targets to scores."""
+        return self.scale * self.response(value, rows)
+
+    def pairs(self, rows: slice, neighbours: Neighbours) -> Tensor:
+        r"""Score the sources that the targets of a block list."""
+        return self.respond(rows, self.compare(rows, neighbours))
+
+    def edges(
+        self, edge_index: Tensor, *, memory_budget: int = MEMORY_BUDGET
+    ) -> Tensor:
+        r"""Score the pairs of a list of edges; nothing is excluded.
+
+        Args:
+            edge_index (torch.Tensor): The edges :math:`[2, |E|]`, in any order.
+            memory_budget (int, optional): Bytes for one block of gathered rows.
+                (default: :obj:`2**25`)
+        """
+        source, target = edge_index
+        compare = compare_of(self.comparison)
+        value = compare_listed(
+            compare, self.dst, self.src, source, target, memory_budget=memory_budget
+        )
+        return self.scale * self.response(value, target)
+
+    def weights(self, rows: slice, columns: slice, tau: float) -> Tensor:
+        r"""Return :math:`e^{(s_{ij} - s_{\max}) / \tau}` of all pairs of two blocks.
+
+        Args:
+            rows (slice): The targets.
+            columns (slice): The sources.
+            tau (float): The temperature :math:`\tau`.
+        """
+        dst, src = self.dst[rows], self.src[columns]
+        value = compare_all(self.comparison, dst, src)
+        factor, shift = self.scale / tau, -self.upper / tau
+        if self.response.function is scores.difference:  # scale * (1 - v)
+            factor, shift = -factor, shift + factor
+        line = dst.new_full((), factor), dst.new_full((), shift)
+        params = (param[rows].unsqueeze(1) for param in self.response.params)
+        function = _WEIGHTS[self.response.function]
+        run = maybe_compile(function, value.numel(), dst.device)
+        return run(value, *line, *params)
+
+    def take(self, target: Tensor, candidates: Candidates) -> PairScores:
+        r"""Return the scores of some targets, with candidates of their own.
+
+        Args:
+            target (torch.Tensor): The targets.
+            candidates (Candidates): The candidates of these.
+        """
+        params = tuple(param[target] for param in self.response.params)
+        return self._replace(
+            dst=self.dst[target],
+            response=self.response._replace(params=params),
+            excluded=None if self.excluded is None else self.excluded[target],
+            candidates=candidates,
+        )
+
+    def split(self, sizes: list[int]) -> list[PairScores]:
+        r"""Return the scores of blocks of targets.
+
+        Args:
+            sizes (list[int]): The numbers of targets.
+        """
+        # Split, not sliced: the gradient of each slice would be one of all targets.
+        columns = self.dst, *self.response.params, self.excluded
+        parts = [[x] * len(sizes) if x is None else x.split(sizes) for x in columns]
+        return [
+            self._replace(
+                dst=dst,
+                response=self.response._replace(params=tuple(params)),
+                excluded=excluded,
+            )
+            for dst, *params, excluded in zip(*parts, strict=True)
+        ]
+
+    def select(self, source: Tensor) -> PairScores:
+        r"""Return the scores of some distinct sources alone.
+
+        Args:
+            source (torch.Tensor): The sources :math:`[S]`.
+        """
+        excluded = self.excluded
+        if excluded is not None:
+            place = excluded.new_full((self.src.size(0),), -1)
+            place[source] = torch.arange(source.size(0), device=source.device)
+            excluded = place[excluded]
+        return self._replace(src=self.src[source], excluded=excluded)
+
+    @property
+    def most(self) -> int:
+        """The number of candidates of the target with the most."""
+        if self.candidates is None:
+            return self.src.size(0)
+        return self.candidates.most
+
+    @property
+    def available(self) -> int:
+        """The number of sources that are not excluded, of the target with the most."""
+        return self.most - int(self.excluded is not None)
+
+
+def compare_all(comparison: str, dst: Tensor, src: Tensor) -> Tensor:
+    """Compare all targets with all sources."""
+    if comparison == 'dot':
+        return scores.dot_matrix(dst, src)
+    return scores.squared_distance_matrix(dst, src)
+
+
+def compare_of(comparison: str) -> Callable[[Tensor, Tensor, Neighbours], Tensor]:
+    """Return the function that compares targets with the sources that they list."""
+    return pair_dots if comparison == 'dot' else pair_distances
+
+
+def compare_groups(comparison: str, dst: Tensor, src: Tensor, group: int) -> Tensor:
+    r"""Compare each group of targets with sources of its own.
+
+    Args:
+        comparison (str): :obj:`"dot"` or :obj:`"squared_distance"`.
+        dst (torch.Tensor): Embeddings of the targets :math:`[n, m]`.
+        src (torch.Tensor): Embeddings of the sources :math:`[B, S, m]`.
+        group (int): The number of targets of a group; the last may have fewer.
+
+    Returns:
+        torch.Tensor: Inner products or squared distances :math:`[n, S]`.
+    """
+    missing = src.size(0) * group - dst.size(0)
+    grouped = F.pad(dst, (0, 0, 0, missing)).unflatten(0, (-1, group))
+    value = compare_all(comparison, grouped, src)
+    return value.flatten(0, 1)[: dst.size(0)]
+
+
+def exclude(score: Tensor, excluded: Tensor, source: Tensor | None = None) -> Tensor:
+    r"""Set the scores of excluded sources to :math:`-\infty`.
+
+    Args:
+        score (torch.Tensor): Scores :math:`[n, S]`.
+        excluded (torch.Tensor): The excluded source of each target :math:`[n]`.
+        source (torch.Tensor, optional): The source of each place :math:`[n, S]`; all
+            in their order if :obj:`None`. (default: :obj:`None`)
+    """
+    if source is None:
+        source = torch.arange(score.size(-1), device=score.device)
+    return score.masked_fill(source == excluded.unsqueeze(-1), -torch.inf)
+
+
+def exp_line(value: Tensor, factor: Tensor, shift: Tensor) -> Tensor:
+    r"""Return the exponential of a linear function of the compared values."""
+    return (value * factor + shift).exp()
+
+
+def exp_gaussian(
+    value: Tensor, factor: Tensor, shift: Tensor, b: Tensor, c: Tensor
+) -> Tensor:
+    r"""Return the exponential of a linear function of bells."""
+    return exp_line(scores.gaussian(value, b, c), factor, shift)
+
+
+def exp_heat_kernel(value: Tensor, factor: Tensor, shift: Tensor, t: Tensor) -> Tensor:
+    r"""Return the exponential of a linear function of heat kernels."""
+    return exp_line(scores.heat_kernel(value, t), factor, shift)
+
+
+_WEIGHTS: dict[Callable[..., Tensor], Callable[..., Tensor]] = {
+    scores.identity: exp_line,
+    scores.difference: exp_line,
+    scores.gaussian: exp_gaussian,
+    scores.heat_kernel: exp_heat_kernel,
+}

@@ -1,0 +1,194 @@
+r"""Relaxed weights of a truncated race: exact arrivals, averaged tail.
+
+A draw is a race in which source :math:`j` reaches target :math:`i` at the time
+:math:`T_{ij} = E_{ij} e^{-s_{ij}}` with :math:`E_{ij} \sim \mathrm{Exp}(1)`, and its
+relaxed weight is proportional to :math:`T_{ij}^{-1/\tau}`. The first few arrivals carry
+most of the weight and, at temperatures up to 1, nearly all of what is random about it.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.autograd.function import FunctionCtx
+
+from torch_geometric_gsl.ops.noise import straight_through
+from torch_geometric_gsl.ops.runtime import disable_compile, once_differentiable
+
+# The table of `log_tail_mass`: its first place, its step and its last place.
+_FIRST, _STEP, _LAST = -50.0, 0.02, 6.0
+
+
+class DrawOptions(NamedTuple):
+    r"""The options of a draw of neighbours.
+
+    Args:
+        k (int): The number of draws :math:`K`.
+        tau (float): The temperature :math:`\tau`.
+        num_arrivals (int): The number of arrivals :math:`M` that are kept of each
+            race; :obj:`k` without replacement.
+        num_tail (int, optional): The number of sources :math:`S` that stand for the
+            later arrivals of each race. (default: :obj:`0`)
+        hard (bool, optional): One-hot draws with a relaxed gradient.
+            (default: :obj:`False`)
+        replace (bool, optional): If :obj:`False`, one race and its first :obj:`k`
+            distinct arrivals. (default: :obj:`True`)
+    """
+
+    k: int
+    tau: float
+    num_arrivals: int
+    num_tail: int = 0
+    hard: bool = False
+    replace: bool = True
+
+    @property
+    def num_races(self) -> int:
+        """The number of races per target."""
+        return self.k if self.replace else 1
+
+
+class Arrivals(NamedTuple):
+    r"""The first arrivals of :math:`K` races per target.
+
+    Args:
+        source (torch.Tensor): Sources :math:`[n, K, M]` in the order of arrival.
+        noise (torch.Tensor): Their Gumbel noise :math:`g = -\log T - s` of the same
+            shape; :math:`-\infty` in a place without an arrival.
+        horizon (torch.Tensor): The logarithm of the time :math:`[n, K]` until which
+            all arrivals are listed.
+    """
+
+    source: Tensor
+    noise: Tensor
+    horizon: Tensor
+
+
+def relax(
+    score: Tensor,
+    arrivals: Arrivals,
+    options: DrawOptions,
+    tail_score: Tensor | None = None,
+    log_share: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    r"""Return relaxed weights of the arrivals and of the tail, averaged over the draws.
+
+    .. math::
+        w_r \propto T_r^{-1/\tau}, \qquad
+        w_j \propto \frac{N}{S} \, \mathbb{E} \left[ T_j^{-1/\tau}
+        \mathbb{1}(T_j > \Gamma) \right]
+
+    for the arrivals :math:`r` until the horizon :math:`\Gamma` and the sources
+    :math:`j` of the tail that have not arrived by then. The gradient is that of the
+    dense relaxation, :math:`\partial \log w / \partial s = 1 / \tau`, in both.
+
+    Args:
+        score (torch.Tensor): Scores of the arrivals :math:`[n, K, M]`.
+        arrivals (Arrivals): The arrivals.
+        options (DrawOptions): How neighbours are drawn.
+        tail_score (torch.Tensor, optional): Scores of the tail :math:`[n, K, S]`;
+            :math:`-\infty` excludes. (default: :obj:`None`)
+        log_share (torch.Tensor, optional): The logarithm of the number of candidates
+            that each of them stands for, broadcastable to :math:`[n, K, S]`.
+            (default: :obj:`None`)
+
+    Returns:
+        tuple[torch.Tensor, torch.Tensor]: Weights :math:`[n, K, M]` and
+        :math:`[n, K, S]`, which sum to 1 over each target.
+    """
+    logit = (score + arrivals.noise) / options.tau
+    if tail_score is not None and log_share is not None:
+        late = _tail_logit(tail_score, arrivals.horizon, log_share, options.tau)
+        logit = torch.cat([logit, late], dim=-1)
+    soft: Tensor = _ShortSoftmax.apply(logit)  # type: ignore[no-untyped-call]
+    if options.hard:
+        soft = straight_through(_first_one_hot(soft, options), soft)
+    soft = soft / soft.size(1)
+    return soft[..., : score.size(-1)], soft[..., score.size(-1) :]
+
+
+class _ShortSoftmax(torch.autograd.Function):
+    # torch.softmax takes several times as long over a few entries. The first arrival
+    # has the largest logarithm of all, or nearly so: nothing overflows.
+    @staticmethod
+    def forward(ctx: FunctionCtx, logit: Tensor) -> Tensor:
+        ones = logit.new_ones(logit.size(-1))
+        weight = (logit - logit[..., :1]).exp_()
+        weight /= (weight @ ones).unsqueeze(-1)
+        ctx.save_for_backward(weight, ones)
+        return weight
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: FunctionCtx, grad: Tensor) -> Tensor:
+        weight, ones = ctx.saved_tensors  # type: ignore[attr-defined]
+        grad = grad * weight
+        inner: Tensor = grad - weight * (grad @ ones).unsqueeze(-1)
+        return inner
+
+
+def _first_one_hot(soft: Tensor, options: DrawOptions) -> Tensor:
+    # The winners share the weight: one of each race, or the first k of a single one.
+    winners = 1 if options.replace else soft.size(-1)
+    one_hot = torch.zeros_like(soft)
+    one_hot[..., :winners] = 1 / winners
+    return one_hot
+
+
+def _tail_logit(
+    score: Tensor, horizon: Tensor, log_share: Tensor, tau: float
+) -> Tensor:
+    excluded = score == -torch.inf
+    score = score.masked_fill(excluded, 0)
+    level, log_time = score.detach(), horizon.unsqueeze(-1)
+    mass = log_tail_mass(level + log_time, tau) - log_time / tau + log_share
+    # The gradient of the logarithm of a weight is 1 / tau, the mean held fixed.
+    logit = mass + (score - level) / tau
+    return logit.masked_fill(excluded, -torch.inf)
+
+
+@disable_compile
+def log_tail_mass(log_rate: Tensor, tau: float) -> Tensor:
+    r"""Return the logarithm of the mean weight of a source that arrives late.
+
+    .. math::
+        \log \mathbb{E} \left[ t^{-1/\tau} \mathbb{1}(t > 1) \right] = \log
+        \int_1^{\infty} t^{-1/\tau} \, r e^{-r t} \, \mathrm{d} t
+
+    in units of the horizon: the rate :math:`r` is :math:`e^{s} \Gamma`. It is
+    interpolated in a table, with a relative error below :math:`10^{-4}`.
+
+    Args:
+        log_rate (torch.Tensor): Logarithms of rates :math:`\log r`.
+        tau (float): The temperature :math:`\tau`.
+
+    Example:
+        >>> log_tail_mass(torch.tensor([0.0]), tau=1.0).exp()  # The integral E_1(1)
+        tensor([0.2194])
+    """
+    table = _table(tau, log_rate.dtype, log_rate.device)
+    place = (log_rate - _FIRST) / _STEP
+    # NaN has no place; it comes back with the line below.
+    index = place.nan_to_num(0.0).clamp(0, table.numel() - 2).long()
+    # Beyond the ends of the table the line through its outermost places goes on.
+    inner = torch.lerp(table[index], table[index + 1], place - index)
+    return inner + log_rate - log_rate.exp()
+
+
+@lru_cache(maxsize=64)
+def _table(tau: float, dtype: torch.dtype, device: torch.device) -> Tensor:
+    log_rate = np.arange(_FIRST, _LAST + _STEP, _STEP)[:, None]
+    rate = np.exp(log_rate)
+    node, share = np.polynomial.legendre.leggauss(400)
+    # t = e^v with v = length u^3: dense where the integrand falls like e^(-v / tau).
+    u = (node + 1) / 2
+    length = np.log1p(50 / rate)
+    v = length * u**3
+    exponent = v * (1 - 1 / tau) - rate * np.expm1(v) + np.log(u**2)
+    with np.errstate(under='ignore'):
+        inner = (np.exp(exponent) * 1.5 * length * share).sum(axis=1, keepdims=True)
+    return torch.from_numpy(np.log(inner).ravel()).to(device, dtype)
