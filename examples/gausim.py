@@ -133,7 +133,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument('--tau', type=float, default=0.25)
     parser.add_argument('--scale', type=float, default=1.0)
     parser.add_argument('--no-root-weight', action='store_true')
-    parser.add_argument('--epochs', type=int, default=40)
+    parser.add_argument('--epochs', type=int, default=60)
     parser.add_argument('--seeds', type=int, default=3)
     parser.add_argument('--out', type=Path, default=Path('runs/gausim'))
     return parser.parse_args()
