@@ -18,16 +18,19 @@ version = release = torch_geometric_gsl.__version__
 
 extensions = [
     'sphinx.ext.autodoc',
-    'sphinx.ext.mathjax',
+    'sphinx.ext.intersphinx',
     'sphinx.ext.napoleon',
     'sphinx.ext.viewcode',
+    'sphinx_copybutton',
+    # MathJax as files of the documentation: formulas need no network.
+    'sphinx-mathjax-offline',
     'api_pages',
     'changelog',
 ]
 exclude_patterns = ['_build', '_ext', '_figures']
 
 html_theme = 'furo'
-html_title = f'torch_geometric_gsl {release}'
+html_title = f'GSL {release}'
 html_static_path = ['_static']
 html_css_files = ['custom.css']
 pygments_style = 'friendly'
