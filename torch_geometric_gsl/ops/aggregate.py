@@ -47,7 +47,7 @@ def drawn_graph(
         return neighbour_graph(source, weight.flatten(1), listed)
     late_score = tail_scores(pairs, tail, arrivals, memory_budget=memory_budget)
     weight, late = relax(score, arrivals, options, late_score, tail.log_share)
-    is_late = late_score.flatten(1) > -torch.inf
+    is_late = late_score.flatten(1) != -torch.inf  # NaN stays visible.
     return neighbour_graph(
         torch.cat([source, ungroup(tail.source, tail.group, source.size(0))], dim=1),
         torch.cat([weight.flatten(1), late.flatten(1)], dim=1),

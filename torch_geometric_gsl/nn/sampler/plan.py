@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from torch_geometric_gsl.ops.race import num_proposals
 from torch_geometric_gsl.ops.relax import DrawOptions
+from torch_geometric_gsl.ops.runtime import disable_compile
 from torch_geometric_gsl.ops.tail import (
     TOLERANCE,
     added_variance,
@@ -51,8 +52,9 @@ class SamplingPlan(NamedTuple):
             each draw; :obj:`None` for all.
         num_tail (int): The number of sources :math:`S` that stand for the later
             arrivals of each draw.
-        caveat (str or None): How far the drawn weights are from their definition, if
-            by more than 2 % of the variance of a sum of neighbours.
+        caveat (str, optional): How far the drawn weights are from their definition,
+            if by more than 2 % of the variance of a sum of neighbours.
+            (default: :obj:`None`)
     """
 
     method: str
@@ -123,6 +125,7 @@ class CallOptions(NamedTuple):
         return num_proposals(self.arrivals, spread, replace=self.replace)
 
 
+@disable_compile  # Which warns of each cache that it traces.
 @lru_cache(maxsize=1024)
 def choose_plan(
     given: CallOptions, num_targets: int, num_sources: int, *, is_own: bool = False

@@ -8,28 +8,28 @@ from typing import Any
 
 import pytest
 import torch
+from oracles import seeded
 from torch import Tensor
 
 from torch_geometric_gsl import SampledEvaluationWarning
-from torch_geometric_gsl.nn.sampler import _block_sampler
+from torch_geometric_gsl.nn.sampler import _parts
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES, resolve_similarity
-from torch_geometric_gsl.ops import propagate
-from torch_geometric_gsl.ops.fused import FusedScore
+from torch_geometric_gsl.ops import noise_free
+from torch_geometric_gsl.ops.pair_scores import PairScores
 
 N, SAMPLES, TAU, SCALE = 40, 12, 0.5, 1.5
-X = torch.randn(N, 6, generator=torch.Generator().manual_seed(0)).double()
-H = torch.randn(N, 3, generator=torch.Generator().manual_seed(1)).double()
+X = torch.randn(N, 6, generator=seeded(0)).double()
+H = torch.randn(N, 3, generator=seeded(1)).double()
 
 
 @pytest.fixture(autouse=True)
 def _few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_block_sampler, 'LEAST_SAMPLES', SAMPLES)
-    monkeypatch.setattr(propagate, '_MIN_PAIRS', 0)
+    monkeypatch.setattr(_parts, 'LEAST_SAMPLES', SAMPLES)
+    monkeypatch.setattr(noise_free, '_MIN_PAIRS', 0)
 
 
-def make(name: str, loop: bool) -> GumbelKNNSampler:
-    torch.manual_seed(0)
+def make(name: str, loop: bool = True) -> GumbelKNNSampler:
     similarity = resolve_similarity(name, 6, out_channels=4)
     sampler = GumbelKNNSampler(
         similarity, k=2, tau=TAU, scale=SCALE, loop=loop, max_eval_pairs=1
@@ -37,23 +37,18 @@ def make(name: str, loop: bool) -> GumbelKNNSampler:
     return sampler.double().eval()
 
 
-def drawn_sources() -> list[int]:
-    generator = torch.Generator().manual_seed(0)
-    return torch.randperm(N, generator=generator)[:SAMPLES].tolist()
-
-
 @pytest.mark.parametrize('loop', [True, False])
 @pytest.mark.parametrize('name', SIMILARITIES)
-def test_the_estimate_by_tiles_and_with_a_gradient(
+def test_estimates_by_tiles_and_with_a_gradient(
     name: str, loop: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sampler, tiled, weights = make(name, loop), [], FusedScore.weights
+    sampler, tiled, weights = make(name, loop), [], PairScores.weights
 
-    def spy(self: FusedScore, *args: Any) -> Tensor:
+    def spy(self: PairScores, *args: Any) -> Tensor:
         tiled.append(self.src.size(0))
         return weights(self, *args)
 
-    monkeypatch.setattr(FusedScore, 'weights', spy)
+    monkeypatch.setattr(PairScores, 'weights', spy)
     with pytest.warns(SampledEvaluationWarning):
         slow = sampler.propagate(X, H).detach()
     assert set(tiled) == {N}  # The exact sums that tell the error take no gradient.
@@ -62,8 +57,9 @@ def test_the_estimate_by_tiles_and_with_a_gradient(
         fast = sampler.propagate(X, H)
     assert set(tiled) == {N, SAMPLES}
     phi = sampler.similarity(X).tolist()
+    drawn = torch.randperm(N, generator=seeded(0))[:SAMPLES].tolist()
     for i in range(N):
-        source = [j for j in drawn_sources() if loop or j != i]
+        source = [j for j in drawn if loop or j != i]
         power = [math.exp(SCALE * phi[i][j] / TAU) for j in source]
         for channel in range(H.size(1)):
             expected = sum(
@@ -75,7 +71,7 @@ def test_the_estimate_by_tiles_and_with_a_gradient(
 
 
 def test_the_warning_tells_the_error_and_the_size() -> None:
-    sampler = make('gaussian', loop=True)
+    sampler = make('gaussian')
     with pytest.warns(SampledEvaluationWarning) as seen:
         out = sampler.propagate(X, H).detach()
     phi = sampler.similarity(X).detach()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from oracles import seeded
 from torch import Tensor
 
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
@@ -25,10 +26,6 @@ OPTIONS = [
     {'replace': False},
     {'replace': False, 'loop': False},
 ]
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def features(num_nodes: int, seed: int = 3) -> Tensor:
@@ -120,7 +117,7 @@ def candidates(target: int, loop: bool = True) -> list[int]:
 @pytest.mark.parametrize('training', [True, False])
 @pytest.mark.parametrize('hard', [True, False])
 @pytest.mark.parametrize('loop', [True, False])
-@pytest.mark.parametrize('method', ['dense', 'stream'])
+@pytest.mark.parametrize('method', ['dense', 'auto'])
 def test_given_candidates(method: str, loop: bool, hard: bool, training: bool) -> None:
     sampler = make(method=method, loop=loop, hard=hard, k=2).train(training)
     edge_index, weight = sampler(features(6), GIVEN)
@@ -140,21 +137,17 @@ def test_given_candidates(method: str, loop: bool, hard: bool, training: bool) -
 
 @pytest.mark.parametrize('training', [True, False])
 @pytest.mark.parametrize('options', OPTIONS)
-@pytest.mark.parametrize('method', ['dense', 'stream'])
+@pytest.mark.parametrize('method', ['dense', 'auto'])
 def test_all_pairs_as_candidates(method: str, options: Any, training: bool) -> None:
-    loop = options.get('loop', True)
     sampler = make(method=method, num_arrivals=6, **options).train(training)
     x = features(6)
     everything = torch.cartesian_prod(torch.arange(6), torch.arange(6)).t()
-    if loop or not training:
-        expected = sampler(x, generator=seeded(1))
-        graph = sampler(x, everything, generator=seeded(1))
-        assert_equal_graphs(graph, expected)
-    else:  # Loops among the given edges are as if they were not given.
-        others = everything[:, everything[0] != everything[1]]
-        expected = sampler(x, others, generator=seeded(1))
-        graph = sampler(x, everything, generator=seeded(1))
-        assert_equal_graphs(graph, expected)
+    graph = sampler(x, everything, generator=seeded(1))
+    others = everything[:, everything[0] != everything[1]]
+    if options.get('loop', True) or not training:
+        assert_equal_graphs(graph, sampler(x, generator=seeded(1)))
+    if not options.get('loop', True):  # Loops are as if they were not given.
+        assert_equal_graphs(graph, sampler(x, others, generator=seeded(1)))
 
 
 def test_given_candidates_in_evaluation() -> None:
@@ -204,39 +197,22 @@ def broken(value: float) -> Tensor:
     ('error', 'args', 'match'),
     [
         (ValueError, (broken(float('nan')),), "'x' contains NaN or infinite values"),
-        (ValueError, (broken(float('inf')),), "'x' contains NaN or infinite values"),
         (ValueError, ((X, broken(float('nan'))),), "'x_dst' contains NaN or infinite"),
         (TypeError, ('x',), "'x' must be a torch.Tensor (got str)"),
-        (TypeError, (X.long(),), "'x' must be floating-point (got torch.int64)"),
         (TypeError, (X.float(),), "'x' has torch.float32 but the parameters have"),
-        (ValueError, (X[0],), "'x' must have shape [num_nodes, channels] (got [6])"),
         (ValueError, (X[:, :4],), "'x' must have 6 channels (got 4)"),
         (ValueError, ((X, X, X),), "'x' must be a tensor or a pair (x_src, x_dst)"),
-        (ValueError, (X.to(META),), "'x' is on meta but the parameters are on cpu"),
         (ValueError, ((X, X.float()),), "'x_src' and 'x_dst' must share one dtype"),
         (ValueError, ((X, X.to(META)),), "'x_src' and 'x_dst' must share one device"),
         (ValueError, (X.to_sparse_csr(),), "'x' is sparse (torch.sparse_csr), which"),
-        (ValueError, (X.to_sparse(),), "'x' must be dense or sparse CSR (got torch"),
         (ValueError, (X[:2],), 'number of candidates (got k=3 for 2 candidates)'),
         (TypeError, (X, [[0], [1]]), "'edge_index' must be a torch.Tensor (got list)"),
-        (TypeError, (X, EDGES.int()), "'edge_index' must have dtype torch.int64 (got"),
-        (ValueError, (X, EDGES[0]), "'edge_index' must have shape [2, num_edges] (got"),
         (ValueError, (X, EDGES.t()), '[2, num_edges] (got [3, 2])'),
-        (ValueError, (X, EDGES.to(META)), "'edge_index' is on meta but 'x' is on cpu"),
         (ValueError, (X, EDGES + 6), "'edge_index' has sources outside 0..5"),
-        (ValueError, (X, EDGES - 1), "'edge_index' has sources outside 0..5"),
         (ValueError, ((X, X[:0]), EDGES), "'edge_index' has targets outside 0..-1"),
         (TypeError, (X, None, [0] * 6), "'batch' must be a torch.Tensor (got list)"),
-        (TypeError, (X, None, BATCH.int()), "'batch' must have dtype torch.int64"),
-        (
-            ValueError,
-            (X, None, BATCH.view(2, 3)),
-            "'batch' must have shape [num_nodes]",
-        ),
         (ValueError, (X, None, BATCH[1:]), 'one entry per node (got 5 for 6 nodes)'),
-        (ValueError, (X, None, BATCH - 1), "'batch' must not be negative"),
         (ValueError, (X, None, BATCH.flip(0)), "'batch' must be sorted"),
-        (ValueError, (X, None, BATCH.to(META)), "'batch' is on meta but 'x' is on cpu"),
         (TypeError, ((X, X), None, BATCH), "'batch' must be a pair (batch_src, batch"),
         (TypeError, ((X, X), None, (BATCH,)), "'batch' must be a pair (batch_src,"),
         (ValueError, ((X, X), None, (BATCH, BATCH - 1)), "'batch_dst' must not be neg"),
