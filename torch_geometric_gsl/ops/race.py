@@ -214,8 +214,8 @@ def _first(
     last = source.size(-1) - 1
     is_short = source.size(-1) < 2**15  # Ranks count up to the number of proposals.
     rank = accepted.cumsum(-1, dtype=torch.int16 if is_short else torch.int32)
+    # All places begin with the last proposal, which counts where none is accepted.
     found = rank[..., -1:].clamp(min=1)
-    accepted[..., -1:] |= rank[..., -1:] == 0
     # Slot 0 collects rejections, the last slot the overflow; drop both.
     slot = rank.clamp_(min=1, max=kept + 1).mul_(accepted).long()
     place = torch.arange(last + 1, device=source.device).expand_as(source)

@@ -126,8 +126,9 @@ def held_noise(
         horizon = math.exp(float(arrivals.horizon[i, k]))
         rate = math.exp(float(score[i, late[i, k, s]]))
 
-        def density(t: float, rate: float = rate) -> float:
-            return t ** (-1 / tau) * rate * math.exp(-rate * t)
+        # Among the times at which it may still arrive.
+        def density(t: float, rate: float = rate, start: float = horizon) -> float:
+            return t ** (-1 / tau) * rate * math.exp(-rate * (t - start))
 
         mean, _ = integrate.quad(density, horizon, INF, epsabs=0, epsrel=1e-9)
         log_mass[i, k, s] = math.log(mean * score.size(1) / late.size(-1))

@@ -228,11 +228,11 @@ def _caveat(given: CallOptions, options: DrawOptions, num_sources: int) -> str |
     if given.num_tail is None and options.replace:
         added = added_variance(tau, kept, options.num_tail, num_sources)
         if added > TOLERANCE:
-            found.append(f'a tail of {options.num_tail} sources adds {added:.0%}')
+            found.append(f'a tail of {options.num_tail} sources adds {added:.1%}')
     if given.num_arrivals is None and options.replace and tau > 1:
         lost = lost_variance(tau, kept, num_sources)
         if lost > TOLERANCE:
-            found.append(f'{kept} arrivals a draw lack {lost:.0%}')
+            found.append(f'{kept} arrivals a draw lack {lost:.1%}')
     if not found:
         return None
     return f'at tau={tau:g} {" and ".join(found)} of the variance of a sum'
