@@ -53,19 +53,22 @@ FIGURES = DOCS / '_build' / 'figures'
 
 
 def draw_figures(app: object) -> None:
-    """Runs the scripts whose outputs are missing or older than what they depend on."""
+    """Run the scripts whose outputs are missing or older than what they depend on."""
     sources = [*(ROOT / 'torch_geometric_gsl').rglob('*.py')]
+    style = DOCS / '_figures' / 'matplotlibrc'
     for name in ('make_figures', 'digits'):
         script = DOCS / '_figures' / f'{name}.py'
         stamp = FIGURES / f'{name}.txt'
-        newest = max(path.stat().st_mtime for path in [*sources, script])
+        newest = max(path.stat().st_mtime for path in [*sources, script, style])
         if stamp.exists() and stamp.stat().st_mtime >= newest:
             continue
         FIGURES.mkdir(parents=True, exist_ok=True)
         paths = os.pathsep.join(filter(None, [str(ROOT), os.getenv('PYTHONPATH')]))
+        settings = {'MATPLOTLIBRC': str(style), 'SOURCE_DATE_EPOCH': '0'}
         output = subprocess.run(
-            [sys.executable, str(script), str(FIGURES)],
-            env={**os.environ, 'PYTHONPATH': paths, 'MPLBACKEND': 'Agg'},
+            [sys.executable, str(script)],
+            cwd=FIGURES,
+            env={**os.environ, **settings, 'PYTHONPATH': paths},
             check=True,
             capture_output=True,
             text=True,
@@ -76,7 +79,7 @@ def draw_figures(app: object) -> None:
 def skip_field(
     app: object, what: str, name: str, obj: object, skip: bool, options: object
 ) -> bool | None:
-    """Leaves out the fields of named tuples, which `Args` describes."""
+    """Leave out the fields of named tuples, which `Args` describes."""
     return True if type(obj).__name__ == '_tuplegetter' else None
 
 
