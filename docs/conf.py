@@ -9,6 +9,8 @@ DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 sys.path[:0] = [str(DOCS / '_ext'), str(ROOT)]
 
+from inventories import write_inventories  # noqa: E402
+
 import torch_geometric_gsl  # noqa: E402
 
 project = 'torch_geometric_gsl'
@@ -45,8 +47,10 @@ napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_custom_sections = ['Shapes']
 
+intersphinx_mapping = write_inventories(DOCS / '_build' / 'inventories')
+
 nitpicky = True
-# Without a network the names of other projects cannot be resolved.
+# Other names of other projects are in no inventory.
 nitpick_ignore_regex = [('py:.*', r'(?!torch_geometric_gsl\b).*')]
 
 FIGURES = DOCS / '_build' / 'figures'
