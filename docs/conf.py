@@ -80,6 +80,11 @@ def draw_figures(app: object) -> None:
         stamp.write_text(output.stdout, encoding='utf-8')
 
 
+def keep_together(app: object, docname: str, source: list[str]) -> None:
+    """Break no line between a mean and its deviation."""
+    source[0] = source[0].replace(' ± ', '\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}')
+
+
 def skip_field(
     app: object, what: str, name: str, obj: object, skip: bool, options: object
 ) -> bool | None:
@@ -89,4 +94,5 @@ def skip_field(
 
 def setup(app: object) -> None:
     app.connect('builder-inited', draw_figures)
+    app.connect('source-read', keep_together)
     app.connect('autodoc-skip-member', skip_field)
