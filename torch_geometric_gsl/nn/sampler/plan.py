@@ -176,13 +176,15 @@ def draw_options(
     given: CallOptions, num_sources: int, *, is_own: bool = False
 ) -> DrawOptions:
     """Return how neighbours are drawn from so many candidates."""
-    kept, num_tail = given.arrivals, given.num_tail
-    if not given.replace or kept >= num_sources - int(not given.loop):
+    num_arrivals, num_tail = given.arrivals, given.num_tail
+    if not given.replace or num_arrivals >= num_sources - int(not given.loop):
         num_tail = 0
     elif num_tail is None:
-        num_tail = tail_size(given.tau, kept, num_sources, is_own=is_own)
+        num_tail = tail_size(given.tau, num_arrivals, num_sources, is_own=is_own)
     num_tail = min(num_tail, num_sources)
-    return DrawOptions(given.k, given.tau, kept, num_tail, given.hard, given.replace)
+    return DrawOptions(
+        given.k, given.tau, num_arrivals, num_tail, given.hard, given.replace
+    )
 
 
 def list_plan(method: str) -> SamplingPlan:
@@ -223,16 +225,16 @@ def _race_obstacle(given: CallOptions, num_sources: int) -> str | None:
 
 def _caveat(given: CallOptions, options: DrawOptions, num_sources: int) -> str | None:
     """Return how far truncation takes the law of a sum from its definition."""
-    kept, tau = options.num_arrivals, options.tau
+    num_arrivals, tau = options.num_arrivals, options.tau
     found = []
     if given.num_tail is None and options.replace:
-        added = added_variance(tau, kept, options.num_tail, num_sources)
+        added = added_variance(tau, num_arrivals, options.num_tail, num_sources)
         if added > TOLERANCE:
             found.append(f'a tail of {options.num_tail} sources adds {added:.1%}')
     if given.num_arrivals is None and options.replace and tau > 1:
-        lost = lost_variance(tau, kept, num_sources)
+        lost = lost_variance(tau, num_arrivals, num_sources)
         if lost > TOLERANCE:
-            found.append(f'{kept} arrivals a draw lack {lost:.1%}')
+            found.append(f'{num_arrivals} arrivals a draw lack {lost:.1%}')
     if not found:
         return None
     return f'at tau={tau:g} {" and ".join(found)} of the variance of a sum'
