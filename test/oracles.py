@@ -27,6 +27,22 @@ def seeded(seed=5):
     return torch.Generator().manual_seed(seed)
 
 
+def inner(u, v):
+    """Return the inner product of two rows."""
+    return math.fsum(a * b for a, b in zip(u, v, strict=True))
+
+
+def unit(row):
+    """Return a row of unit norm, or of zeros."""
+    length = math.hypot(*row)
+    return [value / length if length else 0.0 for value in row]
+
+
+def sigmoid(value):
+    """Return the logistic function of a number."""
+    return 1 / (1 + math.exp(-value))
+
+
 def replay(seed, *size, dtype=torch.float64):
     """Return the Gumbel noise that a seed gives in the order (target, draw, source)."""
     cpu = torch.device('cpu')

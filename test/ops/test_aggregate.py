@@ -1,5 +1,3 @@
-import math
-
 import pytest
 import torch
 from hypothesis import given
@@ -11,7 +9,6 @@ from torch_geometric_gsl.ops import tail as tail_module
 from torch_geometric_gsl.ops.aggregate import drawn_graph, drawn_sum, weighted_sum
 from torch_geometric_gsl.ops.candidates import Candidates
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions, relax
-from torch_geometric_gsl.ops.scores import unit_rows
 from torch_geometric_gsl.ops.stream import stream_arrivals
 from torch_geometric_gsl.ops.tail import draw_tail
 
@@ -202,27 +199,3 @@ def test_messages_of_another_type_and_layout(dtype):
     torch.testing.assert_close(out.double(), expected, rtol=0, atol=atol)
     out.sum().backward()
     assert h.grad.dtype == dtype
-
-
-@given(
-    st.integers(1, 8),
-    st.integers(1, 4),
-    st.sampled_from([0.01, 0.3, 2.0]),
-    st.booleans(),
-    st.integers(0, 2**32),
-)
-def test_theorem_1(num_nodes, k, spread, hard, seed):
-    # Unit rows: if |h_i - h_j| <= eps for all j then |sum_j a_ij h_j - h_i| <= eps.
-    generator = seeded(seed)
-    centre = torch.randn(1, 3, dtype=torch.float64, generator=generator)
-    noise = torch.randn(num_nodes, 3, dtype=torch.float64, generator=generator)
-    h = unit_rows(centre + spread * noise)
-    pairs = matrix_pairs(3 * h @ h.t())
-    options = DrawOptions(k, 0.5, min(4, num_nodes), num_nodes, hard)
-    graph = drawn_graph(pairs, *drawn(pairs, options, misses=False), options).prune()
-    out = weighted_sum(h, *graph, num_targets=num_nodes)
-    for i in range(num_nodes):
-        sampled = graph.edge_index[0, graph.edge_index[1] == i].tolist()
-        assert sampled
-        eps = max(math.dist(h[i].tolist(), h[j].tolist()) for j in sampled)
-        assert math.dist(out[i].tolist(), h[i].tolist()) <= eps + 1e-12

@@ -88,22 +88,6 @@ def test_gradient(replace):
     assert torch.autograd.gradcheck(lambda x: sample(x, given).edge_weight, score)
 
 
-@pytest.mark.parametrize('replace', [True, False])
-def test_straight_through_gradient_is_the_soft_one(replace):
-    score, grads = torch.randn(10, requires_grad=True), []
-    for hard in (False, True):
-        weight = sample(score, options(3, 0.5, hard, replace)).edge_weight
-        factor = torch.linspace(-1, 1, weight.numel())
-        first, second = (
-            torch.autograd.grad(weight, score, factor, retain_graph=True)[0]
-            for _ in range(2)
-        )
-        assert torch.equal(first, second)
-        grads.append(first)
-    assert torch.equal(*grads)
-    assert float(grads[0].abs().max()) > 0.01
-
-
 @pytest.mark.parametrize('hard', [False, True])
 def test_excluded_candidates(hard):
     # Of the targets 0, 2 and 3 one, two and all candidates are excluded.

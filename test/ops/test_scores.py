@@ -4,19 +4,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from oracles import inner, unit
 
 from torch_geometric_gsl.ops import scores
 
 DOUBLE = {'dtype': torch.float64}
-
-
-def unit(row):
-    length = math.hypot(*row)
-    return [value / length if length else 0.0 for value in row]
-
-
-def inner(u, v):
-    return math.fsum(a * b for a, b in zip(u, v, strict=True))
 
 
 def as_double(rows):

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from oracles import relaxed, replay, seeded, softmax, to_matrix
+from oracles import inner, relaxed, replay, seeded, sigmoid, softmax, to_matrix, unit
 
 from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
@@ -45,31 +45,19 @@ def test_repr():
         LatentGraphConv(4, 0)
 
 
-def inner(u, v):
-    return math.fsum(a * b for a, b in zip(u, v, strict=True))
-
-
 def product(a, b):
     columns = [list(column) for column in zip(*b, strict=True)]
     return [[inner(row, column) for column in columns] for row in a]
 
 
-def unit(rows):
-    return [[value / math.hypot(*row) for value in row] for row in rows]
-
-
-def sigmoid(value):
-    return 1 / (1 + math.exp(-value))
-
-
 def weights(conv, x, seed):
     """Return the graph, number by number; a seed replays the noise of training."""
-    z = unit(product(x.tolist(), conv.lin.weight.t().tolist()))
+    z = [unit(row) for row in product(x.tolist(), conv.lin.weight.t().tolist())]
     similarity = conv.sampler.similarity
     (w_b,), (w_c,) = similarity.w_b.tolist(), similarity.w_c.tolist()
     sources = z
     if isinstance(conv, TransitionGraphConv):
-        sources = unit(product(conv.w_t.tolist(), z))
+        sources = [unit(row) for row in product(conv.w_t.tolist(), z)]
     score = []
     for row in z:
         b, c = sigmoid(inner(row, w_b)), 0.1 * sigmoid(inner(row, w_c))

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
+from oracles import inner, sigmoid, unit
 
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.cosine_similarity import CosineSimilarity
@@ -27,21 +28,8 @@ Row = list[float]
 IN_CHANNELS = 5
 
 
-def _inner(u, v):
-    return math.fsum(a * b for a, b in zip(u, v, strict=True))
-
-
-def _unit(u):
-    length = math.hypot(*u)
-    return [value / length if length else 0.0 for value in u]
-
-
 def _cosine(u, v):
-    return _inner(_unit(u), _unit(v))
-
-
-def _sigmoid(value):
-    return 1 / (1 + math.exp(-value))
+    return inner(unit(u), unit(v))
 
 
 def _bell(t, b, c):
@@ -54,14 +42,14 @@ def _gaussian(module, u, v):
 
 def _neural(module, u, v):
     w_b, w_c = (w.double().flatten().tolist() for w in (module.w_b, module.w_c))
-    b = _sigmoid(_inner(_unit(u), w_b))
-    c = module.c_scale * _sigmoid(_inner(_unit(u), w_c))
+    b = sigmoid(inner(unit(u), w_b))
+    c = module.c_scale * sigmoid(inner(unit(u), w_c))
     return _bell(_cosine(u, v), b, c)
 
 
 def _heat(module, u, v):
     if module.normalize:
-        u, v = _unit(u), _unit(v)
+        u, v = unit(u), unit(v)
     return math.exp(-(math.dist(u, v) ** 2) / module.t)
 
 
@@ -97,7 +85,7 @@ def _project(module, x):
     if module.lin is None:
         return rows
     weight = module.lin.weight.detach().double().tolist()
-    return [[_inner(row, column) for column in weight] for row in rows]
+    return [[inner(row, column) for column in weight] for row in rows]
 
 
 CASES = [
