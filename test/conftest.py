@@ -40,13 +40,19 @@ def gsl_data():
 
 
 class _Meter(TorchDispatchMode):
-    """Notes the size of the largest tensor that any operation returns."""
+    """Notes all operations, what they return, and the size of their largest tensor."""
 
-    largest = 0
+    def __init__(self):
+        super().__init__()
+        self.largest, self.names, self.shapes = 0, set(), set()
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
+        self.names.add(str(func))
         for result in out if isinstance(out, tuple | list) else [out]:
+            self.shapes |= (
+                {tuple(result.shape)} if isinstance(result, Tensor) else set()
+            )
             # The size of a sparse matrix counts places that hold nothing.
             if isinstance(result, Tensor) and result.layout == torch.strided:
                 self.largest = max(self.largest, result.numel())

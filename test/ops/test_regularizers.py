@@ -3,7 +3,6 @@ from functools import partial
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from torch_geometric_gsl.ops import regularizers as R
 
@@ -169,22 +168,10 @@ def test_weights_that_are_far_apart(name, scale):
     assert bool(weight.grad.isfinite().all())
 
 
-class Operations(TorchDispatchMode):
-    """Notes the names of all operations, those of the backward pass included."""
-
-    def __init__(self):
-        super().__init__()
-        self.names = set()
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        self.names.add(str(func))
-        return func(*args, **(kwargs or {}))
-
-
 @EACH
-def test_functions_that_sort_say_so(name):
+def test_functions_that_sort_say_so(name, meter):
     edge_index, weight = graph()
-    with Operations() as operations:
+    with meter() as operations:
         KINDS[name][0](edge_index, weight.requires_grad_()).backward()
     sorts = any('sort' in operation for operation in operations.names)
     assert sorts == (name != 'degree_log_barrier')

@@ -3,8 +3,6 @@ import math
 import pytest
 import torch
 from oracles import seeded
-from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
 
@@ -45,37 +43,22 @@ def test_parameters_are_scaled_projections():
         assert 0.8 * bound < float(weight.detach().abs().max()) <= bound
 
 
-class Shapes(TorchDispatchMode):
-    """Records the shapes of all tensors that any operation returns."""
-
-    def __init__(self):
-        super().__init__()
-        self.seen = set()
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        out = func(*args, **(kwargs or {}))
-        for value in out if isinstance(out, tuple | list) else [out]:
-            if isinstance(value, Tensor):
-                self.seen.add(tuple(value.shape))
-        return out
-
-
 @pytest.mark.parametrize('sparse', [True, False])
 @pytest.mark.parametrize('training', [True, False])
 @pytest.mark.parametrize('method', ['dense', 'stream'])
-def test_wide_matrix_is_never_formed(method, training, sparse):
+def test_wide_matrix_is_never_formed(method, training, sparse, meter):
     conv = make(method=method).train(training)
     x = features().to_sparse_csr() if sparse else features().requires_grad_()
     wide = {(S, IN), (IN, S)}
-    with Shapes() as shapes:
+    with meter() as found:
         conv(x).square().sum().backward()
-    assert (S, OUT) in shapes.seen
-    assert (OUT, IN) in shapes.seen or (IN, OUT) in shapes.seen  # A gradient.
-    assert not shapes.seen & wide
+    assert (S, OUT) in found.shapes
+    assert (OUT, IN) in found.shapes or (IN, OUT) in found.shapes  # A gradient.
+    assert not found.shapes & wide
     if not sparse:  # The other order of brackets would be seen.
-        with Shapes() as shapes:
+        with meter() as found:
             conv.lin(conv.w_e @ x)
-        assert shapes.seen & wide
+        assert found.shapes & wide
 
 
 @pytest.mark.parametrize('how', ['half', 'autocast'])
