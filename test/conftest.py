@@ -50,11 +50,11 @@ class _Meter(TorchDispatchMode):
         out = func(*args, **(kwargs or {}))
         self.names.add(str(func))
         for result in out if isinstance(out, tuple | list) else [out]:
-            self.shapes |= (
-                {tuple(result.shape)} if isinstance(result, Tensor) else set()
-            )
+            if not isinstance(result, Tensor):
+                continue
+            self.shapes.add(tuple(result.shape))
             # The size of a sparse matrix counts places that hold nothing.
-            if isinstance(result, Tensor) and result.layout == torch.strided:
+            if result.layout == torch.strided:
                 self.largest = max(self.largest, result.numel())
         return out
 

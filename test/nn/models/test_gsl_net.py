@@ -150,18 +150,6 @@ def test_lazy_channels(kind):
 
 @KINDS
 @pytest.mark.parametrize('training', [True, False])
-@pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16, torch.float64])
-def test_dtypes(dtype, training, kind):
-    model = make(kind).to(dtype).train(training)
-    out = model(problem()[0].to(dtype))
-    assert out.dtype == dtype
-    out.float().square().sum().backward()
-    for parameter in model.parameters():
-        assert bool(parameter.grad.isfinite().all())
-
-
-@KINDS
-@pytest.mark.parametrize('training', [True, False])
 def test_autocast(training, kind):
     model, x = make(kind, dropout=0.0).train(training), problem()[0]
     exact = model(x, generator=seeded(1))
@@ -169,9 +157,6 @@ def test_autocast(training, kind):
         out = model(x, generator=seeded(1))
     assert not torch.equal(out.float(), exact)
     torch.testing.assert_close(out.float(), exact, rtol=0.2, atol=0.2)
-    out.float().square().sum().backward()
-    for parameter in model.parameters():
-        assert bool(parameter.grad.isfinite().all())
 
 
 def test_shared_similarity():
