@@ -195,7 +195,7 @@ def test_gradient_of_the_loss(
 
 
 def gradients(model: IDGL, x: Tensor, **kwargs: Any) -> list[Tensor]:
-    """Those of the loss by all parameters, and by dense features."""
+    """Return the loss and its gradients by all parameters and by dense features."""
     y, inputs = problem(x.size(0))[1], list(model.parameters())
     if x.requires_grad:
         inputs.append(x)
