@@ -53,7 +53,15 @@ extras_require = {
         # Its interpreter runs the kernels on a CPU.
         "triton; sys_platform == 'linux'",
     ],
-    'docs': ['furo', 'matplotlib', 'sphinx'],
+    'docs': [
+        'furo',
+        'matplotlib',
+        'scikit-learn',
+        'sphinx',
+        'sphinx-copybutton',
+        # Formulas without a network.
+        'sphinx-mathjax-offline',
+    ],
     # A minor version of either tool can reject code that the last one accepted.
     'lint': ['mypy>=2.4,<2.5', 'ruff>=0.17.5,<0.18'],
 }

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 
 def standardize_columns(x: NDArray[Any]) -> NDArray[Any]:
-    """Scales columns to zero mean and unit variance; constant ones become zero.
+    """Scale columns to zero mean and unit variance; constant ones become zero.
 
     A column that is not finite, or whose variance overflows, stays as it is.
     """

@@ -1,4 +1,4 @@
-"""Files that are either whole or not there, and are read without trust."""
+"""Write files atomically, sealed by a checksum, and read them without trust."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import uuid
 
 import torch
 
-from torch_geometric_gsl.datasets._damage import ERRORS, check_memory
+from torch_geometric_gsl.datasets._io.damage import ERRORS, check_memory
 
 _DIGEST_BYTES = hashlib.sha256().digest_size
 
@@ -20,7 +20,7 @@ class DamagedFileError(OSError):
 
 
 def write_atomically(path: str, content: bytes) -> None:
-    """Replaces a file: a kill, or another process, sees the old content or the new."""
+    """Replace a file: a kill, or another process, sees the old content or the new."""
     folder, name = os.path.split(path)
     # Of this process alone, should two ever write the same file.
     draft = os.path.join(folder, f'.{name}.{uuid.uuid4().hex[:8]}.tmp')
@@ -36,12 +36,7 @@ def write_atomically(path: str, content: bytes) -> None:
 
 
 def write_sealed(path: str, content: dict[str, object]) -> None:
-    r"""Writes tensors and plain values, led by the digest of the file's rest.
-
-    Raises:
-        TypeError: If :obj:`content` could not be read back without trust; the text
-            names what it holds.
-    """
+    """Write tensors and plain values, led by the digest of the file's rest."""
     buffer = io.BytesIO()
     torch.save(content, buffer)
     payload = buffer.getvalue()
@@ -57,11 +52,7 @@ def write_sealed(path: str, content: dict[str, object]) -> None:
 
 
 def read_sealed(path: str) -> object:
-    r"""Reads what :func:`write_sealed` wrote; nothing in the file is executed.
-
-    Raises:
-        DamagedFileError: If the file is not as it was written.
-    """
+    """Read a file of :func:`write_sealed`; nothing in it is executed."""
     with open(path, 'rb') as file:
         content = file.read()
     digest, payload = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
@@ -75,6 +66,7 @@ def read_sealed(path: str) -> object:
 
 
 def damaged_file(path: str, reason: str) -> DamagedFileError:
+    """Return the error of a damaged file."""
     return DamagedFileError(f"'{path}' is damaged ({reason})")
 
 
@@ -86,6 +78,6 @@ def _load(payload: bytes) -> object:
 
 
 def _reason(error: Exception) -> str:
-    """What was refused; not all of torch's text, which advises to trust the file."""
+    """Return what was refused, without torch's advice to trust the file."""
     found = re.search(r'GLOBAL (\S{1,100})', str(error))
     return found[1] if found else type(error).__name__

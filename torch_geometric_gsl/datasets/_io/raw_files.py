@@ -1,9 +1,7 @@
-"""Features and labels from raw files of public benchmarks, without the graphs."""
+"""Read features and labels from raw files of public benchmarks, without the graphs."""
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +10,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from torch_geometric_gsl.datasets._safe_matrix import load_matrix
+from torch_geometric_gsl.datasets._io.safe_npz import open_npz
+from torch_geometric_gsl.datasets._io.safe_pickle import (
+    SafeUnpickler,
+    StandIn,
+    read_pickle,
+    refusal,
+    to_numbers,
+)
+
+# SciPy has moved the class.
+_CSR_MATRIX = (('scipy.sparse.csr', 'csr_matrix'), ('scipy.sparse._csr', 'csr_matrix'))
+_CSR_PARTS = ('data', 'indices', 'indptr', 'shape')
 
 
 class Entries(NamedTuple):
@@ -24,7 +33,7 @@ class Entries(NamedTuple):
     shape: tuple[int, int]
 
     def to_sparse(self) -> Tensor:
-        """The coalesced COO tensor without explicit zeros."""
+        """Return the coalesced COO tensor without explicit zeros."""
         keep = self.value != 0
         index = np.stack([self.row[keep], self.column[keep]])
         value = torch.from_numpy(self.value[keep])
@@ -35,13 +44,12 @@ class Entries(NamedTuple):
 
 
 def damaged(path: Path, reason: object) -> OSError:
+    """Return the error of a damaged raw file."""
     return OSError(f"'{path}' is damaged ({reason}): delete it to download it again")
 
 
 def read_planetoid(paths: list[Path]) -> tuple[Entries, NDArray[np.int64]]:
-    """Reads CiteSeer or PubMed: :obj:`allx`, :obj:`tx`, :obj:`ally`, :obj:`ty` and
-    :obj:`test.index`, whose rows say where the rows of the second matrices belong.
-    """
+    """Read CiteSeer or PubMed."""
     first, second = _rows(paths[0]), _rows(paths[1])
     labels = [_one_hot(path) for path in paths[2:4]]
     nodes = _node_numbers(paths[4])
@@ -81,7 +89,7 @@ def _entries(
     indptr: NDArray[Any],
     shape: NDArray[Any],
 ) -> Entries:
-    """The entries of a matrix in CSR format, once its parts are seen to agree."""
+    """Return the entries of a CSR matrix, once its parts are seen to agree."""
     if (
         any(part.ndim != 1 for part in (data, indices, indptr, shape))
         or data.dtype.kind not in 'iuf'
@@ -98,6 +106,35 @@ def _entries(
     row = np.repeat(np.arange(shape[0]), np.diff(indptr))
     size = (int(shape[0]), int(shape[1]))
     return Entries(row, indices.astype(np.int64), data.astype(np.float32), size)
+
+
+def load_matrix(path: str) -> dict[str, NDArray[Any]]:
+    """Read one pickled matrix; nothing in the file is executed."""
+    found = read_pickle(path, _MatrixUnpickler)
+    if type(found) is not _SparseRows:
+        return {'data': to_numbers(found, 'data', path)}
+    state = getattr(found, 'state', {})
+    shape = state.get('_shape')
+    parts = {**state, 'shape': list(shape) if type(shape) is tuple else None}
+    return {name: to_numbers(parts.get(name), name, path) for name in _CSR_PARTS}
+
+
+class _SparseRows(StandIn):
+    """Stand in for SciPy's matrix, and keeps its attributes."""
+
+    __slots__ = ('state',)
+
+    def __setstate__(self, state: object) -> None:
+        if type(state) is not dict:
+            raise refusal('a matrix of unknown form')
+        self.state = state
+
+
+class _MatrixUnpickler(SafeUnpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) in _CSR_MATRIX:
+            return _SparseRows
+        return super().find_class(module, name)
 
 
 def _one_hot(path: Path) -> NDArray[Any]:
@@ -118,7 +155,7 @@ def _node_numbers(path: Path) -> NDArray[np.int64]:
 
 
 def read_wikipedia(paths: list[Path]) -> tuple[Entries, NDArray[np.int64]]:
-    """Reads Chameleon or Squirrel: a line a node, with number, features and label."""
+    """Read Chameleon or Squirrel."""
     (path,) = paths
     rows, labels = [], []
     with path.open('rb') as file:
@@ -139,7 +176,7 @@ def read_wikipedia(paths: list[Path]) -> tuple[Entries, NDArray[np.int64]]:
 
 
 def _digits(text: bytes) -> NDArray[np.uint8]:
-    """Digits that stand between commas."""
+    """Return digits that stand between commas."""
     characters = np.frombuffer(text, dtype=np.uint8)
     digits: NDArray[np.uint8] = characters[::2] - ord('0')
     if text.endswith(b',') or (digits > 9).any() or (characters[1::2] != 44).any():
@@ -148,20 +185,11 @@ def _digits(text: bytes) -> NDArray[np.uint8]:
 
 
 def read_coauthor(paths: list[Path]) -> tuple[Entries, NDArray[np.int64]]:
-    """Reads CS or Physics: whether a keyword occurs, not how often, as PyG does."""
+    """Read CS or Physics: whether a keyword occurs, not how often, as PyG does."""
     (path,) = paths
-    names = ('data', 'indices', 'indptr', 'shape')
-    try:
-        with path.open('rb') as stream, np.load(stream, allow_pickle=False) as file:
-            parts = {name: file[f'attr_{name}'] for name in names}
-            y = file['labels']
-    # What numpy and zipfile raise on a damaged file: RuntimeError where it seems to be
-    # encrypted, or compressed by an unknown method.
-    except (
-        *(AttributeError, EOFError, KeyError, OSError, RuntimeError),
-        *(TypeError, ValueError, zipfile.BadZipFile, zlib.error),
-    ) as error:
-        raise damaged(path, error) from error
+    with open_npz(path, damaged) as reads:
+        parts = {name: reads[f'attr_{name}']() for name in _CSR_PARTS}
+        y = reads['labels']()
     entries = _entries(path, **parts)
     if y.dtype.kind not in 'iu' or y.shape != (entries.shape[0],):
         raise damaged(path, f'its labels have the shape {y.shape}')

@@ -1,4 +1,4 @@
-"""Reads scikit-learn's cache of the twenty newsgroups, a pickle, without trust."""
+"""Read scikit-learn's cache of the twenty newsgroups, a pickle, without trust."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from typing import Any, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from torch_geometric_gsl.datasets._raw_files import damaged
-from torch_geometric_gsl.datasets._safe_pickle import (
-    REFUSED,
+from torch_geometric_gsl.datasets._io.raw_files import damaged
+from torch_geometric_gsl.datasets._io.safe_pickle import (
     DType,
     Function,
     SafeUnpickler,
@@ -28,8 +27,6 @@ _BUNCH = (
     ('sklearn.utils', 'Bunch'),
     ('sklearn.datasets.base', 'Bunch'),
 )
-# Only a class can be instantiated by it, and the stand-in below is the only one.
-_REFUSED = tuple(name for name in REFUSED if name != 'NEWOBJ')
 # Six times the real posts: a small file cannot ask for more memory.
 _MAX_BYTES = 2**28
 
@@ -37,22 +34,8 @@ _MAX_BYTES = 2**28
 def read_posts(
     path: Path, groups: Sequence[str]
 ) -> tuple[list[str], NDArray[np.int64]]:
-    r"""Reads the posts of some groups; nothing in the file is executed.
-
-    Args:
-        path (pathlib.Path): The file that scikit-learn's loader keeps.
-        groups (list[str]): The names of the groups.
-
-    Returns:
-        The texts in the order in which scikit-learn's loader shuffles them, and their
-        labels, the places of their groups in :obj:`groups`.
-
-    Raises:
-        OSError: If the file is damaged, or asks for anything else; the text
-            names the global it asks for.
-    """
-    unpack = partial(_decompress, path)
-    found = read_pickle(str(path), _BunchUnpickler, _REFUSED, unpack)
+    """Read the posts of some groups; nothing in the file is executed."""
+    found = read_pickle(str(path), _BunchUnpickler, partial(_decompress, path))
     parts = [_part(path, found, name) for name in ('train', 'test')]
     texts = [text for part in parts for text in part[0]]
     number = np.concatenate([_renumber(path, *part[1:], groups) for part in parts])
@@ -78,7 +61,7 @@ def _decompress(path: Path, content: bytes) -> bytes:
 
 
 def _part(path: Path, found: object, name: str) -> tuple[list[str], Any, list[str]]:
-    """The texts, the numbers of their groups, and the names of all groups."""
+    """Return the texts, the numbers of their groups, and the names of all groups."""
     part = found.get(name) if type(found) is dict else None
     if type(part) is not _Bunch:
         raise damaged(path, f"it has no part '{name}'")
@@ -105,7 +88,7 @@ def _is_texts(value: object) -> TypeGuard[list[str]]:
 def _renumber(
     path: Path, target: NDArray[Any], names: list[str], groups: Sequence[str]
 ) -> NDArray[np.int64]:
-    """Labels of the posts in :obj:`groups`, and -1 for all others."""
+    """Return labels of the posts in :obj:`groups`, and -1 for all others."""
     if missing := [group for group in groups if group not in names]:
         raise damaged(path, f'it has no posts of {missing}')
     label = np.full(len(names), -1, dtype=np.int64)
@@ -115,7 +98,7 @@ def _renumber(
 
 
 class _Bunch(dict[object, object]):
-    """Stands in for scikit-learn's dictionary, which ignores its state as well."""
+    """Stand in for scikit-learn's dictionary, which ignores its state as well."""
 
     __slots__ = ()
 
@@ -124,7 +107,7 @@ class _Bunch(dict[object, object]):
 
 
 class _TextDType(DType):
-    """Also the type of file names, which are read past."""
+    """Stand in also for the type of file names, which are read past."""
 
     __slots__ = ()
 

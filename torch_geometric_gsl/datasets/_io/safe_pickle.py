@@ -1,4 +1,4 @@
-"""Reads arrays out of a pickle without trusting it.
+"""Read arrays out of a pickle without trusting it.
 
 A pickle is a program that calls whatever it names. Here every name resolves to a
 stand-in from a fixed table, no stand-in lets a pickle set its state unchecked, and
@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from torch_geometric_gsl.datasets._damage import ERRORS, check_memory
+from torch_geometric_gsl.datasets._io.damage import ERRORS, check_memory
 
 _DTYPES = ('i1', 'i2', 'i4', 'i8', 'u1', 'u2', 'u4', 'u8', 'f2', 'f4', 'f8')
 _TORCH_DTYPES = (
@@ -30,28 +30,15 @@ _TORCH_DTYPES = (
     *(torch.float16, torch.float32, torch.float64),
 )
 # Instructions that make objects or reach outside the file; arrays need none of them.
-REFUSED = (
-    *('EXT1', 'EXT2', 'EXT4', 'INST', 'OBJ', 'NEWOBJ', 'NEWOBJ_EX'),
+# NEWOBJ takes classes only, of which there are none but the stand-ins of a reader.
+_REFUSED = (
+    *('EXT1', 'EXT2', 'EXT4', 'INST', 'OBJ', 'NEWOBJ_EX'),
     *('PERSID', 'BINPERSID', 'NEXT_BUFFER', 'READONLY_BUFFER'),
 )
 
 
 def load_arrays(path: str, names: Sequence[str]) -> dict[str, NDArray[Any]]:
-    r"""Reads arrays from a pickled dictionary; nothing in the file is executed.
-
-    Args:
-        path (str): The pickle. It may hold numpy arrays and torch tensors of
-            integers or floats, and lists of numbers.
-        names (list[str]): The keys to read; others are ignored.
-
-    Returns:
-        One array, in the machine's byte order, for each of :obj:`names`.
-
-    Raises:
-        OSError: If the file is damaged, or asks for anything else; the text
-            names the global it asks for.
-        ValueError: If keys are missing, or a value is not an array of numbers.
-    """
+    """Read arrays from a pickled dictionary; nothing in the file is executed."""
     found = read_pickle(path, SafeUnpickler)
     if type(found) is not dict:
         raise ValueError(f"'{path}' must hold a dict (got {type(found).__name__})")
@@ -64,17 +51,16 @@ def load_arrays(path: str, names: Sequence[str]) -> dict[str, NDArray[Any]]:
 def read_pickle(
     path: str,
     unpickler: type[SafeUnpickler],
-    refused: Sequence[str] = REFUSED,
     unpack: Callable[[bytes], bytes] = bytes,
 ) -> object:
-    """Reads whatever a pickle holds, arrays as stand-ins; nothing is executed."""
+    """Read whatever a pickle holds, arrays as stand-ins; nothing is executed."""
     with open(path, 'rb') as file:
         content = unpack(file.read())
     try:
         with warnings.catch_warnings():
             # Damage is reported once, as the error below.
             warnings.simplefilter('ignore')
-            _scan(content, refused)
+            _scan(content)
             # Strings of Python 2 are bytes, which this encoding keeps.
             found = unpickler(io.BytesIO(content), encoding='latin1').load()
     except ERRORS as error:
@@ -86,6 +72,7 @@ def read_pickle(
 
 
 def to_numbers(value: object, name: str, path: str) -> NDArray[Any]:
+    """Return a value of a pickle as an array, in the machine's byte order."""
     array: NDArray[Any] | None = None
     if type(value) is _Array:
         array = value.array
@@ -104,10 +91,10 @@ def _is_number(item: object) -> bool:
     return type(item) is float or (type(item) is int and abs(item) < 2**63)
 
 
-def _scan(content: bytes, refused: Sequence[str]) -> None:
-    """Refuses what would harm before any look-up of a name could."""
+def _scan(content: bytes) -> None:
+    """Refuse instructions that would harm before any look-up of a name could."""
     for position, (opcode, argument, _) in enumerate(pickletools.genops(content)):
-        if opcode.name in refused:
+        if opcode.name in _REFUSED:
             raise refusal(f'the instruction {opcode.name}')
         # The unpickler allocates its memo up to the index that the file states.
         if opcode.name.endswith('PUT') and int(argument or 0) > position:
@@ -115,11 +102,12 @@ def _scan(content: bytes, refused: Sequence[str]) -> None:
 
 
 def refusal(what: str) -> pickle.UnpicklingError:
+    """Return the error of a pickle that asks for what it may not have."""
     return pickle.UnpicklingError(f'it asks for {what}, which is refused')
 
 
 class SafeUnpickler(pickle.Unpickler):
-    """Resolves every name that a pickle asks for to a stand-in, or refuses."""
+    """Resolve every name that a pickle asks for to a stand-in, or refuse."""
 
     def find_class(self, module: str, name: str) -> Any:
         # numpy 2 renamed its core.
@@ -151,7 +139,7 @@ class Function(StandIn):
 
 
 class DType(StandIn):
-    """Stands in for :class:`numpy.dtype`, whose state is not safe to set."""
+    """Stand in for :class:`numpy.dtype`, whose state is not safe to set."""
 
     __slots__ = ('dtype',)
 
