@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl import GSLNet, LatentGraphConv
-from torch_geometric_gsl.ops import propagate
+from torch_geometric_gsl.ops import noise_free
 
 # The tracer looks at this attribute itself, and hides the warning from users.
 pytestmark = pytest.mark.filterwarnings(
@@ -90,5 +90,5 @@ def test_a_race_in_training() -> None:
 def test_evaluation_by_tiles_is_not_traced(monkeypatch: pytest.MonkeyPatch) -> None:
     model = make({}).eval()
     expected = model(features())
-    monkeypatch.setattr(propagate, '_MIN_PAIRS', 0)
+    monkeypatch.setattr(noise_free, '_MIN_PAIRS', 0)
     torch.testing.assert_close(torch.compile(model)(features()), expected)

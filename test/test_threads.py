@@ -21,10 +21,9 @@ from torch_geometric_gsl import (
     GaussianSimilarity,
     GSLNet,
     GumbelKNNSampler,
-    _warnings,
 )
 from torch_geometric_gsl.nn import linear
-from torch_geometric_gsl.ops import compiled
+from torch_geometric_gsl.ops import runtime
 from torch_geometric_gsl.ops.neighbours import Neighbours
 
 THREADS = 8
@@ -62,22 +61,22 @@ def double(x: Tensor) -> Tensor:
 def compile_with(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Any]]:
     def stub(function: Callable[[Any], Any]) -> list[Any]:
         made: list[Any] = []
-        own = cache(compiled._compile.__wrapped__)
-        monkeypatch.setattr(compiled, '_compile', own)
-        monkeypatch.setattr(compiled, 'has_compiler', lambda: True)
+        own = cache(runtime._compile.__wrapped__)
+        monkeypatch.setattr(runtime, '_compile', own)
+        monkeypatch.setattr(runtime, 'has_compiler', lambda: True)
         monkeypatch.setattr(torch, 'compile', slowly(function, made))
         return made
 
     return stub
 
 
-def maybe_compile() -> Callable[..., Tensor]:
-    return compiled.maybe_compile(double, compiled.MIN_NUMEL, torch.device('cpu'))
+def quick_double() -> Callable[..., Tensor]:
+    return runtime.maybe_compile(double, runtime.MIN_NUMEL, torch.device('cpu'))
 
 
 def test_a_function_is_compiled_once(compile_with: Callable[..., list[Any]]) -> None:
     made = compile_with(lambda function: function)
-    assert len(set(at_once(fastest))) == 1
+    assert len(set(at_once(quick_double))) == 1
     assert made == [double]
 
 
@@ -90,8 +89,8 @@ def test_a_failure_is_told_once(
 
     compile_with(lambda function: broken)
     told: list[str] = []
-    monkeypatch.setattr(compiled, 'warn_caller', lambda text, _: told.append(text))
-    quick = maybe_compile()
+    monkeypatch.setattr(runtime, 'warn_caller', lambda text, _: told.append(text))
+    quick = quick_double()
     assert at_once(lambda: float(quick(torch.tensor(3.0)))) == THREADS * [6]
     assert len(told) == 1
 
@@ -111,11 +110,11 @@ def test_features_are_ordered_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_filters_of_warnings_are_changed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     # As in a new process: each call that changes them may keep those of another one.
     made: list[Tensor] = []
-    monkeypatch.setattr(_warnings, '_make_csr', cache(_warnings._make_csr.__wrapped__))
+    monkeypatch.setattr(runtime, '_make_csr', cache(runtime._make_csr.__wrapped__))
     make = slowly(torch.sparse_csr_tensor, made)
     monkeypatch.setattr(torch, 'sparse_csr_tensor', make)
     before = list(warnings.filters)
-    at_once(_warnings.silence_csr_warning)
+    at_once(runtime.silence_csr_warning)
     assert len(made) == 1
     assert list(warnings.filters) == before
 

@@ -1,8 +1,9 @@
 """Writes the pages of the reference from what the package exports.
 
 A module exports ``__all__``, or the public names that it defines if it has none. A
-package that holds packages (``nn``), or that exports nothing (``ops``), is documented
-by its parts. Names that are exported later appear without a change here.
+package whose packages export all that it does (``nn``), or that exports nothing
+(``ops``), is documented by its parts. Names that are exported later appear without a
+change here.
 """
 
 from __future__ import annotations
@@ -21,7 +22,15 @@ from sphinx.pycode import ModuleAnalyzer
 
 PACKAGE = 'torch_geometric_gsl'
 TITLES = {'ops': 'functional (ops)'}
-ORDER = ['nn', 'ops', 'transforms', 'datasets', 'diagnostics', 'visualization']
+ORDER = [
+    'nn',
+    'baselines',
+    'ops',
+    'transforms',
+    'datasets',
+    'diagnostics',
+    'visualization',
+]
 
 TEMPLATE = """\
 {{ title }}
@@ -52,7 +61,7 @@ INDEX = """\
 Reference
 =========
 
-Similarities, the sampler, layers and models can also be imported from
+Similarities, the sampler, layers, models and baselines can also be imported from
 ``torch_geometric_gsl`` itself.
 
 .. toctree::
@@ -107,7 +116,8 @@ def leaves(module: ModuleType) -> list[ModuleType]:
         return [module]
     inner = list(children(module).values())
     packages = [child for child in inner if hasattr(child, '__path__')]
-    if packages:
+    below = {name for child in packages for name in exports(child)}
+    if packages and below >= set(getattr(module, '__all__', ())):
         order = {name: i for i, name in enumerate(exported_from(module, packages))}
         return sorted(packages, key=lambda child: order.get(child.__name__, 99))
     return [module] if getattr(module, '__all__', None) else inner
@@ -165,11 +175,13 @@ def show_public_bases(
     app: Sphinx, name: str, obj: type, options: object, bases: list[type]
 ) -> None:
     """Names the bases of a base that is private to the package."""
-    bases[:] = [
-        shown
-        for base in bases
-        for shown in (base.__bases__ if is_private(base) else (base,))
-    ]
+    bases[:] = [shown for base in bases for shown in public_bases(base)]
+
+
+def public_bases(base: type) -> list[type]:
+    if not is_private(base):
+        return [base]
+    return [shown for above in base.__bases__ for shown in public_bases(above)]
 
 
 def is_private(base: type) -> bool:

@@ -3,6 +3,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from oracles import matrix_pairs
 from scipy.stats import entropy
 
 from torch_geometric_gsl.ops.graph_stats import (
@@ -10,10 +11,10 @@ from torch_geometric_gsl.ops.graph_stats import (
     chance_share,
     distribution,
     same_label_share,
-    scorer_spread,
+    score_spread,
     weight_spread,
 )
-from torch_geometric_gsl.ops.scorer import matrix_scorer
+from torch_geometric_gsl.ops.pair_scores import PairScores
 
 
 def test_distribution():
@@ -43,10 +44,10 @@ def test_weight_spread_against_scipy():
 
 @pytest.mark.parametrize('memory_budget', [1, 700, 2**25])
 @pytest.mark.parametrize('loop', [True, False])
-def test_scorer_spread_against_scipy(memory_budget, loop):
+def test_score_spread_against_scipy(memory_budget, loop):
     score = 3 * torch.randn(9, 9)
-    scorer = matrix_scorer(score, loop=loop)
-    spread = scorer_spread(scorer, memory_budget=memory_budget)
+    pairs = matrix_pairs(score, loop=loop)
+    spread = score_spread(pairs, memory_budget=memory_budget)
     weight = score.double().exp().numpy()
     if not loop:
         np.fill_diagonal(weight, 0)
@@ -55,17 +56,18 @@ def test_scorer_spread_against_scipy(memory_budget, loop):
     assert np.allclose(spread.effective, np.exp(expected), rtol=1e-5)
 
 
-def test_scorer_spread_stays_within_its_rows():
-    widths = []
-    scorer = matrix_scorer(torch.zeros(10, 4))
-    rows = scorer.rows
-    scorer = scorer._replace(
-        rows=lambda block: (widths.append(block.stop - block.start), rows(block))[1]
-    )
+def test_score_spread_stays_within_its_rows(monkeypatch):
+    widths, plain = [], PairScores.rows
+
+    def rows(self, block):
+        widths.append(block.stop - block.start)
+        return plain(self, block)
+
+    monkeypatch.setattr(PairScores, 'rows', rows)
     # A row takes four temporaries of four numbers of four bytes.
-    scorer_spread(scorer, memory_budget=3 * 64)
+    score_spread(matrix_pairs(torch.zeros(10, 4)), memory_budget=3 * 64)
     assert widths == [3, 3, 3, 1]
-    assert scorer_spread(matrix_scorer(torch.zeros(0, 4))).entropy.shape == (0,)
+    assert score_spread(matrix_pairs(torch.zeros(0, 4))).entropy.shape == (0,)
 
 
 def test_candidate_spread_against_scipy():

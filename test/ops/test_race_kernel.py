@@ -9,23 +9,25 @@ about 40,000 that are drawn here under fixed seeds.
 from __future__ import annotations
 
 import itertools
+import os
 import random
+import re
 import sys
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 import torch
+from oracles import run_alone, seeded
 from torch import Tensor
 
-from torch_geometric_gsl.ops.fused import RESPONSES, FusedScore
+from torch_geometric_gsl.ops.candidates import Candidates
 from torch_geometric_gsl.ops.noise import draw_seed
+from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.race import race_arrivals
-from torch_geometric_gsl.ops.relax import Arrivals
-from torch_geometric_gsl.ops.scorer import Candidates, Law, Scorer, matrix_scorer
-from torch_geometric_gsl.ops.scores import unit_rows
+from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
+from torch_geometric_gsl.ops.scores import FORMULAS, Response, identity, unit_rows
 
 pytestmark = pytest.mark.skipif(
     find_spec('triton') is None, reason='needs Triton (the extra of the tests)'
@@ -39,7 +41,8 @@ SIZES = {
     'proposals': (1, 22, 37),
     'kept': (1, 4, 5),
 }
-WITH_WIDTH = ('gaussian', 'heat_kernel')
+FUNCTIONS = {name: function for function, name in FORMULAS.items()}
+NUM_PARAMS = {'gaussian': 2, 'heat_kernel': 1}
 
 
 class Case(NamedTuple):
@@ -56,14 +59,14 @@ class Case(NamedTuple):
     layout: str = 'contiguous'
     tile: int = 2**14
 
-    def __str__(self) -> str:
+    def __str__(self):
         return '-'.join(map(str, self))
 
 
-def _grid() -> list[Case]:
+def _grid():
     """Every response with every kind of candidates, in sizes that go round."""
     pick, cases = random.Random(1), []
-    for response, sets in itertools.product(RESPONSES, ('all', 'range', 'list')):
+    for response, sets in itertools.product(FUNCTIONS, ('all', 'range', 'list')):
         for excluded in (False,) if sets == 'list' else (False, True):
             size = {name: pick.choice(sizes) for name, sizes in SIZES.items()}
             # Another one than the excluded source must be left.
@@ -92,36 +95,34 @@ CASES = [
 ]
 
 
-def make(case: Case) -> tuple[Scorer, FusedScore, Law]:
+def make(case):
     torch.manual_seed(CASES.index(case))
-    fused = FusedScore(
-        unit_rows(torch.randn(case.n, case.m)),
-        unit_rows(torch.randn(case.num_sources, case.m)),
-        case.response,
-        torch.rand(case.n) if case.response == 'gaussian' else None,
-        torch.rand(case.n) + 0.1 if case.response in WITH_WIDTH else None,
-        case.scale,
-    )
+    dst = unit_rows(torch.randn(case.n, case.m))
+    src = unit_rows(torch.randn(case.num_sources, case.m))
+    params = [torch.rand(case.n) + 0.1 for _ in range(NUM_PARAMS.get(case.response, 0))]
     if case.layout == 'strided':
-        src = fused.src.repeat_interleave(2, dim=1)[:, ::2]
-        fused = fused._replace(src=src, dst=fused.dst.t().contiguous().t())
+        src = src.repeat_interleave(2, dim=1)[:, ::2]
+        dst = dst.t().contiguous().t()
     elif case.layout == 'expanded':
-        b = None if fused.b is None else torch.tensor(0.3).expand(case.n)
-        fused = fused._replace(b=b, c=torch.tensor(0.4).expand(case.n))
-    bound = 2.0 if case.response == 'difference' else 1.0
-    every = torch.arange(case.num_sources).expand(case.n, -1)
+        params = [torch.tensor(0.4).expand(case.n) for _ in params]
     candidates, excluded = _candidates(case), torch.arange(case.n) % case.num_sources
     if candidates is not None:
         excluded = candidates.start + (torch.rand(case.n) * candidates.size).long()
-    scorer = matrix_scorer(fused.score(slice(0, case.n), every))._replace(
+    bound = 2.0 if case.response == 'difference' else 1.0
+    pairs = PairScores(
+        dst,
+        src,
+        Response(FUNCTIONS[case.response], tuple(params)),
+        'squared_distance' if case.response == 'heat_kernel' else 'dot',
+        case.scale,
         upper=case.scale * bound,
         excluded=excluded if case.excluded else None,
         candidates=candidates,
     )
-    return scorer, fused, Law(case.k, 0.5, num_arrivals=case.kept)
+    return pairs, DrawOptions(case.k, 0.5, case.kept)
 
 
-def _candidates(case: Case) -> Candidates | None:
+def _candidates(case):
     if case.sets == 'all':
         return None
     least, end = 1 + int(case.excluded), case.num_sources - int(case.excluded)
@@ -131,79 +132,67 @@ def _candidates(case: Case) -> Candidates | None:
     return Candidates(start, size, listed)
 
 
-def _seed(case: Case) -> torch.Generator:
-    return torch.Generator().manual_seed(1000 + CASES.index(case))
+def _seed(case):
+    return seeded(1000 + CASES.index(case))
 
 
-def _moved(x: Any, device: str) -> Any:
-    """A named tuple with its tensors, and those of tuples inside it, on a device."""
+def _moved(x, device):
+    """Move the tensors of a tuple, and of tuples inside it, to a device."""
     if isinstance(x, Tensor):
         return x.to(device)
-    if isinstance(x, torch.device):
-        return torch.device(device)
-    if isinstance(x, tuple) and hasattr(x, '_fields'):
-        return type(x)(*(_moved(field, device) for field in x))
+    if isinstance(x, tuple):
+        fields = [_moved(field, device) for field in x]
+        return type(x)(*fields) if hasattr(x, '_fields') else tuple(fields)
     return x
 
 
-def _run_kernel(path: str, device: str) -> None:
-    """Runs the kernel for each case; what it refuses becomes a message."""
+def _run_kernel(path, device):
+    """Run the kernel for each case."""
     from torch_geometric_gsl.ops._triton import race_kernel as module
 
-    found: dict[str, Any] = {}
+    found = {}
     for case in CASES:
         module._TILE = case.tile
         seed = draw_seed(torch.device('cpu'), _seed(case)).to(device)
-        scorer, fused, law = (_moved(part, device) for part in make(case))
-        arrivals = module.race_kernel(scorer, fused, law, case.proposals, seed)
+        pairs, options = _moved(make(case), device)
+        arrivals = module.race_kernel(pairs, options, case.proposals, seed)
         found[str(case)] = tuple(_moved(arrivals, 'cpu'))
-    scorer, fused, law = (_moved(part, device) for part in make(Case()))
-    for name, (changed, other, proposals) in {
-        'float64': (fused._replace(dst=fused.dst.double()), law, 5),
-        'response': (fused._replace(response='tanh'), law, 5),
-        'rows': (fused._replace(dst=fused.dst[1:]), law, 5),
-        'width': (fused._replace(dst=fused.dst[:, 1:]), law, 5),
-        'proposals': (fused, law, 0),
-        'replace': (fused, law._replace(replace=False), 5),
-    }.items():
-        with pytest.raises(ValueError, match='must') as refused:
-            module.race_kernel(scorer, changed, other, proposals, seed)
-        found[name] = str(refused.value)
     torch.save(found, path)
 
 
 @pytest.fixture(scope='module')
-def found(
-    tmp_path_factory: pytest.TempPathFactory, run_alone: Callable[..., None]
-) -> dict[str, Any]:
-    """What the kernel finds in each case, and what it refuses."""
+def found(tmp_path_factory):
+    """Return what the kernel finds in each case."""
     path = str(tmp_path_factory.mktemp('kernel') / 'found.pt')
-    run_alone(__file__, path, 'cpu', TRITON_INTERPRET='1')
+    _run_alone(path, 'cpu', TRITON_INTERPRET='1')
     return dict(torch.load(path))
 
 
-def _define(case: Case) -> Arrivals:
-    scorer, _, law = make(case)
-    return race_arrivals(scorer, law, case.proposals, generator=_seed(case))
+def _run_alone(path, device, **environment):
+    folder = Path(__file__).parents[1]  # Of the oracles.
+    roots = str(folder), str(folder.parent)
+    run_alone(__file__, path, device, PYTHONPATH=os.pathsep.join(roots), **environment)
+
+
+def _define(case):
+    return race_arrivals(*make(case), case.proposals, generator=_seed(case))
 
 
 @pytest.mark.parametrize('case', CASES, ids=str)
-def test_equals_the_definition(case: Case, found: dict[str, Any]) -> None:
+def test_equals_the_definition(case, found):
     _compare(case, found)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason='needs a GPU')
-def test_equals_the_definition_on_a_gpu(
-    tmp_path: Path, run_alone: Callable[..., None]
-) -> None:
+def test_equals_the_definition_on_a_gpu(tmp_path):
     path = tmp_path / 'found.pt'
-    run_alone(__file__, str(path), 'cuda', TRITON_INTERPRET='0')
+    _run_alone(str(path), 'cuda', TRITON_INTERPRET='0')
     found = torch.load(path)
     for case in CASES:
         _compare(case, found)
 
 
-def _compare(case: Case, found: dict[str, Any]) -> None:
+def _compare(case, found):
     expected, result = _define(case), Arrivals(*found[str(case)])
     assert result.source.shape == (case.n, case.k, case.kept)
     assert result.source.dtype == torch.long
@@ -214,18 +203,18 @@ def _compare(case: Case, found: dict[str, Any]) -> None:
     torch.testing.assert_close(result.horizon, expected.horizon, rtol=0, atol=1e-5)
 
 
-def test_cases_meet_what_they_are_for() -> None:
+def test_cases_meet_what_they_are_for():
     for name, sizes in SIZES.items():
         assert {getattr(case, name) for case in _grid()} >= set(sizes)
     missing, repeated, before, after = 0, 0, 0, 0
     for case in CASES:
-        scorer = make(case)[0]
+        excluded = make(case)[0].excluded
         source, noise, _ = _define(case)
         missing += int(noise.isneginf().sum())
         again: Tensor = (source.unsqueeze(-1) == source.unsqueeze(-2)).tril(-1)
         repeated += int(again.sum())
-        if scorer.excluded is not None:
-            side = source - scorer.excluded.view(-1, 1, 1)
+        if excluded is not None:
+            side = source - excluded.view(-1, 1, 1)
             before, after = (
                 before + int((side < 0).sum()),
                 after + int((side > 0).sum()),
@@ -235,18 +224,37 @@ def test_cases_meet_what_they_are_for() -> None:
     assert min(missing, repeated, before, after) > 0
 
 
-REFUSED = {
-    'float64': "'dst' must be of type float32 (got torch.float64)",
-    'response': "'response' must be one of",
-    **dict.fromkeys(('rows', 'width'), "'fused' must hold the embeddings of (7, 130)"),
-    'replace': "'law' must draw with replacement (got replace=False)",
-    'proposals': "'proposals' and sources must be between 1 and 2^31 - 1 (got 0",
-}
+@pytest.mark.parametrize(
+    ('name', 'value', 'message'),
+    [
+        ('dst', torch.ones(2, 3).double(), "'dst' must be of type float32 (got"),
+        ('src', torch.ones(4, 3).half(), "'src' must be of type float32 (got"),
+        ('params', (torch.ones(2).double(),), "'params[0]' must be of type float32"),
+        ('function', torch.tanh, "'pairs' must have one of the responses ('identity',"),
+        ('replace', False, "'options' must draw with replacement (got replace=False)"),
+        ('proposals', 0, "'proposals' and sources must be between 1 and 2^31 -"),
+        ('src', torch.ones(0, 3), 'between 1 and 2^31 - 1 (got 5 and 0)'),
+    ],
+)
+def test_refuses(name, value, message):
+    # What is checked is checked before a kernel is launched.
+    from torch_geometric_gsl.ops._triton.race_kernel import race_kernel
+
+    given = {'dst': torch.ones(2, 3), 'src': torch.ones(4, 3), 'proposals': 5}
+    given |= {'function': identity, 'params': (), 'replace': True, name: value}
+    response = Response(given['function'], given['params'])
+    pairs = PairScores(given['dst'], given['src'], response)
+    options = DrawOptions(2, 0.5, 2, replace=given['replace'])
+    with pytest.raises(ValueError, match=re.escape(message)):
+        race_kernel(pairs, options, given['proposals'], torch.tensor(0))
 
 
-@pytest.mark.parametrize('name', REFUSED)
-def test_refuses(name: str, found: dict[str, Any]) -> None:
-    assert found[name].startswith(REFUSED[name])
+def test_no_races_need_no_kernel():
+    from torch_geometric_gsl.ops._triton.race_kernel import race_kernel
+
+    pairs, options = make(Case(n=0))
+    found = race_kernel(pairs, options, 5, torch.tensor(0))
+    assert [tuple(part.shape) for part in found] == [(0, 5, 4), (0, 5, 4), (0, 5)]
 
 
 if __name__ == '__main__':

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 import torch
+from oracles import run_alone, seeded
 
-from torch_geometric_gsl.ops import counter
+from torch_geometric_gsl.ops import noise
 
 pytestmark = pytest.mark.skipif(
     find_spec('triton') is None, reason='needs Triton (the extra of the tests)'
@@ -37,28 +36,25 @@ torch.save((words, uniforms), sys.argv[1])
 """
 
 
-def test_random_numbers_equal_those_of_torch(
-    tmp_path: Path, run_alone: Callable[..., None]
-) -> None:
-    """Bit by bit, over all 64 of them."""
-    generator = torch.Generator().manual_seed(0)
+def test_random_numbers_equal_those_of_torch(tmp_path):
+    # Bit by bit, over all 64 of them.
     low, high = torch.iinfo(torch.long).min, torch.iinfo(torch.long).max
-    states = torch.randint(low, high, (1024,), generator=generator)
+    states = torch.randint(low, high, (1024,), generator=seeded())
     states[:4] = torch.tensor([0, -1, low, high])
     path, program = tmp_path / 'numbers.pt', tmp_path / 'draw.py'
     torch.save(states, path)
     program.write_text(DRAW, encoding='utf-8')
     run_alone(str(program), str(path), TRITON_INTERPRET='1')
     words, uniforms = torch.load(path)
-    assert torch.equal(words, counter.random_words(states))
-    assert torch.equal(uniforms, counter.uniform(words, torch.float))
+    assert torch.equal(words, noise.random_words(states))
+    assert torch.equal(uniforms, noise.uniform(words, torch.float))
 
 
 COMPILE = """
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from torch_geometric_gsl.ops._triton.race_kernel import _options
+from torch_geometric_gsl.ops._triton.race_kernel import _tile_sizes
 from torch_geometric_gsl.ops._triton.race_program import run_races
 
 POINTERS = {
@@ -69,7 +65,7 @@ POINTERS = {
 NUMBERS = dict.fromkeys(('scale', 'upper', 'log_size'), 'fp32')
 
 def build(arch, response, absent, sizes):
-    options = _options(*sizes)
+    options = _tile_sizes(*sizes)
     warps = options.pop('num_warps')
     constants = {'RESPONSE': response, **options, **dict.fromkeys(absent)}
     types = dict.fromkeys(run_races.arg_names, 'i32') | POINTERS | NUMBERS
@@ -88,6 +84,6 @@ build(90, 'identity', ('b', 'c', 'excluded', 'start', 'size', 'listed'), (200, 5
 """
 
 
-def test_compiles_without_a_gpu(tmp_path: Path, run_alone: Callable[..., None]) -> None:
+def test_compiles_without_a_gpu(tmp_path):
     # The interpreter accepts more than the compiler, to which types matter.
     run_alone('-c', COMPILE, TRITON_INTERPRET='0', TRITON_CACHE_DIR=str(tmp_path))

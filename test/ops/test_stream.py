@@ -1,47 +1,40 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from itertools import product
-from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from oracles import matrix_pairs, replay, seeded, to_matrix, truncated
 from scipy.integrate import quad
-from torch import Tensor
 
-from torch_geometric_gsl.ops import stream as module
+from torch_geometric_gsl.ops.aggregate import drawn_graph
 from torch_geometric_gsl.ops.dense import relaxed_weights
-from torch_geometric_gsl.ops.scorer import Law, matrix_scorer
-from torch_geometric_gsl.ops.stream import (
-    first_arrivals,
-    stream_graph,
-)
-from torch_geometric_gsl.typing import SampledGraph
+from torch_geometric_gsl.ops.pair_scores import PairScores
+from torch_geometric_gsl.ops.relax import DrawOptions
+from torch_geometric_gsl.ops.scores import Response, identity
+from torch_geometric_gsl.ops.stream import stream_arrivals
+from torch_geometric_gsl.ops.tail import draw_tail
 
-Oracle = Callable[..., Tensor]
 DOUBLE = {'dtype': torch.float64}
 
 
-def generator(seed: int = 5) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
-def sample(score: Tensor, law: Law, loop: bool = True, **kwargs: Any) -> SampledGraph:
-    scorer = matrix_scorer(score, loop=loop)
-    return stream_graph(scorer, law, generator=generator(), **kwargs)
+def sample(score, options, loop=True, **kwargs):
+    """Draw the graph of the first arrivals, and of a tail if there is to be one."""
+    pairs = matrix_pairs(score, loop=loop)
+    kept = min(options.num_arrivals, pairs.available)
+    races = options.num_races
+    arrivals = stream_arrivals(pairs, races, kept, generator=seeded(), **kwargs)
+    tail = draw_tail(pairs, options, generator=seeded(6))
+    return drawn_graph(pairs, arrivals, tail, options)
 
 
 @pytest.mark.parametrize('kept', [1, 16, 40])
 @pytest.mark.parametrize('scale', [1.0, 50.0, 1000.0])
-def test_arrivals_are_the_largest_perturbed_scores(
-    replay: Oracle, kept: int, scale: float
-) -> None:
+def test_arrivals_are_the_largest_perturbed_scores(kept, scale):
     score = scale * torch.rand(5, 40, **DOUBLE)
     noise = replay(5, 5, 3, 40)
-    found = first_arrivals(matrix_scorer(score), 3, kept, generator=generator())
+    found = stream_arrivals(matrix_pairs(score), 3, kept, generator=seeded())
     assert found.source.shape == found.noise.shape == (5, 3, kept)
     for i in range(5):
         for k in range(3):
@@ -54,27 +47,12 @@ def test_arrivals_are_the_largest_perturbed_scores(
             assert float(found.horizon[i, k]) == pytest.approx(horizon)
 
 
-def test_arrivals_carry_no_gradient() -> None:
-    score = torch.randn(3, 4, requires_grad=True)
-    found = first_arrivals(matrix_scorer(score), 2, 2)
-    assert not found.noise.requires_grad
-    assert not found.horizon.requires_grad
-    assert found.source.dtype == torch.long
-
-
 @pytest.mark.parametrize('k', [1, 3])
 @pytest.mark.parametrize('kept', [1, 4, 16])
 @pytest.mark.parametrize('tau', [0.1, 1.0])
-def test_against_loops(
-    truncated: Oracle,
-    to_matrix: Oracle,
-    replay: Oracle,
-    k: int,
-    kept: int,
-    tau: float,
-) -> None:
+def test_against_loops(k, kept, tau):
     score = torch.randn(4, 20, **DOUBLE)
-    graph = sample(score, Law(k, tau, num_arrivals=kept, num_tail=0))
+    graph = sample(score, DrawOptions(k, tau, kept))
     expected = truncated(score, replay(5, 4, k, 20), tau, kept)
     torch.testing.assert_close(to_matrix(*graph, 4, 20), expected)
     # Sorted by target and then by source, each edge once.
@@ -83,12 +61,9 @@ def test_against_loops(
 
 
 @pytest.mark.parametrize('loop', [False, True])
-def test_a_tail_of_all_sources_against_quadrature(
-    replay: Oracle, to_matrix: Oracle, loop: bool
-) -> None:
+def test_a_tail_of_all_sources_against_quadrature(loop):
     score, tau, noise = torch.randn(4, 4, **DOUBLE), 0.5, replay(5, 4, 2, 4)
-    law = Law(2, tau, num_arrivals=2, num_tail=4)
-    found = to_matrix(*sample(score, law, loop), 4, 4)
+    found = to_matrix(*sample(score, DrawOptions(2, tau, 2, 4), loop), 4, 4)
     expected = torch.zeros(4, 4, **DOUBLE)
     for i, k in product(range(4), range(2)):
         rate = {j: math.exp(score[i, j]) for j in range(4) if loop or i != j}
@@ -97,10 +72,10 @@ def test_a_tail_of_all_sources_against_quadrature(
         horizon, weight = time[first[1]], dict.fromkeys(rate, 0.0)
         for j in first:
             weight[j] += time[j] ** (-1 / tau)
-        for j, r in rate.items():
+        for j in rate.keys() - first:  # What has arrived arrives no more.
 
-            def density(t: float, r: float = r) -> float:
-                return t ** (-1 / tau) * r * math.exp(-r * t)
+            def density(t, r=rate[j], start=horizon):
+                return t ** (-1 / tau) * r * math.exp(-r * (t - start))
 
             weight[j] += quad(density, horizon, math.inf)[0]
         for j, w in weight.items():
@@ -110,15 +85,12 @@ def test_a_tail_of_all_sources_against_quadrature(
 
 @pytest.mark.parametrize('hard', [False, True])
 @pytest.mark.parametrize('loop', [False, True])
-def test_all_arrivals_give_the_dense_graph(
-    to_matrix: Oracle, hard: bool, loop: bool
-) -> None:
+def test_all_arrivals_give_the_dense_graph(hard, loop):
     leaf = torch.randn(6, 6, **DOUBLE, requires_grad=True)
     grad = torch.randn(6, 6, **DOUBLE)
-    law = Law(3, 0.5, hard=hard, num_arrivals=6)
-    streamed = to_matrix(*sample(leaf, law, loop), 6, 6)
-    score = matrix_scorer(leaf, loop=loop).rows(slice(0, 6))
-    dense = relaxed_weights(score, 3, 0.5, hard=hard, generator=generator())
+    streamed = to_matrix(*sample(leaf, DrawOptions(3, 0.5, 6, hard=hard), loop), 6, 6)
+    score = matrix_pairs(leaf, loop=loop).rows()
+    dense = relaxed_weights(score, 3, 0.5, hard=hard, generator=seeded())
     torch.testing.assert_close(streamed, dense)
     torch.testing.assert_close(
         torch.autograd.grad(streamed, leaf, grad)[0],
@@ -126,68 +98,24 @@ def test_all_arrivals_give_the_dense_graph(
     )
 
 
-@pytest.mark.parametrize(
-    'law',
-    [Law(3, 0.5), Law(2, 0.7, num_arrivals=3, num_tail=0), Law(3, 0.5, replace=False)],
-    ids=str,
-)
-def test_gradient(law: Law) -> None:
-    score = torch.randn(4, 6, **DOUBLE, requires_grad=True)
-    edges = sample(score, law).edge_index
-
-    def weights(score: Tensor) -> Tensor:
-        graph = sample(score, law)
-        assert torch.equal(graph.edge_index, edges)
-        return graph.edge_weight
-
-    assert torch.autograd.gradcheck(weights, score)
-
-
-@pytest.mark.parametrize('replace', [True, False])
-def test_straight_through_gradient_is_the_soft_one(replace: bool) -> None:
-    score, grads = torch.randn(4, 6, requires_grad=True), []
-    for hard in (False, True):
-        graph = sample(score, Law(3, 0.5, hard, replace, num_arrivals=4))
-        factor = torch.linspace(-1, 1, graph.edge_weight.numel())
-        first, second = (
-            torch.autograd.grad(graph.edge_weight, score, factor, retain_graph=True)[0]
-            for _ in range(2)
-        )
-        assert torch.equal(first, second)
-        grads.append(first)
-    assert torch.equal(*grads)
-    assert float(grads[0].abs().max()) > 0.01
-
-
-@given(st.integers(1, 4000), st.booleans(), st.booleans())
-def test_any_memory_budget_gives_the_same_graph(
-    budget: int, hard: bool, replace: bool
-) -> None:
-    score = torch.randn(7, 9, generator=generator(1))
-    law = Law(3, 0.5, hard, replace, num_arrivals=4)
-    expected, graph = sample(score, law), sample(score, law, memory_budget=budget)
-    assert torch.equal(graph.edge_index, expected.edge_index)
-    assert torch.equal(graph.edge_weight, expected.edge_weight)
-
-
 @pytest.mark.parametrize('hard', [False, True])
-def test_distinct_draws_at_a_large_scale(
-    truncated: Oracle, to_matrix: Oracle, replay: Oracle, hard: bool
-) -> None:
+def test_distinct_draws_at_a_large_scale(hard):
     # The k largest perturbed scores, however far they lie below the largest.
     score = 1e3 * torch.rand(6, 30, **DOUBLE)
-    graph = sample(score, Law(8, 0.25, hard=hard, replace=False))
+    graph = sample(score, DrawOptions(8, 0.25, 8, hard=hard, replace=False))
     ranking = truncated(score, replay(5, 6, 1, 30), 1e3, 8)
     present = to_matrix(graph.edge_index, torch.ones(48), 6, 30)
     assert torch.equal(present.bool(), ranking.bool())
+    if hard:
+        assert graph.edge_weight.tolist() == [1 / 8] * 48
 
 
 @pytest.mark.parametrize('hard', [False, True])
 @pytest.mark.parametrize('replace', [False, True])
-def test_large_scores_stay_finite_and_loops_out(hard: bool, replace: bool) -> None:
+def test_large_scores_stay_finite_and_loops_out(hard, replace):
     x = torch.randn(6, 6, requires_grad=True)
-    law = Law(5, 0.25, hard, replace, num_arrivals=6)
-    graph = sample(1e3 * x, law, loop=False)
+    score = 1e3 * x + 1e4 * torch.eye(6)
+    graph = sample(score, DrawOptions(5, 0.25, 5, 0, hard, replace), loop=False)
     source, target = graph.edge_index
     assert not bool((source == target).any())
     # All five others arrive, and nothing else.
@@ -195,101 +123,35 @@ def test_large_scores_stay_finite_and_loops_out(hard: bool, replace: bool) -> No
     total = torch.zeros(6).index_add(0, target, graph.edge_weight)
     torch.testing.assert_close(total, torch.ones(6))
     graph.edge_weight.square().sum().backward()
-    assert x.grad is not None
     assert bool(x.grad.isfinite().all())
 
 
-@given(st.integers(2, 8), st.integers(1, 20), st.booleans(), st.integers(0, 2**32))
-def test_no_loop_is_ever_sampled(n: int, kept: int, hard: bool, seed: int) -> None:
-    score = torch.randn(n, n, generator=generator(seed)) + 1e4 * torch.eye(n)
-    graph = sample(score, Law(3, 0.5, hard, num_arrivals=kept), loop=False)
-    assert not bool((graph.edge_index[0] == graph.edge_index[1]).any())
-    assert bool(graph.edge_weight.isfinite().all())
-
-
-@pytest.mark.parametrize('loop', [True, False])
-def test_all_neighbours(loop: bool) -> None:
-    graph = sample(torch.randn(5, 5), Law(5 - (not loop), 0.5, replace=False), loop)
-    expected = [(j, i) for i in range(5) for j in range(5) if loop or i != j]
-    assert [tuple(edge) for edge in graph.edge_index.t().tolist()] == expected
-
-
-@pytest.mark.parametrize('replace', [True, False])
-def test_hard_weights(replace: bool) -> None:
-    law = Law(4, 0.5, hard=True, replace=replace, num_arrivals=3)
-    weight = sample(torch.randn(5, 9), law).edge_weight
-    if replace:
-        assert bool(((4 * weight) == (4 * weight).round()).all())
-        assert 0 in weight.tolist()
-    else:
-        assert weight.tolist() == [0.25] * 20
-
-
-def test_small_temperatures_approach_hard_draws(to_matrix: Oracle) -> None:
-    score = torch.randn(5, 9, **DOUBLE)
-    soft, hard = (
-        to_matrix(*sample(score, Law(3, 1e-5, hard=hard)), 5, 9)
-        for hard in (False, True)
-    )
-    torch.testing.assert_close(soft, hard)
-
-
-@pytest.mark.parametrize('hard', [False, True])
-@pytest.mark.parametrize('replace', [False, True])
-def test_smallest_inputs(hard: bool, replace: bool) -> None:
-    law = Law(1, 0.5, hard, replace)
-    one = sample(torch.randn(3, 1), law)
-    assert one.edge_index.tolist() == [[0, 0, 0], [0, 1, 2]]
-    assert one.edge_weight.tolist() == [1.0, 1.0, 1.0]
-    nothing = sample(torch.randn(0, 4), law)
-    assert nothing.edge_index.shape == (2, 0)
-    assert nothing.edge_weight.shape == (0,)
-    assert nothing.edge_index.dtype == torch.long
-
-
-def test_global_generator_is_the_default() -> None:
-    scorer, law, graphs = matrix_scorer(torch.randn(5, 9)), Law(3, 0.5), []
+def test_global_generator_is_the_default():
+    pairs, found = matrix_pairs(torch.randn(5, 9)), []
     for seed in (1, 1, 2):
         torch.manual_seed(seed)
-        graphs.append(stream_graph(scorer, law).edge_weight.sort().values[-5:])
-    assert torch.equal(graphs[0], graphs[1])
-    assert not torch.equal(graphs[0], graphs[2])
+        found.append(stream_arrivals(pairs, 3, 4).noise)
+    assert torch.equal(found[0], found[1])
+    assert not torch.equal(found[0], found[2])
 
 
-@given(st.permutations(range(6)), st.booleans(), st.booleans())
-def test_permuting_the_nodes_and_their_noise(
-    to_matrix: Oracle, order: list[int], hard: bool, replace: bool
-) -> None:
-    score = torch.randn(6, 6, **DOUBLE, generator=generator(1))
-    time = torch.rand(6, 3 if replace else 1, 6, **DOUBLE, generator=generator(2))
-    # A tail of all sources is the same set in any order.
-    law, index = Law(3, 0.5, hard, replace, 4, num_tail=6), torch.tensor(order)
+def test_small_budgets_give_small_blocks(meter, monkeypatch):
+    n, k, kept, seen, sizes, arrivals = 64, 4, 3, [], [], []
+    pairs = PairScores(torch.randn(n, 2), torch.randn(n, 2), Response(identity))
+    plain = PairScores.rows
 
-    def weights(score: Tensor, time: Tensor) -> Tensor:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(module, 'arrival_times', lambda *_, **__: time.clone())
-            return to_matrix(*sample(score, law), 6, 6)
-
-    plain = weights(score, time)
-    moved = weights(score[index][:, index], time[index][:, :, index])
-    torch.testing.assert_close(moved, plain[index][:, index])
-
-
-def test_small_budgets_give_small_blocks(meter: Any) -> None:
-    n, k, kept = 64, 4, 3
-    score, seen = torch.randn(n, n), []
-
-    def rows(block: slice) -> Tensor:
+    def rows(self, block):
         seen.append(block.stop - block.start)
-        return score[block]
+        return plain(self, block)
 
-    scorer = matrix_scorer(score)._replace(rows=rows)
-    law, sizes = Law(k, 0.5, num_arrivals=kept, num_tail=0), []
+    monkeypatch.setattr(PairScores, 'rows', rows)
     # Two temporaries of k draws and of the scores, for two rows in float32.
     for budget in (2 * 2 * (k + 1) * n * 4, 2**25):
         with meter() as found:
-            stream_graph(scorer, law, memory_budget=budget)
+            args = {'generator': seeded(), 'memory_budget': budget}
+            arrivals.append(stream_arrivals(pairs, k, kept, **args))
         sizes.append(found.largest)
+    assert all(map(torch.equal, *arrivals))
     assert seen == [2] * 32 + [64]
-    # The edges in two rows are the largest thing left: nothing has n * n entries.
-    assert sizes == [2 * n * k * kept, n * k * n]
+    # The arrivals are the largest thing left: nothing has n * n entries.
+    assert sizes == [n * k * kept, n * k * n]

@@ -47,7 +47,7 @@ def drawn_graph(
         return neighbour_graph(source, weight.flatten(1), listed)
     late_score = tail_scores(pairs, tail, arrivals, memory_budget=memory_budget)
     weight, late = relax(score, arrivals, options, late_score, tail.log_share)
-    is_late = late_score.flatten(1) > -torch.inf
+    is_late = late_score.flatten(1) != -torch.inf  # NaN stays visible.
     return neighbour_graph(
         torch.cat([source, ungroup(tail.source, tail.group, source.size(0))], dim=1),
         torch.cat([weight.flatten(1), late.flatten(1)], dim=1),
@@ -86,7 +86,7 @@ def drawn_sum(
     late_h, late_src = full[tail.source], pairs.src[tail.source]
     sizes, groups = _block_sizes(value, late_h, tail.group, memory_budget)
     run = partial(_relax_block, options=options)
-    if len(sizes) == 1:
+    if len(sizes) <= 1:
         weight, late = run(value, pairs, arrivals, tail, late_src, late_h)
         return (neighbour_sum(full, weight, neighbours) + late).to(h.dtype)
     if torch.is_grad_enabled():
@@ -181,8 +181,7 @@ def neighbour_graph(
 
     Example:
         >>> neighbour_graph(torch.tensor([[1, 1]]), torch.tensor([[0.5, 0.5]]))
-        SampledGraph(edge_index=tensor([[1],
-                [0]]), edge_weight=tensor([1.]))
+        SampledGraph(edge_index=[2, 1], edge_weight=[1], edges_per_target=1.0)
     """
     target = torch.arange(source.size(0), device=source.device)
     edges = torch.stack([source, target.unsqueeze(1).expand_as(source)])

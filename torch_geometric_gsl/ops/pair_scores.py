@@ -43,7 +43,8 @@ class PairScores(NamedTuple):
             if :obj:`None`. (default: :obj:`None`)
 
     Example:
-        >>> pairs = PairScores(torch.eye(2), torch.eye(2), Response(scores.identity))
+        >>> response = scores.Response(scores.identity)
+        >>> pairs = PairScores(torch.eye(2), torch.eye(2), response)
         >>> pairs.rows(slice(0, 1))
         tensor([[1., 0.]])
     """

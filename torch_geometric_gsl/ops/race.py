@@ -171,8 +171,8 @@ def _race_rows(
     if not options.replace:
         accepted &= ~_is_accepted_before(source, accepted)
     time = gap.view(shape).cumsum(-1)
-    kept = options.num_arrivals
-    found = _first(source, score.view(shape), time, accepted, kept)
+    score = score.view(shape)
+    found = _first(source, score, time, accepted, options.num_arrivals)
     # Times were counted in units of the mean gap between two proposals.
     if isinstance(size, int):
         log_size = time.new_full((1, 1), math.log(size))
@@ -208,25 +208,25 @@ def _is_accepted_before(source: Tensor, accepted: Tensor) -> Tensor:
 
 
 def _first(
-    source: Tensor, score: Tensor, time: Tensor, accepted: Tensor, kept: int
+    source: Tensor, score: Tensor, time: Tensor, accepted: Tensor, num_arrivals: int
 ) -> Arrivals:
     """Keep the first accepted proposals of each race, in their order."""
     last = source.size(-1) - 1
     is_short = source.size(-1) < 2**15  # Ranks count up to the number of proposals.
     rank = accepted.cumsum(-1, dtype=torch.int16 if is_short else torch.int32)
+    # All places begin with the last proposal, which counts where none is accepted.
     found = rank[..., -1:].clamp(min=1)
-    accepted[..., -1:] |= rank[..., -1:] == 0
     # Slot 0 collects rejections, the last slot the overflow; drop both.
-    slot = rank.clamp_(min=1, max=kept + 1).mul_(accepted).long()
+    slot = rank.clamp_(min=1, max=num_arrivals + 1).mul_(accepted).long()
     place = torch.arange(last + 1, device=source.device).expand_as(source)
-    chosen = place.new_full((*source.shape[:-1], kept + 2), last)
+    chosen = place.new_full((*source.shape[:-1], num_arrivals + 2), last)
     chosen = chosen.scatter_(-1, slot, place)[..., 1:-1]
     source, score = source.gather(-1, chosen), score.gather(-1, chosen)
     log_time = time.gather(-1, chosen).log_()
-    missing = torch.arange(kept, device=source.device) >= found
+    missing = torch.arange(num_arrivals, device=source.device) >= found
     missing |= _is_repeated(source)
     noise = (log_time + score).neg_().masked_fill_(missing, -torch.inf)
-    is_full = found.squeeze(-1) >= kept
+    is_full = found.squeeze(-1) >= num_arrivals
     horizon = torch.where(is_full, log_time[..., -1], time[..., -1].log())
     return Arrivals(source, noise, horizon)
 

@@ -80,7 +80,7 @@ def relax(
     .. math::
         w_r \propto T_r^{-1/\tau}, \qquad
         w_j \propto \frac{N}{S} \, \mathbb{E} \left[ T_j^{-1/\tau}
-        \mathbb{1}(T_j > \Gamma) \right]
+        \mid T_j > \Gamma \right]
 
     for the arrivals :math:`r` until the horizon :math:`\Gamma` and the sources
     :math:`j` of the tail that have not arrived by then. The gradient is that of the
@@ -156,8 +156,8 @@ def log_tail_mass(log_rate: Tensor, tau: float) -> Tensor:
     r"""Return the logarithm of the mean weight of a source that arrives late.
 
     .. math::
-        \log \mathbb{E} \left[ t^{-1/\tau} \mathbb{1}(t > 1) \right] = \log
-        \int_1^{\infty} t^{-1/\tau} \, r e^{-r t} \, \mathrm{d} t
+        \log \mathbb{E} \left[ t^{-1/\tau} \mid t > 1 \right] = \log
+        \int_1^{\infty} t^{-1/\tau} \, r e^{-r (t - 1)} \, \mathrm{d} t
 
     in units of the horizon: the rate :math:`r` is :math:`e^{s} \Gamma`. It is
     interpolated in a table, with a relative error below :math:`10^{-4}`.
@@ -167,16 +167,17 @@ def log_tail_mass(log_rate: Tensor, tau: float) -> Tensor:
         tau (float): The temperature :math:`\tau`.
 
     Example:
-        >>> log_tail_mass(torch.tensor([0.0]), tau=1.0).exp()  # The integral E_1(1)
-        tensor([0.2194])
+        >>> log_tail_mass(torch.tensor([0.0]), tau=1.0).exp()  # e E_1(1)
+        tensor([0.5963])
     """
     table = _table(tau, log_rate.dtype, log_rate.device)
     place = (log_rate - _FIRST) / _STEP
     # NaN has no place; it comes back with the line below.
     index = place.nan_to_num(0.0).clamp(0, table.numel() - 2).long()
-    # Beyond the ends of the table the line through its outermost places goes on.
+    # Beyond the ends of the table the line through its outermost places goes on, but
+    # nothing that arrives late weighs more than what arrives at the horizon.
     inner = torch.lerp(table[index], table[index + 1], place - index)
-    return inner + log_rate - log_rate.exp()
+    return (inner + log_rate).clamp(max=0)
 
 
 @lru_cache(maxsize=64)

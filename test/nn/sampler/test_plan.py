@@ -6,117 +6,206 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
+from scipy import stats
+from torch import Tensor
 
-from torch_geometric_gsl.nn.sampler import _block_sampler, _plan
+from torch_geometric_gsl.nn.sampler import _parts
+from torch_geometric_gsl.nn.sampler import plan as planning
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
-from torch_geometric_gsl.nn.sampler.plan import SMALL, SamplingPlan, choose
+from torch_geometric_gsl.nn.sampler.plan import (
+    SMALL,
+    CallOptions,
+    SamplingPlan,
+    TruncatedRaceWarning,
+    choose_plan,
+)
+from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.gaussian_similarity import GaussianSimilarity
 from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
-from torch_geometric_gsl.ops.draws import draw_tail
-from torch_geometric_gsl.ops.relax import Tail, tail_size
-from torch_geometric_gsl.ops.scorer import Law
+from torch_geometric_gsl.ops.tail import Tail, draw_tail, tail_size
 
-LAW = Law(5, 0.25, num_arrivals=4)
 LARGE = (10_000, 10_000)
 BOUNDED = 'the scores are bounded and the candidates many'
 FEW = 'the candidates are few: all are listed'
+UNBOUNDED = (-math.inf, math.inf)
+# 5 draws at a temperature of 0.25 of scores between 0 and 1: (4 + 2 * 2) * e is below
+# 22 proposals a draw, four times as many are 88.
+GIVEN = CallOptions(
+    method='auto',
+    bounds=(0.0, 1.0),
+    scale=1.0,
+    k=5,
+    tau=0.25,
+    hard=False,
+    replace=True,
+    num_arrivals=None,
+    num_tail=None,
+    loop=True,
+    is_noisy=True,
+    memory_budget=2**25,
+    max_eval_pairs=2**33,
+)
 
 
 class Unbounded(LinearSimilarity):
-    bounds: ClassVar[tuple[float, float]] = (-math.inf, math.inf)
+    bounds: ClassVar[tuple[float, float]] = UNBOUNDED
+
+
+def choose(size: tuple[int, int], **options: Any) -> tuple[str, str]:
+    plan, _ = choose_plan(GIVEN._replace(**options), *size)
+    return plan.method, plan.reason
 
 
 def plan(
-    n: int, name: type[LinearSimilarity] = GaussianSimilarity, **kwargs: Any
+    n: int, kind: type[Similarity] = GaussianSimilarity, **kwargs: Any
 ) -> SamplingPlan:
-    return GumbelKNNSampler(name(2), **kwargs).plan(torch.randn(n, 2))
+    return GumbelKNNSampler(kind(2), **kwargs).plan(torch.randn(n, 2))
 
 
-@pytest.mark.parametrize('method', ['dense', 'stream'])
-def test_what_is_asked_for(method: str) -> None:
-    assert choose(method, GaussianSimilarity(2), LAW, 1.0, LARGE)[0] == method
-    assert choose(method, Unbounded(2), LAW, 99.0, (1, 1))[0] == method
-
-
-def test_race_where_it_looks_at_a_quarter_of_the_candidates() -> None:
-    # (4 + 2 * 2) * e is below 22 proposals: four times as many are 88.
-    similarity = GaussianSimilarity(2)
-    for method in ('auto', 'race'):
-        args = method, similarity, LAW, 1.0
-        assert choose(*args, (10**6, 89)) == ('race', BOUNDED)
-        name, reason = choose(*args, (100, 88))
-        assert name == 'dense'
-        assert reason == (
-            '100 x 88 pairs are few, and 22 proposals a draw (scale=1, bounds=(0.0, '
-            '1.0)) need more than 88 candidates (got 88)'
-        )
-
-
-def test_distinct_neighbours_need_many_candidates() -> None:
-    # (2 * 25 + 6 * 5 + 12) * e are 251 proposals: four times as many are 1004.
-    args = 'auto', GaussianSimilarity(2), Law(25, 0.25, replace=False), 1.0
-    assert choose(*args, (10**6, 1005))[0] == 'race'
-    assert choose(*args, (10**6, 1004))[0] == 'stream'
-
-
-def test_where_a_race_cannot_serve() -> None:
-    obstacles = {
-        "'similarity' (Unbounded(2)) has no finite 'bounds'": (Unbounded(2), 1.0),
-        '2.372e+06 proposals a draw (scale=6.3, bounds=(-1.0, 1.0)) need more than '
-        '9.49e+06 candidates (got 10000)': (LinearSimilarity(2), 6.3),
-    }
-    for reason, (similarity, scale) in obstacles.items():
-        assert choose('auto', similarity, LAW, scale, LARGE) == ('stream', reason)
-        with pytest.raises(ValueError, match=re.escape(f"cannot be 'race': {reason}")):
-            choose('race', similarity, LAW, scale, LARGE)
-        # Few pairs are all listed: what a race would draw from is known exactly.
-        size = (SMALL // 10_000, 10_000)
-        assert choose('auto', similarity, LAW, scale, size)[0] == 'dense'
-    assert choose('race', similarity, LAW, scale, size)[0] == 'dense'
-    # Where there are no bounds, no number of pairs makes it a race.
-    with pytest.raises(ValueError, match=r"no finite 'bounds'"):
-        choose('race', Unbounded(2), LAW, 1.0, size)
-    assert choose('auto', Unbounded(2), LAW, 1.0, (SMALL, 1))[0] == 'dense'
-    assert choose('auto', Unbounded(2), LAW, 1.0, (SMALL + 1, 1))[0] == 'stream'
-
-
-def test_plan_of_a_race() -> None:
-    assert plan(300) == SamplingPlan('race', BOUNDED, 22, 4, 4)
-    assert plan(300, num_tail=0, num_arrivals=9) == SamplingPlan(
-        'race', BOUNDED, 41, 9, 0
+def test_a_race_that_looks_at_a_quarter_of_the_candidates() -> None:
+    assert choose((10**6, 89)) == ('race', BOUNDED)
+    assert choose((10**6, 89), method='race') == ('race', BOUNDED)
+    obstacle = (
+        '22 proposals a draw (scale=1, bounds=(0.0, 1.0)) need more than 88 '
+        'candidates (got 88)'
     )
-    assert plan(500, replace=False) == SamplingPlan('race', BOUNDED, 97, 5, 0)
+    text = f'100 x 88 pairs are few, and {obstacle}'
+    assert choose((100, 88)) == ('dense', text)
+    assert choose((SMALL, 88)) == ('stream', obstacle)
+    # Distinct neighbours take (2 * 25 + 6 * 5 + 12) * e, or 251 proposals.
+    distinct: Any = {'k': 25, 'replace': False}
+    assert choose((10**6, 1005), **distinct)[0] == 'race'
+    assert choose((10**6, 1004), **distinct)[0] == 'stream'
 
 
-def test_plan_of_the_definition() -> None:
-    found = plan(50)
-    assert found == SamplingPlan('dense', found.reason, None, None, 0)
-    assert 'pairs are few' in found.reason
-    assert plan(300, method='dense') == SamplingPlan(
-        'dense', 'as asked for', None, None, 0
-    )
+@pytest.mark.parametrize(
+    ('options', 'reason'),
+    [
+        ({'bounds': UNBOUNDED}, "'similarity' has no finite 'bounds' (got (-inf, inf)"),
+        (
+            {'bounds': (-1.0, 1.0), 'scale': 6.3},
+            '2.372e+06 proposals a draw (scale=6.3, bounds=(-1.0, 1.0)) need more than '
+            '9.49e+06 candidates (got 10000)',
+        ),
+        (
+            {'bounds': (-1.0, 1.0), 'scale': 20.0},
+            'inf proposals a draw (scale=20, bounds=(-1.0, 1.0)) need more than inf '
+            'candidates (got 10000)',
+        ),
+    ],
+)
+def test_where_a_race_cannot_serve(options: dict[str, Any], reason: str) -> None:
+    method, found = choose(LARGE, **options)
+    assert method == 'stream'
+    assert reason in found
+    # Few pairs are all listed: what a race would draw from is known exactly.
+    assert choose((SMALL // 10_000, 10_000), **options)[0] == 'dense'
+    assert choose((SMALL // 10_000 + 1, 10_000), **options)[0] == 'stream'
+    for method in ('dense', 'stream'):
+        assert choose((1, 1), **options, method=method) == (method, 'as asked for')
+    with pytest.raises(ValueError, match=re.escape(f"cannot be 'race': {reason}")):
+        choose(LARGE, **options, method='race')
+    assert choose(LARGE, **options, method='race', is_noisy=False)[0] == 'stream'
 
 
-def test_plan_of_a_stream() -> None:
-    assert plan(50, method='stream') == SamplingPlan(
-        'stream', 'as asked for', None, 4, 4
-    )
+PLANS = [
+    (300, {}, ('race', BOUNDED, 22, 4, 4)),
+    (300, {'num_tail': 0, 'num_arrivals': 9}, ('race', BOUNDED, 41, 9, 0)),
+    (500, {'replace': False}, ('race', BOUNDED, 97, 5, 0)),
+    (300, {'method': 'dense'}, ('dense', 'as asked for', None, None, 0)),
+    (50, {'method': 'stream'}, ('stream', 'as asked for', None, 4, 4)),
     # All candidates are kept, nothing is left for a tail.
-    found = plan(4, method='stream', k=2)
-    assert found == SamplingPlan('stream', 'as asked for', None, None, 0)
+    (4, {'method': 'stream', 'k': 2}, ('stream', 'as asked for', None, None, 0)),
+    (50, {'replace': False, 'method': 'dense'}, ('dense', 'as asked for', None, 5, 0)),
+    (
+        5,
+        {'replace': False, 'method': 'dense'},
+        ('dense', 'as asked for', *[None] * 2, 0),
+    ),
+]
 
 
-def test_plan_of_candidates() -> None:
-    sampler, x = GumbelKNNSampler(GaussianSimilarity(2)), torch.randn(300, 2)
-    few = torch.randint(300, (2, 50))
-    assert sampler.plan(x, few) == SamplingPlan('dense', FEW, None, None, 0)
-    many = torch.stack([torch.arange(300), torch.zeros(300).long()])
-    found = sampler.plan(x, torch.cat([few, many], dim=1))
-    assert found == SamplingPlan('race', BOUNDED, 22, 4, 4)
-    batch = torch.arange(10).repeat_interleave(30)
-    assert sampler.plan(x, batch=batch) == SamplingPlan('dense', FEW, None, None, 0)
-    batch = torch.tensor([0] * 10 + [1] * 290)
-    assert sampler.plan(x, batch=batch) == SamplingPlan('race', BOUNDED, 22, 4, 4)
+@pytest.mark.parametrize(('n', 'options', 'expected'), PLANS)
+def test_numbers(n: int, options: dict[str, Any], expected: Any) -> None:
+    sampler, x = GumbelKNNSampler(GaussianSimilarity(2), **options), torch.randn(n, 2)
+    state = torch.get_rng_state()
+    found = sampler.plan(x)
+    assert found == SamplingPlan(*expected)
+    # It says what training does, and draws nothing.
+    assert sampler.eval().plan(x) == found
+    assert torch.equal(state, torch.get_rng_state())
+
+
+def candidates(count: int, nodes: int) -> dict[str, dict[str, Tensor]]:
+    """Return `count` candidates of each of some nodes, in each form."""
+    target = torch.arange(nodes).repeat_interleave(count)
+    source = torch.arange(count).repeat(nodes)
+    batch = torch.arange(nodes // count).repeat_interleave(count)
+    return {
+        'all': {},
+        'batch': {'batch': batch},
+        'edge_index': {'edge_index': torch.stack([source, target])},
+    }
+
+
+@pytest.mark.parametrize('count', [50, 300])
+@pytest.mark.parametrize('form', ['all', 'batch', 'edge_index'])
+@pytest.mark.parametrize('method', ['race', 'stream', 'dense'])
+def test_a_forced_method_serves_or_raises(method: str, form: str, count: int) -> None:
+    nodes = count if form == 'all' else 2 * count
+    given, x = candidates(count, nodes)[form], torch.randn(nodes, 2)
+    sampler = GumbelKNNSampler(GaussianSimilarity(2), method=method)
+    text = None
+    if method == 'race' and count == 50:
+        text = (
+            "'method' cannot be 'race': 22 proposals a draw (scale=1, bounds=(0.0, "
+            '1.0)) need more than 88 candidates (got 50)'
+        )
+    elif method == 'stream' and form == 'edge_index':
+        text = "'method' cannot be 'stream' where 'edge_index' is given"
+    calls = (
+        lambda: sampler.plan(x, **given),
+        lambda: sampler(x, **given),
+        lambda: sampler.propagate(x, x, **given),
+    )
+    for call in calls:
+        if text is None:
+            call()
+        else:
+            with pytest.raises(ValueError, match=re.escape(text)):
+                call()
+    if text is None:
+        assert sampler.plan(x, **given).method == method
+    sampler.eval()  # Nothing races without noise: nothing can fail to.
+    assert sampler.propagate(x, x, **given).shape == (nodes, 2)
+    assert sampler(x, **given).edge_index[1].unique().numel() == nodes
+    assert sampler.distribution(x, **given).candidates.tolist() == [count] * nodes
+
+
+@pytest.mark.parametrize('form', ['batch', 'edge_index'])
+def test_a_forced_race_serves_the_smallest_or_raises(form: str) -> None:
+    x, batch = torch.randn(340, 2), torch.tensor([0] * 300 + [1] * 40)
+    inside = (batch.unsqueeze(1) == batch).nonzero().t().flip(0)
+    given = {'batch': batch} if form == 'batch' else {'edge_index': inside}
+    sampler = GumbelKNNSampler(GaussianSimilarity(2), method='race')
+    for call in (sampler, sampler.plan):
+        with pytest.raises(ValueError, match=r"'method' cannot be 'race'.*\(got 40\)"):
+            call(x, **given)
+    sampler = GumbelKNNSampler(GaussianSimilarity(2))  # Which lists these.
+    assert sampler.plan(x, **given) == SamplingPlan('race', BOUNDED, 22, 4, 4)
+    few = {key: value[..., -40:] for key, value in given.items()}
+    x = x[-40:] if form == 'batch' else x
+    assert sampler.plan(x, **few) == SamplingPlan('dense', FEW, None, None, 0)
+
+
+def test_unbounded_similarities_and_given_candidates() -> None:
+    x, edges = torch.randn(9, 2), torch.randint(9, (2, 20))
+    for kwargs in ({'edge_index': edges}, {'batch': torch.zeros(9).long()}, {}):
+        with pytest.raises(
+            ValueError, match=r"'method' cannot be 'race': 'similarity'"
+        ):
+            GumbelKNNSampler(Unbounded(2), method='race')(x, **kwargs)
+        assert GumbelKNNSampler(Unbounded(2))(x, **kwargs).edge_weight.numel() > 0
 
 
 def test_the_tail_of_a_plan_is_the_tail_that_is_drawn(
@@ -129,16 +218,16 @@ def test_the_tail_of_a_plan_is_the_tail_that_is_drawn(
         drawn.append(0 if tail is None else tail.source.size(1) // 5)
         return tail
 
-    monkeypatch.setattr(_block_sampler, 'draw_tail', spy)
-    expected = tail_size(Law(5, 0.75, num_arrivals=12), 300)
+    monkeypatch.setattr(_parts, 'draw_tail', spy)
+    expected = tail_size(0.75, 12, 300)
     sampler = GumbelKNNSampler(GaussianSimilarity(2), tau=0.75)
     given = torch.stack([torch.arange(300), torch.zeros(300).long()])
-    alone, batch = torch.randn(300, 2), torch.arange(20).repeat_interleave(300)
+    alone, batch = torch.randn(300, 2), torch.arange(3).repeat_interleave(300)
     for x, kwargs in (
         (alone, {}),
         (alone, {'edge_index': given}),
-        (torch.randn(6000, 2), {'batch': batch}),
-        (torch.randn(6000, 2), {'edge_index': given}),
+        (torch.randn(900, 2), {'batch': batch}),
+        (torch.randn(900, 2), {'edge_index': given}),
     ):
         found = sampler.plan(x, **kwargs)
         sampler.propagate(x, x, **kwargs)
@@ -149,7 +238,7 @@ def test_the_tail_of_a_plan_is_the_tail_that_is_drawn(
 def bipartite_plan(
     sizes: list[tuple[int, int]], sampler: GumbelKNNSampler
 ) -> SamplingPlan:
-    """The plan of graphs of so many sources and targets."""
+    """Return the plan of graphs of so many sources and targets."""
     counts = [torch.tensor(count) for count in zip(*sizes, strict=True)]
     ids = tuple(torch.arange(len(sizes)).repeat_interleave(own) for own in counts)
     x_src, x_dst = (torch.randn(len(own), 2) for own in ids)
@@ -161,55 +250,57 @@ def test_the_plan_is_that_of_the_target_with_the_most_candidates(
 ) -> None:
     sampler = GumbelKNNSampler(LinearSimilarity(2), tau=1.0, method='stream')
     found = bipartite_plan([(10, 2000), (5000, 1000)], sampler)
-    assert found == SamplingPlan('stream', 'as asked for', None, 16, 512)
+    size = tail_size(1.0, 16, 5000)
+    assert found[:5] == ('stream', 'as asked for', None, 16, size)
     # Few pairs are listed, others are not.
-    monkeypatch.setattr(_plan, 'SMALL', 60)
-    sampler = GumbelKNNSampler(LinearSimilarity(2))
+    monkeypatch.setattr(planning, 'SMALL', 60)
+    sampler = GumbelKNNSampler(LinearSimilarity(2), scale=1.01)
     found = bipartite_plan([(30, 2), (10, 9)], sampler)
     assert found == SamplingPlan('dense', FEW, None, None, 0)
     found = bipartite_plan([(30, 9), (10, 2)], sampler)
     assert found == SamplingPlan('stream', found.reason, None, 4, 4)
 
 
-def test_plan_of_distinct_neighbours() -> None:
-    for method in ('dense', 'stream'):
-        assert plan(50, replace=False, method=method).num_arrivals == 5
-        assert plan(5, replace=False, method=method).num_arrivals is None
+@pytest.mark.parametrize('tau', [2.0, 3.0, 5.0])
+def test_high_temperatures(tau: float) -> None:
+    x = torch.randn(3000, 2)
+    options: Any = {'k': 1, 'tau': tau}
+    auto = GumbelKNNSampler(GaussianSimilarity(2), **options)
+    found = auto.plan(x)
+    assert (found.method, found.caveat) == ('dense', None)
+    assert f'at tau={tau:g} ' in found.reason
+    pair = x, x[:3]
+    for method in ('race', 'stream'):
+        sampler = GumbelKNNSampler(GaussianSimilarity(2), method=method, **options)
+        plan = sampler.plan(pair)
+        assert plan.method == method
+        assert plan.caveat is not None
+        for call in (sampler, lambda x, own=sampler: own.propagate(x, x[0])):
+            with pytest.warns(TruncatedRaceWarning) as seen:
+                call(pair)
+            assert [str(warning.message) for warning in seen] == [plan.caveat]
+        sampler.eval()(pair)  # Nothing is truncated, and warnings are errors.
+    # Where the definition would take too long a race serves, and says so.
+    large, _ = choose_plan(GIVEN._replace(tau=tau), 10**6, 3000)
+    assert large.method == 'race'
+    assert large.caveat == plan.caveat
 
 
-def test_a_plan_says_what_training_does_and_draws_nothing() -> None:
-    sampler, x = GumbelKNNSampler(GaussianSimilarity(2)), torch.randn(300, 2)
-    state = torch.get_rng_state()
-    expected = sampler.plan(x)
-    assert sampler.eval().plan(x) == expected
-    assert torch.equal(state, torch.get_rng_state())
-
-
-def test_unbounded_similarities_and_given_candidates() -> None:
-    x, edges = torch.randn(9, 2), torch.randint(9, (2, 20))
-    sampler = GumbelKNNSampler(Unbounded(2), method='race')
-    with pytest.raises(ValueError, match=r"'method' cannot be 'race': 'similarity'"):
-        sampler(x, edges)
-    sampler = GumbelKNNSampler(Unbounded(2))
-    assert sampler(x, edges).edge_weight.numel() > 0
-
-
-def test_a_forced_race_needs_bounds_in_training_alone() -> None:
-    sampler = GumbelKNNSampler(Unbounded(2), method='race')
-    x, batch = torch.randn(90, 2), torch.arange(3).repeat_interleave(30)
-    for kwargs in ({}, {'batch': batch}):
-        with pytest.raises(ValueError, match=r"'method' cannot be 'race'"):
-            sampler.plan(x, **kwargs)
-        with pytest.raises(ValueError, match=r"'method' cannot be 'race'"):
-            sampler(x, **kwargs)
-    sampler.eval()
-    assert sampler.propagate(x, x).shape == (90, 2)
-    assert sampler.propagate(x, x, batch=batch).shape == (90, 2)
-
-
-@pytest.mark.parametrize('method', ['dense', 'stream'])
-def test_plan_of_candidates_with_a_method(method: str) -> None:
-    edges = torch.stack([torch.arange(300), torch.zeros(300, dtype=torch.long)])
-    sampler = GumbelKNNSampler(GaussianSimilarity(2), method=method)
-    found = sampler.plan(torch.randn(300, 2), edges)
-    assert found[:2] == ('dense', 'all are listed')
+@pytest.mark.parametrize('tau', [0.5, 1.0, 2.0, 3.0, 5.0])
+def test_the_variance_of_a_sum_is_that_of_the_definition(tau: float) -> None:
+    num_sources, rows = 900 if tau <= 1 else 1200, 3000
+    generator = torch.Generator().manual_seed(3)
+    x = torch.randn(num_sources, 2, generator=generator)
+    pair = x, x[:1].expand(rows, 2)
+    h = torch.randn(num_sources, 1, generator=generator) + x[:, :1]
+    sampler = GumbelKNNSampler(GaussianSimilarity(2), k=1, tau=tau)
+    assert sampler.plan(pair).method == ('race' if tau <= 1 else 'dense')
+    found = sampler.propagate(pair, h, generator=generator)
+    noise = -torch.empty(rows, num_sources).exponential_(generator=generator).log()
+    score = sampler.similarity(pair)
+    expected = ((score + noise) / tau).softmax(dim=1) @ h
+    squares = [
+        (out - out.mean()).square().flatten().numpy() for out in (found, expected)
+    ]
+    assert stats.ttest_ind(*squares, equal_var=False).pvalue > 0.001
+    assert stats.ttest_ind(found.flatten(), expected.flatten()).pvalue > 0.001

@@ -31,9 +31,8 @@ def peak_bytes(conv: LatentGraphConv, num_nodes: int) -> int:
     return peak
 
 
-@pytest.mark.parametrize('tau', [0.25, 0.5])
-def test_a_race_is_linear_in_nodes(tau: float) -> None:
-    conv = LatentGraphConv(8, 8, tau=tau, method='race', memory_budget=2**20)
+def test_a_race_is_linear_in_nodes() -> None:
+    conv = LatentGraphConv(8, 8, tau=0.5, method='race', memory_budget=2**20)
     small, large = peak_bytes(conv, 4000), peak_bytes(conv, 8000)
     assert 0 < large < 2.1 * small
     assert large < 8000**2 / 3  # Twelve times less than one number for each pair.
@@ -66,7 +65,7 @@ class MadeTensors(TorchDispatchMode):
 
 
 def address(part: Any) -> int | None:
-    """Where the numbers of a tensor stand; nowhere if it is none."""
+    """Return where the numbers of a tensor stand, or None if it is none."""
     if not isinstance(part, Tensor) or part.layout != torch.strided:
         return None
     return part.untyped_storage().data_ptr()
@@ -133,7 +132,7 @@ def test_listed_candidates_keep_no_rows(similarity: str) -> None:
 @pytest.mark.parametrize('training', [True, False])
 def test_graphs_of_a_batch_do_not_add_up(training: bool, method: str) -> None:
     conv = LatentGraphConv(8, 16, method=method, memory_budget=2**16).train(training)
-    batch = torch.arange(100).repeat_interleave(20)
+    batch = torch.arange(20).repeat_interleave(100)
     small, large = (made_bytes(conv, n, None, batch[:n]) for n in (1000, 2000))
     assert 0 < large.all < 2.1 * small.all
     assert 0 < large.largest < 2.1 * small.largest

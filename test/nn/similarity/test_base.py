@@ -8,8 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from torch_geometric_gsl.nn.similarity.base import EncodedPair, Similarity
+from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
+from torch_geometric_gsl.nn.similarity.base import Similarity
+from torch_geometric_gsl.nn.similarity.gaussian_similarity import GaussianSimilarity
 from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
+from torch_geometric_gsl.ops.scores import Response
 
 DOUBLE = {'dtype': torch.float64}
 # Scores are exact up to rounding, which a narrow bell magnifies about tenfold.
@@ -50,6 +53,34 @@ def test_formula(case: Any, dtype: torch.dtype, sizes: tuple[int, int]) -> None:
     check(case, module, x_src, x_dst)
 
 
+def odd_rows(kind: str) -> Tensor:
+    """Return zero, equal, opposite, huge, tiny, distant or strided rows."""
+    x = torch.randn(6, 5)
+    if kind == 'equal':
+        x[1], x[3], x[5] = 0, x[2], -x[4]
+    elif kind == 'strided':
+        return torch.randn(6, 10)[:, ::2]
+    else:
+        x[0] *= float(kind)
+        x[3] = x[0]
+    return x
+
+
+@pytest.mark.parametrize('kind', ['equal', '1e30', '1e-30', '1e4', 'strided'])
+def test_odd_rows(case: Any, kind: str) -> None:
+    x, module = odd_rows(kind), case.build(out_channels=3)
+    check(case, case.build(), x, x)
+    x.requires_grad_()
+    for edge_index in (None, all_pairs(6, 6)):
+        for leaf in (x, *module.parameters()):
+            leaf.grad = None
+        module(x, edge_index).sum().backward()
+        for leaf in (x, *module.parameters()):
+            assert leaf.grad is not None
+            assert bool(leaf.grad.isfinite().all())
+            assert leaf is x or bool(leaf.grad.any())
+
+
 @pytest.mark.parametrize('dtype', [torch.float32, torch.float64])
 def test_formula_with_a_projection(case: Any, dtype: torch.dtype) -> None:
     module = case.build(out_channels=3).to(dtype)
@@ -58,45 +89,6 @@ def test_formula_with_a_projection(case: Any, dtype: torch.dtype) -> None:
     x_src, x_dst = torch.randn(4, 5, dtype=dtype), torch.randn(3, 5, dtype=dtype)
     check(case, module, x_src, x_src)
     check(case, module, x_src, x_dst)
-
-
-@pytest.mark.parametrize('dtype', [torch.float32, torch.float64])
-def test_zero_rows_and_duplicates(case: Any, dtype: torch.dtype) -> None:
-    x = torch.randn(6, 5, dtype=dtype)
-    x[1], x[3], x[5] = 0, x[2], -x[4]
-    check(case, case.build().to(dtype), x, x)
-
-
-@pytest.mark.parametrize('factor', [1e30, 1e-30])
-def test_huge_and_tiny_rows(case: Any, factor: float) -> None:
-    x = torch.randn(4, 5)
-    x[0] *= factor
-    x[3] = x[0]
-    check(case, case.build(), x, x)
-
-
-@pytest.mark.parametrize('factor', [1e30, 1e-30])
-def test_gradient_of_huge_and_tiny_rows_is_finite(case: Any, factor: float) -> None:
-    x = torch.randn(4, 5)
-    x[0] *= factor
-    x.requires_grad_()
-    for edge_index in (None, all_pairs(4, 4)):
-        (grad,) = torch.autograd.grad(case.build()(x, edge_index).sum(), x)
-        assert bool(grad.isfinite().all())
-
-
-def test_distant_rows_do_not_blur_the_others(case: Any) -> None:
-    x = torch.randn(4, 5)
-    x[0] *= 1e4
-    check(case, case.build(), x, x)
-
-
-def test_non_contiguous_features(case: Any) -> None:
-    x = torch.randn(5, 4, **DOUBLE).t()
-    assert not x.is_contiguous()
-    check(case, case.build().double(), x, x)
-    wide = torch.randn(4, 10, **DOUBLE)[:, ::2]
-    check(case, case.build().double(), wide, wide)
 
 
 def test_gradient(case: Any) -> None:
@@ -117,22 +109,6 @@ def test_gradient(case: Any) -> None:
     for edge_index in (None, edges):
         inputs = (edge_index, x_src, x_dst, *values)
         assert torch.autograd.gradcheck(forward, inputs)
-
-
-def test_gradient_of_zero_rows_and_duplicates_is_finite(case: Any) -> None:
-    module = case.build(out_channels=3)
-    x = torch.randn(4, 5)
-    x[1], x[3] = 0, x[2]
-    x.requires_grad_()
-    for edge_index in (None, all_pairs(4, 4)):
-        x.grad = None
-        module(x, edge_index).sum().backward()
-        assert x.grad is not None
-        assert bool(x.grad.isfinite().all())
-    for parameter in module.parameters():
-        assert parameter.grad is not None
-        assert bool(parameter.grad.isfinite().all())
-        assert bool(parameter.grad.any())
 
 
 @settings(max_examples=15)
@@ -180,54 +156,6 @@ def test_empty_inputs(case: Any) -> None:
     assert module(x, torch.empty(2, 0, dtype=torch.long)).shape == (0,)
 
 
-def test_blocks_of_rows_give_the_matrix(case: Any) -> None:
-    module = case.build().double()
-    x_src, x_dst = torch.randn(4, 5, **DOUBLE), torch.randn(7, 5, **DOUBLE)
-    pair = module.encode_pair((x_src, x_dst))
-    blocks = [module.score_rows(pair, slice(i, i + 3)) for i in range(0, 7, 3)]
-    torch.testing.assert_close(torch.cat(blocks), module((x_src, x_dst)))
-
-
-def test_indices_of_pairs_broadcast(case: Any) -> None:
-    module = case.build().double()
-    x_src, x_dst = torch.randn(4, 5, **DOUBLE), torch.randn(7, 5, **DOUBLE)
-    pair = module.encode_pair((x_src, x_dst))
-    out = module.score_pairs(pair, torch.arange(4), torch.arange(7).unsqueeze(1))
-    torch.testing.assert_close(out, module((x_src, x_dst)))
-
-
-@pytest.mark.parametrize('budget', [1, 500])
-def test_listed_pairs_are_scored_by_blocks(case: Any, budget: int) -> None:
-    module = case.build().double()
-    x = torch.randn(4, 5, **DOUBLE, requires_grad=True)
-    source, target = torch.arange(4), torch.arange(4).unsqueeze(1)
-    found = []
-    for memory_budget in (2**25, budget):
-        pair = module.encode_pair(x)
-        score = module.score_pairs(pair, source, target, memory_budget=memory_budget)
-        leaves = [x, *module.parameters()]
-        found.append([score, *torch.autograd.grad(score.square().sum(), leaves)])
-    torch.testing.assert_close(*found)
-    torch.testing.assert_close(found[0][0], module(x))
-    assert module.score_pairs(pair, source[:0], target).shape == (4, 0)
-
-
-def test_nodes_are_embedded_once(case: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    module, calls, x = case.build(), [], torch.randn(3, 5)
-    encode = module.encode
-
-    def count(x: Tensor) -> Tensor:
-        calls.append(x)
-        return encode(x)
-
-    monkeypatch.setattr(module, 'encode', count)
-    pair = module.encode_pair(x)
-    assert pair.src is pair.dst
-    assert len(calls) == 1
-    module.encode_pair((x, x.clone()))
-    assert len(calls) == 3
-
-
 def test_autocast_leaves_the_scores_alone(case: Any) -> None:
     module, x = case.build(), torch.randn(6, 5)
     with torch.autocast('cpu', dtype=torch.bfloat16):
@@ -237,18 +165,13 @@ def test_autocast_leaves_the_scores_alone(case: Any) -> None:
     torch.testing.assert_close(listed, module(x, all_pairs(6, 6)))
 
 
-def test_reset_parameters_initialises_everything_anew(case: Any) -> None:
-    modules = [case.build(out_channels=3) for _ in range(2)]
-    for parameter in modules[0].parameters():
-        torch.nn.init.zeros_(parameter)
-    for module in modules:
-        torch.manual_seed(4)
-        module.reset_parameters()
-    for first, second in zip(*(m.parameters() for m in modules), strict=True):
+def test_parameters_start_as_those_of_glorot(case: Any) -> None:
+    module = case.build(out_channels=3)
+    module.reset_parameters()
+    for parameter in module.parameters():
         # Glorot: uniform within sqrt(6 / (fan_in + fan_out)).
-        assert torch.equal(first, second)
-        bound = (6 / sum(first.shape)) ** 0.5
-        assert 0.3 * bound < float(first.detach().abs().max()) <= bound
+        bound = (6 / sum(parameter.shape)) ** 0.5
+        assert 0.3 * bound < float(parameter.detach().abs().max()) <= bound
 
 
 def test_base_is_abstract() -> None:
@@ -256,44 +179,99 @@ def test_base_is_abstract() -> None:
         Similarity(4)  # type: ignore[abstract]
 
 
-class Power(Similarity):
-    """A similarity of one's own: its exponent depends on the target."""
+class Shifted(Similarity):
+    """A similarity of one's own: its shift depends on the target."""
 
     comparison: ClassVar[str] = 'squared_distance'
-
-    def target_params(self, z: Tensor) -> tuple[Tensor, ...]:
-        return (z[:, 0],)
 
     def encode(self, x: Tensor) -> Tensor:
         return self.project(x)
 
-    def response(self, value: Tensor, *params: Tensor) -> Tensor:
-        return value + 100 * params[0]
+    def response(self, z: Tensor) -> Response:
+        return Response(lambda value, shift: value + 100 * shift, (z[:, 0],))
 
 
-class Cube:
-    def response(self, value: Tensor, *params: Tensor) -> Tensor:
-        return 3 * value**3
+def test_own_similarity() -> None:
+    module = Shifted(1)
+    assert str(module) == 'Shifted(1)'
+    assert str(Shifted(1, 2)) == 'Shifted(1, 2)'
+    assert Shifted(1).embedding_channels == 1
+    assert Shifted(1, 2).embedding_channels == 2
+    assert module.bounds == (-float('inf'), float('inf'))
+    x_src, x_dst = torch.tensor([[0.0], [1.0], [3.0]]), torch.tensor([[1.0], [2.0]])
+    assert module((x_src, x_dst)).tolist() == [[101, 100, 104], [204, 201, 201]]
+    edges = torch.tensor([[2, 0], [0, 1]])
+    assert module((x_src, x_dst), edges).tolist() == [104, 204]
+    pairs = module.pair_scores(x_src)
+    assert pairs.src is pairs.dst  # Nodes are embedded once.
+    assert [param.tolist() for param in pairs.response.params] == [[0, 1, 3]]
+    module.reset_parameters()
 
 
-def test_what_a_class_says_holds_for_its_own_scores() -> None:
-    """Not for those of a mix-in, wherever it stands."""
+class Bell(Similarity):
+    """The very formula of a class of the package, as a user would write it."""
 
-    class Mixed(Cube, LinearSimilarity):
-        pass
+    bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
 
-    class Again(Mixed):
-        bounds = (-3.0, 3.0)
+    def response(self, z: Tensor) -> Response:
+        return Response(lambda cosine: torch.exp(-((cosine - 0.5) ** 2) / 0.25))
 
-    class Plain(LinearSimilarity):
-        def extra_repr(self) -> str:
-            return ''
 
-    unknown = Similarity.bounds
-    assert (Mixed.formula, Mixed.bounds) == (None, unknown)
-    assert (Again.formula, Again.bounds) == (None, (-3.0, 3.0))
-    assert Plain.formula == LinearSimilarity.formula == 'identity'
-    assert Plain.bounds == LinearSimilarity.bounds == (-1.0, 1.0)
+@pytest.mark.parametrize(
+    ('method', 'form'),
+    [('stream', 'all'), ('stream', 'batch')]
+    + [(method, f) for method in ('race', 'dense') for f in ('all', 'batch', 'edges')],
+)
+def test_a_response_of_ones_own_is_sampled(method: str, form: str) -> None:
+    x, n = torch.randn(130, 5, **DOUBLE, requires_grad=True), 130
+    given = {
+        'all': {},
+        'batch': {'batch': torch.zeros(n, dtype=torch.long)},
+        'edges': {'edge_index': all_pairs(n, n)},
+    }[form]
+    assert Bell(5).pair_scores(x).response.formula is None
+    found = []
+    for module in (Bell(5), GaussianSimilarity(5, b=0.5, c=0.25)):
+        sampler = GumbelKNNSampler(module, k=2, method=method)
+        assert sampler.plan(x, **given).method == method
+        for training in (True, False):
+            sampler.train(training)
+            torch.manual_seed(1)
+            edge_index, weight = sampler(x, **given)
+            out = sampler.propagate(x, x, **given)
+            total = out.square().sum() + (weight * x[edge_index[0], 0]).sum()
+            (gradient,) = torch.autograd.grad(total, x)
+            found.append((edge_index, weight, out, gradient))
+    for own, known in zip(found[:2], found[2:], strict=True):
+        torch.testing.assert_close(own, known)
+
+
+@pytest.mark.parametrize('declared', [(-1.0, 0.25), (-0.25, 1.0)])
+def test_wrong_bounds_raise_in_a_race_alone(declared: tuple[float, float]) -> None:
+    class Wrong(LinearSimilarity):
+        bounds: ClassVar[tuple[float, float]] = declared
+
+    x = torch.randn(900, 5)
+    text = r"'similarity' must lie between its 'bounds' \(got scores in \[-0.9"
+    with pytest.raises(ValueError, match=text):
+        GumbelKNNSampler(Wrong(5), k=1, method='race')(x)
+    for method in ('stream', 'dense'):
+        assert GumbelKNNSampler(Wrong(5), method=method)(x).edge_weight.isfinite().all()
+
+
+def test_unbounded_responses_do_not_race() -> None:
+    class Steep(Similarity):
+        def response(self, z: Tensor) -> Response:
+            return Response(lambda cosine: 4 * cosine)
+
+    class BoundedSteep(Steep):
+        bounds: ClassVar[tuple[float, float]] = (-4.0, 4.0)
+
+    x = torch.randn(3000, 3)
+    assert GumbelKNNSampler(Steep(3)).plan(x).method == 'stream'
+    assert GumbelKNNSampler(LinearSimilarity(3)).plan(x).method == 'race'
+    sharp = GumbelKNNSampler(BoundedSteep(3), scale=0.25).plan(x)
+    assert (sharp.method, sharp.num_proposals) == ('race', 60)
 
 
 def test_unknown_comparison() -> None:
@@ -302,18 +280,44 @@ def test_unknown_comparison() -> None:
         type('Own', (Similarity,), {'comparison': 'cosine'})
 
 
-def test_own_similarity() -> None:
-    module = Power(1)
-    assert str(module) == 'Power(1)'
-    assert str(Power(1, 2)) == 'Power(1, 2)'
-    assert Power(1).embedding_channels == 1
-    assert Power(1, 2).embedding_channels == 2
-    assert module.bounds == (-float('inf'), float('inf'))
-    x_src, x_dst = torch.tensor([[0.0], [1.0], [3.0]]), torch.tensor([[1.0], [2.0]])
-    assert module((x_src, x_dst)).tolist() == [[101, 100, 104], [204, 201, 201]]
-    edges = torch.tensor([[2, 0], [0, 1]])
-    assert module((x_src, x_dst), edges).tolist() == [104, 204]
-    pair = module.encode_pair(x_src)
-    assert isinstance(pair, EncodedPair)
-    assert [param.tolist() for param in pair.params] == [[0, 1, 3]]
-    module.reset_parameters()
+@pytest.mark.parametrize('width', [1, 4, 6])
+def test_wrong_width(case: Any, width: int) -> None:
+    with pytest.raises(ValueError, match=rf"'x' must have 5 channels \(got {width}\)"):
+        case.build()(torch.randn(3, width))
+
+
+@pytest.mark.parametrize('value', [float('nan'), float('inf'), -float('inf')])
+def test_values_that_are_not_finite(case: Any, value: float) -> None:
+    x, bad = torch.randn(3, 5), torch.randn(3, 5)
+    bad[1, 2] = value
+    module = case.build()
+    for name, args in (('x', bad), ('x_src', (bad, x)), ('x_dst', (x, bad))):
+        with pytest.raises(ValueError, match=f"'{name}' contains NaN or infinite"):
+            module(args)
+
+
+def test_features_and_parameters_must_match(case: Any) -> None:
+    module = case.build(out_channels=3)
+    text = "'x' has torch.float64 but the parameters have torch.float32"
+    with pytest.raises(TypeError, match=text):
+        module(torch.randn(3, 5, dtype=torch.float64))
+
+
+def test_edges_out_of_range(case: Any) -> None:
+    module, pair = case.build(), (torch.randn(4, 5), torch.randn(2, 5))
+    assert module(pair, torch.tensor([[3], [1]])).shape == (1,)
+    with pytest.raises(ValueError, match=r"'edge_index' has sources outside 0\.\.3"):
+        module(pair, torch.tensor([[4], [1]]))
+    with pytest.raises(ValueError, match=r"'edge_index' has targets outside 0\.\.1"):
+        module(pair, torch.tensor([[3], [2]]))
+
+
+@pytest.mark.parametrize('name', ['in_channels', 'out_channels'])
+def test_wrong_arguments(case: Any, name: str) -> None:
+    for value, error, text in (
+        (0, ValueError, rf"'{name}' must be at least 1 \(got 0\)"),
+        (2.5, TypeError, rf"'{name}' must be an integer \(got float\)"),
+        (True, TypeError, rf"'{name}' must be an integer \(got bool\)"),
+    ):
+        with pytest.raises(error, match=text):
+            case.cls(**{'in_channels': 5, **case.kwargs, name: value})

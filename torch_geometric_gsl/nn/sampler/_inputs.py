@@ -33,12 +33,14 @@ from torch_geometric_gsl.ops.candidates import (
     sort_candidates,
 )
 from torch_geometric_gsl.ops.pair_scores import PairScores
+from torch_geometric_gsl.ops.runtime import disable_compile
 from torch_geometric_gsl.typing import Batch
 
 # The graph of each source and of each target, counted from zero.
 GraphIds = tuple[Tensor, Tensor]
 
 
+@disable_compile
 def assign_parts(
     pairs: PairScores,
     is_pair: bool,

@@ -41,8 +41,10 @@ class AllPairs(NamedTuple):
         scores (PairScores): The scores.
         plan (SamplingPlan): The plan.
         options (DrawOptions): How neighbours are drawn.
-        first_source (int): The place of the graph's first node among all sources.
-        first_target (int): The place of the graph's first node among all targets.
+        first_source (int, optional): The place of the graph's first node among all
+            sources. (default: :obj:`0`)
+        first_target (int, optional): The place of the graph's first node among all
+            targets. (default: :obj:`0`)
     """
 
     scores: PairScores

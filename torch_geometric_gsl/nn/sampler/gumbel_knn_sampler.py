@@ -72,14 +72,18 @@ class GumbelKNNSampler(torch.nn.Module):
     * :obj:`"race"` finds the first :obj:`num_arrivals` arrivals of each draw, exactly
       and at a cost that does not depend on the number of candidates. It needs a
       similarity with :obj:`bounds`, and :math:`P` proposals a draw, where :math:`P`
-      grows like :math:`e^{\lambda (\phi_{\max} - \phi_{\min})}`. Up to :math:`4 P`
-      candidates are served by :obj:`"dense"` instead.
+      grows like :math:`e^{\lambda (\phi_{\max} - \phi_{\min})}`, and more than
+      :math:`4 P` candidates.
     * :obj:`"stream"` finds the same arrivals by looking at all pairs by blocks of rows.
+
+    A method that is asked for serves or raises; only :obj:`"auto"` chooses.
 
     The :math:`r`-th arrival weighs about :math:`r^{-1/\tau}`. In the last two, a few
     sources of each draw, :obj:`num_tail`, stand for all later arrivals with their mean
-    weight, so that no mass is lost. In evaluation mode the graph holds the :obj:`k`
-    nearest nodes, unless :obj:`"dense"` is asked for.
+    weight, so that no mass is lost. Beyond :math:`\tau = 1` no few arrivals carry the
+    weight of a draw: there :obj:`"auto"` takes the definition where it can, and a
+    :class:`TruncatedRaceWarning` tells how far the others are from it. In evaluation
+    mode the graph holds the :obj:`k` nearest nodes, unless :obj:`"dense"` is asked for.
 
     Args:
         similarity (Similarity): The similarity of two nodes.
@@ -112,8 +116,8 @@ class GumbelKNNSampler(torch.nn.Module):
             :math:`16 \tau`, at least 4. (default: :obj:`None`)
         num_tail (int, optional): The number of sources that stand for the later
             arrivals of each draw; :obj:`0` leaves these out. By default as many as
-            would add 2 % to the variance of a sum of neighbours, at most 512.
-            (default: :obj:`None`)
+            would add 2 % to the variance of a sum of neighbours, at most 4,096 or a
+            quarter of the candidates. (default: :obj:`None`)
         sample_in_eval (bool, optional): If :obj:`True`, evaluation mode samples as
             training does. (default: :obj:`False`)
         max_eval_pairs (int, optional): The number of pairs of one graph up to which
@@ -279,7 +283,7 @@ class GumbelKNNSampler(torch.nn.Module):
     def plan(
         self, x: Features, edge_index: Tensor | None = None, batch: Batch | None = None
     ) -> SamplingPlan:
-        r"""Say which method serves these inputs in training mode, and why.
+        r"""Return the training-time sampling plan: the method, its numbers, and why.
 
         The arguments are those of :meth:`forward`.
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from torch_geometric_gsl.ops.race import num_proposals
 from torch_geometric_gsl.ops.relax import DrawOptions
+from torch_geometric_gsl.ops.runtime import disable_compile
 from torch_geometric_gsl.ops.tail import (
     TOLERANCE,
     added_variance,
@@ -51,8 +52,9 @@ class SamplingPlan(NamedTuple):
             each draw; :obj:`None` for all.
         num_tail (int): The number of sources :math:`S` that stand for the later
             arrivals of each draw.
-        caveat (str or None): How far the drawn weights are from their definition, if
-            by more than 2 % of the variance of a sum of neighbours.
+        caveat (str, optional): How far the drawn weights are from their definition,
+            if by more than 2 % of the variance of a sum of neighbours.
+            (default: :obj:`None`)
     """
 
     method: str
@@ -123,6 +125,7 @@ class CallOptions(NamedTuple):
         return num_proposals(self.arrivals, spread, replace=self.replace)
 
 
+@disable_compile  # Which warns of each cache that it traces.
 @lru_cache(maxsize=1024)
 def choose_plan(
     given: CallOptions, num_targets: int, num_sources: int, *, is_own: bool = False
@@ -173,13 +176,15 @@ def draw_options(
     given: CallOptions, num_sources: int, *, is_own: bool = False
 ) -> DrawOptions:
     """Return how neighbours are drawn from so many candidates."""
-    kept, num_tail = given.arrivals, given.num_tail
-    if not given.replace or kept >= num_sources - int(not given.loop):
+    num_arrivals, num_tail = given.arrivals, given.num_tail
+    if not given.replace or num_arrivals >= num_sources - int(not given.loop):
         num_tail = 0
     elif num_tail is None:
-        num_tail = tail_size(given.tau, kept, num_sources, is_own=is_own)
+        num_tail = tail_size(given.tau, num_arrivals, num_sources, is_own=is_own)
     num_tail = min(num_tail, num_sources)
-    return DrawOptions(given.k, given.tau, kept, num_tail, given.hard, given.replace)
+    return DrawOptions(
+        given.k, given.tau, num_arrivals, num_tail, given.hard, given.replace
+    )
 
 
 def list_plan(method: str) -> SamplingPlan:
@@ -220,16 +225,16 @@ def _race_obstacle(given: CallOptions, num_sources: int) -> str | None:
 
 def _caveat(given: CallOptions, options: DrawOptions, num_sources: int) -> str | None:
     """Return how far truncation takes the law of a sum from its definition."""
-    kept, tau = options.num_arrivals, options.tau
+    num_arrivals, tau = options.num_arrivals, options.tau
     found = []
     if given.num_tail is None and options.replace:
-        added = added_variance(tau, kept, options.num_tail, num_sources)
+        added = added_variance(tau, num_arrivals, options.num_tail, num_sources)
         if added > TOLERANCE:
-            found.append(f'a tail of {options.num_tail} sources adds {added:.0%}')
+            found.append(f'a tail of {options.num_tail} sources adds {added:.1%}')
     if given.num_arrivals is None and options.replace and tau > 1:
-        lost = lost_variance(tau, kept, num_sources)
+        lost = lost_variance(tau, num_arrivals, num_sources)
         if lost > TOLERANCE:
-            found.append(f'{kept} arrivals a draw lack {lost:.0%}')
+            found.append(f'{num_arrivals} arrivals a draw lack {lost:.1%}')
     if not found:
         return None
     return f'at tau={tau:g} {" and ".join(found)} of the variance of a sum'

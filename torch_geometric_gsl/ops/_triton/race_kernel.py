@@ -55,8 +55,8 @@ def race_kernel(
             is unknown, or neighbours are to be drawn without replacement.
     """
     _check(pairs, options, proposals)
-    dst, src, kept = pairs.dst, pairs.src, options.num_arrivals
-    shape, device = (dst.size(0), options.num_races, kept), dst.device
+    dst, src, num_arrivals = pairs.dst, pairs.src, options.num_arrivals
+    shape, device = (dst.size(0), options.num_races, num_arrivals), dst.device
     source = torch.empty(shape, dtype=torch.long, device=device)
     noise = torch.empty(shape, dtype=torch.float32, device=device)
     horizon = noise.new_empty(shape[:2])
@@ -64,7 +64,7 @@ def race_kernel(
     if num_races == 0:
         return Arrivals(source, noise, horizon)
     b, c = _params(pairs)
-    sizes = _tile_sizes(proposals, src.size(1), kept)
+    sizes = _tile_sizes(proposals, src.size(1), num_arrivals)
     # Triton launches on the current device.
     with torch.cuda.device(device) if device.type == 'cuda' else nullcontext():
         run_races[(triton.cdiv(num_races, sizes['BLOCK_RACES']),)](
@@ -80,7 +80,7 @@ def race_kernel(
             num_races,
             shape[1],
             proposals,
-            kept,
+            num_arrivals,
             src.size(0),
             src.size(1),
             # A number for all targets comes as a tensor of stride 0.
@@ -131,11 +131,11 @@ def _check(pairs: PairScores, options: DrawOptions, proposals: int) -> None:
         )
 
 
-def _tile_sizes(proposals: int, channels: int, kept: int) -> dict[str, int]:
+def _tile_sizes(proposals: int, channels: int, num_arrivals: int) -> dict[str, int]:
     """Return the shapes of the tiles, powers of two, and the number of warps."""
     block_p = min(_BLOCK_PROPOSALS, triton.next_power_of_2(proposals))
     block_c = min(_BLOCK_CHANNELS, triton.next_power_of_2(channels))
-    block_k = triton.next_power_of_2(kept)
+    block_k = triton.next_power_of_2(num_arrivals)
     per_race = block_p * max(block_c, block_k)
     races = max(1, _TILE // per_race)
     return {

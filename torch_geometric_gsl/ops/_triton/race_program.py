@@ -106,9 +106,9 @@ def _score(
 
 
 @triton.jit
-def _first_state(seed, row, draw, draws, proposals):
+def _first_state(seed, row, draw, per_target, proposals):
     """Return the random states [R] of first proposals, and the way to gaps."""
-    width = draws.to(tl.int64) * proposals
+    width = per_target.to(tl.int64) * proposals
     place = row * 2 * width + draw * proposals + 1
     first = tl.load(seed).to(tl.uint64) + place.to(tl.uint64) * _GAMMA
     return first, width.to(tl.uint64) * _GAMMA
@@ -156,12 +156,12 @@ def _select(values, is_kept):
 
 
 @triton.jit
-def _close(source, noise, last_source, found, slot, kept):
+def _close(source, noise, last_source, found, slot, num_arrivals):
     """Fill places [R, M] without an arrival, and drop repeated sources."""
     missing = slot >= found[:, None]
     # The last proposal stands in for an arrival; so it does in the definition.
     source = tl.where(missing, last_source[:, None], source)
-    for earlier in range(0, kept - 1):
+    for earlier in range(0, num_arrivals - 1):
         one = tl.sum(tl.where(slot == earlier, source, 0), 1)
         missing = missing | ((slot > earlier) & (source == one[:, None]))
     return source, tl.where(missing, float('-inf'), noise)
@@ -169,7 +169,7 @@ def _close(source, noise, last_source, found, slot, kept):
 
 # Options of a call: a kernel of its own for some of their values does not pay, and a
 # specialised 1 would be no tensor.
-_OPTIONS = ['num_races', 'draws', 'proposals', 'kept', 'num_sources']
+_OPTIONS = ['num_races', 'per_target', 'proposals', 'num_arrivals', 'num_sources']
 
 
 @triton.jit(do_not_specialize=_OPTIONS)
@@ -187,9 +187,9 @@ def run_races(
     out_noise,
     out_horizon,
     num_races,
-    draws,
+    per_target,
     proposals,
-    kept,
+    num_arrivals,
     num_sources,
     channels,
     b_stride,
@@ -207,12 +207,12 @@ def run_races(
     number = tl.program_id(0).to(tl.int64) * BLOCK_RACES + tl.arange(0, BLOCK_RACES)
     # What is too many runs the last race once more, and writes nothing.
     race = tl.minimum(number, num_races - 1)
-    row = race // draws
+    row = race // per_target
     count, log_count, own = _count(
         row, excluded, start, size, num_sources, log_size, BLOCK_RACES
     )
     shift = log_count + upper
-    first, to_gap = _first_state(seed, row, race % draws, draws, proposals)
+    first, to_gap = _first_state(seed, row, race % per_target, per_target, proposals)
     slot = tl.arange(0, BLOCK_KEPT)[None, :]
     kept_source = tl.zeros([BLOCK_RACES, BLOCK_KEPT], tl.int32)
     kept_noise = tl.zeros([BLOCK_RACES, BLOCK_KEPT], tl.float32)
@@ -221,7 +221,7 @@ def run_races(
     clock = tl.zeros([BLOCK_RACES], tl.float32)
     found = tl.zeros([BLOCK_RACES], tl.int32)
     begin = tl.zeros([], tl.int32)
-    while (begin < proposals) & (tl.min(found, 0) < kept):
+    while (begin < proposals) & (tl.min(found, 0) < num_arrivals):
         turn = (begin + tl.arange(0, BLOCK_PROPOSALS))[None, :]
         is_turn = turn < proposals
         is_last = turn == proposals - 1
@@ -231,7 +231,7 @@ def run_races(
         gap = tl.where(is_turn, gap, 0.0)
         time = tl.log(clock[:, None] + tl.cumsum(gap, 1)) - shift[:, None]
         # A race that is full needs no more scores.
-        is_wanted = is_turn & (found < kept)[:, None]
+        is_wanted = is_turn & (found < num_arrivals)[:, None]
         source = _propose(word, row, count, own, is_wanted, excluded, start, listed)
         score = _score(
             dst,
@@ -255,18 +255,18 @@ def run_races(
         is_kept = accepted[:, :, None] & (rank[:, :, None] == slot[:, None, :] + 1)
         kept_source += _select(source, is_kept)
         kept_noise += _select(-(time + score), is_kept)
-        full_time += tl.sum(tl.where(accepted & (rank == kept), time, 0.0), 1)
+        full_time += tl.sum(tl.where(accepted & (rank == num_arrivals), time, 0.0), 1)
         last_source += tl.sum(tl.where(is_last, source, 0), 1)
         found += tl.sum(accepted.to(tl.int32), 1)
         clock += tl.sum(gap, 1)
         begin += BLOCK_PROPOSALS
     kept_source, kept_noise = _close(
-        kept_source, kept_noise, last_source, found, slot, kept
+        kept_source, kept_noise, last_source, found, slot, num_arrivals
     )
-    horizon = tl.where(found >= kept, full_time, tl.log(clock) - shift)
+    horizon = tl.where(found >= num_arrivals, full_time, tl.log(clock) - shift)
     is_race = number < num_races
-    out = race[:, None] * kept + slot
-    is_place = is_race[:, None] & (slot < kept)
+    out = race[:, None] * num_arrivals + slot
+    is_place = is_race[:, None] & (slot < num_arrivals)
     tl.store(out_source + out, kept_source.to(tl.int64), mask=is_place)
     tl.store(out_noise + out, kept_noise, mask=is_place)
     tl.store(out_horizon + race, horizon, mask=is_race)

@@ -1,0 +1,176 @@
+"""The sampled graphs and their gradients, against their definition."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from oracles import replay, seeded, to_matrix, truncated
+from scipy import integrate
+from torch import Tensor
+
+from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
+from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
+from torch_geometric_gsl.nn.similarity.resolver import (
+    SIMILARITIES,
+    resolve_similarity,
+)
+from torch_geometric_gsl.ops.race import num_proposals, race_arrivals
+from torch_geometric_gsl.ops.relax import DrawOptions
+from torch_geometric_gsl.ops.tail import draw_tail
+
+N = 9
+INF = float('inf')
+OPTIONS = [
+    {},
+    {'hard': True},
+    {'replace': False},
+    {'hard': True, 'replace': False},
+    {'loop': False},
+    {'loop': False, 'hard': True},
+    {'loop': False, 'replace': False},
+]
+
+
+def normal(*size: int, seed: int = 3) -> Tensor:
+    return torch.randn(*size, generator=seeded(seed), dtype=torch.double)
+
+
+def matrix(sampler: GumbelKNNSampler, x: Tensor, seed: int) -> Tensor:
+    return to_matrix(*sampler(x, generator=seeded(seed)), len(x), len(x))
+
+
+@pytest.mark.parametrize('options', OPTIONS)
+@pytest.mark.parametrize(
+    ('method', 'kept'), [('dense', N), ('stream', N), ('stream', 4)]
+)
+def test_definition(method: str, kept: int, options: Any) -> None:
+    similarity = resolve_similarity('neural_gaussian', 6).double()
+    sampler = GumbelKNNSampler(
+        similarity,
+        k=3,
+        tau=0.4,
+        scale=2.0,
+        method=method,
+        num_arrivals=kept,
+        num_tail=0,
+        **options,
+    )
+    score = 2 * similarity(normal(N, 6)).detach()
+    if not options.get('loop', True):
+        score.fill_diagonal_(-INF)
+    if options.get('replace', True):
+        noise, hard = replay(7, N, 3, N), options.get('hard', False)
+        expected = truncated(score, noise, 0.4, kept, hard)
+    else:
+        expected = truncated(score, replay(7, N, 1, N), 0.4, 3)
+        if options.get('hard', False):  # Each of the three counts alike.
+            expected = (expected > 0).double() / 3
+    found = matrix(sampler, normal(N, 6), seed=7)
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize('options', OPTIONS)
+@pytest.mark.parametrize('name', SIMILARITIES)
+def test_dense_equals_stream(name: str, options: Any) -> None:
+    similarity = resolve_similarity(name, 6, out_channels=4).double()
+    value, found = normal(N, N, seed=1), []
+    for method in ('dense', 'stream'):
+        x = normal(N, 6).requires_grad_()
+        sampler = GumbelKNNSampler(
+            similarity, k=3, tau=0.5, method=method, num_arrivals=N, **options
+        )
+        weight = matrix(sampler, x, seed=2)
+        inputs = [x, *similarity.parameters()]
+        gradient = torch.autograd.grad((weight * value).sum(), inputs)
+        for part in gradient:
+            assert float(part.abs().max()) > 1e-6
+        found.append([weight.detach(), *gradient])
+    torch.testing.assert_close(*found, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize('replace', [True, False])
+@pytest.mark.parametrize('method', ['dense', 'stream'])
+def test_small_temperature(method: str, replace: bool) -> None:
+    similarity, x = LinearSimilarity(6).double(), normal(N, 6)
+    options: Any = {'k': 3, 'tau': 1e-4, 'method': method, 'num_arrivals': N}
+    soft = GumbelKNNSampler(similarity, **options, replace=replace)
+    weight = matrix(soft, x, seed=2)
+    if replace:
+        hard = GumbelKNNSampler(similarity, **options, hard=True)
+        expected = matrix(hard, x, seed=2)
+    else:  # The single winner takes the whole weight.
+        expected = (weight == weight.amax(1, keepdim=True)).double()
+    torch.testing.assert_close(weight, expected, rtol=0, atol=1e-6)
+    if method == 'dense':  # The noise-free graph turns into the nearest neighbour.
+        nearest = torch.nn.functional.one_hot(similarity(x).argmax(1), N).double()
+        weight = matrix(soft.eval(), x, seed=2)
+        torch.testing.assert_close(weight, nearest, rtol=0, atol=1e-6)
+
+
+def held_noise(
+    sampler: GumbelKNNSampler, pair: tuple[Tensor, Tensor], options: DrawOptions
+) -> tuple[Tensor, Tensor]:
+    """Return the sources of each draw, and what is added to their scores: numbers."""
+    pairs, generator, tau = sampler.similarity.pair_scores(pair), seeded(6), options.tau
+    tail = draw_tail(pairs, options, generator=generator)
+    proposals = int(num_proposals(options.num_arrivals, 1.0))
+    arrivals = race_arrivals(pairs, options, proposals, generator=generator)
+    assert tail is not None
+    score, n = pairs.rows(), pairs.dst.size(0)
+    late = tail.source.view(1, options.k, -1).expand(n, -1, -1)
+    log_mass = torch.empty(late.shape, dtype=torch.double)
+    for i, k, s in torch.cartesian_prod(*map(torch.arange, late.shape)).tolist():
+        horizon = math.exp(float(arrivals.horizon[i, k]))
+        rate = math.exp(float(score[i, late[i, k, s]]))
+
+        # Among the times at which it may still arrive.
+        def density(t: float, rate: float = rate, start: float = horizon) -> float:
+            return t ** (-1 / tau) * rate * math.exp(-rate * (t - start))
+
+        mean, _ = integrate.quad(density, horizon, INF, epsabs=0, epsrel=1e-9)
+        log_mass[i, k, s] = math.log(mean * score.size(1) / late.size(-1))
+        listed = arrivals.source[i, k][arrivals.noise[i, k] > -INF]
+        if late[i, k, s] in listed:  # What has arrived arrives no more.
+            log_mass[i, k, s] = -INF
+    level = score.unsqueeze(1).expand(-1, options.k, -1).gather(-1, late)
+    noise = torch.cat([arrivals.noise, tau * log_mass - level], dim=-1)
+    return torch.cat([arrivals.source, late], dim=-1), noise
+
+
+@pytest.mark.parametrize('hard', [False, True])
+@pytest.mark.parametrize('name', ['gaussian', 'neural_gaussian'])
+def test_gradient_of_a_race_by_finite_differences(name: str, hard: bool) -> None:
+    similarity = resolve_similarity(name, 6, out_channels=4).double()
+    sampler = GumbelKNNSampler(similarity, k=2, tau=0.5, hard=hard, method='race')
+    pair, value = (normal(160, 6, seed=1), normal(3, 6, seed=2)), normal(160)
+    plan = sampler.plan(pair)
+    assert plan.num_arrivals is not None
+    options = DrawOptions(2, 0.5, plan.num_arrivals, plan.num_tail)
+    with torch.no_grad():
+        source, noise = held_noise(sampler, pair, options)
+
+    @torch.no_grad()
+    def function() -> Tensor:
+        score = similarity(pair).unsqueeze(1).expand(-1, 2, -1)
+        weight = torch.softmax((score.gather(-1, source) + noise) / 0.5, dim=-1)
+        return (weight * value[source]).sum() / 2
+
+    (found, _), weight = sampler(pair, generator=seeded(6))
+    assert set(found.tolist()) == set(source[noise > -INF].tolist())
+    total = (weight * value[found]).sum()
+    expected = value[source[..., 0]].sum() / 2 if hard else function()
+    torch.testing.assert_close(total, expected, rtol=1e-4, atol=1e-5)
+    gradient = torch.autograd.grad(total, list(sampler.parameters()))
+    slopes = torch.cat([part.flatten() for part in gradient]).tolist()
+    entries = [e for p in sampler.parameters() for e in p.data.view(-1).split(1)]
+    for entry, slope in zip(entries, slopes, strict=True):
+        sides = []
+        for step in (1e-5, -1e-5):
+            entry += step
+            sides.append(float(function()))
+            entry -= step
+        difference = (sides[0] - sides[1]) / 2e-5
+        assert slope == pytest.approx(difference, rel=1e-3, abs=1e-5)

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from oracles import seeded
+from torch import Tensor
+
+from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
+from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES, resolve_similarity
+
+N, SCALE = 12, 2.5
+BATCH = torch.tensor([0] * 5 + [3] * 6 + [4])
+X = torch.randn(N, 6, generator=seeded(0))
+PAIR = X, torch.randn(7, 6, generator=seeded(1))
+# Unsorted and with a repetition; some targets have no candidates.
+EDGES = torch.tensor([[3, 0, 5, 1, 0, 2, 2], [2, 0, 0, 2, 0, 5, 2]])
+EVERY = torch.ones(N, N, dtype=torch.bool)
+GIVEN = torch.zeros(N, N, dtype=torch.bool).index_put((EDGES[1], EDGES[0]), EVERY[0, 0])
+FORMS: dict[str, tuple[Any, dict[str, Any], Tensor]] = {
+    'all': (X, {}, EVERY),
+    'batch': (X, {'batch': BATCH}, BATCH.unsqueeze(1) == BATCH),
+    'edge_index': (X, {'edge_index': EDGES}, GIVEN),
+    'pair': (PAIR, {}, torch.ones(7, N, dtype=torch.bool)),
+}
+
+
+@pytest.mark.parametrize('budget', [2**25, 1])
+@pytest.mark.parametrize('loop', [True, False])
+@pytest.mark.parametrize('form', FORMS)
+@pytest.mark.parametrize('name', [*SIMILARITIES, 'uniform'])
+def test_softmax_of_the_scores(name: str, form: str, loop: bool, budget: int) -> None:
+    x, given, is_candidate = FORMS[form]
+    similarity = resolve_similarity(name, 6)
+    sampler = GumbelKNNSampler(
+        similarity, k=1, scale=SCALE, loop=loop, memory_budget=budget
+    )
+    if not loop and form != 'pair':
+        is_candidate = is_candidate & ~torch.eye(N, dtype=torch.bool)
+    score = SCALE * similarity.double()(_double(x)).detach()
+    weight = score.exp() * is_candidate
+    total = weight.sum(dim=1, keepdim=True)
+    entropy = torch.special.entr(weight / total.clamp_min(1e-300)).sum(dim=1)
+    for precision, tolerance in ((torch.float64, 1e-12), (torch.float32, 1e-5)):
+        sampler.to(precision)
+        found = sampler.distribution(_double(x, precision), **given)
+        assert found.candidates.tolist() == is_candidate.sum(dim=1).tolist()
+        assert found.entropy.dtype == torch.float64
+        close = {'rtol': tolerance, 'atol': tolerance}
+        torch.testing.assert_close(found.entropy, entropy, **close)
+        expected = entropy.exp() * is_candidate.any(dim=1)
+        torch.testing.assert_close(found.effective, expected, **close)
+        assert not found.entropy.requires_grad
+
+
+def _double(x: Any, dtype: torch.dtype = torch.float64) -> Any:
+    return tuple(part.to(dtype) for part in x) if isinstance(x, tuple) else x.to(dtype)
+
+
+@pytest.mark.parametrize('training', [True, False])
+@pytest.mark.parametrize('method', ['auto', 'dense', 'race', 'stream'])
+def test_the_method_and_the_mode_do_not_matter(method: str, training: bool) -> None:
+    similarity, state = resolve_similarity('linear', 6), torch.get_rng_state()
+    expected = GumbelKNNSampler(similarity, k=1).distribution(X, batch=BATCH)
+    sampler = GumbelKNNSampler(similarity, k=1, method=method).train(training)
+    torch.testing.assert_close(sampler.distribution(X, batch=BATCH), expected)
+    assert torch.equal(torch.get_rng_state(), state)  # Nothing is drawn.
+
+
+def test_hooks_see_the_inputs_of_each_draw() -> None:
+    sampler = GumbelKNNSampler(resolve_similarity('linear', 6), k=1)
+    seen: list[Any] = []
+    handle = sampler.register_draw_hook(lambda *args: seen.append(args))
+    others = sampler.register_draw_hook(lambda *args: seen.append(len(args)))
+    batches = BATCH, BATCH[:7]
+    sampler(X, EDGES)
+    sampler.eval().propagate(PAIR, X, batch=batches)
+    assert seen[1::2] == [4, 4]  # In the order of their registration.
+    expected = [(sampler, X, EDGES, None), (sampler, PAIR, None, batches)]
+    for own, other in zip(seen[::2], expected, strict=True):
+        assert all(a is b for a, b in zip(own, other, strict=True))
+    sampler.plan(X)
+    sampler.distribution(X)
+    assert len(seen) == 4  # Neither of these draws.
+    handle.remove()
+    others.remove()
+    sampler(X)
+    assert len(seen) == 4
+
+
+def test_hooks_come_before_the_draw() -> None:
+    def refuse(*_: Any) -> None:
+        raise KeyError('refused')
+
+    sampler = GumbelKNNSampler(resolve_similarity('linear', 6), k=1)
+    sampler.register_draw_hook(refuse)
+    state = torch.get_rng_state()
+    for call in (sampler, lambda x: sampler.propagate(x, x)):
+        with pytest.raises(KeyError, match='refused'):
+            call(X)
+    assert torch.equal(torch.get_rng_state(), state)

@@ -1,0 +1,253 @@
+"""Candidates, batches and bad input, through the sampler that is asked for them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import torch
+from oracles import seeded
+from torch import Tensor
+
+from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
+from torch_geometric_gsl.nn.similarity.neural_gaussian_similarity import (
+    NeuralGaussianSimilarity,
+)
+from torch_geometric_gsl.typing import SampledGraph
+
+# The first makes one list of the pairs of all graphs, the second visits graph by
+# graph and row by row.
+BUDGETS = [2**25, 1]
+OPTIONS = [
+    {},
+    {'loop': False},
+    {'hard': True},
+    {'replace': False},
+    {'replace': False, 'loop': False},
+]
+
+
+def features(num_nodes: int, seed: int = 3) -> Tensor:
+    return torch.randn(num_nodes, 6, generator=seeded(seed), dtype=torch.double)
+
+
+def make(**kwargs: Any) -> GumbelKNNSampler:
+    torch.manual_seed(5)
+    kwargs.setdefault('k', 3)
+    return GumbelKNNSampler(NeuralGaussianSimilarity(6), **kwargs).double()
+
+
+def one_by_one(
+    sampler: GumbelKNNSampler, pair: tuple[Tensor, Tensor], ids: tuple[Tensor, Tensor]
+) -> SampledGraph:
+    generator, edges, weights = seeded(1), [], []
+    for graph in range(1 + int(torch.cat(ids).max())):
+        nodes = [(own == graph).nonzero().view(-1) for own in ids]
+        own_x = (pair[0][nodes[0]], pair[1][nodes[1]])
+        x = own_x[0] if pair[0] is pair[1] else own_x
+        edge_index, edge_weight = sampler(x, generator=generator)
+        row, col = edge_index
+        edges.append(torch.stack([nodes[0][row], nodes[1][col]]))
+        weights.append(edge_weight)
+    return SampledGraph(torch.cat(edges, dim=1), torch.cat(weights))
+
+
+def assert_equal_graphs(graph: SampledGraph, expected: SampledGraph) -> None:
+    assert torch.equal(graph.edge_index, expected.edge_index)
+    torch.testing.assert_close(graph.edge_weight, expected.edge_weight)
+
+
+@pytest.mark.parametrize('training', [True, False])
+@pytest.mark.parametrize('budget', BUDGETS)
+@pytest.mark.parametrize('options', OPTIONS)
+@pytest.mark.parametrize('method', ['dense', 'stream'])
+@pytest.mark.parametrize('sizes', [[5, 4, 7], [4, 0, 6], [0, 5]])
+def test_batch_equals_graphs_one_by_one(
+    sizes: list[int], method: str, options: Any, budget: int, training: bool
+) -> None:
+    # Graph ids without nodes are graphs without nodes: [4, 0, 6] has a gap.
+    batch = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
+    # Everything is kept: a list of pairs draws all of them, blocks the first arrivals.
+    sampler = make(method=method, memory_budget=budget, num_arrivals=16, **options)
+    sampler.train(training)
+    x = features(sum(sizes))
+    graph = sampler(x, batch=batch, generator=seeded(1))
+    assert_equal_graphs(graph, one_by_one(sampler, (x, x), (batch, batch)))
+    assert torch.equal(batch[graph.edge_index[0]], batch[graph.edge_index[1]])
+
+
+@pytest.mark.parametrize('training', [True, False])
+@pytest.mark.parametrize('budget', BUDGETS)
+@pytest.mark.parametrize('method', ['dense', 'stream'])
+def test_bipartite_batch(method: str, budget: int, training: bool) -> None:
+    ids = (torch.tensor([0] * 4 + [1] * 5 + [2] * 3), torch.tensor([0] * 2 + [2] * 6))
+    pair = (features(12), features(8, seed=4))
+    sampler = make(method=method, memory_budget=budget).train(training)
+    graph = sampler(pair, batch=ids, generator=seeded(1))
+    assert_equal_graphs(graph, one_by_one(sampler, pair, ids))
+
+
+@pytest.mark.parametrize('budget', BUDGETS)
+def test_small_graph_of_a_batch_repeats_its_neighbours(budget: int) -> None:
+    batch = torch.tensor([0] * 4 + [1] * 2 + [2])
+    for loop in (True, False):
+        sampler = make(memory_budget=budget, loop=loop)
+        edge_index, weight = sampler(features(7), batch=batch)
+        total = torch.zeros(7).double().index_add_(0, edge_index[1], weight)
+        # A lone node that is no candidate of its own has no neighbours.
+        expected = torch.tensor([1.0] * 6 + [float(loop)]).double()
+        torch.testing.assert_close(total, expected)
+
+
+# Unsorted, with a duplicate; targets 2 and 5 have no candidates.
+GIVEN = torch.tensor(
+    [
+        [4, 0, 1, 3, 2, 5, 1, 4, 0, 2, 0, 3, 5],
+        [0, 0, 0, 0, 1, 1, 1, 3, 3, 3, 4, 4, 0],
+    ]
+)[:, [7, 0, 3, 3, 11, 2, 9, 1, 4, 6, 8, 5, 10, 12]]
+
+
+def candidates(target: int, loop: bool = True) -> list[int]:
+    pairs = set(zip(*GIVEN.tolist(), strict=True))
+    return sorted(j for j, i in pairs if i == target and (loop or j != i))
+
+
+@pytest.mark.parametrize('training', [True, False])
+@pytest.mark.parametrize('hard', [True, False])
+@pytest.mark.parametrize('loop', [True, False])
+@pytest.mark.parametrize('method', ['dense', 'auto'])
+def test_given_candidates(method: str, loop: bool, hard: bool, training: bool) -> None:
+    sampler = make(method=method, loop=loop, hard=hard, k=2).train(training)
+    edge_index, weight = sampler(features(6), GIVEN)
+    key = edge_index[1] * 6 + edge_index[0]
+    assert bool((key[1:] > key[:-1]).all())
+    for i in range(6):
+        chosen = edge_index[0, edge_index[1] == i].tolist()
+        allowed = candidates(i, loop)
+        assert set(chosen) <= set(allowed)
+        if method == 'dense' or training:  # Fewer than `num_arrivals`: all of them.
+            assert chosen == allowed
+        else:
+            assert len(chosen) == min(2, len(allowed))
+        total = float(weight.detach()[edge_index[1] == i].sum())
+        assert total == pytest.approx(1.0 if allowed else 0.0)
+
+
+@pytest.mark.parametrize('training', [True, False])
+@pytest.mark.parametrize('options', OPTIONS)
+@pytest.mark.parametrize('method', ['dense', 'auto'])
+def test_all_pairs_as_candidates(method: str, options: Any, training: bool) -> None:
+    sampler = make(method=method, num_arrivals=6, **options).train(training)
+    x = features(6)
+    everything = torch.cartesian_prod(torch.arange(6), torch.arange(6)).t()
+    graph = sampler(x, everything, generator=seeded(1))
+    others = everything[:, everything[0] != everything[1]]
+    if options.get('loop', True) or not training:
+        assert_equal_graphs(graph, sampler(x, generator=seeded(1)))
+    if not options.get('loop', True):  # Loops are as if they were not given.
+        assert_equal_graphs(graph, sampler(x, others, generator=seeded(1)))
+
+
+def test_given_candidates_in_evaluation() -> None:
+    sampler = make(method='stream', k=2, tau=0.5).eval()
+    x = features(6)
+    edge_index, weight = sampler(x, GIVEN)
+    score = sampler.similarity(x).detach() / 0.5
+    for i in range(6):
+        best = sorted(candidates(i), key=lambda j: float(score[i, j]))[-2:]
+        assert edge_index[0, edge_index[1] == i].tolist() == sorted(best)
+        expected = score[i, sorted(best)].softmax(0)
+        torch.testing.assert_close(weight[edge_index[1] == i].detach(), expected)
+
+
+def test_given_candidates_of_a_pair_of_node_sets() -> None:
+    given = torch.tensor([[6, 0, 3, 3], [1, 0, 1, 0]])
+    sampler = make(k=2, loop=False)
+    edge_index, weight = sampler((features(7), features(3, seed=4)), given)
+    assert edge_index.tolist() == [[0, 3, 3, 6], [0, 0, 1, 1]]
+    torch.testing.assert_close(weight.view(2, 2).sum(1), torch.ones(2).double())
+
+
+@pytest.mark.parametrize('training', [True, False])
+def test_batch_and_given_candidates(training: bool) -> None:
+    batch = torch.tensor([0, 0, 0, 1, 1, 1])
+    inside = GIVEN[:, batch[GIVEN[0]] == batch[GIVEN[1]]]
+    sampler, x = make(k=2).train(training), features(6)
+    graph = sampler(x, inside, batch, generator=seeded(1))
+    assert_equal_graphs(graph, sampler(x, inside, generator=seeded(1)))
+    with pytest.raises(ValueError, match="'edge_index' joins two graphs of 'batch'"):
+        sampler(x, GIVEN, batch)
+
+
+X = features(6)
+EDGES = torch.zeros(2, 3, dtype=torch.long)
+BATCH = torch.tensor([0, 0, 0, 1, 1, 1])
+META = torch.device('meta')
+
+
+def broken(value: float) -> Tensor:
+    x = X.clone()
+    x[2, 3] = value
+    return x
+
+
+@pytest.mark.parametrize(
+    ('error', 'args', 'match'),
+    [
+        (ValueError, (broken(float('nan')),), "'x' contains NaN or infinite values"),
+        (ValueError, ((X, broken(float('nan'))),), "'x_dst' contains NaN or infinite"),
+        (TypeError, ('x',), "'x' must be a torch.Tensor (got str)"),
+        (TypeError, (X.float(),), "'x' has torch.float32 but the parameters have"),
+        (ValueError, (X[:, :4],), "'x' must have 6 channels (got 4)"),
+        (ValueError, ((X, X, X),), "'x' must be a tensor or a pair (x_src, x_dst)"),
+        (ValueError, ((X, X.float()),), "'x_src' and 'x_dst' must share one dtype"),
+        (ValueError, ((X, X.to(META)),), "'x_src' and 'x_dst' must share one device"),
+        (ValueError, (X.to_sparse_csr(),), "'x' is sparse (torch.sparse_csr), which"),
+        (ValueError, (X[:2],), 'number of candidates (got k=3 for 2 candidates)'),
+        (TypeError, (X, [[0], [1]]), "'edge_index' must be a torch.Tensor (got list)"),
+        (ValueError, (X, EDGES.t()), '[2, num_edges] (got [3, 2])'),
+        (ValueError, (X, EDGES + 6), "'edge_index' has sources outside 0..5"),
+        (ValueError, ((X, X[:0]), EDGES), "'edge_index' has targets outside 0..-1"),
+        (TypeError, (X, None, [0] * 6), "'batch' must be a torch.Tensor (got list)"),
+        (ValueError, (X, None, BATCH[1:]), 'one entry per node (got 5 for 6 nodes)'),
+        (ValueError, (X, None, BATCH.flip(0)), "'batch' must be sorted"),
+        (TypeError, ((X, X), None, BATCH), "'batch' must be a pair (batch_src, batch"),
+        (TypeError, ((X, X), None, (BATCH,)), "'batch' must be a pair (batch_src,"),
+        (ValueError, ((X, X), None, (BATCH, BATCH - 1)), "'batch_dst' must not be neg"),
+        (TypeError, (X, None, (BATCH, BATCH)), "'batch' must be a torch.Tensor (got"),
+    ],
+)
+def test_bad_input(error: type[Exception], args: Any, match: str) -> None:
+    with pytest.raises(error, match=re.escape(match)):
+        make()(*args)
+    with pytest.raises(error, match=re.escape(match)):
+        make().eval().propagate(args[0], X, *args[1:])
+
+
+@pytest.mark.parametrize('budget', BUDGETS)
+def test_too_few_candidates(budget: int) -> None:
+    sampler = make(k=6, loop=False, memory_budget=budget)
+    with pytest.raises(ValueError, match=r'\(got k=6 for 5 candidates\)'):
+        sampler(X)
+    sampler = make(replace=False, memory_budget=budget)
+    with pytest.raises(ValueError, match=r'of graph 1 \(got k=3 for 2 candidates\)'):
+        sampler(X, batch=torch.tensor([0, 0, 0, 0, 1, 1]))
+    with pytest.raises(ValueError, match=r'\(got k=3, but target 2 has 0\)'):
+        sampler(X, GIVEN)
+
+
+def test_bad_generator() -> None:
+    with pytest.raises(
+        TypeError, match=r"'generator' must be a torch.Generator \(got int\)"
+    ):
+        make()(X, generator=3)
+
+    class Elsewhere(torch.Generator):  # No second device may be at hand.
+        device = torch.device('cuda')
+
+    with pytest.raises(
+        ValueError, match="'generator' is on cuda but the features are on cpu"
+    ):
+        make()(X, generator=Elsewhere())

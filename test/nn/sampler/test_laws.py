@@ -1,0 +1,312 @@
+"""The law of the draws: exact for hard ones, that of the definition for relaxed ones.
+
+Each comparison is two-sided and fails a correct race for one seed in 1000. Mistakes
+that are built in on purpose show that it sees what it should see.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache, partial
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from oracles import check_law, seeded
+from scipy import stats
+from torch import Tensor
+
+from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
+from torch_geometric_gsl.nn.similarity.base import Similarity
+from torch_geometric_gsl.nn.similarity.gaussian_similarity import GaussianSimilarity
+from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES, resolve_similarity
+from torch_geometric_gsl.ops import race, relax
+
+ERROR_RATE = 1e-3
+CALLS = 16
+Samples = dict[str, Tensor]
+# What a relaxed race shares with the definition and with exact first arrivals. The few
+# sources that stand for all later ones have other squares and another entropy.
+OF_DENSE = ('loss', 'gradient', 'phi', 'largest')
+OF_STREAM = (*OF_DENSE, 'square', 'entropy')
+# A temperature, whether draws are hard, and the scale; the range of some is twice 1.
+LAWS = [
+    (0.25, False, 1.0),
+    (0.5, False, 1.0),
+    (0.75, True, 1.0),
+    (1.0, False, 1.0),
+    (0.5, False, 3.0),
+]
+# Nodes of the graphs of a batch, or of one graph whose edges are given. In the smallest
+# one all candidates are listed.
+SIZES = {'batch': (300, 6, 270), 'edge_index': (400,)}
+
+
+def normal(*size: int, seed: int = 0) -> Tensor:
+    return torch.randn(*size, generator=seeded(seed))
+
+
+@cache
+def drawn(
+    name: str,
+    method: str,
+    tau: float,
+    hard: bool = False,
+    scale: float = 1.0,
+    num_tail: int | None = None,
+) -> Samples:
+    """Describe draws from just so many sources that the sampler races."""
+    torch.manual_seed(0)
+    similarity = resolve_similarity(name, 6, out_channels=4)
+    options: Any = {'k': 2, 'tau': tau, 'scale': scale, 'hard': hard}
+    racing = GumbelKNNSampler(similarity, **options)
+    num_sources = int(4.1 * (racing.plan(normal(10**5, 6)).num_proposals or 0))
+    assert racing.plan(normal(num_sources, 6)).method == 'race'
+    rows = max(8, 2**16 // num_sources)
+    sampler = GumbelKNNSampler(similarity, method=method, num_tail=num_tail, **options)
+    return samples(sampler, num_sources, rows, seed=1 + (method == 'race'))
+
+
+def samples(
+    sampler: GumbelKNNSampler, num_sources: int, rows: int, seed: int
+) -> Samples:
+    pair = normal(num_sources, 6, seed=1), normal(rows, 6, seed=2)
+
+    def draw(generator: torch.Generator) -> Tensor:
+        (source, target), weight = sampler(pair, generator=generator)
+        return torch.zeros(rows, num_sources).index_put((target, source), weight)
+
+    return statistics(draw, sampler.similarity, pair, seed)
+
+
+def statistics(
+    draw: Callable[[torch.Generator], Tensor],
+    similarity: Similarity,
+    pair: tuple[Tensor, Tensor],
+    seed: int,
+) -> Samples:
+    """Return means over the targets, a row for each call: calls are independent."""
+    generator, found = seeded(seed), []
+    h = normal(pair[0].size(0), 3, seed=3) + pair[0][:, :3]
+    score, parameters = similarity(pair).detach(), [*similarity.parameters()]
+    for _ in range(CALLS):
+        matrix = draw(generator)
+        out, rows = matrix @ h, matrix.size(0)
+        loss = out.square().mean() + (out[:, 0] * torch.linspace(0, 1, rows)).mean()
+        phi = (matrix * score).sum() / rows
+        # Every row adds to the second term of the gradient, with little noise.
+        gradient = torch.autograd.grad(loss + 10 * phi, parameters)
+        matrix = matrix.detach()
+        means = {
+            'loss': loss.detach(),
+            'gradient': torch.cat([part.flatten() for part in gradient]),
+            'phi': phi.detach(),
+            'largest': matrix.amax(dim=1).mean(),
+            'square': matrix.square().sum() / rows,
+            'entropy': torch.special.entr(matrix).sum() / rows,
+        }
+        found.append({name: part.view(-1).double() for name, part in means.items()})
+    return {name: torch.stack([each[name] for each in found]) for name in found[0]}
+
+
+@cache
+def drawn_ragged(kind: str, method: str, tau: float, hard: bool) -> Samples:
+    """Describe draws of targets with candidates of their own, or the definition."""
+    torch.manual_seed(0)
+    similarity = resolve_similarity('neural_gaussian', 6, out_channels=4)
+    sizes = torch.tensor(SIZES[kind])
+    batch = torch.arange(sizes.numel()).repeat_interleave(sizes)
+    n = batch.numel()
+    x, allowed = normal(n, 6, seed=1), batch.unsqueeze(1) == batch
+    allowed &= ~torch.eye(n, dtype=torch.bool)
+    given = {'batch': batch}
+    if kind == 'edge_index':  # Another number of candidates for each target.
+        allowed &= normal(n, n, seed=4) < torch.linspace(0.5, 3, n).unsqueeze(1)
+        given = {'edge_index': allowed.nonzero().t().flip(0)}
+    options: Any = {'k': 2, 'tau': tau, 'hard': hard, 'loop': False}
+    sampler = GumbelKNNSampler(similarity, **options)
+    assert sampler.plan(x, **given).method == 'race'
+
+    def race(generator: torch.Generator) -> Tensor:
+        (source, target), weight = sampler(x, **given, generator=generator)
+        assert bool(allowed[target, source].all())
+        return torch.zeros(n, n).index_put((target, source), weight)
+
+    def define(generator: torch.Generator) -> Tensor:
+        score = similarity(x).masked_fill(~allowed, -math.inf)
+        noise = -torch.empty(2, n, n).exponential_(generator=generator).log()
+        soft = ((score + noise) / tau).softmax(dim=2)
+        one_hot = torch.zeros_like(soft).scatter(2, soft.argmax(2, keepdim=True), 1)
+        return (one_hot + soft - soft.detach() if hard else soft).mean(dim=0)
+
+    draw = race if method == 'race' else define
+    return statistics(draw, similarity, (x, x), seed=1 + (method == 'race'))
+
+
+def excess(first: Samples, second: Samples, *names: str) -> float:
+    """Return the largest two-sample |z| by its Bonferroni bound, shared alike."""
+    ratios = []
+    for a, b in ((first[name], second[name]) for name in names):
+        z = (a.mean(0) - b.mean(0)) / ((a.var(0) + b.var(0)) / CALLS).sqrt()
+        share = ERROR_RATE / len(names) / z.numel()
+        ratios.append(float(z.abs().max()) / stats.t(2 * CALLS - 2).isf(share / 2))
+    return max(ratios)
+
+
+@pytest.mark.parametrize(
+    'options', [{'k': 4, 'hard': True}, {'k': 1, 'replace': False}]
+)
+@pytest.mark.parametrize(
+    ('method', 'form'),
+    [
+        ('dense', 'all'),
+        ('race', 'all'),
+        ('stream', 'all'),
+        ('dense', 'edge_index'),
+        ('dense', 'batch'),
+        ('race', 'edge_index'),
+        ('race', 'batch'),
+    ],
+)
+def test_first_draws_are_categorical(method: str, form: str, options: Any) -> None:
+    # All targets are one; odd sources or the others are no candidates of it.
+    rows, num_sources = 3000 // options['k'], 240 * (1 + (form != 'all'))
+    sampler = GumbelKNNSampler(GaussianSimilarity(6), method=method, **options)
+    x_src, x_dst = normal(num_sources, 6, seed=1), normal(1, 6, seed=2)
+    pair, kwargs = (x_src, x_dst.expand(rows, 6)), {}
+    is_candidate = torch.ones(num_sources, dtype=torch.bool)
+    if form == 'edge_index':
+        is_candidate[1::2] = False
+        own, target = is_candidate.nonzero().flatten(), torch.arange(rows)
+        kwargs['edge_index'] = torch.cartesian_prod(target, own).t().flip(0)
+    elif form == 'batch':
+        is_candidate[240:] = False
+        kwargs['batch'] = (~is_candidate).long(), torch.zeros(rows).long()
+    assert sampler.plan(pair, **kwargs).method == method
+    (source, _), weight = sampler(pair, generator=seeded(3), **kwargs)
+    counts = torch.zeros(num_sources).index_add(0, source, options['k'] * weight)
+    assert float(counts[~is_candidate].sum()) == 0
+    probability = (
+        sampler.similarity((x_src, x_dst))[0, is_candidate].double().softmax(0)
+    )
+    check_law(counts[is_candidate].round().tolist(), probability.tolist())
+
+
+@pytest.mark.parametrize(
+    ('name', 'tau', 'hard', 'scale'),
+    [(name, *law) for name in SIMILARITIES for law in LAWS],
+)
+def test_race_has_the_law_of_dense(
+    name: str, tau: float, hard: bool, scale: float
+) -> None:
+    found, expected = (drawn(name, m, tau, hard, scale) for m in ('race', 'dense'))
+    # The largest weight of hard draws is 1/2 in nearly all rows.
+    names = [part for part in OF_DENSE if not hard or part != 'largest']
+    assert excess(found, expected, *names) < 1
+
+
+@pytest.mark.parametrize(('tau', 'hard'), [(0.5, False), (0.75, False), (0.5, True)])
+@pytest.mark.parametrize('kind', SIZES)
+def test_ragged_race_has_the_law_of_dense(kind: str, tau: float, hard: bool) -> None:
+    found, expected = (drawn_ragged(kind, m, tau, hard) for m in ('race', 'dense'))
+    names = [part for part in OF_DENSE if not hard or part != 'largest']
+    assert excess(found, expected, *names) < 1
+
+
+@pytest.mark.parametrize(('name', 'tau'), [('linear', 0.5), ('neural_gaussian', 1.0)])
+def test_race_has_the_law_of_exact_first_arrivals(name: str, tau: float) -> None:
+    found, expected = (drawn(name, method, tau) for method in ('race', 'stream'))
+    assert excess(found, expected, *OF_STREAM) < 1
+
+
+SOURCES, TARGETS, SEEDS = 200, 1200, 150
+
+
+def means(method: str, first_seed: int) -> Tensor:
+    """Return the mean over the targets of what they receive, for each seed."""
+    x_src = normal(SOURCES, 6, seed=7)
+    x = x_src, normal(TARGETS, 6, seed=8)
+    h = normal(SOURCES, 1, seed=9) + x_src[:, :1]
+    # Later arrivals weigh enough for their errors to be seen, were they shared by all.
+    sampler = GumbelKNNSampler(GaussianSimilarity(6), k=2, tau=0.5, method=method)
+    assert sampler.plan(x).method == method
+    with torch.no_grad():
+        found = [
+            sampler.propagate(x, h, generator=seeded(seed)).mean()
+            for seed in range(first_seed, first_seed + SEEDS)
+        ]
+    return torch.stack(found).double()
+
+
+def test_the_variance_of_a_mean_over_targets_is_that_of_dense() -> None:
+    # Were rows correlated, their mean would vary more. An F ratio with 149 and 149
+    # degrees of freedom leaves these limits for 3 of 100 pairs of seeds where the
+    # variances are equal: 1.5 % below and 1.2 % above.
+    ratio = float(means('race', 0).var() / means('dense', SEEDS).var())
+    assert 0.7 < ratio < 1.45
+
+
+def without_gradient(own: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    return lambda score, *args: own(score.detach(), *args)
+
+
+def heavier(own: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    return lambda *args: own(*args) + math.log(1.35)
+
+
+def twice(own: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    return lambda *args: own(*args) + math.log(2)
+
+
+def slower(own: Callable[..., Any]) -> Callable[..., Any]:
+    # The proposals and their levels stay, their gaps are longer.
+    return lambda *args: (*(found := own(*args))[:2], 1.3 * found[2])
+
+
+def of_the_first(own: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    return lambda *args: own(*args) // 8
+
+
+ALL = partial(drawn, 'neural_gaussian', tau=1.0)
+RAGGED = {kind: partial(drawn_ragged, kind, tau=0.75, hard=False) for kind in SIZES}
+
+
+@pytest.mark.parametrize(
+    ('draw', 'method', 'module', 'function', 'mistake'),
+    [
+        (ALL, 'dense', relax, '_tail_logit', without_gradient),
+        (ALL, 'dense', relax, 'log_tail_mass', heavier),
+        (ALL, 'stream', race, 'propose', slower),
+    ]
+    + [
+        (draw, 'dense', *mistake)
+        for draw in RAGGED.values()
+        for mistake in (
+            (relax, '_tail_logit', without_gradient),
+            (relax, 'log_tail_mass', twice),
+            (race, 'below', of_the_first),
+        )
+    ],
+)
+def test_the_comparison_detects_a_mistake(
+    draw: Any,
+    method: str,
+    module: ModuleType,
+    function: str,
+    mistake: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    expected = draw(method=method)
+    monkeypatch.setattr(module, function, mistake(getattr(module, function)))
+    found = draw.func.__wrapped__(*draw.args, method='race', **draw.keywords)
+    names = OF_DENSE if method == 'dense' else OF_STREAM
+    assert excess(found, expected, *names) > 1
+
+
+def test_the_comparison_detects_a_tail_that_is_left_out() -> None:
+    found = drawn('gaussian', 'race', 1.0, num_tail=0)
+    expected = drawn('gaussian', 'dense', 1.0)
+    for name in ('loss', 'largest'):
+        assert excess(found, expected, name) > 1

@@ -1,0 +1,86 @@
+"""Evaluation of too many pairs: sums over some of the sources, and a warning."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import pytest
+import torch
+from oracles import seeded
+from torch import Tensor
+
+from torch_geometric_gsl import SampledEvaluationWarning
+from torch_geometric_gsl.nn.sampler import _parts
+from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
+from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES, resolve_similarity
+from torch_geometric_gsl.ops import noise_free
+from torch_geometric_gsl.ops.pair_scores import PairScores
+
+N, SAMPLES, TAU, SCALE = 40, 12, 0.5, 1.5
+X = torch.randn(N, 6, generator=seeded(0)).double()
+H = torch.randn(N, 3, generator=seeded(1)).double()
+
+
+@pytest.fixture(autouse=True)
+def _few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_parts, 'LEAST_SAMPLES', SAMPLES)
+    monkeypatch.setattr(noise_free, '_MIN_PAIRS', 0)
+
+
+def make(name: str, loop: bool = True) -> GumbelKNNSampler:
+    similarity = resolve_similarity(name, 6, out_channels=4)
+    sampler = GumbelKNNSampler(
+        similarity, k=2, tau=TAU, scale=SCALE, loop=loop, max_eval_pairs=1
+    )
+    return sampler.double().eval()
+
+
+@pytest.mark.parametrize('loop', [True, False])
+@pytest.mark.parametrize('name', SIMILARITIES)
+def test_estimates_by_tiles_and_with_a_gradient(
+    name: str, loop: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sampler, tiled, weights = make(name, loop), [], PairScores.weights
+
+    def spy(self: PairScores, *args: Any) -> Tensor:
+        tiled.append(self.src.size(0))
+        return weights(self, *args)
+
+    monkeypatch.setattr(PairScores, 'weights', spy)
+    with pytest.warns(SampledEvaluationWarning):
+        slow = sampler.propagate(X, H).detach()
+    assert set(tiled) == {N}  # The exact sums that tell the error take no gradient.
+    tiled.clear()
+    with torch.no_grad(), pytest.warns(SampledEvaluationWarning):
+        fast = sampler.propagate(X, H)
+    assert set(tiled) == {N, SAMPLES}
+    phi = sampler.similarity(X).tolist()
+    drawn = torch.randperm(N, generator=seeded(0))[:SAMPLES].tolist()
+    for i in range(N):
+        source = [j for j in drawn if loop or j != i]
+        power = [math.exp(SCALE * phi[i][j] / TAU) for j in source]
+        for channel in range(H.size(1)):
+            expected = sum(
+                p * float(H[j, channel]) for p, j in zip(power, source, strict=True)
+            )
+            expected /= sum(power)
+            assert float(slow[i, channel]) == pytest.approx(expected, abs=1e-12)
+            assert float(fast[i, channel]) == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_warning_tells_the_error_and_the_size() -> None:
+    sampler = make('gaussian')
+    with pytest.warns(SampledEvaluationWarning) as seen:
+        out = sampler.propagate(X, H).detach()
+    phi = sampler.similarity(X).detach()
+    exact = torch.softmax(SCALE * phi / TAU, dim=1) @ H
+    error = (out - exact).square().mean().sqrt()
+    size = out.square().mean().sqrt()
+    text = (
+        f'the sums over 40 x 40 pairs are estimated from 12 sources with an error of '
+        f'{float(error):.2g} (root mean square of some targets; that of the sums is '
+        f"{float(size):.2g}): a larger 'max_eval_pairs' makes them exact"
+    )
+    assert re.fullmatch(re.escape(text), str(seen[0].message))

@@ -1,0 +1,280 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from oracles import matrix_pairs, seeded, to_matrix
+
+from torch_geometric_gsl.ops import aggregate as module
+from torch_geometric_gsl.ops import tail as tail_module
+from torch_geometric_gsl.ops.aggregate import (
+    drawn_graph,
+    drawn_sum,
+    neighbour_graph,
+    weighted_sum,
+)
+from torch_geometric_gsl.ops.candidates import Candidates
+from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions, relax
+from torch_geometric_gsl.ops.scores import unit_rows
+from torch_geometric_gsl.ops.stream import stream_arrivals
+from torch_geometric_gsl.ops.tail import draw_tail
+
+INF = float('inf')
+DOUBLE = {'dtype': torch.float64}
+ZEROS = torch.zeros(8, dtype=torch.long)
+OPTIONS = [
+    DrawOptions(3, 0.5, 3),
+    DrawOptions(3, 1.0, 3, num_tail=4),
+    DrawOptions(3, 1.0, 3, num_tail=8),
+    DrawOptions(3, 1.0, 3, num_tail=4, hard=True),
+    DrawOptions(3, 1.0, 3, replace=False),
+]
+
+
+@pytest.fixture(autouse=True)
+def group(request, monkeypatch):
+    """The targets that share a tail: of eight, two groups of three and one of two."""
+    size = getattr(request, 'param', 3)
+    monkeypatch.setattr(tail_module, 'group_size', lambda tail, draws: size)
+    return size
+
+
+def drawn(pairs, options, misses=True):
+    """Draw arrivals, of which one race misses its last, and a tail."""
+    kept = min(options.num_arrivals, pairs.available)
+    arrivals = stream_arrivals(pairs, options.num_races, kept, generator=seeded())
+    if misses:
+        arrivals.noise[1, 0, -1] = -INF
+    return arrivals, draw_tail(pairs, options, generator=seeded(6))
+
+
+@pytest.mark.parametrize(
+    ('group', 'sets'),
+    [(1, None), (3, None), (16, None), (1, Candidates(ZEROS, ZEROS + 8))],
+    indirect=['group'],
+    ids=['single', 'groups', 'one group', 'own candidates'],
+)
+@pytest.mark.parametrize('loop', [False, True])
+@pytest.mark.parametrize('options', OPTIONS, ids=str)
+def test_drawn_graph_against_loops(options, loop, sets, group):
+    score, races = torch.randn(8, 8, **DOUBLE), options.num_races
+    pairs = matrix_pairs(score, loop=loop)._replace(candidates=sets)
+    arrivals, tail = drawn(pairs, options)
+    expected = {}
+    for i in range(8):
+        own = Arrivals(*(part[i : i + 1] for part in arrivals))
+        late, args = torch.empty(races, 0).long(), []
+        present = own.noise[0] > -INF
+        if tail is not None:
+            assert tail.group == group
+            late = tail.source[i // group].view(races, -1)
+            value = score[i][late]
+            for k in range(races):  # Neither what has arrived nor the target itself.
+                gone = own.source[0, k, present[k]].tolist() + ([] if loop else [i])
+                value[k, [j in gone for j in late[k].tolist()]] = -INF
+            share = tail.log_share.expand(8, races, 1)[i : i + 1]
+            args = [value.unsqueeze(0), share]
+            present = torch.cat([present, value > -INF], dim=1)
+        weight = torch.cat(relax(score[i][own.source], own, options, *args), dim=2)[0]
+        source = torch.cat([own.source[0], late], dim=1)
+        listed = zip(source[present].tolist(), weight[present].tolist(), strict=True)
+        for j, w in listed:
+            expected[i, j] = expected.get((i, j), 0.0) + w
+    graph = drawn_graph(pairs, arrivals, tail, options)
+    edges = [(i, j) for j, i in graph.edge_index.t().tolist()]
+    assert edges == sorted(expected)
+    weight = torch.tensor([expected[edge] for edge in edges], **DOUBLE)
+    torch.testing.assert_close(graph.edge_weight, weight)
+
+
+@pytest.mark.parametrize('group', [1, 3, 16], indirect=True)
+@pytest.mark.parametrize('budget', [1, 5000, 2**25])
+@pytest.mark.parametrize('loop', [False, True])
+@pytest.mark.parametrize('options', OPTIONS, ids=str)
+def test_drawn_sum_is_the_sum_over_the_drawn_graph(options, loop, budget):
+    score = torch.randn(8, 8, **DOUBLE, requires_grad=True)
+    h = torch.randn(8, 2, **DOUBLE, requires_grad=True)
+    pairs = matrix_pairs(score, loop=loop)
+    arrivals, tail = drawn(pairs, options)
+    graph = drawn_graph(pairs, arrivals, tail, options)
+    factor, found = torch.randn(8, 2, **DOUBLE), []
+    summed = drawn_sum(h, pairs, arrivals, tail, options, budget)
+    for out in (summed, to_matrix(*graph, 8, 8) @ h):
+        grads = torch.autograd.grad(out, (score, h), factor, retain_graph=True)
+        found.append([out, *grads])
+    torch.testing.assert_close(*found)
+
+
+# Eight temporaries of 3 draws * (3 arrivals + 8 of the tail) * 8 bytes: 2112 a row.
+@pytest.mark.parametrize(
+    ('group', 'budget', 'sizes'),
+    [
+        (1, 1, [1] * 8),
+        (1, 2112 * 3, [3, 3, 2]),
+        (3, 1, [3, 3, 2]),  # At least one group, and whole ones.
+        (3, 2112 * 6 - 1, [3, 3, 2]),
+        (3, 2112 * 6, [6, 2]),
+        (3, 2**25, []),
+        (16, 1, []),
+    ],
+    indirect=['group'],
+)
+def test_blocks_are_checkpointed(group, budget, sizes, monkeypatch):
+    options, calls, plain = DrawOptions(3, 1.0, 3, 8), [], module.checkpoint
+
+    def spy(*args, **kwargs):
+        calls.append(args[1].size(0))
+        return plain(*args, **kwargs)
+
+    monkeypatch.setattr(module, 'checkpoint', spy)
+    pairs = matrix_pairs(torch.randn(8, 8, **DOUBLE))
+    args = torch.randn(8, 2, **DOUBLE), pairs, *drawn(pairs, options), options, budget
+    out = drawn_sum(*args)
+    assert calls == sizes
+    with torch.no_grad():  # There is no backward pass to save memory for.
+        same = drawn_sum(*args)
+    assert calls == sizes
+    assert torch.equal(out, same)
+
+
+@pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize('num_tail', [0, 8])
+def test_messages_keep_their_type(dtype, num_tail):
+    options = DrawOptions(3, 1.0, 3, num_tail)
+    pairs = matrix_pairs(torch.randn(8, 8, **DOUBLE))
+    args = pairs, *drawn(pairs, options), options
+    h = torch.randn(8, 2).to(dtype).requires_grad_()
+    out = drawn_sum(h, *args)
+    assert out.dtype == dtype
+    expected = drawn_sum(h.detach().double(), *args)
+    atol = 4 * torch.finfo(dtype).eps
+    torch.testing.assert_close(out.double(), expected, rtol=0, atol=atol)
+    out.sum().backward()
+    assert h.grad.dtype == dtype
+
+
+@pytest.mark.parametrize('num_tail', [0, 4])
+def test_no_targets(num_tail):
+    options = DrawOptions(3, 1.0, 3, num_tail)
+    pairs = matrix_pairs(torch.empty(0, 8))
+    args = pairs, *drawn(pairs, options, misses=False), options
+    assert drawn_graph(*args).edge_index.shape == (2, 0)
+    assert drawn_sum(torch.randn(8, 2), *args).shape == (0, 2)
+
+
+@given(
+    st.lists(
+        st.lists(
+            st.tuples(st.integers(0, 3), st.integers(0, 9)), min_size=3, max_size=3
+        ),
+        max_size=5,
+    ),
+    st.booleans(),
+)
+def test_neighbour_graph(rows, is_masked):
+    source = torch.tensor([[j for j, _ in row] for row in rows]).long().view(-1, 3)
+    weight = torch.tensor([[w for _, w in row] for row in rows]).float().view(-1, 3)
+    listed = weight > 2 if is_masked else None
+    expected = {}
+    for i, row in enumerate(rows):
+        for j, w in row:
+            if not is_masked or w > 2:
+                expected[i, j] = expected.get((i, j), 0) + w
+    graph = neighbour_graph(source, weight, listed)
+    assert graph.edge_index.dtype == torch.long
+    assert [(i, j) for j, i in graph.edge_index.t().tolist()] == sorted(expected)
+    assert graph.edge_weight.tolist() == [expected[p] for p in sorted(expected)]
+
+
+def test_gradient_of_equal_edges():
+    source = torch.tensor([[2, 0, 2], [1, 1, 1]])
+    weight = torch.randn(2, 3, **DOUBLE, requires_grad=True)
+    factor = torch.tensor([3.0, 5, 7], **DOUBLE)
+    graph = neighbour_graph(source, weight)
+    (grad,) = torch.autograd.grad(graph.edge_weight, weight, factor)
+    assert grad.tolist() == [[5, 3, 5], [7, 7, 7]]
+
+
+def naive_sum(h, edges, weight, num_targets):
+    result = [[0.0] * h.size(1) for _ in range(num_targets)]
+    for (source, target), w in zip(edges.t().tolist(), weight.tolist(), strict=True):
+        for channel, value in enumerate(h[source].tolist()):
+            result[target][channel] += w * value
+    return torch.tensor(result, dtype=torch.float64).view(num_targets, h.size(1))
+
+
+def random_edges(seed, num_sources, num_targets, size):
+    generator = seeded(seed)
+    source = torch.randint(num_sources, (size,), generator=generator)
+    target = torch.randint(num_targets, (size,), generator=generator)
+    return torch.stack([source, target.sort().values])
+
+
+@given(st.integers(1, 6), st.integers(1, 6), st.integers(0, 20), st.integers(0, 2**32))
+def test_weighted_sum(num_sources, num_targets, size, seed):
+    # Repeated edges, targets without any edge, no edges at all.
+    edges = random_edges(seed, num_sources, num_targets, size)
+    generator = seeded(seed)
+    h = torch.randn(num_sources, 3, dtype=torch.float64, generator=generator)
+    weight = torch.randn(size, dtype=torch.float64, generator=generator)
+    out = weighted_sum(h, edges, weight, num_targets)
+    torch.testing.assert_close(out, naive_sum(h, edges, weight, num_targets))
+
+
+def test_weighted_sum_gradient():
+    edges = random_edges(0, 4, 3, 9)
+    h = torch.randn(4, 2, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(9, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(
+        lambda h, weight: weighted_sum(h, edges, weight, 3), (h, weight)
+    )
+
+
+def test_messages_of_another_type_and_layout():
+    edges = random_edges(0, 4, 3, 9)
+    h, weight = torch.randn(2, 4, dtype=torch.float64).t(), torch.rand(9)
+    assert not h.is_contiguous()
+    out = weighted_sum(h, edges, weight, 3)
+    assert out.dtype == torch.float64
+    torch.testing.assert_close(out, naive_sum(h, edges, weight, 3))
+
+
+@pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16])
+def test_weighted_sum_of_half_precision(dtype):
+    edges = random_edges(0, 4, 3, 9)
+    h, weight = torch.randn(4, 2).to(dtype).requires_grad_(), torch.rand(9)
+    out = weighted_sum(h, edges, weight, 3)
+    assert out.dtype == dtype
+    # Summed in single precision and rounded once.
+    expected = naive_sum(h.detach(), edges, weight, 3)
+    atol = 4 * torch.finfo(dtype).eps
+    torch.testing.assert_close(out.double(), expected, rtol=0, atol=atol)
+    out.sum().backward()
+    assert h.grad.dtype == dtype
+
+
+@given(
+    st.integers(1, 8),
+    st.integers(1, 4),
+    st.sampled_from([0.01, 0.3, 2.0]),
+    st.booleans(),
+    st.integers(0, 2**32),
+)
+def test_theorem_1(num_nodes, k, spread, hard, seed):
+    # Unit rows: if |h_i - h_j| <= eps for all j then |sum_j a_ij h_j - h_i| <= eps.
+    generator = seeded(seed)
+    centre = torch.randn(1, 3, dtype=torch.float64, generator=generator)
+    noise = torch.randn(num_nodes, 3, dtype=torch.float64, generator=generator)
+    h = unit_rows(centre + spread * noise)
+    pairs = matrix_pairs(3 * h @ h.t())
+    options = DrawOptions(k, 0.5, min(4, num_nodes), num_nodes, hard)
+    graph = drawn_graph(pairs, *drawn(pairs, options, misses=False), options).prune()
+    out = weighted_sum(h, *graph, num_targets=num_nodes)
+    for i in range(num_nodes):
+        sampled = graph.edge_index[0, graph.edge_index[1] == i].tolist()
+        assert sampled
+        eps = max(math.dist(h[i].tolist(), h[j].tolist()) for j in sampled)
+        assert math.dist(out[i].tolist(), h[i].tolist()) <= eps + 1e-12

@@ -1,0 +1,252 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from oracles import ERROR_RATE, check_law
+from scipy.stats import kstest, norm
+
+from torch_geometric_gsl.ops.noise import (
+    arrival_times,
+    below,
+    clone_generator,
+    draw_seed,
+    random_words,
+    shift_right,
+    states,
+    straight_through,
+    uniform,
+)
+
+CPU = torch.device('cpu')
+FLOATS = pytest.mark.parametrize('dtype', [torch.float32, torch.float64])
+# What the published reference implementation gives from the seed 0.
+PUBLISHED = [
+    0xE220A8397B1DCDAF,
+    0x6E789E6AA1B965F4,
+    0x06C45D188009454F,
+    0xF88BB8A8724C81EC,
+]
+words = st.integers(0, 2**64 - 1)
+
+
+def split_mix(seed, place):
+    """Number `place` (from 0) of the sequence, in Python's integers."""
+    z = (seed + (place + 1) * 0x9E3779B97F4A7C15) % 2**64
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB % 2**64
+    return z ^ (z >> 31)
+
+
+def signed(word):
+    return torch.tensor(word - 2**64 if word >= 2**63 else word)
+
+
+def table(seed, rows, width):
+    row, column = states(torch.tensor(seed), rows, width)
+    return random_words(row.unsqueeze(1) + column)
+
+
+def test_published_values():
+    assert [split_mix(0, place) for place in range(4)] == PUBLISHED
+    found = table(0, slice(0, 1), 4)
+    assert found.shape == (1, 4)
+    assert [word % 2**64 for word in found[0].tolist()] == PUBLISHED
+    # The table is filled row by row.
+    assert torch.equal(table(0, slice(0, 2), 2).flatten(), found[0])
+
+
+@given(st.integers(-(2**63), 2**63 - 1), st.integers(0, 10**6), st.integers(1, 5))
+def test_any_seed_and_any_rows(seed, start, width):
+    found = table(seed, slice(start, start + 2), width).tolist()
+    for row in range(2):
+        for column in range(width):
+            place = (start + row) * width + column
+            assert found[row][column] % 2**64 == split_mix(seed, place)
+
+
+@given(words, st.integers(1, 63))
+def test_shift_right(word, bits):
+    assert int(shift_right(signed(word), bits)) == word >> bits
+
+
+@given(words, st.integers(1, 2**32))
+def test_below(word, size):
+    expected = ((word >> 32) * size) >> 32
+    assert int(below(signed(word), size)) == expected
+    assert 0 <= expected < size
+    assert int(below(signed(word), torch.tensor(size))) == expected
+
+
+def test_below_covers_every_size():
+    ends = torch.stack([signed(0), signed(2**64 - 1)])
+    for size in (1, 2, 1000, 2**31, 2**31 + 1, 3 * 2**30, 2**32 - 1, 2**32):
+        assert below(ends, size).tolist() == [0, size - 1]
+    sizes = torch.tensor([[1], [5]])
+    assert below(ends.expand(2, 2), sizes).tolist() == [[0, 0], [0, 4]]
+
+
+@given(words)
+def test_uniform(word):
+    for dtype, bits in ((torch.float32, 23), (torch.float64, 32)):
+        value = uniform(signed(word), dtype)
+        assert value.dtype == dtype
+        # Exact: a dyadic number that the type holds without rounding.
+        assert float(value) == (word % 2**bits + 0.5) / 2**bits
+
+
+@pytest.mark.parametrize('size', [2, 7, 100])
+def test_below_is_uniform(size):
+    # A few sources, and a range that signed numbers of 32 bits do not hold.
+    for total in (size, size * (2**32 // size)):
+        found = below(table(12, slice(0, 400), 250), total).flatten() * size // total
+        check_law(torch.bincount(found, minlength=size).tolist(), [1 / size] * size)
+
+
+@FLOATS
+def test_uniform_is_uniform(dtype):
+    found = uniform(table(34, slice(0, 400), 250), dtype).flatten()
+    counts = torch.bincount((found * 50).long(), minlength=50)
+    check_law(counts.tolist(), [1 / 50] * 50)
+
+
+def test_candidate_and_level_of_one_word_are_independent():
+    word = table(56, slice(0, 400), 250).flatten()
+    cell = below(word, 6) * 8 + (uniform(word, torch.float32) * 8).long()
+    check_law(torch.bincount(cell, minlength=48).tolist(), [1 / 48] * 48)
+
+
+def test_no_correlation_of_rows_columns_and_seeds():
+    value, other = (
+        uniform(table(seed, slice(0, 300), 300), torch.float64) for seed in (7, 8)
+    )
+    pairs = {
+        'rows': (value[1:], value[:-1]),
+        'columns': (value[:, 1:], value[:, :-1]),
+        'diagonals': (value[1:, 1:], value[:-1, :-1]),
+        'halves': (value[:, 150:], value[:, :150]),
+        'seeds': (value, other),
+        'transposed': (value.triu(1), value.t().triu(1)),
+    }
+    # Bonferroni: all pairs together keep the error rate.
+    limit = norm.isf(ERROR_RATE / 2 / len(pairs))
+    for name, (a, b) in pairs.items():
+        used = torch.ones_like(a, dtype=torch.bool) if name != 'transposed' else a > 0
+        product = (a - 0.5)[used] * (b - 0.5)[used]
+        # The product of two independent uniforms has the variance 1 / 144.
+        z = float(product.mean()) * 12 * math.sqrt(product.numel())
+        assert abs(z) < limit, (name, z)
+
+
+def test_draw_seed():
+    first = draw_seed(CPU, torch.Generator().manual_seed(3))
+    assert first.shape == ()
+    assert first.dtype == torch.int64
+    again = torch.Generator().manual_seed(3)
+    assert torch.equal(first, draw_seed(CPU, again))
+    assert not torch.equal(first, draw_seed(CPU, again))
+    torch.manual_seed(3)  # The global generator is one generator among others.
+    assert torch.equal(first, draw_seed(CPU))
+    assert not torch.equal(first, draw_seed(CPU))
+
+
+def test_seeds_take_all_64_bits():
+    generator = torch.Generator().manual_seed(0)
+    seeds = [int(draw_seed(CPU, generator)) % 2**64 for _ in range(64)]
+    for bit in range(64):
+        # Each bit is set in some seeds only: fails by chance once in 2 ** 57.
+        assert 0 < sum(seed >> bit & 1 for seed in seeds) < 64
+
+
+def draw(*size, seed=0, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(seed)
+    return arrival_times(size, dtype=dtype, device=CPU, generator=generator)
+
+
+@FLOATS
+def test_arrival_times_are_exponential(dtype):
+    time = draw(200_000, dtype=dtype)
+    assert time.dtype == dtype
+    p_value = kstest(time.double().numpy(), 'expon').pvalue
+    assert ERROR_RATE / 2 < p_value < 1 - ERROR_RATE / 2
+
+
+def test_draws_are_independent_along_each_dimension():
+    # A correlation of n independent pairs has standard deviation 1 / sqrt(n); four
+    # and a half of them: error rate below 1e-5 for each of three comparisons.
+    time = draw(30, 30, 30, seed=2) - 1
+    for dim in range(3):
+        size = time.size(dim) - 1
+        ahead, behind = time.narrow(dim, 1, size), time.narrow(dim, 0, size)
+        correlation = float((ahead * behind).mean())
+        assert abs(correlation) < 4.5 / math.sqrt(ahead.numel())
+
+
+@given(st.lists(st.integers(0, 70), min_size=1, max_size=6), st.integers(0, 2**32))
+def test_drawn_in_pieces_equals_drawn_at_once(sizes, seed):
+    whole = draw(sum(sizes), 3, seed=seed)
+    generator = torch.Generator().manual_seed(seed)
+    pieces = [
+        arrival_times([size, 3], dtype=whole.dtype, device=CPU, generator=generator)
+        for size in sizes
+    ]
+    assert torch.equal(torch.cat(pieces), whole)
+
+
+@pytest.mark.parametrize(
+    'dtype', [torch.float16, torch.bfloat16, torch.float32, torch.float64]
+)
+def test_times_are_positive_and_finite_at_the_extremes(monkeypatch, dtype):
+    # torch.rand draws from [0, 1): its smallest and its largest value.
+    largest = 1 - torch.finfo(dtype).eps / 2
+    extremes = torch.tensor([0.0, largest], dtype=dtype)
+    assert extremes[1] < 1
+
+    def rand(size, **kwargs):
+        return extremes.clone()
+
+    monkeypatch.setattr(torch, 'rand', rand)
+    time = arrival_times([2], dtype=dtype, device=CPU)
+    assert bool((time > 0).all())
+    assert bool(time.isfinite().all())
+    assert time[0] > 8
+    assert time[1] < 0.01
+
+
+def test_global_generator_is_the_default():
+    torch.manual_seed(7)
+    first = arrival_times([5], dtype=torch.float32, device=CPU)
+    second = arrival_times([5], dtype=torch.float32, device=CPU)
+    torch.manual_seed(7)
+    again = arrival_times([5], dtype=torch.float32, device=CPU)
+    assert torch.equal(first, again)
+    assert not torch.equal(first, second)
+
+
+@pytest.mark.parametrize('own', [True, False])
+def test_clone_repeats_what_comes_next(own):
+    generator = torch.Generator().manual_seed(3) if own else None
+    torch.rand(5, generator=generator)
+    twin = clone_generator(generator, CPU)
+    ahead = torch.rand(4, generator=twin)
+    assert torch.equal(torch.rand(4, generator=generator), ahead)
+    # Neither disturbs the other from here on.
+    torch.rand(9, generator=twin)
+    second = clone_generator(generator, CPU)
+    expected = torch.rand(4, generator=second)
+    assert torch.equal(torch.rand(4, generator=generator), expected)
+
+
+def test_straight_through():
+    hard = torch.tensor([0.0, 1.0, 0.0], requires_grad=True)
+    soft = torch.tensor([0.2, 0.5, 0.3], requires_grad=True)
+    result = straight_through(hard, soft)
+    assert torch.equal(result, hard)
+    assert result.data_ptr() != hard.data_ptr()
+    grad = torch.tensor([1.0, -2.0, 3.0])
+    result.backward(grad)
+    assert hard.grad is None
+    assert torch.equal(soft.grad, grad)

@@ -1,0 +1,312 @@
+"""The nearest sources, and sums over all of them: exact, by tiles, and estimated."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from oracles import matrix_pairs, seeded, softmax, to_matrix
+
+from torch_geometric_gsl.ops import noise_free as module
+from torch_geometric_gsl.ops.noise_free import (
+    nearest_graph,
+    noise_free_sum,
+    noise_free_weights,
+    sampled_noise_free_sum,
+)
+from torch_geometric_gsl.ops.pair_scores import PairScores
+from torch_geometric_gsl.ops.scores import FORMULAS, Response, unit_rows
+
+DOUBLE = {'dtype': torch.float64}
+
+
+def definition(h, pairs, tau):
+    """Sums number by number, in double precision."""
+    weight = [softmax([s / tau for s in row]) for row in pairs.rows().tolist()]
+    shape = pairs.dst.size(0), pairs.src.size(0)
+    return torch.tensor(weight, **DOUBLE).view(shape) @ h.double()
+
+
+@pytest.mark.parametrize('budget', [1, 2**25])
+@pytest.mark.parametrize('k', [1, 3, 20])
+def test_nearest_graph(k, budget):
+    score, tau = torch.randn(4, 7, **DOUBLE), 0.4
+    expected = torch.zeros(4, 7, **DOUBLE)
+    for i, row in enumerate(score.tolist()):
+        best = sorted(range(7), key=lambda j: -row[j])[:k]
+        weight = softmax([row[j] / tau for j in best])
+        expected[i, best] = torch.tensor(weight, **DOUBLE)
+    graph = nearest_graph(matrix_pairs(score), k, tau, memory_budget=budget)
+    torch.testing.assert_close(to_matrix(*graph, 4, 7), expected)
+    assert graph.edge_weight.numel() == 4 * min(k, 7)
+
+
+def test_the_nearest_are_others_and_carry_the_gradient():
+    score = torch.randn(5, 5, **DOUBLE).fill_diagonal_(9).requires_grad_()
+    source, target = nearest_graph(matrix_pairs(score, loop=False), 9, 0.5).edge_index
+    assert source.numel() == 20
+    assert not bool((source == target).any())
+    assert torch.autograd.gradcheck(
+        lambda score: nearest_graph(matrix_pairs(score), 3, 0.5).edge_weight, score
+    )
+
+
+@pytest.mark.parametrize('tau', [0.05, 2.0])
+def test_noise_free_weights(tau):
+    score = torch.randn(4, 3, **DOUBLE)
+    score[1, 2] = -torch.inf
+    expected = [softmax([value / tau for value in row]) for row in score.tolist()]
+    found = noise_free_weights(score, tau)
+    torch.testing.assert_close(found, torch.tensor(expected, **DOUBLE))
+
+
+@pytest.mark.parametrize('size', [(3, 5), (1, 1), (0, 2)])
+@pytest.mark.parametrize('budget', [1, 400, 2**25])
+@pytest.mark.parametrize('has_gradient', [True, False])
+def test_noise_free_sum(size, budget, has_gradient):
+    pairs, h = matrix_pairs(torch.randn(size, **DOUBLE)), torch.randn(size[1], 2)
+    with torch.set_grad_enabled(has_gradient):
+        out = noise_free_sum(h.double(), pairs, 0.3, memory_budget=budget)
+    torch.testing.assert_close(out, definition(h, pairs, 0.3))
+
+
+def test_noise_free_sum_gradient():
+    score = torch.randn(5, 4, **DOUBLE, requires_grad=True)
+    h = torch.randn(4, 2, **DOUBLE, requires_grad=True)
+
+    def sums(h, score):
+        return noise_free_sum(h, matrix_pairs(score), 0.5, memory_budget=256)
+
+    assert torch.autograd.gradcheck(sums, (h, score))
+
+
+def test_noise_free_sum_reads_small_blocks(monkeypatch):
+    seen, plain = [], PairScores.rows
+
+    def rows(self, block):
+        seen.append(block.stop - block.start)
+        return plain(self, block)
+
+    monkeypatch.setattr(PairScores, 'rows', rows)
+    pairs = matrix_pairs(torch.randn(7, 4))
+    # 4 temporaries * 4 sources * 4 bytes a row.
+    noise_free_sum(torch.randn(4, 2), pairs, 1.0, memory_budget=128)
+    assert seen == [2, 2, 2, 1]
+
+
+def test_noise_free_sum_computes_weights_again():
+    n, saved, grads = 32, [], []
+    score = torch.randn(n, n, requires_grad=True)
+    h = torch.randn(n, 2, requires_grad=True)
+    pairs = matrix_pairs(score)
+
+    def pack(tensor):
+        # Not the scores as they are given, nor the unit vectors.
+        saved.append(0 if tensor.data_ptr() in given else tensor.numel())
+        return tensor
+
+    given = {score.data_ptr(), pairs.src.data_ptr()}
+    for budget in (2 * 4 * n * 4, 2**25):  # Two rows, or all at once.
+        hooks = torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor)
+        with hooks:
+            out = noise_free_sum(h, pairs, 0.5, memory_budget=budget)
+        grads.append(torch.autograd.grad(out.square().sum(), (score, h)))
+        if budget < 2**25:
+            assert max(saved, default=0) < n * n
+    assert max(saved) == n * n
+    torch.testing.assert_close(*grads)
+
+
+def drawn_sources(num_sources, num_samples):
+    generator = torch.Generator().manual_seed(0)
+    return torch.randperm(num_sources, generator=generator)[:num_samples].tolist()
+
+
+@pytest.mark.parametrize('budget', [1, 2**25])
+@pytest.mark.parametrize('num_samples', [3, 5, 20])
+def test_sampled_noise_free_sum(num_samples, budget):
+    # Its gradient is that of the sum over the drawn sources; the others have none.
+    score = torch.randn(20, 20, **DOUBLE, requires_grad=True)
+    h = torch.randn(20, 2, **DOUBLE, requires_grad=True)
+    pairs, state = matrix_pairs(score, loop=False), torch.get_rng_state()
+    args = h, pairs, 0.5, num_samples
+    out, error = sampled_noise_free_sum(*args, memory_budget=budget)
+    assert torch.equal(state, torch.get_rng_state())
+    source = drawn_sources(20, num_samples)
+    expected = (pairs.rows()[:, source] / 0.5).softmax(dim=1) @ h[source]
+    torch.testing.assert_close(out, expected)
+    factor = torch.randn(20, 2, **DOUBLE)
+    torch.testing.assert_close(
+        torch.autograd.grad(out, (score, h), factor),
+        torch.autograd.grad(expected, (score, h), factor),
+    )
+    # All targets tell the error, without a gradient; of all sources there is none.
+    missed = (definition(h, pairs, 0.5) - expected).detach()
+    assert not error.requires_grad
+    torch.testing.assert_close(
+        error, missed.square().mean().sqrt(), atol=1e-12, rtol=1e-9
+    )
+    assert (float(error) < 1e-12) == (num_samples == 20)
+
+
+@pytest.mark.parametrize(('scale', 'shift'), [(1.0, 0.0), (10.0, 0.0), (10.0, 1e4)])
+def test_the_error_is_that_of_all_targets(scale, shift):
+    # Where scores are sharp, a target has few heavy sources, and a sample lacks them;
+    # where messages lie far from zero, their squares have lost what tells them apart.
+    generator = seeded(0)
+    x = torch.nn.functional.normalize(torch.randn(3000, 8, generator=generator))
+    h = torch.randn(3000, 16, generator=generator) + shift
+    pairs = matrix_pairs(scale * x @ x.t(), loop=False)
+    out, error = sampled_noise_free_sum(h, pairs, 0.25, 300)
+    exact = noise_free_sum(
+        h.double(), matrix_pairs(scale * x.double() @ x.double().t(), loop=False), 0.25
+    )
+    found = float((out - exact).square().mean().sqrt())
+    # The 272 targets looked at are a tenth of all.
+    assert 0.85 < float(error) / found < 1.15
+
+
+def test_the_estimate_takes_the_type_of_the_messages():
+    pairs = matrix_pairs(torch.randn(6, 9, requires_grad=True))
+    out, error = sampled_noise_free_sum(torch.randn(9, 2).half(), pairs, 0.5, 4)
+    assert out.dtype == torch.float16
+    assert not error.requires_grad
+
+
+BOUNDS = {
+    'identity': (-1.0, 1.0),
+    'difference': (0.0, 2.0),
+    'gaussian': (0.0, 1.0),
+    'heat_kernel': (0.0, 1.0),
+}
+FUNCTIONS = {name: function for function, name in FORMULAS.items()}
+
+
+def make(formula, size=(9, 13), scale=1.0, excluded=None, dtype=torch.float64):
+    n, num_sources = size
+    count = {'gaussian': 2, 'heat_kernel': 1}.get(formula, 0)
+    lower, upper = BOUNDS[formula]
+    return PairScores(
+        unit_rows(torch.randn(n, 4, dtype=dtype)),
+        unit_rows(torch.randn(num_sources, 4, dtype=dtype)),
+        Response(FUNCTIONS[formula], tuple(torch.rand(count, n, dtype=dtype) + 0.1)),
+        'squared_distance' if formula == 'heat_kernel' else 'dot',
+        scale,
+        scale * lower,
+        scale * upper,
+        excluded,
+    )
+
+
+@pytest.fixture
+def tiles(monkeypatch):
+    """The tiles of sums of any size; they have at most five sources."""
+    seen = []
+    plain = PairScores.weights
+
+    def weights(self, *args):
+        weight = plain(self, *args)
+        seen.append((weight.size(0), weight.size(1)))
+        return weight
+
+    monkeypatch.setattr(module, '_MIN_PAIRS', 0)
+    monkeypatch.setattr(module, '_TILE', 5)
+    monkeypatch.setattr(PairScores, 'weights', weights)
+    return seen
+
+
+@pytest.mark.parametrize('scale', [1.0, 3.0])
+@pytest.mark.parametrize('has_loops', [True, False])
+@pytest.mark.parametrize('formula', BOUNDS)
+@torch.no_grad()
+def test_equals_the_definition(formula, has_loops, scale, tiles):
+    # The excluded sources stand at the edges of tiles, too.
+    excluded = None if has_loops else torch.tensor([0, 4, 5, 9, 10, 12, 3, 3, 7])
+    pairs = make(formula, scale=scale, excluded=excluded)
+    h = torch.randn(13, 3, **DOUBLE)
+    budget = 4 * 5 * 8 * 2  # Two rows of five sources.
+    out = noise_free_sum(h, pairs, 0.25, memory_budget=budget)
+    torch.testing.assert_close(out, definition(h, pairs, 0.25))
+    assert tiles == 4 * [(2, 5), (2, 5), (2, 3)] + [(1, 5), (1, 5), (1, 3)]
+
+
+@pytest.mark.parametrize('size', [(1, 1), (0, 3), (3, 1), (1, 40)])
+@torch.no_grad()
+def test_odd_sizes(size, tiles):
+    pairs = make('gaussian', size)
+    h = torch.randn(size[1], 2, **DOUBLE)
+    out = noise_free_sum(h, pairs, 0.25)
+    torch.testing.assert_close(out, definition(h, pairs, 0.25))
+    assert bool(tiles) == (size[0] > 0)
+
+
+@pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16, torch.float64])
+@torch.no_grad()
+def test_takes_the_type_of_the_messages(dtype, tiles):
+    pairs = make('gaussian', dtype=torch.float32)
+    h = torch.randn(13, 2).to(dtype)
+    out = noise_free_sum(h, pairs, 0.25)
+    assert out.dtype == dtype
+    assert tiles
+    expected, rtol = definition(h, pairs, 0.25), max(1e-5, 2 * torch.finfo(dtype).eps)
+    torch.testing.assert_close(out.float(), expected.float(), rtol=rtol, atol=1e-6)
+
+
+@torch.no_grad()
+def test_a_wide_range_of_scores_neither_overflows_nor_vanishes(tiles):
+    h = 1e-15 * torch.randn(13, 2)  # Small messages, not to be rounded to zero.
+    pairs = make('identity', scale=9.9, dtype=torch.float32)
+    pairs = pairs._replace(lower=-9.9, upper=0.0)  # 39.6 of the range of 40.
+    pairs.src.copy_(-pairs.dst[:1])
+    out = noise_free_sum(h, pairs, 0.25)
+    assert tiles
+    torch.testing.assert_close(out[0], h.mean(dim=0), rtol=1e-5, atol=0)
+    tiles.clear()
+    h, pairs = torch.randn(13, 2), make('identity', scale=1e3, dtype=torch.float32)
+    out = noise_free_sum(h, pairs, 0.25)
+    assert not tiles
+    torch.testing.assert_close(out, definition(h, pairs, 0.25).float())
+
+
+def test_leaves_the_gradient_to_the_definition(tiles):
+    pairs = make('gaussian')
+    h = torch.randn(13, 2, **DOUBLE, requires_grad=True)
+    noise_free_sum(h, pairs, 0.25).sum().backward()
+    assert not tiles
+    assert math.isfinite(float(h.grad.sum()))
+
+
+@torch.no_grad()
+def test_few_pairs_are_not_worth_a_compilation(tiles, monkeypatch):
+    for least in (9 * 13 + 1, 9 * 13):
+        monkeypatch.setattr(module, '_MIN_PAIRS', least)
+        noise_free_sum(torch.randn(13, 2), make('gaussian', dtype=torch.float32), 0.25)
+        assert bool(tiles) == (least == 9 * 13)
+
+
+@torch.no_grad()
+def test_only_known_formulas_within_bounds_are_tiled(tiles):
+    pairs, h = make('gaussian'), torch.randn(13, 2, **DOUBLE)
+    for other in (
+        pairs._replace(upper=math.inf, lower=-math.inf),
+        pairs._replace(response=Response(torch.tanh)),
+    ):
+        found = noise_free_sum(h, other, 0.25)
+        torch.testing.assert_close(found, definition(h, other, 0.25))
+    assert not tiles
+
+
+@torch.no_grad()
+def test_the_error_of_an_estimate_is_summed_by_tiles(tiles, monkeypatch):
+    monkeypatch.setattr(module, '_ERROR_TARGETS', 5)
+    excluded = torch.arange(21) % 13
+    pairs = make('gaussian', size=(21, 13), excluded=excluded)
+    h = torch.randn(13, 3, **DOUBLE)
+    budget = 4 * 5 * 8 * 2  # Two rows of five sources.
+    out, error = sampled_noise_free_sum(h, pairs, 0.25, 6, memory_budget=budget)
+    # After the sample every fourth target, two at a time, from tiles of all sources.
+    assert [rows for rows, _ in tiles[22:]] == 9 * [2]
+    missed = (definition(h, pairs, 0.25) - out)[::4]
+    assert missed.size(0) == 6
+    torch.testing.assert_close(error, missed.square().mean().sqrt())

@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from oracles import matrix_pairs
+
+from torch_geometric_gsl.ops import runtime
+from torch_geometric_gsl.ops.candidates import Candidates
+from torch_geometric_gsl.ops.neighbours import Neighbours
+from torch_geometric_gsl.ops.pair_scores import (
+    PairScores,
+    compare_all,
+    compare_groups,
+    exclude,
+)
+from torch_geometric_gsl.ops.scores import FORMULAS, Response
+
+INF = math.inf
+COMPARISONS = ('dot', 'squared_distance')
+CASES = [
+    (formula, comparison)
+    for formula in ('identity', 'difference', 'gaussian', 'heat_kernel', None)
+    for comparison in COMPARISONS
+]
+EVERY = pytest.mark.parametrize(('formula', 'comparison'), CASES)
+FUNCTIONS = {name: function for function, name in FORMULAS.items()}
+
+
+def cubic(value, slope):
+    """A response that no kernel knows."""
+    return slope * value**3
+
+
+def make(formula='gaussian', comparison='dot', n=5, num_sources=7, loop=True):
+    """Scores of which each target has parameters of its own."""
+    dst, src = torch.randn(n, 3), torch.randn(num_sources, 3)
+    own = torch.rand(2, n) + 0.1
+    count = {'gaussian': 2, 'heat_kernel': 1, None: 1}.get(formula, 0)
+    response = Response(FUNCTIONS.get(formula, cubic), tuple(own[:count]))
+    excluded = None if loop else torch.arange(n)
+    return PairScores(dst, src, response, comparison, scale=2.5, excluded=excluded)
+
+
+def loop_scores(pairs):
+    """All scores, number by number; nothing is excluded."""
+    params = [param.tolist() for param in pairs.response.params]
+    result = []
+    for i, u in enumerate(pairs.dst.tolist()):
+        for v in pairs.src.tolist():
+            value = sum(a * b for a, b in zip(u, v, strict=True))
+            if pairs.comparison == 'squared_distance':
+                value = math.dist(u, v) ** 2
+            own = [param[i] for param in params]
+            phi = {
+                'identity': lambda t: t,
+                'difference': lambda t: 1 - t,
+                'gaussian': lambda t, b, c: math.exp(-((t - b) ** 2) / c),
+                'heat_kernel': lambda t, c: math.exp(-t / c),
+                None: lambda t, slope: slope * t**3,
+            }[pairs.response.formula](value, *own)
+            result.append(pairs.scale * phi)
+    return torch.tensor(result).view(pairs.dst.size(0), pairs.src.size(0))
+
+
+def check(found, expected):
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize('loop', [True, False])
+@EVERY
+def test_rows_pairs_and_edges(formula, comparison, loop):
+    pairs = make(formula, comparison, loop=loop)
+    assert pairs.response.formula == formula
+    expected, rows = loop_scores(pairs), slice(1, 4)
+    source = torch.randint(0, 7, (3, 4))
+    listed = Neighbours(source, 7)
+    own = expected[rows].gather(1, source)
+    check(pairs.pairs(rows, listed), own)
+    check(pairs.respond(rows, pairs.compare(rows, listed)), own)
+    edge_index = torch.stack([torch.randint(0, 7, (9,)), torch.randint(0, 5, (9,))])
+    for budget in (1, 2**25):
+        found = pairs.edges(edge_index, memory_budget=budget)
+        check(found, expected[edge_index[1], edge_index[0]])
+    if not loop:  # Rows alone leave the target itself out.
+        expected[torch.arange(5), torch.arange(5)] = -INF
+    check(pairs.rows(), expected)
+    check(pairs.rows(rows), expected[rows])
+    assert pairs.most == 7
+    assert pairs.available == 7 - (not loop)
+
+
+@pytest.mark.parametrize('is_compiled', [False, True])
+@pytest.mark.parametrize('formula', FUNCTIONS)
+def test_weights(formula, is_compiled, monkeypatch):
+    if is_compiled:
+        monkeypatch.setattr(runtime, 'MIN_NUMEL', 1)
+    comparison = 'squared_distance' if formula == 'heat_kernel' else 'dot'
+    pairs, tau = make(formula, comparison)._replace(upper=3.0), 0.7
+    expected = ((loop_scores(pairs) - 3) / tau).exp()
+    found = pairs.weights(slice(1, 4), slice(2, 7), tau)
+    check(found, expected[1:4, 2:7])
+
+
+@EVERY
+def test_gradient(formula, comparison):
+    pairs = make(formula, comparison)
+    leaves = [
+        x.double().requires_grad_()
+        for x in (pairs.dst, pairs.src, *pairs.response.params)
+    ]
+    source = torch.tensor([[0, 3], [6, 6], [1, 2], [5, 0], [4, 4]])
+
+    def score(dst, src, *params):
+        response = pairs.response._replace(params=params)
+        own = pairs._replace(dst=dst, src=src, response=response)
+        return own.rows(), own.pairs(slice(0, 5), Neighbours(source, 7))
+
+    assert torch.autograd.gradcheck(score, leaves)
+
+
+@EVERY
+def test_take_split_and_select(formula, comparison):
+    pairs = make(formula, comparison, loop=False)
+    whole = pairs.rows()
+    target = torch.tensor([3, 0, 3])
+    sets = Candidates(torch.tensor([0, 1, 2]), torch.tensor([2, 6, 3]))
+    taken = pairs.take(target, sets)
+    torch.testing.assert_close(taken.rows(), whole[target])
+    assert taken.candidates is sets
+    assert (taken.most, taken.available) == (6, 5)
+    assert make(formula).take(target, sets).excluded is None
+
+    blocks = pairs.split([2, 1, 2])
+    for block, rows in zip(blocks, whole.split([2, 1, 2]), strict=True):
+        torch.testing.assert_close(block.rows(), rows)
+    assert [part.excluded for part in make(formula).split([2, 3])] == [None, None]
+
+    # Some of the excluded sources are not among those that are left.
+    source = torch.tensor([6, 2, 0])
+    torch.testing.assert_close(pairs.select(source).rows(), whole[:, source])
+    some = make(formula).select(source)
+    assert some.excluded is None
+    assert some.src.size(0) == 3
+
+
+def test_no_targets_have_no_candidates():
+    nothing = torch.empty(0, dtype=torch.long)
+    pairs = make().take(nothing, Candidates(nothing, nothing))
+    assert (pairs.most, pairs.rows().shape) == (0, (0, 7))
+
+
+@pytest.mark.parametrize('group', [1, 2, 3, 16])
+@pytest.mark.parametrize('comparison', COMPARISONS)
+def test_compare_groups(comparison, group):
+    groups = math.ceil(7 / group)
+    dst, src = torch.randn(7, 4), torch.randn(groups, 5, 4)
+    found = compare_groups(comparison, dst, src, group)
+    expected = [
+        compare_all(comparison, dst[i, None], src[i // group]) for i in range(7)
+    ]
+    torch.testing.assert_close(found, torch.cat(expected))
+
+
+def test_exclude():
+    # Rows 2 and 3 of a matrix with five sources, without a change in place.
+    block = torch.ones(2, 5)
+    found = exclude(block, torch.tensor([2, 3]))
+    assert found.isinf().nonzero().tolist() == [[0, 2], [1, 3]]
+    assert bool((found <= 1).all())
+    assert torch.equal(block, torch.ones(2, 5))
+    assert not exclude(block, torch.tensor([5, -1])).isinf().any()
+    listed = exclude(block[:, :3], torch.tensor([4, 0]), torch.tensor([[4, 3, 4]] * 2))
+    assert listed.isinf().nonzero().tolist() == [[0, 0], [0, 2]]
+
+
+@pytest.mark.parametrize('dtype', [torch.float32, torch.float64])
+def test_given_scores_are_exact(dtype):
+    # What the oracles of other tests rely on.
+    score = (1e3 * torch.randn(6, 6)).to(dtype)
+    pairs = matrix_pairs(score)
+    every = Neighbours(torch.arange(6).repeat(6, 1), 6)
+    assert torch.equal(pairs.rows(), score)
+    assert torch.equal(pairs.pairs(slice(0, 6), every), score)
+    assert (pairs.lower, pairs.upper) == (float(score.min()), float(score.max()))
+    score.fill_diagonal_(1e4)
+    pairs = matrix_pairs(score, loop=False)
+    assert torch.equal(pairs.rows(), score.fill_diagonal_(-INF))
+    assert pairs.upper < 1e4

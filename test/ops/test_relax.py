@@ -1,0 +1,204 @@
+from __future__ import annotations
+
+import math
+from functools import cache
+
+import pytest
+import torch
+from oracles import ERROR_RATE, seeded
+from scipy.integrate import quad
+from scipy.special import exp1
+from scipy.stats import norm
+
+from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions, log_tail_mass, relax
+
+INF = float('inf')
+DOUBLE = {'dtype': torch.float64}
+TEMPERATURES = [0.1, 0.25, 0.5, 0.75, 1.0, 2.0, 5.0]
+
+
+@cache
+def log_mass(log_rate, tau):
+    """The logarithm of the integral, with t = exp(v)."""
+    rate = math.exp(log_rate)
+
+    def density(v):
+        return math.exp(v * (1 - 1 / tau) - rate * math.expm1(v))
+
+    end = max(1.0, 5 - log_rate)
+    breaks = [v for v in (0.01, 0.1, 1, 3, 10, 20, 30) if v < end]
+    value, _ = quad(density, 0, end, limit=1000, points=breaks, epsrel=1e-11)
+    return math.log(value) + log_rate
+
+
+@pytest.mark.parametrize('dtype', [torch.float32, torch.float64])
+@pytest.mark.parametrize('tau', TEMPERATURES)
+def test_log_tail_mass_against_quadrature(tau, dtype):
+    # Rates from e^-40 to e^3, not all of them places of a table.
+    rates = [*torch.linspace(-40, 3, 87).tolist(), -0.49, 0.01, 1.01, 2.01, 2.99]
+    found = log_tail_mass(torch.tensor(rates, dtype=dtype), tau).tolist()
+    for log_rate, value in zip(rates, found, strict=True):
+        assert abs(math.expm1(value - log_mass(log_rate, tau))) < 1e-4, log_rate
+
+
+def test_exponential_integral():
+    log_rate = torch.linspace(-20, 0, 9, **DOUBLE)
+    found = log_tail_mass(log_rate, tau=1.0) - log_rate - log_rate.exp()
+    expected = torch.from_numpy(exp1(log_rate.exp().numpy())).log()
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize('tau', TEMPERATURES)
+def test_log_tail_mass_far_out(tau):
+    # Slow sources: the integral has a closed form in the limit of rate zero.
+    slow = float(log_tail_mass(torch.tensor(-200.0, **DOUBLE), tau))
+    if tau < 1:
+        assert slow == pytest.approx(-200 + math.log(tau / (1 - tau)), abs=1e-3)
+    elif tau > 1:
+        assert slow == pytest.approx(-200 / tau + math.lgamma(1 - 1 / tau), abs=1e-3)
+    # Quick ones, should they be late, arrive at once.
+    quick = log_tail_mass(torch.tensor([7.0, 20.0, 80.0]), tau)
+    torch.testing.assert_close(quick, torch.zeros(3), rtol=0, atol=0.003 / tau)
+
+
+def loop_relax(score, arrivals, options, late=None, log_share=0.0):
+    """Relaxed weights number by number; the tail by quadrature."""
+    n, draws, kept = score.shape
+    num_late = 0 if late is None else late.size(2)
+    first = torch.zeros(n, draws, kept, **DOUBLE)
+    last = torch.zeros(n, draws, num_late, **DOUBLE)
+    for i in range(n):
+        for k in range(draws):
+            value = (score[i, k] + arrivals.noise[i, k]).tolist()
+            weight = [math.exp(v / options.tau) for v in value]
+            horizon = float(arrivals.horizon[i, k])
+            for s in [] if late is None else late[i, k].tolist():
+                mass = -INF if s == -INF else log_mass(s + horizon, options.tau)
+                weight.append(math.exp(mass - horizon / options.tau + log_share))
+            total = sum(weight)
+            if options.hard:
+                winners = 1 if options.replace else kept
+                weight = [total / winners] * winners + [0.0] * (len(weight) - winners)
+            share = [w / total / draws for w in weight]
+            first[i, k] += torch.tensor(share[:kept], **DOUBLE)
+            last[i, k] += torch.tensor(share[kept:], **DOUBLE)
+    return first, last
+
+
+def race(n=3, draws=2, kept=4):
+    """Scores of the arrivals, and arrivals of which one race misses its last two."""
+    generator = seeded(3)
+    score = torch.randn(n, draws, kept, generator=generator, **DOUBLE)
+    gap = torch.rand(n, draws, kept, generator=generator, **DOUBLE)
+    log_time = gap.cumsum(-1).log()
+    noise = -log_time - score
+    noise[0, 0, -2:] = -INF
+    source = torch.arange(kept).expand(n, draws, kept)
+    return score, Arrivals(source, noise, log_time[..., -1])
+
+
+@pytest.mark.parametrize('hard', [False, True])
+@pytest.mark.parametrize('tau', [0.25, 1.0])
+def test_relax_without_a_tail(tau, hard):
+    score, arrivals = race()
+    options = DrawOptions(2, tau, 4, hard=hard)
+    weight, late = relax(score, arrivals, options)
+    assert late.shape == (3, 2, 0)
+    torch.testing.assert_close(weight, loop_relax(score, arrivals, options)[0])
+    assert not weight[0, 0, -2:].any()
+    torch.testing.assert_close(weight.sum((1, 2)), torch.ones(3, **DOUBLE))
+
+
+@pytest.mark.parametrize('hard', [False, True])
+@pytest.mark.parametrize('tau', [0.25, 1.0, 2.0])
+def test_relax_with_a_tail(tau, hard):
+    score, arrivals = race()
+    late_score = torch.randn(3, 2, 5, **DOUBLE)
+    # Excluded: a target's own loop.
+    late_score[1, 0, 2] = late_score[2, 1, 0] = -INF
+    options, share = DrawOptions(2, tau, 4, 5, hard), math.log(7.0)
+    log_share = torch.tensor(share, **DOUBLE)
+    found = relax(score, arrivals, options, late_score, log_share)
+    expected = loop_relax(score, arrivals, options, late_score, share)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+    weight, late = found
+    assert float(late[1, 0, 2]) == float(late[2, 1, 0]) == 0
+    total = weight.sum((1, 2)) + late.sum((1, 2))
+    torch.testing.assert_close(total, torch.ones(3, **DOUBLE))
+
+
+def test_each_target_may_have_shares_of_its_own():
+    score, arrivals = race()
+    late, share = torch.randn(3, 2, 5, **DOUBLE), torch.rand(3, 1, 1, **DOUBLE)
+    options = DrawOptions(2, 0.5, 4, 5)
+    whole = relax(score, arrivals, options, late, share)
+    for i in range(3):
+        own = Arrivals(*(part[i : i + 1] for part in arrivals))
+        value = float(share[i])
+        one = loop_relax(score[i : i + 1], own, options, late[i : i + 1], value)
+        for a, b in zip(whole, one, strict=True):
+            torch.testing.assert_close(a[i : i + 1], b, rtol=1e-4, atol=1e-6)
+    # A share is a factor of the mass, as a higher number of equal sources is.
+    twice = relax(score, arrivals, options, late.repeat(1, 1, 2), share)
+    shared = relax(score, arrivals, options, late, share + math.log(2))
+    torch.testing.assert_close(twice[0], shared[0])
+
+
+@pytest.mark.parametrize('hard', [False, True])
+def test_relax_of_distinct_neighbours(hard):
+    score, arrivals = race(draws=1)
+    arrivals.noise[0, 0, -2:] = 0.1  # All k of them are found.
+    options = DrawOptions(4, 0.5, 4, hard=hard, replace=False)
+    weight, _ = relax(score, arrivals, options)
+    torch.testing.assert_close(weight, loop_relax(score, arrivals, options)[0])
+    if hard:
+        assert weight.tolist() == [[[0.25] * 4]] * 3
+
+
+@pytest.mark.parametrize('hard', [False, True])
+@pytest.mark.parametrize('tau', [0.25, 1.0])
+def test_gradient_is_that_of_the_dense_formula(tau, hard):
+    # The mass of the tail is detached, which finite differences do not see:
+    # d w_a / d s_b = (w_a [a = b] - w_a w_b) / tau for arrivals and the tail alike.
+    score, arrivals = race()
+    late_score = torch.randn(3, 2, 5, **DOUBLE)
+    late_score[1, 0, 2] = -INF
+    score.requires_grad_()
+    late_score.requires_grad_()
+    share = torch.tensor(math.log(7.0), **DOUBLE)
+    factor, late_factor = torch.randn(3, 2, 4, **DOUBLE), torch.randn(3, 2, 5, **DOUBLE)
+    soft, given = DrawOptions(2, tau, 4, 5), DrawOptions(2, tau, 4, 5, hard)
+    weight, late = relax(score, arrivals, given, late_score, share)
+    loss = (weight * factor).sum() + (late * late_factor).sum()
+    grads = torch.autograd.grad(loss, (score, late_score))
+
+    # The soft weights of each draw, which are half of its share of two draws.
+    w, v = (part.detach() for part in relax(score, arrivals, soft, late_score, share))
+    mean = 2 * ((w * factor).sum(2) + (v * late_factor).sum(2)).unsqueeze(2)
+    expected = w * (factor - mean) / tau, v * (late_factor - mean) / tau
+    torch.testing.assert_close(grads, expected)
+    assert float(grads[1].abs().max()) > 1e-3
+    assert float(grads[1][1, 0, 2]) == 0
+
+
+@pytest.mark.parametrize('tau', [0.25, 0.5, 1.0])
+def test_a_tail_of_all_sources_is_the_mean_of_the_later_arrivals(tau):
+    # Of one race until a fixed time; `relax` weighs the mean against one arrival.
+    score = torch.tensor([0.9, -1.0, 0.3, 2.0, -0.4], **DOUBLE)
+    log_time, runs = torch.tensor([[-0.7]], **DOUBLE), 200_000
+    arrivals = Arrivals(torch.zeros(1, 1, 1).long(), -log_time.unsqueeze(0), log_time)
+    zero, no_share = torch.zeros(1, 1, 1, **DOUBLE), torch.zeros((), **DOUBLE)
+    options = DrawOptions(1, tau, 1, 5)
+    first, late = relax(zero, arrivals, options, score.view(1, 1, 5), no_share)
+    # The arrival at the horizon has the weight exp(-log_time / tau).
+    mean = late[0, 0] / first.squeeze() * (-log_time / tau).exp()
+    generator = seeded(0)
+    uniform = torch.rand(runs, 5, generator=generator, **DOUBLE)
+    time = -uniform.log() / score.exp()
+    for j in range(5):
+        late_time = time[:, j][time[:, j] > log_time.exp().squeeze()]
+        weight = late_time ** (-1 / tau)
+        deviation = float(weight.std()) / math.sqrt(weight.numel())
+        error = float(weight.mean() - mean[0, j])
+        # Bonferroni: all sources together keep the error rate.
+        assert abs(error) < norm.isf(ERROR_RATE / 2 / 5) * deviation

@@ -1,0 +1,292 @@
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from oracles import seeded
+
+import torch_geometric_gsl
+from torch_geometric_gsl.baselines.slaps.sparse_pairs import sparse_pair_dots
+from torch_geometric_gsl.ops import runtime as module
+from torch_geometric_gsl.ops.dense import relaxed_weights
+from torch_geometric_gsl.ops.distances import pair_distances
+from torch_geometric_gsl.ops.neighbours import (
+    Neighbours,
+    gathered_dots,
+    neighbour_sum,
+    pair_dots,
+)
+from torch_geometric_gsl.ops.noise import states, straight_through
+from torch_geometric_gsl.ops.race import propose
+from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions, relax
+from torch_geometric_gsl.ops.runtime import (
+    MEMORY_BUDGET,
+    MIN_NUMEL,
+    full_dtype,
+    full_precision,
+    has_compiler,
+    has_triton,
+    maybe_compile,
+    once_differentiable,
+    row_blocks,
+    rows_per_block,
+)
+
+CPU = torch.device('cpu')
+N, WIDTH = 6, 70
+EVERY = Neighbours(torch.arange(N).repeat(N, 1), num_sources=N)
+
+
+@pytest.mark.parametrize(
+    ('bytes_per_row', 'budget', 'rows'),
+    [(10, 100, 10), (10, 109, 10), (11, 100, 9), (101, 100, 1), (0, 7, 7), (5, 0, 1)],
+)
+def test_rows_per_block(bytes_per_row, budget, rows):
+    assert rows_per_block(bytes_per_row, budget) == rows
+
+
+def test_default_budget():
+    assert MEMORY_BUDGET == 2**25
+    assert rows_per_block(2**20) == 32
+    assert [len(range(100)[rows]) for rows in row_blocks(100, 2**20)] == [32, 32, 32, 4]
+
+
+@given(st.integers(0, 200), st.integers(0, 50), st.integers(0, 500))
+def test_blocks_cover_all_rows_within_the_budget(num_rows, bytes_per_row, budget):
+    covered = []
+    for rows in row_blocks(num_rows, bytes_per_row, budget):
+        block = list(range(num_rows))[rows]
+        assert len(block) == rows.stop - rows.start > 0
+        assert len(block) == 1 or len(block) * bytes_per_row <= budget
+        covered += block
+    assert covered == list(range(num_rows))
+
+
+def double(x):
+    return 2 * x
+
+
+@pytest.fixture
+def stub(monkeypatch):
+    """Replace the compiler by a function that returns what is given to it."""
+    # What a test makes of `double` is gone with it.
+    monkeypatch.setattr(module, '_compile', module.cache(module._compile.__wrapped__))
+
+    def replace(quick):
+        made = []
+        monkeypatch.setattr(module, 'has_compiler', lambda: True)
+        monkeypatch.setattr(torch, 'compile', lambda f: made.append(f) or quick)
+        return made
+
+    return replace
+
+
+def test_large_inputs_on_a_cpu_are_compiled_once(stub):
+    made = stub(lambda x: 2 * x + 1)
+    assert maybe_compile(double, MIN_NUMEL - 1, CPU) is double
+    assert maybe_compile(double, MIN_NUMEL, torch.device('cuda')) is double
+    assert maybe_compile(double, MIN_NUMEL, torch.device('meta')) is double
+    assert not made
+    quick = maybe_compile(double, MIN_NUMEL, CPU)
+    assert quick is maybe_compile(double, 2 * MIN_NUMEL, CPU)
+    assert made == [double]
+    assert float(quick(torch.tensor(3.0))) == 7  # The compiled form was called.
+
+
+@pytest.mark.parametrize('reason', ['compiler', 'variable', 'config'])
+def test_nothing_is_compiled_where_it_is_off(stub, reason, monkeypatch):
+    made = stub(double)
+    if reason == 'compiler':
+        monkeypatch.setattr(module, 'has_compiler', lambda: False)
+    elif reason == 'variable':
+        monkeypatch.setenv('TORCH_COMPILE_DISABLE', '1')
+    with torch._dynamo.config.patch(disable=reason == 'config'):
+        assert maybe_compile(double, MIN_NUMEL, CPU) is double
+    assert not made
+
+
+@pytest.mark.parametrize('present', ['g++', 'clang++', 'special', None])
+def test_has_compiler(monkeypatch, present):
+    uncached = has_compiler.__wrapped__
+    monkeypatch.setattr(module.shutil, 'which', lambda name: name == present or None)
+    monkeypatch.setenv('CXX', 'special')
+    assert uncached() is (present is not None)
+    monkeypatch.delenv('CXX')
+    assert uncached() is (present in ('g++', 'clang++'))
+
+
+def test_a_failure_warns_once_and_runs_eagerly(stub):
+    calls = []
+
+    def broken(x):
+        calls.append(x)
+        raise torch._dynamo.exc.InternalTorchDynamoError('no headers\nand more')
+
+    stub(broken)
+    quick, x = maybe_compile(double, MIN_NUMEL, CPU), torch.ones(2)
+    text = r'^double could not be compiled and runs eagerly: no headers$'
+    with pytest.warns(RuntimeWarning, match=text) as seen:
+        assert quick(x).tolist() == [2, 2]
+    assert len(seen) == 1
+    assert seen[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        assert quick(x).tolist() == [2, 2]
+    assert len(calls) == 1
+
+
+def test_other_errors_are_not_hidden(stub):
+    def wrong(x):
+        raise ValueError('of the input')
+
+    stub(wrong)
+    with pytest.raises(ValueError, match='of the input'):
+        maybe_compile(double, MIN_NUMEL, CPU)(torch.ones(2))
+
+
+@pytest.mark.skipif(not has_compiler(), reason='needs a C++ compiler')
+def test_compiled_functions_equal_the_eager_ones():
+    n, q = 600, 500
+    assert n * q > MIN_NUMEL
+    row, column = states(torch.tensor(3), slice(5, 5 + n), 2 * q)
+    quick = maybe_compile(propose, n * q, CPU)
+    assert quick is not propose
+    expected = propose(row, column, 1000, torch.float32)
+    source, level, gap = quick(row, column, 1000, torch.float32)
+    assert torch.equal(source, expected[0])
+    assert torch.equal(level, expected[1])
+    torch.testing.assert_close(gap, expected[2])
+
+    dst, src = torch.randn(n, 6), torch.randn(1000, 6)
+    dots = maybe_compile(gathered_dots, n * q, CPU)(dst, src, source)
+    torch.testing.assert_close(dots, gathered_dots(dst, src, source))
+
+
+@pytest.mark.parametrize(
+    ('device', 'installed', 'capability', 'expected'),
+    [
+        ('cpu', True, (9, 0), False),
+        ('cuda', False, (9, 0), False),
+        ('cuda', True, (7, 5), False),
+        ('cuda', True, (8, 0), True),
+    ],
+)
+def test_has_triton(monkeypatch, device, installed, capability, expected):
+    monkeypatch.setattr(module, '_has_triton_package', lambda: installed)
+    monkeypatch.setattr(torch.cuda, 'get_device_capability', lambda _: capability)
+    assert has_triton(torch.device(device)) is expected
+
+
+@pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16])
+def test_half_precision_is_left(dtype):
+    x = torch.tensor([0.1, -3.0], dtype=dtype)
+    assert full_dtype(dtype) == torch.float32
+    assert torch.equal(full_precision(x), x.float())
+
+
+@pytest.mark.parametrize('dtype', [torch.float32, torch.float64])
+def test_full_precision_stays(dtype):
+    x = torch.ones(2, dtype=dtype)
+    assert full_dtype(dtype) == dtype
+    assert full_precision(x) is x
+
+
+def test_the_rule_of_half_precision_stands_in_one_place():
+    root = Path(torch_geometric_gsl.__file__).parent
+    places = [p.name for p in root.rglob('*.py') if 'torch.bfloat16)' in p.read_text()]
+    assert places == ['runtime.py']
+
+
+def relaxed_race(score):
+    noise = torch.rand(N, 5, 14, generator=seeded()).sort(descending=True).values
+    source = torch.zeros(noise.shape, dtype=torch.long)
+    arrivals = Arrivals(source, noise, torch.zeros(N, 5))
+    return relax(score.view(N, 5, 14), arrivals, DrawOptions(5, 0.5, 14))[0]
+
+
+def sparse_dots(x):
+    offsets = torch.arange(N + 1) * WIDTH
+    places = Neighbours(torch.arange(WIDTH).repeat(N), WIDTH, offsets)
+    return sparse_pair_dots(x.flatten(), places, EVERY)
+
+
+# Whatever has a gradient that is written by hand, of an input [N, WIDTH].
+FUNCTIONS = {
+    'relax': relaxed_race,
+    'relaxed_weights': lambda x: relaxed_weights(x, 5, 0.5, generator=seeded()),
+    'sparse_pair_dots': sparse_dots,
+    'pair_dots': lambda x: pair_dots(x, x, EVERY),
+    'pair_distances': lambda x: pair_distances(x, x, EVERY),
+    'neighbour_sum': lambda x: neighbour_sum(x, x[:, :N].contiguous(), EVERY),
+}
+EACH = pytest.mark.parametrize('name', FUNCTIONS)
+
+
+def problem(name, dtype=torch.float64):
+    x = torch.randn(N, WIDTH, dtype=dtype, generator=seeded()).requires_grad_()
+    out = FUNCTIONS[name](x)
+    return x, out, torch.randn(out.shape, dtype=dtype, generator=seeded(6))
+
+
+@EACH
+@pytest.mark.parametrize('dtype', [torch.float32, torch.float64])
+def test_gradients_ignore_autocast(name, dtype):
+    x, out, given = problem(name, dtype)
+    (expected,) = torch.autograd.grad(out, x, given, retain_graph=True)
+    with torch.autocast('cpu', dtype=torch.bfloat16):
+        (inside,) = torch.autograd.grad(out, x, given)
+    assert torch.equal(inside, expected)
+
+
+@EACH
+@pytest.mark.parametrize('route', ['grad', 'backward'])
+@pytest.mark.parametrize('by', ['input', 'incoming gradient'])
+def test_second_derivatives_raise(name, route, by):
+    x, out, given = problem(name)
+    (expected,) = torch.autograd.grad(out, x, given, retain_graph=True)
+    leaf = x if by == 'input' else given.requires_grad_()
+    if by != 'input':  # A gradient that depends on what comes in alone.
+        out = FUNCTIONS[name](x)
+    text = 'second derivatives are not implemented: the gradient of [A-Z]'
+    if route == 'grad':
+        (first,) = torch.autograd.grad(out, x, given, create_graph=True)
+        with pytest.raises(RuntimeError, match=text):
+            torch.autograd.grad(first.square().sum(), leaf)
+    else:
+        with warnings.catch_warnings():
+            warnings.simplefilter('ignore')  # Of a cycle, which ends two lines below.
+            out.backward(given, create_graph=True)
+        first, x.grad, given.grad = x.grad, None, None
+        with pytest.raises(RuntimeError, match=text):
+            first.square().sum().backward()
+    # A first derivative that keeps its graph is the right one.
+    torch.testing.assert_close(first.detach(), expected, rtol=0, atol=0)
+
+
+def test_a_linear_function_has_a_second_derivative():
+    soft = torch.randn(4, dtype=torch.float64, requires_grad=True)
+    out = straight_through(torch.zeros_like(soft), soft**3)
+    (first,) = torch.autograd.grad(out.sum(), soft, create_graph=True)
+    (second,) = torch.autograd.grad(first.sum(), soft)
+    torch.testing.assert_close(first, 3 * soft**2)
+    torch.testing.assert_close(second, 6 * soft)
+
+
+def test_the_decorator_of_gradients():
+    seen = []
+
+    @once_differentiable
+    def backward(ctx, *grads):
+        seen.append((torch.is_autocast_enabled('cpu'), torch.is_grad_enabled()))
+        return grads
+
+    grads = (None, torch.ones(2))
+    with torch.autocast('cpu', dtype=torch.bfloat16), torch.no_grad():
+        assert backward(None, *grads) == grads
+        assert torch.is_autocast_enabled('cpu')
+    assert seen == [(False, False)]
+    assert backward.__name__ == 'backward'

@@ -1,0 +1,246 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from oracles import check_law, matrix_pairs, seeded
+from scipy.special import zeta
+
+from torch_geometric_gsl.ops.candidates import Candidates
+from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
+from torch_geometric_gsl.ops.tail import (
+    Tail,
+    added_variance,
+    default_num_arrivals,
+    draw_tail,
+    group_size,
+    needed_tail,
+    spread_sources,
+    tail_scores,
+    tail_size,
+    ungroup,
+)
+
+INF = math.inf
+CPU = torch.device('cpu')
+DOUBLE = {'dtype': torch.float64}
+
+
+def tail_of(pairs, k, size, seed=5):
+    options = DrawOptions(k, 0.5, num_arrivals=1, num_tail=size)
+    tail = draw_tail(pairs, options, generator=seeded(seed))
+    assert tail is not None
+    return tail
+
+
+def zeros(n, num_sources):
+    return matrix_pairs(torch.zeros(n, num_sources, **DOUBLE))
+
+
+def check_parts(found, size, count):
+    """Check for places that each is from its own of `size` equal parts."""
+    for number, place in enumerate(found):
+        part = number % size
+        assert part * count // size <= place < (part + 1) * count / size
+
+
+@given(st.integers(1, 60), st.data())
+def test_spread_sources(num_sources, data):
+    size = data.draw(st.integers(1, num_sources))
+    repeats = data.draw(st.integers(1, 3))
+    generator = seeded(data.draw(st.integers(0, 99)))
+    found = spread_sources(num_sources, size, CPU, generator, repeats).tolist()
+    assert len(found) == repeats * size
+    check_parts(found, size, num_sources)
+    if size == num_sources:
+        assert found == list(range(num_sources)) * repeats
+
+
+@given(st.integers(2, 60), st.data())
+def test_groups_of_targets_share_a_tail(num_sources, data):
+    size, n = data.draw(st.integers(1, num_sources)), data.draw(st.integers(1, 99))
+    tail = tail_of(zeros(n, num_sources), 3, size)
+    assert tail.source.dtype == torch.long
+    # Other ones in each of the races, and in each group: the last may be smaller.
+    assert tail.group == group_size(size, 3)
+    assert tail.source.shape == (math.ceil(n / tail.group), 3 * size)
+    check_parts(tail.source.flatten().tolist(), size, num_sources)
+    # Together they stand for all sources.
+    assert tail.log_share.dtype == torch.float64
+    assert size * math.exp(tail.log_share) == pytest.approx(num_sources)
+
+
+def parts(num_sources, size):
+    """For each part the probability of its sources: where they overlap with it."""
+    width = num_sources / size
+    return [
+        {
+            j: min(j + 1, (p + 1) * width) / width - max(j, p * width) / width
+            for j in range(int(p * width), math.ceil((p + 1) * width))
+        }
+        for p in range(size)
+    ]
+
+
+def test_groups_are_uniform_and_independent():
+    tail = tail_of(zeros(16 * 4000, 5), 2, 2)
+    assert tail.source.shape == (4000, 4)
+    first, second = tail.source.view(2000, 2, 4).unbind(1)
+    law = list(parts(5, 2)[0].values())
+    joint = [a * b for a in law for b in law]
+    # The first part in neighbouring groups: in the same race, and in different ones.
+    for other in (second[:, 0], second[:, 2]):
+        cell = first[:, 0] * 3 + other
+        check_law(torch.bincount(cell, minlength=9).tolist(), joint)
+
+
+# Of 12 sources: a graph of a batch, and rows that list sources of their own.
+RANGES = Candidates(torch.tensor([0, 0, 5, 5, 5]), torch.tensor([5, 5, 7, 7, 7]))
+LISTED = Candidates(
+    torch.tensor([0, 3, 5, 5, 1]),
+    torch.tensor([3, 2, 1, 4, 8]),
+    torch.tensor([11, 3, 7, 2, 9, 10, 0, 1, 4]),
+)
+
+
+@pytest.mark.parametrize('size', [1, 3, 8])
+@pytest.mark.parametrize('sets', [RANGES, LISTED], ids=['ranges', 'lists'])
+def test_a_tail_among_candidates_of_ones_own(sets, size):
+    pairs = zeros(5, 12)._replace(candidates=sets)
+    for seed in range(20):
+        tail = tail_of(pairs, 3, size, seed)
+        assert tail.group == 1
+        assert tail.source.shape == (5, 3 * size)
+        for i in range(5):
+            start, count = int(sets.start[i]), int(sets.size[i])
+            own = list(range(start, start + count))
+            if sets.source is not None:
+                own = [int(sets.source[p]) for p in own]
+            found = [own.index(source) for source in tail.source[i].tolist()]
+            check_parts(found, size, count)
+            share = tail.log_share.expand(5, 3, size)[i].exp().sum() / 3
+            assert float(share) == pytest.approx(count)
+
+
+def test_a_tail_of_ones_own_is_drawn_uniformly():
+    n = 4000
+    sets = Candidates(torch.zeros(n).long(), torch.full((n,), 5))
+    tail = tail_of(zeros(n, 9)._replace(candidates=sets), 2, 2)
+    drawn = tail.source.view(n, 2, 2)
+    first, second = (list(law.values()) for law in parts(5, 2))
+    # The parts of one race, and the races, are independent of each other.
+    for pair, laws in (
+        (drawn[:, 0] - torch.tensor([0, 2]), (first, second)),
+        (drawn[..., 0], (first, first)),
+    ):
+        joint = [a * b for a in laws[0] for b in laws[1]]
+        cell = pair[:, 0] * 3 + pair[:, 1]
+        check_law(torch.bincount(cell, minlength=9).tolist(), joint)
+
+
+def test_where_nothing_arrives_later():
+    state = torch.get_rng_state()
+    assert draw_tail(zeros(6, 6), DrawOptions(3, 0.5, num_arrivals=2)) is None
+    assert torch.equal(state, torch.get_rng_state())
+
+
+def test_the_generator_of_a_tail():
+    sets = Candidates(torch.zeros(5).long(), torch.full((5,), 60))
+    options = DrawOptions(3, 0.5, 1, num_tail=9)
+    for pairs in (zeros(5, 60), zeros(5, 60)._replace(candidates=sets)):
+        state = torch.get_rng_state()
+        first = tail_of(pairs, 3, 9, 1).source
+        assert torch.equal(first, tail_of(pairs, 3, 9, 1).source)
+        assert not torch.equal(first, tail_of(pairs, 3, 9, 2).source)
+        assert torch.equal(state, torch.get_rng_state())
+        torch.manual_seed(1)  # The global generator is one generator among others.
+        again = draw_tail(pairs, options)
+        assert again is not None
+        assert torch.equal(first, again.source)
+
+
+def test_groups():
+    assert [group_size(size, 5) for size in (1, 102, 103, 512)] == [16, 16, 16, 80]
+    x = torch.tensor([[1, 2], [3, 4]])
+    assert ungroup(x, 1, 2) is x
+    assert ungroup(x, 2, 3).tolist() == [[1, 2], [1, 2], [3, 4]]
+
+
+@pytest.mark.parametrize('is_own', [False, True])
+def test_sources_that_have_arrived_leave_the_tail(is_own):
+    # Three targets, of which two share a tail of two races with three sources each.
+    score = torch.arange(18, **DOUBLE).view(3, 6)
+    pairs, shared = matrix_pairs(score, loop=False), [[0, 3, 5, 1, 4, 4], [2, 2, 0] * 2]
+    source = torch.tensor([shared[0], shared[0], shared[1]])
+    tail = Tail(torch.tensor(shared), torch.zeros((), **DOUBLE), group=2)
+    if is_own:
+        every = torch.zeros(3).long(), torch.full((3,), 6)
+        pairs = pairs._replace(candidates=Candidates(*every))
+        tail = tail._replace(source=source, group=1)
+    arrived = torch.tensor([[[5, 1], [4, 3]], [[0, 2], [5, 5]], [[0, 4], [1, 3]]])
+    noise = torch.zeros(3, 2, 2, **DOUBLE)
+    # No arrivals: source 3 in the second race, 0 in the first, and a repeated one.
+    noise[0, 1, 1] = noise[1, 0, 0] = noise[1, 1, 1] = -INF
+    found = tail_scores(pairs, tail, Arrivals(arrived, noise, noise[..., 0]))
+    assert found.tolist() == [
+        # Each race has arrivals of its own, and a target is no source of its own.
+        [[-INF, 3, -INF], [1, -INF, -INF]],
+        [[6, 9, 11], [-INF, 10, 10]],
+        [[-INF, -INF, -INF], [-INF, -INF, 12]],
+    ]
+    if not is_own:  # The embeddings may come gathered.
+        given = Arrivals(arrived, noise, noise[..., 0])
+        again = tail_scores(pairs, tail, given, pairs.src[tail.source])
+        assert torch.equal(again, found)
+
+
+def test_default_num_arrivals():
+    taus = (1e-3, 0.1, 0.25, 0.26, 0.5, 1.0, 2.0)
+    assert [default_num_arrivals(tau) for tau in taus] == [4, 4, 4, 5, 8, 16, 32]
+
+
+@pytest.mark.parametrize(
+    ('tau', 'kept', 'n'),
+    [(0.5, 1, 40), (0.8, 12, 2000), (1.0, 16, 900), (5.0, 80, 300)],
+)
+def test_needed_tail(tau, kept, n):
+    weight = [r ** (-1 / tau) for r in range(1, n + 1)]
+    mean = sum(weight) / n
+    share = sum(weight[kept:]) ** 2 / sum((w - mean) ** 2 for w in weight)
+    for size in (1, 7, n):
+        added = (1 / size - 1 / n) * share
+        assert added_variance(tau, kept, size, n) == pytest.approx(added)
+    # The least that adds no more than 2 %.
+    size = needed_tail(tau, kept, n)
+    assert added_variance(tau, kept, size, n) <= 0.02
+    assert added_variance(tau, kept, size - 1, n) > 0.02
+
+
+def test_needed_tail_by_hand():
+    # Sums over all r, of which the first million are nearly all.
+    share = (zeta(2) - 1) ** 2 / zeta(4)
+    assert needed_tail(0.5, 1, 10**9) == math.ceil(50 * share) == 20
+    assert needed_tail(0.5, 8, 10**9) == 8  # The default of the arrivals.
+    # Weights 1, 1/2: the late mass is 1/4, the variance 5/4 - 9/8, S = 1 / 0.51.
+    assert needed_tail(1.0, 1, 2) == 2
+    assert added_variance(1.0, 1, 1, 2) == pytest.approx(1.0)
+    assert needed_tail(1.0, 3, 3) == 3  # Nothing arrives later.
+    assert added_variance(1.0, 3, 1, 3) == 0
+
+
+@pytest.mark.parametrize(
+    ('tau', 'kept', 'num_sources', 'size', 'own'),
+    [
+        (0.25, 4, 2000, 4, 4),  # The least.
+        (1.0, 16, 200, 104, 64),  # As many as it takes, and the limits.
+        (2.0, 32, 2000, 512, 500),  # A quarter of the candidates.
+        (2.0, 32, 10_000, 2500, 512),
+        (2.0, 32, 10**6, 4096, 512),
+    ],
+)
+def test_tail_size(tau, kept, num_sources, size, own):
+    assert tail_size(tau, kept, num_sources) == size
+    assert tail_size(tau, kept, num_sources, is_own=True) == own

@@ -1,0 +1,136 @@
+r"""Oracles of the tests: plain loops over lists of Python floats, and exact laws.
+
+Noise is data here, ``noise[target][draw][source]``; what a function of the package
+draws under a seed is replayed in that order.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from itertools import permutations
+
+import torch
+from scipy.stats import chi2
+from torch import Tensor
+
+from torch_geometric_gsl.ops.noise import arrival_times
+from torch_geometric_gsl.ops.pair_scores import PairScores
+from torch_geometric_gsl.ops.scores import Response, identity
+
+# Each statistical test rejects a true hypothesis with this probability, half of it
+# for a fit that is too bad and half for one that is too good. Seeds are fixed.
+ERROR_RATE = 1e-4
+
+
+def seeded(seed: int = 5) -> torch.Generator:
+    """Return a generator of its own."""
+    return torch.Generator().manual_seed(seed)
+
+
+def replay(seed: int, *size: int, dtype: torch.dtype = torch.float64) -> Tensor:
+    """Return the Gumbel noise that a seed gives in the order (target, draw, source)."""
+    cpu = torch.device('cpu')
+    return -arrival_times(size, dtype=dtype, device=cpu, generator=seeded(seed)).log()
+
+
+def matrix_pairs(score: Tensor, *, loop: bool = True) -> PairScores:
+    """Return given scores [targets, sources]: products with unit vectors, and exact."""
+    num_targets, num_sources = score.shape
+    own = None if loop else torch.arange(num_targets)
+    shown = score.detach()
+    if not loop:
+        shown = shown[~torch.eye(num_targets, num_sources, dtype=torch.bool)]
+    return PairScores(
+        score,
+        torch.eye(num_sources, dtype=score.dtype),
+        Response(identity),
+        lower=float(shown.min()) if shown.numel() else 0.0,
+        upper=float(shown.max()) if shown.numel() else 0.0,
+        excluded=own,
+    )
+
+
+def softmax(values: Sequence[float]) -> list[float]:
+    """Return the softmax of some numbers."""
+    largest = max(values)
+    powers = [math.exp(value - largest) for value in values]
+    return [power / sum(powers) for power in powers]
+
+
+def relaxed(score: Tensor, noise: Tensor, tau: float, hard: bool = False) -> Tensor:
+    """Average relaxed (or one-hot) draws under given noise."""
+    return truncated(score, noise, tau, score.size(1), hard)
+
+
+def truncated(
+    score: Tensor, noise: Tensor, tau: float, kept: int, hard: bool = False
+) -> Tensor:
+    """Average draws among the `kept` largest perturbed scores of each."""
+    num_targets, draws, num_sources = noise.shape
+    result = torch.zeros(num_targets, num_sources, dtype=torch.float64)
+    for i in range(num_targets):
+        for k in range(draws):
+            value = [
+                float(score[i, j]) + float(noise[i, k, j]) for j in range(num_sources)
+            ]
+            order = sorted(range(num_sources), key=lambda j: -value[j])[:kept]
+            weights = softmax([value[j] / tau for j in order])
+            if hard:
+                weights = [float(place == 0) for place in range(len(order))]
+            for j, weight in zip(order, weights, strict=True):
+                result[i, j] += weight / draws
+    return result
+
+
+def check_law(counts: Sequence[float], probability: Sequence[float]) -> None:
+    """Check counts against exact probabilities by a two-sided chi-square test."""
+    assert len(counts) == len(probability)
+    assert math.isclose(sum(probability), 1, abs_tol=1e-9)
+    total = sum(counts)
+    assert min(probability) * total > 5
+    statistic = sum(
+        (count - total * p) ** 2 / (total * p)
+        for count, p in zip(counts, probability, strict=True)
+    )
+    level = chi2.cdf(statistic, len(counts) - 1)
+    assert ERROR_RATE / 2 < level < 1 - ERROR_RATE / 2, (statistic, level)
+
+
+def plackett_luce(
+    score: Sequence[float], k: int
+) -> tuple[list[tuple[int, ...]], list[float]]:
+    """Return all ordered draws without replacement and their probabilities."""
+    outcomes = list(permutations(range(len(score)), k))
+    law = []
+    for outcome in outcomes:
+        left, probability = set(range(len(score))), 1.0
+        for j in outcome:
+            probability *= math.exp(score[j]) / sum(math.exp(score[o]) for o in left)
+            left.remove(j)
+        law.append(probability)
+    return outcomes, law
+
+
+def to_matrix(
+    edge_index: Tensor, edge_weight: Tensor, num_targets: int, num_sources: int
+) -> Tensor:
+    """Return the matrix [targets, sources] of a list of weighted edges."""
+    matrix = edge_weight.new_zeros(num_targets, num_sources)
+    return matrix.index_put((edge_index[1], edge_index[0]), edge_weight, True)
+
+
+def run_alone(*args: str, **environment: str) -> None:
+    """Run Python in a process of its own: Triton reads its variables once."""
+    done = subprocess.run(
+        [sys.executable, '-W', 'error::RuntimeWarning', *args],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        env={**os.environ, 'OMP_NUM_THREADS': '1', **environment},
+    )
+    assert done.returncode == 0, done.stderr
