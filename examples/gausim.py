@@ -143,7 +143,8 @@ def main() -> None:
     args = parse_args()
     data = load_dataset(args.dataset)
     print(f'{args.dataset}: {data.num_nodes:,} nodes, {data.num_features:,} features')
-    results = {name: [] for name in dict.fromkeys(args.models)}
+    results: dict[str, list[dict[str, float]]] = {}
+    results |= {name: [] for name in dict.fromkeys(args.models)}
     learned = None
     for seed in range(args.seeds):
         data = paper_split(data, seed=seed)
