@@ -9,6 +9,8 @@ DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 sys.path[:0] = [str(DOCS / '_ext'), str(ROOT)]
 
+from inventories import write_inventories  # noqa: E402
+
 import torch_geometric_gsl  # noqa: E402
 
 project = 'torch_geometric_gsl'
@@ -18,16 +20,19 @@ version = release = torch_geometric_gsl.__version__
 
 extensions = [
     'sphinx.ext.autodoc',
-    'sphinx.ext.mathjax',
+    'sphinx.ext.intersphinx',
     'sphinx.ext.napoleon',
     'sphinx.ext.viewcode',
+    'sphinx_copybutton',
+    # MathJax as files of the documentation: formulas need no network.
+    'sphinx-mathjax-offline',
     'api_pages',
     'changelog',
 ]
 exclude_patterns = ['_build', '_ext', '_figures']
 
 html_theme = 'furo'
-html_title = f'torch_geometric_gsl {release}'
+html_title = f'GSL {release}'
 html_static_path = ['_static']
 html_css_files = ['custom.css']
 pygments_style = 'friendly'
@@ -42,27 +47,32 @@ napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_custom_sections = ['Shapes']
 
+intersphinx_mapping = write_inventories(DOCS / '_build' / 'inventories')
+
 nitpicky = True
-# Without a network the names of other projects cannot be resolved.
+# Other names of other projects are in no inventory.
 nitpick_ignore_regex = [('py:.*', r'(?!torch_geometric_gsl\b).*')]
 
 FIGURES = DOCS / '_build' / 'figures'
 
 
 def draw_figures(app: object) -> None:
-    """Runs the scripts whose outputs are missing or older than what they depend on."""
+    """Run the scripts whose outputs are missing or older than what they depend on."""
     sources = [*(ROOT / 'torch_geometric_gsl').rglob('*.py')]
+    style = DOCS / '_figures' / 'matplotlibrc'
     for name in ('make_figures', 'digits'):
         script = DOCS / '_figures' / f'{name}.py'
         stamp = FIGURES / f'{name}.txt'
-        newest = max(path.stat().st_mtime for path in [*sources, script])
+        newest = max(path.stat().st_mtime for path in [*sources, script, style])
         if stamp.exists() and stamp.stat().st_mtime >= newest:
             continue
         FIGURES.mkdir(parents=True, exist_ok=True)
         paths = os.pathsep.join(filter(None, [str(ROOT), os.getenv('PYTHONPATH')]))
+        settings = {'MATPLOTLIBRC': str(style), 'SOURCE_DATE_EPOCH': '0'}
         output = subprocess.run(
-            [sys.executable, str(script), str(FIGURES)],
-            env={**os.environ, 'PYTHONPATH': paths, 'MPLBACKEND': 'Agg'},
+            [sys.executable, str(script)],
+            cwd=FIGURES,
+            env={**os.environ, **settings, 'PYTHONPATH': paths},
             check=True,
             capture_output=True,
             text=True,
@@ -70,13 +80,19 @@ def draw_figures(app: object) -> None:
         stamp.write_text(output.stdout, encoding='utf-8')
 
 
+def keep_together(app: object, docname: str, source: list[str]) -> None:
+    """Break no line between a mean and its deviation."""
+    source[0] = source[0].replace(' ± ', '\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}')
+
+
 def skip_field(
     app: object, what: str, name: str, obj: object, skip: bool, options: object
 ) -> bool | None:
-    """Leaves out the fields of named tuples, which `Args` describes."""
+    """Leave out the fields of named tuples, which `Args` describes."""
     return True if type(obj).__name__ == '_tuplegetter' else None
 
 
 def setup(app: object) -> None:
     app.connect('builder-inited', draw_figures)
+    app.connect('source-read', keep_together)
     app.connect('autodoc-skip-member', skip_field)

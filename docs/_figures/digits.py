@@ -1,11 +1,6 @@
-"""Learns graphs of handwritten digits and draws them: ``python digits.py FOLDER``."""
+"""Learn graphs of handwritten digits, and draw them."""
 
-import sys
-from pathlib import Path
-
-import matplotlib
 import torch
-from matplotlib.figure import Figure
 from torch.nn.functional import cross_entropy
 from torch_geometric import seed_everything
 from torch_geometric.data import Data
@@ -20,22 +15,11 @@ from torch_geometric_gsl.visualization import (
     plot_similarity_curves,
 )
 
-folder = Path(sys.argv[1])
-# The same picture from the same numbers, byte by byte.
-matplotlib.rcParams['svg.hashsalt'] = 'torch_geometric_gsl'
-
-
-def save(figure: Figure, name: str) -> None:
-    figure.savefig(folder / f'{name}.svg', facecolor='white', metadata={'Date': None})
-
-
-# start: data
-table = SklearnTable(str(folder.parent / 'data'), 'digits')[0]
+table = SklearnTable('data', 'digits')[0]
 data = Data(x=table.x[:600], y=table.y[:600])  # no edges
 data = paper_split(data, seed=0, train=0.1)  # 60 labels, 150 to validate, 390 to test
 
 
-# start: train
 def train(model: torch.nn.Module) -> float:
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=5e-4)
     for _ in range(60):
@@ -59,7 +43,6 @@ for name, make in models.items():
     models[name] = make()
     print(f'{name:<17}test accuracy {train(models[name]):.1f} %')
 
-# start: graphs
 for file, name in (('neural', 'neural Gaussian'), ('linear', 'linear, scale 10')):
     with torch.no_grad():
         graph = models[name].graphs(data.x)[0]  # the graph of the first layer
@@ -69,9 +52,8 @@ for file, name in (('neural', 'neural Gaussian'), ('linear', 'linear, scale 10')
         f'{100 * summary.weighted_homophily:.0f} % of the weight joins one digit, '
         f'{100 * summary.chance:.0f} % by chance'
     )
-    save(plot_graph(graph, data.y, pos=data.x), f'graph_{file}')
+    plot_graph(graph, data.y, pos=data.x).savefig(f'graph_{file}.svg')
 
-# start: layers
 summary = describe_model(models['neural Gaussian'], data.x)
 first = summary.layers[0]
 print(f'effective candidates: {first.effective_candidates.mean():.0f} of 600')
@@ -80,5 +62,5 @@ curves = {
     'Gaussian': GaussianSimilarity(64),
     'neural Gaussian, trained': first,
 }
-save(plot_similarity_curves(curves), 'similarity_curves')
-save(plot_gaussian_parameters(summary), 'gaussian_parameters')
+plot_similarity_curves(curves).savefig('similarity_curves.svg')
+plot_gaussian_parameters(summary).savefig('gaussian_parameters.svg')

@@ -1,4 +1,4 @@
-"""Draws the picture of the pipeline: ``python make_figures.py FOLDER``.
+"""Draw the picture of the pipeline, for wide pages and for narrow ones.
 
 Every panel shows numbers that the package computed for twelve nodes.
 """
@@ -6,10 +6,8 @@ Every panel shows numbers that the package computed for twelve nodes.
 from __future__ import annotations
 
 import math
-import sys
 from itertools import pairwise
-from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import matplotlib
 import torch
@@ -27,68 +25,107 @@ VISIBLE = 0.02
 
 Point: TypeAlias = tuple[float, float]
 
+GRADIENT = (
+    'gradient of the loss: through the layer',
+    'and the draws to the similarity',
+)
+CODE = {'family': 'DejaVu Sans Mono', 'color': BLUE}
+CAPTION = {'ha': 'center', 'color': ORANGE}
+BACKWARD = {'color': ORANGE, 'lw': 1.8, 'ls': '--'}
+
 STYLE = {
     'font.family': 'DejaVu Sans',
-    'font.size': 10,
+    'font.size': 12,
     'mathtext.fontset': 'dejavusans',
-    'svg.hashsalt': 'torch_geometric_gsl',
     'text.color': INK,
 }
+FORWARD = {'arrowstyle': '-|>,head_width=0.28,head_length=0.5', 'lw': 1.8}
+# The title, the formula and the code of each panel, and its width over its height.
+PANELS = [
+    ('Features', '$X$, a row per node', 'x', 0.75),
+    ('1  Similarity', r'$\phi_{ij}$, any two nodes', 'sim(x)', 1.0),
+    ('2  Sampler', '$A$, weighted graph', 'sampler(x)', 1.0),
+    ('3  Convolution', '$A\\,H$, in any layer', 'conv(x, ...)', 1.0),
+    ('Output', '$H^{\\prime}$', 'out', 0.5),
+]
 
 
-def draw(folder: Path) -> None:
-    """Writes ``pipeline.svg``."""
+class Numbers(NamedTuple):
+    """What the panels show."""
+
+    x: Tensor
+    phi: Tensor
+    graph: SampledGraph
+    out: Tensor
+
+
+def compute() -> Numbers:
+    """Learn nothing, but pass twelve random nodes through all parts."""
     torch.manual_seed(3)
     centres = torch.randn(3, NUM_FEATURES)
     x = centres.repeat_interleave(4, dim=0) + 0.7 * torch.randn(NUM_NODES, NUM_FEATURES)
     similarity = GaussianSimilarity(NUM_FEATURES, b=0.8, c=0.2)
-    phi = similarity(x)
     sampler = GumbelKNNSampler(similarity, k=3, scale=8.0, loop=False)
     graph = sampler(x, generator=torch.Generator().manual_seed(0))
     weight = torch.zeros(NUM_NODES, NUM_NODES)
     weight[graph.edge_index[1], graph.edge_index[0]] = graph.edge_weight
     out = weight @ x @ torch.randn(NUM_FEATURES, NUM_OUT)
-
-    figure = Figure(figsize=(11, 4.1))
-    panels = [
-        ('Features', '$X$, one row per node', 'x', 0.75),
-        ('1  Similarity', r'$\phi_{ij}$, any two nodes', 'sim(x)', 1),
-        ('2  Sampler', '$A$, a weighted graph', 'sampler(x)', 1),
-        ('3  Convolution', '$A\\,H$, in any layer', 'conv(x, ...)', 1),
-        ('Output', '$H^{\\prime}$', 'out', 0.5),
-    ]
-    axes = place(figure, [width for *_, width in panels])
-    show(axes[0], x, 'RdBu_r', symmetric=True)
-    show(axes[1], phi, 'cividis')
-    draw_graph(axes[2], graph)
-    draw_sum(axes[3], graph)
-    show(axes[4], out, 'RdBu_r', symmetric=True)
-    for ax, (title, formula, code, _) in zip(axes, panels, strict=True):
-        ax.set_title(title, fontsize=12, fontweight='bold', color=INK, pad=8)
-        label(ax, -0.10, formula, fontsize=10)
-        label(ax, -0.23, code, fontsize=10, family='DejaVu Sans Mono', color=BLUE)
-    connect(figure, axes)
-    path = folder / 'pipeline.svg'
-    figure.savefig(path, facecolor='white', metadata={'Date': None})
+    return Numbers(x, similarity(x), graph, out)
 
 
-def place(figure: Figure, widths: list[float]) -> list[Axes]:
-    """One row of panels of equal height with room for arrows between them."""
-    left, gap, height, bottom = 0.02, 0.044, 0.47, 0.40
-    unit = (1 - 2 * left - gap * (len(widths) - 1)) / sum(widths)
+def draw_panels(axes: list[Axes], numbers: Numbers) -> None:
+    """Draw the numbers."""
+    show(axes[0], numbers.x, 'RdBu_r', symmetric=True)
+    show(axes[1], numbers.phi, 'cividis')
+    draw_graph(axes[2], numbers.graph)
+    draw_sum(axes[3], numbers.graph)
+    show(axes[4], numbers.out, 'RdBu_r', symmetric=True)
+
+
+def draw_wide(numbers: Numbers) -> Figure:
+    """Draw the panels in a row, with their texts above and below."""
+    figure = Figure(figsize=(9.8, 3.9))
+    left, gap, height, bottom = 0.02, 0.044, 0.44, 0.42
+    unit = (1 - 2 * left - gap * (len(PANELS) - 1)) / sum(p[-1] for p in PANELS)
     axes = []
-    for width in widths:
+    for *_, width in PANELS:
         axes.append(figure.add_axes((left, bottom, unit * width, height)))
         left += unit * width + gap
-    return axes
+    draw_panels(axes, numbers)
+    for ax, (title, formula, code, _) in zip(axes, PANELS, strict=True):
+        ax.set_title(title, fontsize=13.5, fontweight='bold', color=INK, pad=8)
+        label(ax, (0.5, -0.08), formula, ha='center')
+        label(ax, (0.5, -0.24), code, ha='center', **CODE)
+    connect_row(figure, axes)
+    return figure
 
 
-def label(ax: Axes, y: float, text: str, **kwargs: object) -> None:
-    ax.text(0.5, y, text, ha='center', va='top', transform=ax.transAxes, **kwargs)
+def draw_narrow(numbers: Numbers) -> Figure:
+    """Draw the panels in a column, with their texts beside them."""
+    figure = Figure(figsize=(3.9, 8.4))
+    height, gap, middle = 0.157, 0.033, 0.74
+    axes = []
+    for number, (*_, width) in enumerate(PANELS):
+        share = width * height * 8.4 / 3.9
+        bottom = 0.99 - (number + 1) * height - number * gap
+        axes.append(figure.add_axes((middle - share / 2, bottom, share, height)))
+    draw_panels(axes, numbers)
+    for ax, (title, formula, code, _) in zip(axes, PANELS, strict=True):
+        place = ax.get_position()
+        top = (0.09 - place.x0) / place.width
+        label(ax, (top, 0.84), title, fontsize=13.5, fontweight='bold')
+        label(ax, (top, 0.57), formula)
+        label(ax, (top, 0.32), code, **CODE)
+    connect_column(figure, axes)
+    return figure
+
+
+def label(ax: Axes, place: Point, text: str, **kwargs: object) -> None:
+    ax.text(*place, text, va='top', transform=ax.transAxes, **kwargs)
 
 
 def show(ax: Axes, values: Tensor, cmap: str, symmetric: bool = False) -> None:
-    """Draws a matrix as coloured cells."""
+    """Draw a matrix as coloured cells."""
     limit = float(values.abs().max())
     low = -limit if symmetric else 0
     ax.pcolormesh(
@@ -99,7 +136,7 @@ def show(ax: Axes, values: Tensor, cmap: str, symmetric: bool = False) -> None:
 
 
 def draw_graph(ax: Axes, graph: SampledGraph) -> None:
-    """Draws all edges between the nodes on a circle."""
+    """Draw all edges between the nodes on a circle."""
     angle = [
         math.pi / 2 - 2 * math.pi * (i + 0.5) / NUM_NODES for i in range(NUM_NODES)
     ]
@@ -114,7 +151,7 @@ def draw_graph(ax: Axes, graph: SampledGraph) -> None:
 
 
 def draw_sum(ax: Axes, graph: SampledGraph) -> None:
-    """Draws the target with the most neighbours, and their weights."""
+    """Draw the target with the most neighbours, and their weights."""
     (source, target), weight = graph.prune(VISIBLE)
     chosen = int(torch.bincount(target).argmax())
     neighbours = source[target == chosen].tolist()
@@ -123,14 +160,15 @@ def draw_sum(ax: Axes, graph: SampledGraph) -> None:
         x, y = math.cos(angle), math.sin(angle)
         draw_edge(ax, (x, y), (0, 0), share, ORANGE)
         box = {'boxstyle': 'round,pad=0.15', 'fc': 'white', 'ec': 'none'}
-        ax.text(0.56 * x, 0.56 * y, f'{share:.2f}', ha='center', va='center', bbox=box)
+        place = {'ha': 'center', 'va': 'center', 'fontsize': 9.5, 'bbox': box}
+        ax.text(0.52 * x, 0.52 * y, f'{share:.2f}', **place)
         draw_node(ax, (x, y), 'white')
     draw_node(ax, (0, 0), ORANGE)
     frame(ax)
 
 
 def draw_edge(ax: Axes, start: Point, end: Point, weight: float, color: str) -> None:
-    """An arrow as thick as its weight."""
+    """Draw an arrow as thick as its weight."""
     arrow = {
         'arrowstyle': '-|>,head_width=0.18,head_length=0.32',
         'lw': 0.5 + 3 * weight,
@@ -152,33 +190,49 @@ def frame(ax: Axes) -> None:
     ax.axis('off')
 
 
-def connect(figure: Figure, axes: list[Axes]) -> None:
-    """Arrows of the forward pass, and one below for the gradient."""
-    boxes = [ax.get_position() for ax in axes]
+def cover(figure: Figure) -> Axes:
+    """Return axes behind all panels, in parts of the figure."""
     canvas = figure.add_axes((0, 0, 1, 1), zorder=-1)
     canvas.set(xlim=(0, 1), ylim=(0, 1))
     canvas.axis('off')
+    return canvas
+
+
+def connect_row(figure: Figure, axes: list[Axes]) -> None:
+    """Draw arrows of the forward pass, and one below for the gradient."""
+    boxes, canvas = [ax.get_position() for ax in axes], cover(figure)
     middle = (boxes[0].y0 + boxes[0].y1) / 2
-    forward = {'arrowstyle': '-|>,head_width=0.28,head_length=0.5', 'lw': 1.8}
     for left, right in pairwise(boxes):
         ends = ((right.x0 - 0.006, middle), (left.x1 + 0.006, middle))
-        canvas.annotate('', *ends, arrowprops={**forward, 'color': GREY})
+        canvas.annotate('', *ends, arrowprops={**FORWARD, 'color': GREY})
     start, end = (boxes[4].x0 + boxes[4].x1) / 2, (boxes[1].x0 + boxes[1].x1) / 2
     low = 0.12
-    canvas.plot([start, start, end], [0.2, low, low], color=ORANGE, lw=1.8, ls='--')
+    canvas.plot([start, start, end], [0.2, low, low], **BACKWARD)
     canvas.annotate(
-        '', (end, 0.22), (end, low - 0.003), arrowprops={**forward, 'color': ORANGE}
+        '', (end, 0.22), (end, low - 0.003), arrowprops={**FORWARD, 'color': ORANGE}
     )
-    canvas.text(
-        (start + end) / 2,
-        low - 0.03,
-        'gradient of the loss: through the layer and the draws to the similarity',
-        ha='center',
-        va='top',
-        color=ORANGE,
+    place = ((start + end) / 2, low - 0.03)
+    canvas.text(*place, f'{GRADIENT[0]} {GRADIENT[1]}', va='top', **CAPTION)
+
+
+def connect_column(figure: Figure, axes: list[Axes]) -> None:
+    """Draw arrows of the forward pass, and one on the left for the gradient."""
+    boxes, canvas = [ax.get_position() for ax in axes], cover(figure)
+    middle = (boxes[0].x0 + boxes[0].x1) / 2
+    for upper, lower in pairwise(boxes):
+        ends = ((middle, lower.y1), (middle, upper.y0))
+        canvas.annotate('', *ends, arrowprops={**FORWARD, 'color': GREY})
+    start, end = ((box.y0 + box.y1) / 2 + 0.058 for box in (boxes[4], boxes[1]))
+    low = 0.03
+    canvas.plot([0.07, low, low], [start, start, end], **BACKWARD)
+    canvas.annotate(
+        '', (0.08, end), (low - 0.005, end), arrowprops={**FORWARD, 'color': ORANGE}
     )
+    canvas.text(0.5, 0.045, '\n'.join(GRADIENT), va='center', **CAPTION)
 
 
 if __name__ == '__main__':
     with matplotlib.rc_context(STYLE):
-        draw(Path(sys.argv[1]))
+        numbers = compute()
+        draw_wide(numbers).savefig('pipeline.svg')
+        draw_narrow(numbers).savefig('pipeline_narrow.svg')

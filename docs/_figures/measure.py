@@ -1,4 +1,4 @@
-"""Prints the measurements that the page "Decisions" quotes.
+"""Print the measurements that the page "Decisions" quotes.
 
 Run ``python docs/_figures/measure.py [name ...]``. It takes a few minutes on one core.
 """
@@ -9,6 +9,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from math import inf
 from typing import Any
 from unittest import mock
 
@@ -27,13 +28,13 @@ from torch_geometric_gsl import (
 )
 from torch_geometric_gsl.datasets import paper_split
 from torch_geometric_gsl.ops import race
-from torch_geometric_gsl.ops.arrivals import Arrivals, relax, spread_sources, tail_size
-from torch_geometric_gsl.ops.scorer import Law
+from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions, relax
 from torch_geometric_gsl.ops.scores import gaussian, unit_rows
+from torch_geometric_gsl.ops.tail import spread_sources, tail_size
 
 
 def digits(num_nodes: int = 1797) -> Data:
-    """The first handwritten digits of scikit-learn, standardised; no graph."""
+    """Return the first handwritten digits of scikit-learn, standardised; no graph."""
     features, labels = load_digits(return_X_y=True)
     x = torch.from_numpy(features[:num_nodes]).float()
     x = (x - x.mean(dim=0)) / x.std(dim=0).clamp_min(1e-6)
@@ -41,7 +42,7 @@ def digits(num_nodes: int = 1797) -> Data:
 
 
 def flat() -> None:
-    """How many candidates pi and the noise-free weights spread over."""
+    """Count the candidates that pi and the noise-free weights spread over."""
     score = GaussianSimilarity(64)(digits().x)
     for scale in (1.0, 5.0, 20.0):
         pi = effective(torch.softmax(scale * score, dim=1))
@@ -50,12 +51,12 @@ def flat() -> None:
 
 
 def effective(weight: Tensor) -> float:
-    """The mean over rows of the exponential of the entropy."""
+    """Return the mean over rows of the exponential of the entropy."""
     return float(torch.special.entr(weight).sum(dim=1).exp().mean())
 
 
 def norm() -> None:
-    """The range of phi with rows scaled, and with one norm for the matrix."""
+    """Print the range of phi with rows scaled, and with one norm for the matrix."""
     x = digits().x
     for name, z in (('rows', unit_rows(x)), ('matrix', x / torch.linalg.norm(x))):
         phi = gaussian(z @ z.t(), GaussianSimilarity(64).b, GaussianSimilarity(64).c)
@@ -63,7 +64,7 @@ def norm() -> None:
 
 
 def root() -> None:
-    """Test accuracy with and without the root weight."""
+    """Print the test accuracy with and without the root weight."""
     for root_weight in (True, False):
         shares = [100 * accuracy(seed, root_weight) for seed in range(3)]
         text = ', '.join(f'{share:.1f}' for share in shares)
@@ -95,7 +96,7 @@ def train(
 
 
 def theta() -> None:
-    """Training loss if the parameters hold n W, and if they hold W."""
+    """Print the training loss if the parameters hold n W, and if they hold W."""
     data = paper_split(digits())
     n = data.num_nodes
     for name, factor in (('n W', 1), ('W', n)):
@@ -112,11 +113,11 @@ def theta() -> None:
 
 
 def half() -> None:
-    """The largest error of phi in bfloat16 and in float32."""
+    """Print the largest error of phi in bfloat16 and in float32."""
     torch.manual_seed(0)
     z = unit_rows(digits().x)
     module = NeuralGaussianSimilarity(64)
-    b, c = (p.detach().unsqueeze(1) for p in module.target_params(z))
+    b, c = (p.detach().unsqueeze(1) for p in module.response(z).params)
     exact = gaussian(z.double() @ z.double().t(), b.double(), c.double())
     for dtype in (torch.bfloat16, torch.float32):
         low = z.to(dtype)
@@ -126,7 +127,7 @@ def half() -> None:
 
 
 def neighbours() -> None:
-    """The share of the noise-free weight that the k nearest candidates hold."""
+    """Print the share of the noise-free weight that the k nearest candidates hold."""
     x = digits().x
     for scale in (1.0, 5.0, 20.0):
         similarity = GaussianSimilarity(64)
@@ -138,7 +139,7 @@ def neighbours() -> None:
 
 
 def sparse() -> None:
-    """Time of X W for features as sparse as those of CiteSeer."""
+    """Time X W for features as sparse as those of CiteSeer."""
     torch.manual_seed(0)
     torch.set_num_threads(1)
     warnings.filterwarnings('ignore', message='Sparse')  # CSR is in beta state.
@@ -149,7 +150,7 @@ def sparse() -> None:
 
 
 def best_time(run: Callable[[], object]) -> float:
-    """The shortest of 30 runs, in milliseconds."""
+    """Return the shortest of 30 runs, in milliseconds."""
     seconds = []
     for _ in range(30):
         start = time.perf_counter()
@@ -159,7 +160,7 @@ def best_time(run: Callable[[], object]) -> float:
 
 
 def tail(n: int = 1000, runs: int = 4000) -> None:
-    """What keeping the first M arrivals changes, paired with the whole draw."""
+    """Compare the first M arrivals and their tail with the whole draw."""
     torch.manual_seed(0)
     cosine = (0.3 * torch.randn(n, dtype=torch.double)).clamp(-1, 1)
     score = gaussian(cosine, 0.5, 0.05)
@@ -169,21 +170,24 @@ def tail(n: int = 1000, runs: int = 4000) -> None:
         weight = torch.softmax(-log_time / tau, dim=1)
         whole = summary(weight, weight @ h)
         for kept in (2, 4, 8, 16, 32):
-            law = Law(1, tau, num_arrivals=kept)
+            options = DrawOptions(1, tau, num_arrivals=kept)
             source = log_time.topk(kept, largest=False).indices
             time = log_time.gather(1, source)
             own = score[source].unsqueeze(1)
             noise = -time.unsqueeze(1) - own
             arrivals = Arrivals(source.unsqueeze(1), noise, time[:, -1:])
             changes = []
-            for size in (0, tail_size(law, n), n):
+            for size in (0, tail_size(tau, kept, n), n):
                 place = torch.zeros(runs, 0, dtype=torch.long)
                 share = torch.tensor(0.0)
                 if size:  # Another tail in each run, as in each call.
                     place = spread_sources(n, size, score.device, None, runs)
                     place, share = place.view(runs, size), torch.tensor(n / size).log()
-                late = score[place].unsqueeze(1)
-                first, later = relax(own, arrivals, law, late, share)
+                late = score[place]
+                # What has arrived does not arrive again.
+                late = late.masked_fill(log_time.gather(1, place) <= time[:, -1:], -inf)
+                late = late.unsqueeze(1)
+                first, later = relax(own, arrivals, options, late, share)
                 out = torch.einsum('ij,ijm->im', first[:, 0], h[source])
                 out += torch.einsum('ij,ijm->im', later[:, 0], h[place])
                 pairs = zip(summary(first[:, 0], out), whole, strict=True)
@@ -193,12 +197,12 @@ def tail(n: int = 1000, runs: int = 4000) -> None:
 
 
 def summary(weight: Tensor, out: Tensor) -> tuple[float, float]:
-    """The mean largest weight and the variance of the weighted sums."""
+    """Return the mean largest weight and the variance of the weighted sums."""
     return float(weight.amax(dim=1).mean()), float(out.var(dim=0).mean())
 
 
 def shared() -> None:
-    """What it costs the gradient if blocks of rows share their proposed sources."""
+    """Measure the gradient if blocks of rows share their proposed sources."""
     data = digits()
     own = race.propose
     torch.manual_seed(0)
@@ -227,7 +231,7 @@ def shared() -> None:
 
 
 def groups(n: int = 2000) -> None:
-    """Whether rows are independent: the variance of the mean over all nodes."""
+    """Compare the variance of the mean over all nodes: rows are independent."""
     torch.manual_seed(0)
     x, h = torch.randn(n, 16), torch.randn(n, 8)
     similarity = NeuralGaussianSimilarity(16)
