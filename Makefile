@@ -36,7 +36,7 @@ help:  ## Print this list
 setup: $(PACKAGE_STAMP)  ## Install everything into .venv
 
 demo: $(DEMO_STAMP)  ## Learn a graph on a small data set: a table and a picture
-	$(PY) examples/gausim.py
+	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(PY) examples/gausim.py --epochs 40
 
 test: setup  ## Run all tests and doctests, with coverage
 	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} MPLBACKEND=Agg \

@@ -24,10 +24,12 @@ FLOORS = {
     'nn.similarity': 2,
     'nn.sampler': 3,
     'nn.conv': 4,
+    'nn.nearest_neighbours': 4,
     'nn.models': 5,
     'transforms': 5,
     'diagnostics': 5,
     'visualization': 5,
+    'baselines': 6,
 }
 
 

@@ -140,3 +140,16 @@ def test_form(path: Path) -> None:
     names = [part['id'] for part in form['body']]
     assert len(set(names)) == len(names) > 0
     assert all(part['attributes']['label'] for part in form['body'])
+
+
+def test_links_of_the_readme_work_on_a_package_index(
+    distribution: Distribution,
+) -> None:
+    url = distribution.metadata['Home-page']
+    raw = url.replace('github.com', 'raw.githubusercontent.com')
+    links = re.findall(r'\]\(([^)]*)\)', read('README.md'))
+    assert {link for link in links if not link.startswith('https://')} == set()
+    of_project = rf'(?:{raw}|{url}/(?:blob|tree))/main/(.+)'
+    paths = [m[1] for link in links if (m := re.fullmatch(of_project, link))]
+    assert len(paths) == sum('torch_geometric_gsl/' in link for link in links) > 0
+    assert [path for path in paths if not (ROOT / path).exists()] == []

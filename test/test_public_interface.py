@@ -16,53 +16,52 @@ from typing import Any
 import pytest
 import torch
 
-import torch_geometric_gsl
-from torch_geometric_gsl import nn
+import torch_geometric_gsl as gsl
 
 N, IN, OUT = 12, 6, 4
 TRANSITION = {'num_transition_nodes': 5, 'num_nodes': N}
 
 # How each public module is built; one that is missing here fails a test below.
 FACTORIES: dict[str, list[Callable[[], torch.nn.Module]]] = {
-    'LinearSimilarity': [lambda: nn.LinearSimilarity(IN, OUT)],
-    'DifferenceSimilarity': [lambda: nn.DifferenceSimilarity(IN, OUT)],
-    'GaussianSimilarity': [lambda: nn.GaussianSimilarity(IN, OUT)],
+    'LinearSimilarity': [lambda: gsl.LinearSimilarity(IN, OUT)],
+    'DifferenceSimilarity': [lambda: gsl.DifferenceSimilarity(IN, OUT)],
+    'GaussianSimilarity': [lambda: gsl.GaussianSimilarity(IN, OUT)],
     'NeuralGaussianSimilarity': [
-        lambda: nn.NeuralGaussianSimilarity(IN, OUT),
-        lambda: nn.NeuralGaussianSimilarity(IN),
+        lambda: gsl.NeuralGaussianSimilarity(IN, OUT),
+        lambda: gsl.NeuralGaussianSimilarity(IN),
     ],
-    'HeatKernelSimilarity': [lambda: nn.HeatKernelSimilarity(IN, OUT)],
+    'HeatKernelSimilarity': [lambda: gsl.HeatKernelSimilarity(IN, OUT)],
     'CosineSimilarity': [
-        lambda: nn.CosineSimilarity(IN, OUT, heads=2),
-        lambda: nn.CosineSimilarity(IN),
+        lambda: gsl.CosineSimilarity(IN, OUT, heads=2),
+        lambda: gsl.CosineSimilarity(IN),
     ],
     'UniformSimilarity': [],  # Nothing to reset, nothing to learn.
     'GumbelKNNSampler': [
-        lambda: nn.GumbelKNNSampler(nn.NeuralGaussianSimilarity(IN, OUT)),
-        lambda: nn.GumbelKNNSampler(nn.CosineSimilarity(IN, OUT), method='dense'),
+        lambda: gsl.GumbelKNNSampler(gsl.NeuralGaussianSimilarity(IN, OUT)),
+        lambda: gsl.GumbelKNNSampler(gsl.CosineSimilarity(IN, OUT), method='dense'),
     ],
     'LatentGraphConv': [
-        lambda: nn.LatentGraphConv(IN, OUT),
-        lambda: nn.LatentGraphConv(IN, OUT, 'cosine', method='dense'),
+        lambda: gsl.LatentGraphConv(IN, OUT),
+        lambda: gsl.LatentGraphConv(IN, OUT, 'cosine', method='dense'),
     ],
-    'TransitionGraphConv': [lambda: nn.TransitionGraphConv(IN, OUT, N, 5)],
+    'TransitionGraphConv': [lambda: gsl.TransitionGraphConv(IN, OUT, N, 5)],
     'GSLNet': [
-        lambda: nn.GSLNet(IN, 8, 2, OUT),
-        lambda: nn.GSLNet(IN, 8, 2, OUT, **TRANSITION),
+        lambda: gsl.GSLNet(IN, 8, 2, OUT),
+        lambda: gsl.GSLNet(IN, 8, 2, OUT, **TRANSITION),
     ],
     'KNNGCN': [
-        lambda: nn.KNNGCN(IN, 8, 2, OUT),
-        lambda: nn.KNNGCN(IN, 8, 2, OUT, root_weight=True, cached=True),
+        lambda: gsl.KNNGCN(IN, 8, 2, OUT),
+        lambda: gsl.KNNGCN(IN, 8, 2, OUT, root_weight=True, cached=True),
     ],
-    'KNNLINKX': [lambda: nn.KNNLINKX(IN, 8, 2, OUT, num_nodes=N)],
+    'KNNLINKX': [lambda: gsl.KNNLINKX(IN, 8, 2, OUT, num_nodes=N)],
     'SLAPS': [
-        lambda: nn.SLAPS(IN, 8, 2, OUT, k=3, binary=False),
-        lambda: nn.SLAPS(IN, 8, 2, OUT, k=3, binary=False, graph_generator='mlp_d'),
+        lambda: gsl.SLAPS(IN, 8, 2, OUT, k=3, binary=False),
+        lambda: gsl.SLAPS(IN, 8, 2, OUT, k=3, binary=False, graph_generator='mlp_d'),
     ],
-    'NodeFormer': [lambda: nn.NodeFormer(IN, 8, 2, OUT)],
-    'IDGL': [lambda: nn.IDGL(IN, 8, 2, OUT, k=3)],
-    'IDGLAnchor': [lambda: nn.IDGLAnchor(IN, 8, 2, OUT, k=3, num_anchors=5)],
-    'MLPClassifier': [lambda: nn.MLPClassifier(IN, 8, 2, OUT)],
+    'NodeFormer': [lambda: gsl.NodeFormer(IN, 8, 2, OUT)],
+    'IDGL': [lambda: gsl.IDGL(IN, 8, 2, OUT, k=3)],
+    'IDGLAnchor': [lambda: gsl.IDGLAnchor(IN, 8, 2, OUT, k=3, num_anchors=5)],
+    'MLPClassifier': [lambda: gsl.MLPClassifier(IN, 8, 2, OUT)],
 }
 CASES = [
     pytest.param(factory, id=f'{name}-{number}')
@@ -73,8 +72,8 @@ CASES = [
 
 def public_modules() -> list[str]:
     found = []
-    for name in nn.__all__:
-        value = getattr(nn, name)
+    for name in gsl.__all__:
+        value = getattr(gsl, name)
         is_module = inspect.isclass(value) and issubclass(value, torch.nn.Module)
         if is_module and not inspect.isabstract(value):
             found.append(name)
@@ -83,10 +82,10 @@ def public_modules() -> list[str]:
 
 def all_modules() -> list[Any]:
     """Every Python module of the package, imported."""
-    path, has_triton = torch_geometric_gsl.__path__, importlib.util.find_spec('triton')
+    path, has_triton = gsl.__path__, importlib.util.find_spec('triton')
     walked = [info.name for info in pkgutil.walk_packages(path, 'torch_geometric_gsl.')]
     names = [name for name in walked if has_triton or '._triton.' not in name]
-    return [torch_geometric_gsl, *map(importlib.import_module, names)]
+    return [gsl, *map(importlib.import_module, names)]
 
 
 def test_every_public_module_is_covered() -> None:
@@ -94,7 +93,9 @@ def test_every_public_module_is_covered() -> None:
 
 
 def test_all_resolves() -> None:
-    assert set(nn.__all__) < set(torch_geometric_gsl.__all__)
+    baselines = set(gsl.baselines.__all__)
+    assert not baselines & set(gsl.nn.__all__)
+    assert baselines | set(gsl.nn.__all__) < set(gsl.__all__)
     for module in all_modules():
         names = getattr(module, '__all__', [])
         assert len(set(names)) == len(names), module.__name__
@@ -103,7 +104,15 @@ def test_all_resolves() -> None:
     # A package shows all that the packages below it show.
     for package in ('similarity', 'sampler', 'conv', 'models'):
         below = importlib.import_module(f'torch_geometric_gsl.nn.{package}')
-        assert set(below.__all__) <= set(nn.__all__)
+        assert set(below.__all__) <= set(gsl.nn.__all__)
+
+
+@pytest.mark.parametrize('name', gsl.baselines.__all__)
+def test_baselines_under_their_former_names(name: str) -> None:
+    with pytest.warns(DeprecationWarning, match=f"use 'torch_geometric_gsl.{name}'"):
+        assert getattr(gsl.nn, name) is getattr(gsl, name)
+    with pytest.raises(AttributeError, match="has no attribute 'KNN'"):
+        gsl.nn.KNN  # noqa: B018
 
 
 @pytest.mark.parametrize('factory', CASES)
@@ -126,7 +135,7 @@ def test_reset_reproduces_a_fresh_init(
         return wrapper
 
     # Also those of private bases, whose reset is that of a public class.
-    kinds = {base for name in public_modules() for base in getattr(nn, name).__mro__}
+    kinds = {base for name in public_modules() for base in getattr(gsl, name).__mro__}
     for cls in kinds:
         is_own = cls.__module__.startswith('torch_geometric_gsl')
         if is_own and 'reset_parameters' in vars(cls):
@@ -150,7 +159,7 @@ def test_every_parameter_gets_a_gradient(
     torch.manual_seed(1)
     module = factory().train(training)
     x = torch.randn(N, IN)
-    if isinstance(module, nn.NodeClassifier):
+    if isinstance(module, gsl.NodeClassifier):
         # A part of a model may serve its loss alone.
         out = module.loss(x, torch.arange(N) % OUT, torch.arange(N))
     else:
@@ -310,7 +319,7 @@ def test_wrong_documentation_is_found() -> None:
 
 @pytest.mark.parametrize('name', public_modules())
 def test_docstring(name: str) -> None:
-    doc = inspect.getdoc(getattr(nn, name)) or ''
+    doc = inspect.getdoc(getattr(gsl, name)) or ''
     for part in ('Args:', 'Shapes:', 'Raises:', 'Example:\n    >>>', '.. math::'):
         assert f'\n{part}' in doc, part
     assert re.search(r'<https://arxiv\.org/abs/\d{4}\.\d{5}>`_ paper', doc)

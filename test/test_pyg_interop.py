@@ -10,8 +10,8 @@ from torch import Tensor
 from torch_geometric import EdgeIndex
 from torch_geometric.nn import GATConv, GCNConv, GraphConv, MessagePassing, SAGEConv
 
+import torch_geometric_gsl as gsl
 from torch_geometric_gsl import GumbelKNNSampler, NeuralGaussianSimilarity
-from torch_geometric_gsl.nn import models
 
 N, IN, OUT = 12, 6, 5
 OPTIONS = [{}, {'hard': True}, {'replace': False}, {'loop': False}]
@@ -62,7 +62,7 @@ def test_candidates_as_an_edge_index(training: bool) -> None:
 @pytest.mark.parametrize('name', ['GSLNet', 'KNNGCN', 'IDGL'])
 def test_models_on_an_edge_index(name: str) -> None:
     torch.manual_seed(5)
-    model = getattr(models, name)(IN, 8, 2, OUT, k=2).eval()
+    model = getattr(gsl, name)(IN, 8, 2, OUT, k=2).eval()
     plain = torch.randint(N, (2, 40), generator=torch.Generator().manual_seed(1))
     expected = model(features(), plain)
     assert torch.equal(model(features(), EdgeIndex(plain)), expected)

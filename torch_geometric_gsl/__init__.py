@@ -1,24 +1,26 @@
 r"""Graph structure learning for PyTorch Geometric."""
 
-from torch_geometric_gsl.nn import (
+from torch_geometric_gsl.baselines import (
     IDGL,
     KNNGCN,
     KNNLINKX,
     SLAPS,
+    IDGLAnchor,
+    MLPClassifier,
+    NodeFormer,
+)
+from torch_geometric_gsl.nn import (
     CosineSimilarity,
     DifferenceSimilarity,
     GaussianSimilarity,
     GSLNet,
     GumbelKNNSampler,
     HeatKernelSimilarity,
-    IDGLAnchor,
     LatentGraphConv,
     LinearSimilarity,
-    MLPClassifier,
     NeighbourDistribution,
     NeuralGaussianSimilarity,
     NodeClassifier,
-    NodeFormer,
     SampledEvaluationWarning,
     SamplingPlan,
     Similarity,

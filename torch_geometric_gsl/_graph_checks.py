@@ -46,7 +46,7 @@ def num_targets(graph: SampledGraph) -> int:
     return int(target.max()) + 1 if target.numel() else 0
 
 
-def check_labels(y: Any, graph: SampledGraph) -> tuple[Tensor, Tensor]:
+def check_node_labels(y: Any, graph: SampledGraph) -> tuple[Tensor, Tensor]:
     """Returns labels of sources and of targets, one tensor twice for one set."""
     pair = tuple(y) if isinstance(y, tuple | list) else (y, y)
     if len(pair) != 2:

@@ -11,7 +11,7 @@ from agreement import Agreement, check
 from torch import Tensor
 from workloads import Workload, load
 
-from torch_geometric_gsl.nn.models import nodeformer
+from torch_geometric_gsl.baselines.nodeformer import nodeformer
 from torch_geometric_gsl.ops import race
 from torch_geometric_gsl.ops.pair_scores import PairScores
 

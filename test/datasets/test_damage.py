@@ -13,9 +13,9 @@ import torch
 from torch_geometric.data import Data
 
 from torch_geometric_gsl.datasets import load_dataset
-from torch_geometric_gsl.datasets._safe_matrix import load_matrix
-from torch_geometric_gsl.datasets._safe_pickle import load_arrays
-from torch_geometric_gsl.datasets._sealed_file import read_sealed, write_sealed
+from torch_geometric_gsl.datasets._io.raw_files import load_matrix
+from torch_geometric_gsl.datasets._io.safe_pickle import load_arrays
+from torch_geometric_gsl.datasets._io.sealed_file import read_sealed, write_sealed
 
 VALUES = torch.ones(10_000)
 TEXT = "DefaultCPUAllocator: can't allocate memory: you tried to allocate {} bytes."

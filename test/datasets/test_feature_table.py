@@ -13,7 +13,6 @@ import torch
 from torch_geometric.data import Data, HeteroData, InMemoryDataset
 from torch_geometric.transforms import NormalizeFeatures
 
-from torch_geometric_gsl.datasets import _sealed_file
 from torch_geometric_gsl.datasets._feature_table import FeatureTable
 
 
@@ -44,14 +43,6 @@ def sealed(root: Path) -> Path:
     return root / 'processed' / 'data.sealed'
 
 
-class Harm:
-    def __init__(self, marker: Path) -> None:
-        self.marker = marker
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return os.mkdir, (str(self.marker),)
-
-
 def to_bytes(content: object) -> bytes:
     buffer = io.BytesIO()
     torch.save(content, buffer)
@@ -70,6 +61,7 @@ def test_it_is_a_dataset_of_pyg(root: Path) -> None:
     assert dataset.processed_paths == [str(sealed(root))]
     assert dataset.x.tolist() == [[1], [2], [3]]
     assert dataset.copy()[0].y.tolist() == [0, 1, 0]
+    assert sealed(root).stat().st_mode == (root / 'raw' / 'x.txt').stat().st_mode
     # No draft is left behind.
     names = sorted(path.name for path in (root / 'processed').iterdir())
     assert names == ['data.sealed', 'pre_transform.txt']
@@ -78,11 +70,9 @@ def test_it_is_a_dataset_of_pyg(root: Path) -> None:
 @pytest.mark.parametrize('is_sealed', [False, True])
 @pytest.mark.parametrize('is_data', [False, True])
 def test_nothing_in_a_processed_file_is_executed(
-    root: Path, is_sealed: bool, is_data: bool
+    root: Path, harm: Any, is_sealed: bool, is_data: bool
 ) -> None:
     load(root)
-    marker = root / 'executed'
-    harm: Any = Harm(marker)
     # Also in the form in which PyG saves data sets.
     content = ({'x': harm}, None, Data) if is_data else {'data': harm, 'slices': None}
     payload = to_bytes(content)
@@ -91,22 +81,23 @@ def test_nothing_in_a_processed_file_is_executed(
     text = rf"data.sealed' is damaged \({reason}\): the raw data is processed again"
     with pytest.warns(UserWarning, match=text):
         assert load(root).x.tolist() == [[1], [2], [3]]
-    assert not marker.exists()
+    assert not harm.marker.exists()
     load(root)  # Whole again.
     torch.load(io.BytesIO(payload), weights_only=False)
-    assert marker.exists()
+    assert harm.marker.exists()
 
 
 @pytest.mark.parametrize(
     'name', ['data.pt', 'pre_transform.pt', 'pre_filter.pt', 'pre_transform.txt']
 )
 @pytest.mark.filterwarnings("ignore:'pre_transform' is not the one")
-def test_nothing_beside_the_processed_file_is_executed(root: Path, name: str) -> None:
+def test_nothing_beside_the_processed_file_is_executed(
+    root: Path, harm: Any, name: str
+) -> None:
     load(root)
-    marker = root / 'executed'
-    (root / 'processed' / name).write_bytes(to_bytes(Harm(marker)))
+    (root / 'processed' / name).write_bytes(to_bytes(harm))
     assert load(root).num_nodes == 3
-    assert not marker.exists()
+    assert not harm.marker.exists()
 
 
 @pytest.mark.parametrize(
@@ -194,6 +185,9 @@ def test_a_write_that_fails_leaves_nothing(
 
 def test_force_reload(root: Path) -> None:
     load(root)
+    stamp = sealed(root).stat().st_mtime_ns
+    load(root)
+    assert sealed(root).stat().st_mtime_ns == stamp
     (root / 'raw' / 'x.txt').write_text('4 5 6')
     assert load(root).x.tolist() == [[1], [2], [3]]
     assert load(root, force_reload=True).x.tolist() == [[4], [5], [6]]
@@ -202,7 +196,8 @@ def test_force_reload(root: Path) -> None:
 
 def test_another_pre_transform_is_told(root: Path) -> None:
     expected = [[0], [1], [1]]
-    load(root, pre_transform=NormalizeFeatures())
+    assert load(root, transform=NormalizeFeatures()).x.tolist() == expected
+    load(root, pre_transform=NormalizeFeatures(), force_reload=True)
     assert load(root, pre_transform=NormalizeFeatures()).x.tolist() == expected
     text = r"is not the one .* \(got 'None' for 'NormalizeFeatures\(\)'\): pass force"
     with pytest.warns(UserWarning, match=text) as caught:
@@ -256,10 +251,3 @@ def test_progress_is_told(
     monkeypatch.delenv('PYTEST_CURRENT_TEST')
     load(root, force_reload=True)
     assert capsys.readouterr() == ('', 'Processing...\nDone!\n')
-
-
-def test_permissions_are_those_of_any_file(root: Path) -> None:
-    load(root)
-    mode = (root / 'raw' / 'x.txt').stat().st_mode
-    assert sealed(root).stat().st_mode == mode
-    assert _sealed_file.read_sealed(str(sealed(root))).keys() == {'data', 'slices'}

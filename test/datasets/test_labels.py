@@ -1,86 +1,60 @@
-"""Classes of a Data object in a file: they are counted as those of other files."""
-
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-import torch
-from torch_geometric.data import Data
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from torch_geometric_gsl.datasets import load_dataset
+from torch_geometric_gsl.datasets._io.labels import encode
 
-
-def save(folder: Path, labels: list[int], **more: Any) -> Path:
-    path = folder / 'my.pt'
-    x = torch.ones(len(labels), 2)
-    torch.save(Data(x=x, y=torch.tensor(labels), **more), path)
-    return path
+LARGE = 2**53  # The next number is none in double precision.
 
 
 @pytest.mark.parametrize(
-    ('labels', 'y'),
+    ('labels', 'y', 'class_names'),
     [
-        ([0, 1, 100_000, 1], [0, 1, 2, 1]),
-        ([10, 2, 10, 2], [1, 0, 1, 0]),
-        ([2, 0, 1, 1], [2, 0, 1, 1]),
-        ([2**62, 0, 3, 3], [2, 0, 1, 1]),
+        (['10', '2', '10'], [1, 0, 1], ['2', '10']),
+        (['1.0', '-1', '1'], [1, 0, 1], ['-1', '1']),
+        (['10', '2', 'x'], [0, 1, 2], ['10', '2', 'x']),
+        (['1_0', '2', '10'], [1, 2, 0], ['10', '1_0', '2']),
+        ([f'{LARGE + 1}.0', str(LARGE), '0'], [2, 1, 0], None),
+        (['01', '1', '1.0'], [0, 1, 2], ['01', '1', '1.0']),  # Codes are names.
+        (['-01', '0', '-1'], [0, 2, 1], ['-01', '-1', '0']),
+        (['0e9', '0.0', '1'], [0, 0, 1], ['0', '1']),
+        ([3, 1, 3], [1, 0, 1], ['1', '3']),
+        ([True, False, True], [1, 0, 1], ['False', 'True']),
     ],
 )
-def test_every_kind_of_file_counts_the_classes(
-    tmp_path: Path, labels: list[int], y: list[int]
+def test_classes(
+    labels: list[Any], y: list[int], class_names: list[str] | None
 ) -> None:
-    rows = ''.join(f'1,{label}\n' for label in labels)
-    (tmp_path / 'my.csv').write_text('a,y\n' + rows)
-    np.savez(tmp_path / 'my.npz', x=np.ones((len(labels), 2)), y=np.array(labels))
-    save(tmp_path, labels)
-    for name, label in (('my.csv', 'y'), ('my.npz', 'y'), ('my.pt', None)):
-        data = load_dataset(tmp_path / name, label=label)
-        assert data.y.tolist() == y, name
-        assert data.y.dtype == torch.int64
-        assert data.class_names == [str(label) for label in sorted(set(labels))]
+    numbers, names = encode(labels, 'it')
+    assert numbers.tolist() == y
+    assert class_names is None or names == class_names
 
 
-@pytest.mark.parametrize(
-    ('labels', 'class_names', 'y'),
-    [
-        ([0, 1, 2, 1], ['a', 'b', 'c'], [0, 1, 2, 1]),
-        # One name for each class, in their order.
-        ([1, 2, 3, 2], ['a', 'b', 'c'], [0, 1, 2, 1]),
-        ([0, 7, 0, 7], ('a', 'b'), [0, 1, 0, 1]),
-        # One name for each number, of which one has no row.
-        ([0, 2, 0, 2], ['a', 'b', 'c'], [0, 2, 0, 2]),
-        ([1, 2, 3, 2], ['none', 'a', 'b', 'c'], [1, 2, 3, 2]),
-    ],
-)
-def test_class_names(
-    tmp_path: Path, labels: list[int], class_names: list[str], y: list[int]
-) -> None:
-    data = load_dataset(save(tmp_path, labels, class_names=class_names))
-    assert data.y.tolist() == y
-    assert data.class_names == list(class_names)
+@pytest.mark.parametrize('label', ['1.5', '1e-400', '0e9999999999999999999'])
+def test_measured_numbers_are_no_classes(label: str) -> None:
+    with pytest.raises(ValueError, match=rf'not measured numbers \(got {label}\)'):
+        encode(['1', label], 'it')
 
 
-@pytest.mark.parametrize(
-    ('class_names', 'text'),
-    [
-        (
-            ['a'],
-            r"for each of the 2 classes of 'y', or for each number from 0 to 3 \(got 1 "
-            r'names\)',
-        ),
-        (['a'] * 3, r'\(got 3 names\)'),
-        (['a'] * 5, r'\(got 5 names\)'),
-        ([], r'\(got 0 names\)'),
-        ('ab', r'be a list \(got str\)'),
-        ({0: 'a', 3: 'b'}, r'be a list \(got dict\)'),
-    ],
-)
-def test_class_names_that_do_not_fit(
-    tmp_path: Path, class_names: object, text: str
-) -> None:
-    path = save(tmp_path, [0, 3, 0, 3], class_names=class_names)
-    with pytest.raises(ValueError, match=rf"^'class_names' in '{path}' must .*{text}$"):
-        load_dataset(path)
+@settings(max_examples=20)
+@given(st.lists(st.text(min_size=1), min_size=2).filter(lambda t: len(set(t)) > 1))
+def test_class_names_give_the_labels_back(labels: list[str]) -> None:
+    labels = [f'_{label}' for label in labels]
+    y, class_names = encode(labels, 'it')
+    assert [class_names[i] for i in y.tolist()] == labels
+    assert class_names == sorted(class_names)
+
+
+def test_rare_classes() -> None:
+    labels = [f'group {i}' for i in range(11)] * 2 + [f'single {i}' for i in range(12)]
+    encode(labels[:-1], 'it')
+    with pytest.raises(ValueError, match='got 23 classes in 34 rows, 12 of'):
+        encode(labels, 'it')
+    # Small tables may have what they like.
+    encode(range(20), 'it')
+    with pytest.raises(ValueError, match='got 21 classes in 21 rows, 21 of them'):
+        encode(range(21), 'it')

@@ -12,13 +12,13 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.io import read_npz, read_planetoid_data
 
-from torch_geometric_gsl.datasets._raw_files import (
+from torch_geometric_gsl.datasets._io.raw_files import (
     Entries,
+    load_matrix,
     read_coauthor,
     read_planetoid,
     read_wikipedia,
 )
-from torch_geometric_gsl.datasets._safe_matrix import load_matrix
 
 sparse = pytest.importorskip('scipy.sparse')
 

@@ -6,7 +6,6 @@ import contextlib
 import copyreg
 import importlib
 import io
-import operator
 import os
 import pickle
 import struct
@@ -22,7 +21,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from torch_geometric_gsl.datasets._safe_pickle import load_arrays
+from torch_geometric_gsl.datasets._io.safe_pickle import load_arrays
 
 MULTIARRAY = importlib.import_module(np.empty(0).__reduce__()[0].__module__)
 RECONSTRUCT = np.empty(0).__reduce__()[0]
@@ -99,15 +98,12 @@ def harms(marker: Path) -> dict[str, tuple[Call, str]]:
         'system': (Call(os.system, f'touch {path}'), rf"'{os.name}.system'"),
         'mkdir': (Call(os.mkdir, path), rf"'{os.name}.mkdir'"),
         'eval': (Call(eval, f"open({path!r}, 'w')"), "'builtins.eval'"),
-        'exec': (Call(exec, f"open({path!r}, 'w').close()"), "'builtins.exec'"),
         'open': (Call(open, path, 'w'), "'_?io.open'"),
         'popen': (Call(subprocess.Popen, ['touch', path]), "'subprocess.Popen'"),
         'getattr': (Call(getattr, np.dtype, 'mro'), "'builtins.getattr'"),
-        'getter': (Call(operator.attrgetter, 'mro'), "'operator.attrgetter'"),
         'import': (Call(importlib.import_module, 'os'), "'importlib.import_module'"),
         'torch.load': (Call(torch.load, path), r"'torch.serialization.load'"),
         'memmap': (Call(np.memmap, path, 'u1', 'w+', 0, 9), "'numpy.memmap'"),
-        'set': (Call(set, [1]), "'builtins.set'"),
     }
 
 
@@ -127,7 +123,7 @@ def test_every_other_global_is_refused_by_name(
 
 
 def test_the_harm_is_real(tmp_path: Path) -> None:
-    for kind in ('system', 'mkdir', 'eval', 'exec', 'open', 'memmap'):
+    for kind in ('system', 'mkdir', 'eval', 'open', 'memmap'):
         marker = tmp_path / kind
         value = pickle.loads(pickle.dumps(harms(marker)[kind][0]))
         if kind in ('open', 'eval'):
@@ -150,9 +146,9 @@ def nested(value: object) -> bytes:
 
 def test_a_payload_inside_a_tensor_is_refused(tmp_path: Path) -> None:
     marker = tmp_path / 'executed'
-    for kind in ('system', 'mkdir', 'exec'):
+    for kind in ('system', 'mkdir', 'eval'):
         payload = nested({'x': harms(marker)[kind][0]})
-        name = r'(builtins\.)?exec' if kind == 'exec' else f'{os.name}.{kind}'
+        name = r'(builtins\.)?eval' if kind == 'eval' else f'{os.name}.{kind}'
         refused(tmp_path, Call(LOAD, payload), f"the global '{name}' in a tensor")
         twice = nested({'x': Call(LOAD, payload)})
         text = r"the global 'torch.storage._load_from_bytes' in a tensor"
@@ -162,75 +158,8 @@ def test_a_payload_inside_a_tensor_is_refused(tmp_path: Path) -> None:
     assert marker.exists()
 
 
-def test_what_is_no_storage_is_refused(tmp_path: Path) -> None:
-    stream = io.BytesIO()
-    torch.save(torch.ones(3).untyped_storage(), stream)
-    refused(tmp_path, Call(LOAD, stream.getvalue()), 'a tensor in an unknown format')
-    refused(tmp_path, Call(LOAD, 'text'), 'a tensor in an unknown format')
-    refused(tmp_path, Call(LOAD, nested([1])), 'a tensor stored as list')
-    for damage in (b'junk', b'h\x05', b'\x86.', b'\x80'):
-        refused(tmp_path, Call(LOAD, damage), '')
-    refused(tmp_path, torch.ones(2, dtype=torch.bfloat16), 'type torch.bfloat16')
-    refused(tmp_path, torch.ones(2, dtype=torch.complex64), 'type torch.complex64')
-    refused(tmp_path, torch.ones(2).to_sparse(), r"global 'torch._utils._rebuild_sp")
-
-
-@pytest.mark.parametrize(
-    ('array', 'name'),
-    [
-        (np.array([1, 'a'], dtype=object), 'O8'),
-        (np.array([Call(eval, 'os.abort()')]), 'O8'),
-        (np.zeros(2, dtype=[('a', 'f4')]), 'V4'),
-        (np.array(['a']), 'U1'),
-        (np.zeros(2, dtype='M8[s]'), 'M8'),
-        (np.zeros(2, dtype=complex), 'c16'),
-    ],
-)
-def test_only_numbers_are_read(tmp_path: Path, array: Any, name: str) -> None:
-    refused(tmp_path, array, f"an array of type '{name}'")
-
-
-def array_call(*state: Any) -> Call:
+def array(*state: Any) -> Call:
     return Call(RECONSTRUCT, np.ndarray, (0,), b'b', state=state)
-
-
-F4 = np.dtype('f4')
-
-
-@pytest.mark.parametrize(
-    ('value', 'text'),
-    [
-        (
-            array_call(1, (2**40,), F4, False, b'1234'),
-            r'shape \(1099511627776,\) in 4 bytes',
-        ),
-        (array_call(1, (2**70,), F4, False, b''), 'an array of unknown shape'),
-        (array_call(1, (-1, -1), F4, False, b'1234'), 'an array of unknown shape'),
-        (array_call(1, (1,) * 9, F4, False, b'1234'), 'an array of unknown shape'),
-        (array_call(1, [1], F4, False, b'1234'), 'an array of unknown shape'),
-        (array_call(1, (1,), F4, False, [1]), 'an array of unknown content'),
-        (array_call(1, (1,), 'f4', False, b'1234'), 'an array of unknown content'),
-        (array_call(1, 2), 'an array of unknown form'),
-        (Call(np.ndarray, (2**40,)), 'an array that is made directly'),
-        (Call(codecs.encode, 'text', 'rot13'), 'an unknown encoding'),
-        (Call(codecs.encode, ['text'], 'latin1'), 'an unknown encoding'),
-        (Call(np.dtype, 'O'), "an array of type 'O'"),
-        (Call(np.dtype, np.ndarray), 'an array of type'),
-        (
-            Call(np.dtype, 'f4', state=(3, '<', (F4, (2**40,)), None, None, 4, 4, 0)),
-            'a compound data type',
-        ),
-        (Call(np.dtype, 'f4', state=(3, '<')), 'a compound data type'),
-        (
-            Call(np.dtype, 'f4', state=(3, 'x', None, None, None, -1, -1, 0)),
-            'an unknown byte order',
-        ),
-    ],
-)
-def test_arrays_are_checked_before_numpy_sees_them(
-    tmp_path: Path, value: Any, text: str
-) -> None:
-    refused(tmp_path, value, text)
 
 
 PAYLOAD = torch.ones(4).__reduce_ex__(2)[1][0].__reduce__()[1][0]
@@ -241,9 +170,40 @@ def tensor(offset: Any, size: Any, stride: Any, *rest: Any) -> Call:
     return Call(REBUILD, storage, offset, size, stride, *(rest or (False, {})))
 
 
+F4 = np.dtype('f4')
+BYTES = b'1234'
+SUBARRAY = (3, '<', (F4, (2**40,)), None, None, 4, 4, 0)
+ORDER = (3, 'x', None, None, None, -1, -1, 0)
+
+
 @pytest.mark.parametrize(
     ('value', 'text'),
     [
+        # Only numbers are read.
+        (np.array([1, 'a'], dtype=object), "an array of type 'O8'"),
+        (np.array([Call(eval, 'os.abort()')]), "an array of type 'O8'"),
+        (np.zeros(2, dtype=[('a', 'f4')]), "an array of type 'V4'"),
+        (np.array(['a']), "an array of type 'U1'"),
+        (np.zeros(2, dtype='M8[s]'), "an array of type 'M8'"),
+        (np.zeros(2, dtype=complex), "an array of type 'c16'"),
+        # Arrays are checked before NumPy sees them.
+        (array(1, (2**40,), F4, False, BYTES), r'shape \(1099511627776,\) in 4 bytes'),
+        (array(1, (2**70,), F4, False, b''), 'an array of unknown shape'),
+        (array(1, (-1, -1), F4, False, BYTES), 'an array of unknown shape'),
+        (array(1, (1,) * 9, F4, False, BYTES), 'an array of unknown shape'),
+        (array(1, [1], F4, False, BYTES), 'an array of unknown shape'),
+        (array(1, (1,), F4, False, [1]), 'an array of unknown content'),
+        (array(1, (1,), 'f4', False, BYTES), 'an array of unknown content'),
+        (array(1, 2), 'an array of unknown form'),
+        (Call(np.ndarray, (2**40,)), 'an array that is made directly'),
+        (Call(codecs.encode, 'text', 'rot13'), 'an unknown encoding'),
+        (Call(codecs.encode, ['text'], 'latin1'), 'an unknown encoding'),
+        (Call(np.dtype, 'O'), "an array of type 'O'"),
+        (Call(np.dtype, np.ndarray), 'an array of type'),
+        (Call(np.dtype, 'f4', state=SUBARRAY), 'a compound data type'),
+        (Call(np.dtype, 'f4', state=(3, '<')), 'a compound data type'),
+        (Call(np.dtype, 'f4', state=ORDER), 'an unknown byte order'),
+        # Tensors are checked before torch sees them.
         (tensor(0, (10**6, 10**6), (0, 0)), r'of size \(1000000, 1000000\) in 4 val'),
         (tensor(0, (5,), (1,)), r'a tensor of size \(5,\) in 4 values'),
         (tensor(1, (4,), (1,)), r'a tensor of size \(4,\) in 4 values'),
@@ -254,11 +214,17 @@ def tensor(offset: Any, size: Any, stride: Any, *rest: Any) -> Call:
         (tensor(0, (2, 2), (1,)), 'a tensor of unknown form'),
         (tensor(0, (2,), (1,), False, {}, {'neg': True}), 'a tensor of unknown form'),
         (Call(REBUILD, ARRAY, 0, (2,), (1,), False, {}), 'a tensor of unknown form'),
+        # A storage holds numbers of a known type.
+        (Call(LOAD, 'text'), 'a tensor in an unknown format'),
+        (Call(LOAD, b'PK'), 'a tensor in an unknown format'),
+        (Call(LOAD, nested([1])), 'a tensor stored as list'),
+        *((Call(LOAD, damage), '') for damage in (b'junk', b'h\x05', b'\x86.')),
+        (torch.ones(2, dtype=torch.bfloat16), 'type torch.bfloat16'),
+        (torch.ones(2, dtype=torch.complex64), 'type torch.complex64'),
+        (torch.ones(2).to_sparse(), r"global 'torch._utils._rebuild_sp"),
     ],
 )
-def test_tensors_are_checked_before_torch_sees_them(
-    tmp_path: Path, value: Any, text: str
-) -> None:
+def test_hostile_values(tmp_path: Path, value: Any, text: str) -> None:
     refused(tmp_path, value, text)
 
 
@@ -289,7 +255,7 @@ def test_a_tensor_cannot_claim_more_values_than_it_brings(tmp_path: Path) -> Non
         (b"S'\\d'\n", 'pickle exhausted before seeing STOP'),
         (b'Pname\n.', 'the instruction PERSID'),
         (b'(ios\nsystem\n.', 'the instruction INST'),
-        (b'\x80\x02cnumpy\nndarray\n)\x81.', 'the instruction NEWOBJ'),
+        (b'\x80\x02cnumpy\nndarray\n)\x81.', 'NEWOBJ class argument'),
         (b'', ''),
         (b'<html>not found</html>', ''),
         (b'\x80\x04' + b'(' * 100 + b'.', ''),
@@ -340,11 +306,6 @@ def test_allowed_globals_cannot_be_changed(tmp_path: Path, name: bytes) -> None:
 def test_content_is_checked(tmp_path: Path, content: object, text: str) -> None:
     with pytest.raises(ValueError, match=text):
         read(tmp_path, pickle.dumps(content))
-
-
-def test_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match='absent'):
-        load_arrays(str(tmp_path / 'absent'), ['x'])
 
 
 @pytest.mark.parametrize('protocol', range(pickle.HIGHEST_PROTOCOL + 1))

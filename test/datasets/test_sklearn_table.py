@@ -6,9 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torch_geometric.data import Data
 
-from torch_geometric_gsl.datasets._standardize import standardize_columns
+from torch_geometric_gsl.datasets.registry import load_dataset
 from torch_geometric_gsl.datasets.sklearn_table import SklearnTable
 
 datasets = pytest.importorskip('sklearn.datasets')
@@ -45,15 +44,12 @@ def test_tables(
     assert str(original) == f"SklearnTable('{name}', standardize=False)"
     np.testing.assert_array_equal(original[0].x, table.data.astype(np.float32))
 
-
-def test_constant_columns_become_zero() -> None:
-    # The mean of 0.1 over 1,000 rows is off by a rounding error.
-    x = np.stack([np.full(1000, 0.1), np.arange(1000.0)], axis=1)
-    assert x[:, 0].std() > 0
-    out = standardize_columns(x)
-    assert (out[:, 0] == 0).all()
-    assert out[:, 1].std() == pytest.approx(1)
-    assert out[:, 1].mean() == pytest.approx(0)
+    # By its name, with the same files.
+    loaded = load_dataset(name, str(tmp_path))
+    assert torch.equal(loaded.x, data.x)
+    assert loaded.class_names == list(dataset.class_names)
+    loaded = load_dataset(name, str(tmp_path), standardize=False)
+    assert torch.equal(loaded.x, original[0].x)
 
 
 def test_settings_do_not_share_files(tmp_path: Path) -> None:
@@ -62,33 +58,11 @@ def test_settings_do_not_share_files(tmp_path: Path) -> None:
     assert SklearnTable(str(tmp_path), 'wine', standardize=False)[0].x.max() == 1680
 
 
-def test_transforms(tmp_path: Path) -> None:
-    def halve(data: Data) -> Data:
-        data.x = data.x / 2
-        return data
-
-    x = SklearnTable(str(tmp_path / 'a'), 'wine')[0].x
-    before = SklearnTable(str(tmp_path / 'b'), 'wine', pre_transform=halve)
-    assert torch.equal(before[0].x, x / 2)
-    after = SklearnTable(str(tmp_path / 'a'), 'wine', transform=halve)
-    assert torch.equal(after[0].x, x / 2)
-    assert torch.equal(after[0].x, x / 2)
-
-
-def test_force_reload(tmp_path: Path) -> None:
-    path = Path(SklearnTable(str(tmp_path), 'wine').processed_paths[0])
-    stamp = path.stat().st_mtime_ns
-    SklearnTable(str(tmp_path), 'wine')
-    assert path.stat().st_mtime_ns == stamp
-    SklearnTable(str(tmp_path), 'wine', force_reload=True)
-    assert path.stat().st_mtime_ns > stamp
-
-
 def test_arguments_are_checked(tmp_path: Path) -> None:
     text = r"'name' must be one of \['digits', 'wine', 'breast_cancer'\] \(got 'iris'\)"
     with pytest.raises(ValueError, match=text):
         SklearnTable(str(tmp_path), 'iris')
-    with pytest.raises(TypeError, match=r"'standardize' must be a bool \(got str\)"):
+    with pytest.raises(TypeError, match=r"'standardize' must be a bool \(got 'no'\)"):
         SklearnTable(str(tmp_path), 'wine', standardize='no')  # type: ignore[arg-type]
     assert not list(tmp_path.iterdir())
 

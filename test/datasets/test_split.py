@@ -17,19 +17,18 @@ def masks(data: Data) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(
-    ('num_nodes', 'sizes'),
-    [(4, [2, 1, 1]), (7, [3, 1, 3]), (10, [5, 2, 3]), (9607, [4803, 2401, 2403])],
+    ('num_nodes', 'options', 'sizes'),
+    [
+        (4, {}, [2, 1, 1]),
+        (7, {}, [3, 1, 3]),
+        (9607, {}, [4803, 2401, 2403]),
+        (100, {'train': 0.29, 'val': 0.58}, [29, 58, 13]),  # Without a rounding error.
+    ],
 )
-def test_sizes(num_nodes: int, sizes: list[int]) -> None:
-    split = masks(paper_split(Data(x=torch.zeros(num_nodes, 1))))
+def test_sizes(num_nodes: int, options: dict[str, float], sizes: list[int]) -> None:
+    split = masks(paper_split(Data(x=torch.zeros(num_nodes, 1)), **options))
     assert split.dtype == torch.bool
     assert split.sum(1).tolist() == sizes
-
-
-def test_sizes_do_not_suffer_from_rounding() -> None:
-    data = Data(x=torch.zeros(100, 1))
-    split = masks(paper_split(data, train=0.29, val=0.58))
-    assert split.sum(1).tolist() == [29, 58, 13]
 
 
 @settings(deadline=None, max_examples=50)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from oracles import seeded
 
 import torch_geometric_gsl
+from torch_geometric_gsl.baselines.slaps.sparse_pairs import sparse_pair_dots
 from torch_geometric_gsl.ops import runtime as module
 from torch_geometric_gsl.ops.dense import relaxed_weights
 from torch_geometric_gsl.ops.distances import pair_distances
@@ -34,7 +35,6 @@ from torch_geometric_gsl.ops.runtime import (
     row_blocks,
     rows_per_block,
 )
-from torch_geometric_gsl.ops.sparse_pairs import sparse_pair_dots
 
 CPU = torch.device('cpu')
 N, WIDTH = 6, 70

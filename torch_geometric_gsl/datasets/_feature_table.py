@@ -14,7 +14,7 @@ from torch_geometric.data import Data, InMemoryDataset
 from torch_geometric.data.data import BaseData
 
 from torch_geometric_gsl._warnings import warn_caller
-from torch_geometric_gsl.datasets._sealed_file import (
+from torch_geometric_gsl.datasets._io.sealed_file import (
     DamagedFileError,
     damaged_file,
     read_sealed,
@@ -70,7 +70,7 @@ class FeatureTable(InMemoryDataset):
 
     @classmethod
     def save(cls, data_list: Sequence[BaseData], path: str) -> None:
-        r"""Saves a list of data objects to the file path :obj:`path`, atomically."""
+        r"""Save a list of data objects to the file path :obj:`path`, atomically."""
         if other := [type(data) for data in data_list if type(data) is not Data]:
             raise TypeError(
                 "'data_list' must hold Data objects, also after 'pre_transform' "
@@ -80,7 +80,7 @@ class FeatureTable(InMemoryDataset):
         write_sealed(path, {'data': data.to_dict(), 'slices': slices})
 
     def load(self, path: str, data_cls: type[BaseData] = Data) -> None:
-        r"""Loads what :meth:`save` has saved, and executes nothing that it holds."""
+        r"""Load a file of :meth:`save`, and execute nothing that it holds."""
         data, self.slices = _read_table(path)
         self.data = data_cls.from_dict(data)  # type: ignore[attr-defined]
 
@@ -124,7 +124,7 @@ class FeatureTable(InMemoryDataset):
             sys.stderr.write(f'{text}\n')
 
     def _save_table(self, x: NDArray[Any], y: NDArray[Any], origin: str) -> None:
-        """Checks the counts and saves features and labels as one data object."""
+        """Check the counts and save features and labels as one data object."""
         found = (x.shape[0], x.shape[1], int(np.unique(y).size))
         if self._expected is not None and found != self._expected:
             raise ValueError(
@@ -150,7 +150,7 @@ def _read_table(path: str) -> tuple[dict[str, Any], Any]:
 
 
 def _describe_callable(function: object) -> str:
-    """As PyG describes it: without its address, which no other process has."""
+    """Return PyG's description, without an address, which no other process has."""
     return re.sub(r'(<.*?)\s.*(>)', r'\1\2', str(function))
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 
 def import_sklearn(module: str, user: str) -> Any:
-    """Imports a module of scikit-learn, which is an optional dependency.
+    """Import a module of scikit-learn, which is an optional dependency.
 
     Args:
         module (str): The module's name, as in :obj:`"sklearn.datasets"`.

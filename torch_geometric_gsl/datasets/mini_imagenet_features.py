@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from torch_geometric_gsl.datasets._feature_table import FeatureTable
-from torch_geometric_gsl.datasets._safe_pickle import load_arrays
+from torch_geometric_gsl.datasets._io.safe_pickle import load_arrays
 
 _PARTS = ('train', 'val', 'test')
 _SOURCE = 'https://github.com/qitianwu/NodeFormer'
@@ -39,16 +39,11 @@ class MiniImageNetFeatures(FeatureTable):
 
     **STATS:**
 
-    .. list-table::
-        :widths: 10 10 10
-        :header-rows: 1
-
-        * - #nodes
-          - #features
-          - #classes
-        * - 18,000
-          - 128
-          - 30
+    ======  =========  ========
+    #nodes  #features  #classes
+    ======  =========  ========
+    18,000        128        30
+    ======  =========  ========
 
     Raises:
         OSError: If the file is missing, damaged, or asks for anything but
@@ -90,21 +85,13 @@ class MiniImageNetFeatures(FeatureTable):
 
 
 def _check_part(x: NDArray[Any], y: NDArray[Any], part: str, path: str) -> None:
-    """Raises unless a part holds a float matrix and one label for each row."""
-    if x.ndim != 2 or x.dtype.kind != 'f':
+    """Raise unless a part holds a float matrix and one label for each row."""
+    are_labels = y.shape == x.shape[:1] and y.dtype.kind in 'iu'
+    if x.ndim != 2 or x.dtype.kind != 'f' or not are_labels:
         raise ValueError(
-            f"'x_{part}' in '{path}' must be a floating-point matrix "
-            f'(got {x.dtype} of shape {x.shape})'
-        )
-    if y.ndim != 1 or y.dtype.kind not in 'iu':
-        raise ValueError(
-            f"'y_{part}' in '{path}' must be a vector of integers "
-            f'(got {y.dtype} of shape {y.shape})'
-        )
-    if len(x) != len(y):
-        raise ValueError(
-            f"'x_{part}' and 'y_{part}' in '{path}' must have equal lengths "
-            f'(got {len(x)} and {len(y)})'
+            f"'x_{part}' and 'y_{part}' in '{path}' must be a floating-point matrix "
+            f'and an integer for each of its rows (got {x.dtype} of shape {x.shape} '
+            f'and {y.dtype} of shape {y.shape})'
         )
 
 

@@ -14,7 +14,7 @@ from torch_geometric.datasets import Coauthor, Planetoid, WikipediaNetwork
 
 from torch_geometric_gsl._checks import check_absent, check_option
 from torch_geometric_gsl.datasets._feature_table import FeatureTable
-from torch_geometric_gsl.datasets._raw_files import (
+from torch_geometric_gsl.datasets._io.raw_files import (
     Entries,
     read_coauthor,
     read_planetoid,
@@ -27,7 +27,7 @@ from torch_geometric_gsl.datasets.twenty_newsgroups import TwentyNewsgroups
 
 
 class _Entry(NamedTuple):
-    """What a dataset must give, where its raw files lie, and who reads them."""
+    """The counts of a dataset, the place of its raw files, and their reader."""
 
     num_nodes: int
     num_features: int
@@ -38,42 +38,30 @@ class _Entry(NamedTuple):
     read: Callable[[list[Path]], tuple[Entries, NDArray[Any]]] | None = None
 
 
-def _planetoid(name: str) -> dict[str, Any]:
+def _planetoid(name: str) -> tuple[Any, ...]:
     parts = ('allx', 'tx', 'ally', 'ty', 'test.index')
     files = tuple(f'ind.{name.lower()}.{part}' for part in parts)
-    return {
-        'folder': f'{name}/raw',
-        'files': files,
-        'url': Planetoid.url,
-        'read': read_planetoid,
-    }
+    return f'{name}/raw', files, Planetoid.url, read_planetoid
 
 
-def _wikipedia(name: str) -> dict[str, Any]:
-    return {
-        'folder': f'{name}/geom_gcn/raw',
-        'files': ('out1_node_feature_label.txt',),
-        'url': f'{WikipediaNetwork.processed_url}/new_data/{name}',
-        'read': read_wikipedia,
-    }
+def _wikipedia(name: str) -> tuple[Any, ...]:
+    url = f'{WikipediaNetwork.processed_url}/new_data/{name}'
+    files = ('out1_node_feature_label.txt',)
+    return f'{name}/geom_gcn/raw', files, url, read_wikipedia
 
 
-def _coauthor(name: str) -> dict[str, Any]:
-    return {
-        'folder': f'{name}/raw',
-        'files': (f'ms_academic_{name[:3].lower()}.npz',),
-        'url': Coauthor.url.rstrip('/'),
-        'read': read_coauthor,
-    }
+def _coauthor(name: str) -> tuple[Any, ...]:
+    files = (f'ms_academic_{name[:3].lower()}.npz',)
+    return f'{name}/raw', files, Coauthor.url.rstrip('/'), read_coauthor
 
 
 _TABLE = {
-    'CiteSeer': _Entry(3_327, 3_703, 6, **_planetoid('CiteSeer')),
-    'PubMed': _Entry(19_717, 500, 3, **_planetoid('PubMed')),
-    'Chameleon': _Entry(2_277, 2_325, 5, **_wikipedia('chameleon')),
-    'Squirrel': _Entry(5_201, 2_089, 5, **_wikipedia('squirrel')),
-    'CS': _Entry(18_333, 6_805, 15, **_coauthor('CS')),
-    'Physics': _Entry(34_493, 8_415, 5, **_coauthor('Physics')),
+    'CiteSeer': _Entry(3_327, 3_703, 6, *_planetoid('CiteSeer')),
+    'PubMed': _Entry(19_717, 500, 3, *_planetoid('PubMed')),
+    'Chameleon': _Entry(2_277, 2_325, 5, *_wikipedia('chameleon')),
+    'Squirrel': _Entry(5_201, 2_089, 5, *_wikipedia('squirrel')),
+    'CS': _Entry(18_333, 6_805, 15, *_coauthor('CS')),
+    'Physics': _Entry(34_493, 8_415, 5, *_coauthor('Physics')),
     '20News': _Entry(9_607, 236, 10, '20News/raw', ('20news-bydate_py3.pkz',)),
     'MiniImageNet': _Entry(18_000, 128, 30, 'MiniImageNet/raw', ('mini_imagenet.pkl',)),
     'digits': _Entry(1_797, 64, 10),
@@ -92,7 +80,7 @@ def load_dataset(
     label: str | None = None,
     standardize: bool | None = None,
 ) -> Data:
-    r"""Loads features and labels, by the name of a public dataset or from a file of
+    r"""Load features and labels, by the name of a public dataset or from a file of
     your own. A graph that comes with them is left out.
 
     **Public datasets.** The features of CiteSeer, PubMed, Chameleon, Squirrel, CS and
@@ -124,11 +112,13 @@ def load_dataset(
       has written: its :obj:`x`, :obj:`y`, :obj:`class_names`, and the masks of its
       split, all three of them or none.
 
-    Classes are counted in their order, and :obj:`class_names` tells what each was
-    called. In a :obj:`.pt` file it names each class in this order, or each number from
-    zero on; these numbers stay, even where one has no row. Labels of more than 20
-    classes, more than half of which have one row only, are refused: a number to predict
-    looks so.
+    Classes are counted in their order, and :obj:`class_names` holds their names. Whole
+    numbers are compared as numbers, to the last digit: :obj:`1` and :obj:`1.0` are one
+    class. If a label has leading zeros, all are names: :obj:`01` and :obj:`1` differ.
+    The :obj:`class_names` of a :obj:`.pt` file name each class in this order, or each
+    number from zero on; these numbers stay, even where one has no row. Labels of more
+    than 20 classes, more than half of which have one row only, are refused: a number to
+    predict looks so.
 
     Args:
         name (str or pathlib.Path): The name of a dataset in the table below, or the
@@ -147,58 +137,21 @@ def load_dataset(
 
     **STATS:**
 
-    .. list-table::
-        :widths: 10 10 10 10
-        :header-rows: 1
-
-        * - Name
-          - #nodes
-          - #features
-          - #classes
-        * - CiteSeer
-          - 3,327
-          - 3,703
-          - 6
-        * - PubMed
-          - 19,717
-          - 500
-          - 3
-        * - Chameleon
-          - 2,277
-          - 2,325
-          - 5
-        * - Squirrel
-          - 5,201
-          - 2,089
-          - 5
-        * - CS
-          - 18,333
-          - 6,805
-          - 15
-        * - Physics
-          - 34,493
-          - 8,415
-          - 5
-        * - 20News
-          - 9,607
-          - 236
-          - 10
-        * - MiniImageNet
-          - 18,000
-          - 128
-          - 30
-        * - digits
-          - 1,797
-          - 64
-          - 10
-        * - wine
-          - 178
-          - 13
-          - 3
-        * - breast_cancer
-          - 569
-          - 30
-          - 2
+    =============  ======  =========  ========
+    Name           #nodes  #features  #classes
+    =============  ======  =========  ========
+    CiteSeer        3,327      3,703         6
+    PubMed         19,717        500         3
+    Chameleon       2,277      2,325         5
+    Squirrel        5,201      2,089         5
+    CS             18,333      6,805        15
+    Physics        34,493      8,415         5
+    20News          9,607        236        10
+    MiniImageNet   18,000        128        30
+    digits          1,797         64        10
+    wine              178         13         3
+    breast_cancer     569         30         2
+    =============  ======  =========  ========
 
     Raises:
         ValueError: If :obj:`name` is unknown, :obj:`GSL_DATA` is no folder, or a file
@@ -249,7 +202,7 @@ def load_dataset(
 
 
 def raw_folder(name: str, root: str = 'data') -> Path | None:
-    r"""The folder in which all raw files of a dataset lie.
+    r"""Return the folder in which all raw files of a dataset lie.
 
     Args:
         name (str): The name of a dataset that has raw files.
@@ -275,7 +228,7 @@ def raw_folder(name: str, root: str = 'data') -> Path | None:
 
 
 def _open(dataset: FeatureTable) -> Data:
-    """The data of a dataset that has a class of its own."""
+    """Return the data of a dataset that has a class of its own."""
     data = cast(Data, dataset[0])
     class_names = getattr(dataset, 'class_names', None)
     if class_names is not None:
@@ -312,7 +265,7 @@ def _check_counts(
 
 
 def _normalize(entries: Entries) -> Tensor:
-    """Divides rows by their sum, if that exceeds 1, as PyG's transform does."""
+    """Divide rows by their sum, if that exceeds 1, as PyG's transform does."""
     x = entries.to_sparse()
     row, value = x.indices()[0], x.values()
     total = torch.zeros(entries.shape[0]).index_add_(0, row, value)

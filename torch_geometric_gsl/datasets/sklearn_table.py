@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from torch_geometric.data import Data
 
-from torch_geometric_gsl._checks import check_option
+from torch_geometric_gsl._checks import check_flag, check_option
 from torch_geometric_gsl.datasets._feature_table import FeatureTable
 from torch_geometric_gsl.datasets._sklearn import import_sklearn
 from torch_geometric_gsl.datasets._standardize import standardize_columns
@@ -38,26 +38,13 @@ class SklearnTable(FeatureTable):
 
     **STATS:**
 
-    .. list-table::
-        :widths: 10 10 10 10
-        :header-rows: 1
-
-        * - Name
-          - #nodes
-          - #features
-          - #classes
-        * - digits
-          - 1,797
-          - 64
-          - 10
-        * - wine
-          - 178
-          - 13
-          - 3
-        * - breast_cancer
-          - 569
-          - 30
-          - 2
+    =============  ======  =========  ========
+    Name           #nodes  #features  #classes
+    =============  ======  =========  ========
+    digits          1,797         64        10
+    wine              178         13         3
+    breast_cancer     569         30         2
+    =============  ======  =========  ========
 
     Raises:
         ValueError: If :obj:`name` is unknown.
@@ -84,10 +71,7 @@ class SklearnTable(FeatureTable):
         force_reload: bool = False,
     ) -> None:
         check_option(name, _CLASS_NAMES, 'name')
-        if not isinstance(standardize, bool):
-            raise TypeError(
-                f"'standardize' must be a bool (got {type(standardize).__name__})"
-            )
+        check_flag(standardize, 'standardize')
         self.name = name
         self.standardize = standardize
         super().__init__(root, transform, pre_transform, force_reload)

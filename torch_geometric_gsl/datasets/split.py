@@ -12,7 +12,7 @@ from torch_geometric_gsl._checks import check_count, check_number
 def paper_split(
     data: Data, seed: int = 0, train: float = 0.5, val: float = 0.25
 ) -> Data:
-    r"""Splits the nodes at random into 50 % training, 25 % validation and 25 %
+    r"""Split the nodes at random into 50 % training, 25 % validation and 25 %
     test nodes, as in the `"Neural Gaussian Similarity Modeling for
     Differential Graph Structure Learning" <https://arxiv.org/abs/2312.09498>`_
     paper.
@@ -72,7 +72,7 @@ def paper_split(
 
 
 def _sizes(num_nodes: int, train: float, val: float) -> tuple[int, int]:
-    """The numbers of training and validation nodes."""
+    """Return the numbers of training and validation nodes."""
     for share, name in ((train, 'train'), (val, 'val')):
         check_number(share, name)
         if not 0 < share < 1:

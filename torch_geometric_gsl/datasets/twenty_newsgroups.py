@@ -7,8 +7,8 @@ from tempfile import TemporaryDirectory
 from typing import ClassVar
 
 from torch_geometric_gsl.datasets._feature_table import FeatureTable
-from torch_geometric_gsl.datasets._newsgroups_file import read_posts
-from torch_geometric_gsl.datasets._raw_files import damaged
+from torch_geometric_gsl.datasets._io.newsgroups_file import read_posts
+from torch_geometric_gsl.datasets._io.raw_files import damaged
 from torch_geometric_gsl.datasets._sklearn import import_sklearn
 
 _CLASS_NAMES = (
@@ -51,16 +51,11 @@ class TwentyNewsgroups(FeatureTable):
 
     **STATS:**
 
-    .. list-table::
-        :widths: 10 10 10
-        :header-rows: 1
-
-        * - #nodes
-          - #features
-          - #classes
-        * - 9,607
-          - 236
-          - 10
+    ======  =========  ========
+    #nodes  #features  #classes
+    ======  =========  ========
+     9,607        236        10
+    ======  =========  ========
 
     Raises:
         OSError: If the posts cannot be downloaded, or their file is damaged or

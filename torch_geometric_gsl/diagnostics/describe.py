@@ -10,7 +10,11 @@ from torch import Tensor
 from torch_geometric.utils import homophily
 
 from torch_geometric_gsl._checks import check_count, check_number
-from torch_geometric_gsl._graph_checks import check_graph, check_labels, num_targets
+from torch_geometric_gsl._graph_checks import (
+    check_graph,
+    check_node_labels,
+    num_targets,
+)
 from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.diagnostics._sampler_probe import (
     find_samplers,
@@ -102,7 +106,7 @@ def describe_graph(
     """
     graph = check_graph(graph)
     check_number(threshold, 'threshold')
-    labels = None if y is None else check_labels(y, graph)
+    labels = None if y is None else check_node_labels(y, graph)
     if num_nodes is None:
         num_nodes = num_targets(graph) if labels is None else labels[1].numel()
     check_count(num_nodes, 'num_nodes', minimum=0)

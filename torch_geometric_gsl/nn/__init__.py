@@ -1,17 +1,11 @@
 r"""Modules: similarities, samplers, convolutions and models."""
 
+import warnings
+from importlib import import_module
+from typing import Any
+
 from torch_geometric_gsl.nn.conv import LatentGraphConv, TransitionGraphConv
-from torch_geometric_gsl.nn.models import (
-    IDGL,
-    KNNGCN,
-    KNNLINKX,
-    SLAPS,
-    GSLNet,
-    IDGLAnchor,
-    MLPClassifier,
-    NodeClassifier,
-    NodeFormer,
-)
+from torch_geometric_gsl.nn.models import GSLNet, NodeClassifier
 from torch_geometric_gsl.nn.sampler import (
     GumbelKNNSampler,
     NeighbourDistribution,
@@ -50,11 +44,17 @@ __all__ = [
     'TransitionGraphConv',
     'NodeClassifier',
     'GSLNet',
-    'KNNGCN',
-    'KNNLINKX',
-    'SLAPS',
-    'IDGL',
-    'IDGLAnchor',
-    'NodeFormer',
-    'MLPClassifier',
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Find a baseline under its former name; they lie above this package."""
+    baselines = import_module('torch_geometric_gsl.baselines')
+    if name not in baselines.__all__:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    warnings.warn(
+        f"'{__name__}.{name}' is deprecated: use 'torch_geometric_gsl.{name}'",
+        DeprecationWarning,
+        stacklevel=2,
+    )
+    return getattr(baselines, name)

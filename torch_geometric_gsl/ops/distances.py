@@ -114,7 +114,7 @@ def _sparse_distances(x: Tensor, edge_index: Tensor, memory_budget: int) -> Tens
     # lose their distance.
     value = x.values().double()
     count = offsets.diff()
-    row = torch.arange(x.size(0), device=x.device).repeat_interleave(count)
+    row, _ = expand_ranges(offsets[:-1], count)
     square = value.new_zeros(x.size(0)).index_add(0, row, value.square())
     out = square[edge_index].sum(dim=0)
     longest = int(count.max()) if count.numel() else 0

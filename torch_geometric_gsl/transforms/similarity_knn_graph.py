@@ -10,7 +10,7 @@ from torch_geometric.transforms import BaseTransform
 from torch_geometric.utils import to_undirected
 
 from torch_geometric_gsl._checks import check_count, check_flag
-from torch_geometric_gsl.nn.models._neighbours import nearest_neighbours
+from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl._checks import check_count, check_positive
-from torch_geometric_gsl._graph_checks import check_graph, check_labels
+from torch_geometric_gsl._graph_checks import check_graph, check_node_labels
 from torch_geometric_gsl.diagnostics.summaries import LayerSummary, ModelSummary
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.cosine_similarity import CosineSimilarity
@@ -93,7 +93,7 @@ def plot_graph(
         raise TypeError(f"'y' must be a torch.Tensor (got {type(y).__name__})")
     plain = check_graph(graph)
     if y is not None:
-        check_labels(y, plain)
+        check_node_labels(y, plain)
         y = y.cpu()
     plain = SampledGraph(plain.edge_index.cpu(), plain.edge_weight.cpu())
     num_nodes = count_nodes(plain.edge_index, y, pos)

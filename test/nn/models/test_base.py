@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 import torch
 
+from torch_geometric_gsl.baselines.idgl.idgl import IDGL
+from torch_geometric_gsl.baselines.mlp import MLPClassifier
+from torch_geometric_gsl.baselines.slaps.slaps import SLAPS
 from torch_geometric_gsl.nn.models.base import NodeClassifier
 from torch_geometric_gsl.nn.models.gsl_net import GSLNet
-from torch_geometric_gsl.nn.models.idgl import IDGL
-from torch_geometric_gsl.nn.models.mlp import MLPClassifier
-from torch_geometric_gsl.nn.models.slaps import SLAPS
 
 N, OUT = 40, 3
 Y, MASK = torch.arange(N) % OUT, torch.arange(N) < 9

@@ -16,8 +16,8 @@ from torch_geometric_gsl._checks import (
 )
 from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
-from torch_geometric_gsl.nn.models._layers import reset_activation, resolve_activation
 from torch_geometric_gsl.nn.models.base import NodeClassifier
+from torch_geometric_gsl.nn.models.layers import reset_activation, resolve_activation
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.noise import clone_generator
 from torch_geometric_gsl.typing import SampledGraph

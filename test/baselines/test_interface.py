@@ -1,0 +1,450 @@
+"""What holds for every model of the package: how it is called, and what it refuses."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+import torch_geometric_gsl as gsl
+from torch_geometric_gsl import baselines
+from torch_geometric_gsl.baselines import _neighbour_model
+from torch_geometric_gsl.baselines._neighbour_model import NeighbourModel
+from torch_geometric_gsl.nn.models.base import NodeClassifier
+from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
+from torch_geometric_gsl.transforms import FreezeLatentGraph
+
+N, IN, OUT = 12, 6, 4
+SIZES = (IN, 8, 2, OUT)
+# How each model is built; one that is missing here fails a test below.
+FACTORIES: dict[str, tuple[type[Any], dict[str, Any]]] = {
+    'GSLNet': (gsl.GSLNet, {'k': 2}),
+    'GSLNet-T': (gsl.GSLNet, {'num_transition_nodes': 5, 'num_nodes': N}),
+    'KNNGCN': (gsl.KNNGCN, {'k': 2, 'root_weight': True}),
+    'KNNLINKX': (gsl.KNNLINKX, {'num_nodes': N, 'k': 2}),
+    'SLAPS': (gsl.SLAPS, {'k': 2, 'binary': False, 'denoising_channels': 16}),
+    # Graphs of a batch end the iteration together.
+    'IDGL': (gsl.IDGL, {'k': 2, 'delta': 0.0, 'max_iterations': 3}),
+    'IDGLAnchor': (
+        gsl.IDGLAnchor,
+        {'k': 2, 'num_anchors': 8, 'delta': 0.0, 'max_iterations': 3},
+    ),
+    'NodeFormer': (gsl.NodeFormer, {'heads': 2, 'k': 2}),
+    'MLPClassifier': (gsl.MLPClassifier, {}),
+}
+REFUSED = {
+    ('GSLNet-T', 'edge_index'),
+    ('GSLNet-T', 'batch'),
+    ('SLAPS', 'edge_index'),
+    ('NodeFormer', 'edge_index'),
+    ('MLPClassifier', 'edge_index'),
+}
+# They have weights for each node of one data set.
+OF_NUM_NODES = {'GSLNet-T', 'KNNLINKX'}
+WITHOUT_GRAPH = {'NodeFormer', 'MLPClassifier'}
+EACH = pytest.mark.parametrize('name', FACTORIES)
+LAYOUTS = pytest.mark.parametrize('layout', ['dense', 'sparse'])
+OF_EMBEDDINGS = {'GSLNet', 'GSLNet-T', 'SLAPS'}
+CACHING = ['KNNGCN', 'KNNLINKX', 'IDGL', 'IDGLAnchor']
+BATCH = torch.arange(N) // (N // 2)
+# Each node has two neighbours in its own graph.
+TARGET = torch.arange(N).repeat(2)
+STEP = torch.tensor([1, 2]).repeat_interleave(N)
+EDGES = torch.stack([(TARGET + STEP) % (N // 2) + BATCH[TARGET] * (N // 2), TARGET])
+
+
+def make(name: str, in_channels: int = IN, **options: Any) -> Any:
+    torch.manual_seed(1)
+    kind, own = FACTORIES[name]
+    return kind(in_channels, *SIZES[1:], **{**own, **options})
+
+
+def features() -> Tensor:
+    return torch.randn(N, IN, generator=torch.Generator().manual_seed(0))
+
+
+def calls(model: Any) -> list[Callable[..., Any]]:
+    """All that takes the arguments of the forward pass, from the second one on."""
+    x, y, mask = features(), torch.arange(N) % OUT, torch.arange(N) % 2 == 0
+
+    def loss(*args: Any, **kwargs: Any) -> Tensor:
+        names = ('edge_index', 'batch')[: len(args)]
+        named = dict(zip(names, args, strict=True))
+        found: Tensor = model.loss(x, y, mask, **named, **kwargs)
+        return found
+
+    found: list[Callable[..., Any]] = [loss]
+    for method in ('forward', 'graphs', 'denoising_loss'):
+        if hasattr(model, method):
+            own = getattr(model, method)
+            found.append(lambda *args, own=own, **kwargs: own(x, *args, **kwargs))
+    return found
+
+
+def test_every_model_is_covered() -> None:
+    concrete = {*baselines.__all__, 'GSLNet'}
+    assert {name.removesuffix('-T') for name in FACTORIES} == concrete
+    assert all(isinstance(make(name), NodeClassifier) for name in FACTORIES)
+
+
+@EACH
+def test_signature(name: str) -> None:
+    kind = type(make(name))
+    common = inspect.signature(NodeClassifier.forward).parameters
+    assert list(common) == ['self', 'x', 'edge_index', 'batch', 'generator']
+    own = dict(inspect.signature(kind.forward).parameters)
+    # A graph that stands for the model's own has weights.
+    weight = own.pop('edge_weight', None)
+    assert (weight is not None) == issubclass(kind, NeighbourModel)
+    assert weight is None or weight.kind is inspect.Parameter.KEYWORD_ONLY
+    assert own == dict(common)
+    assert list(own) == list(common)
+    every = inspect.signature(kind.forward).parameters
+    for method in ('graphs', 'denoising_loss'):
+        if hasattr(kind, method):
+            assert inspect.signature(getattr(kind, method)).parameters == every
+    assert inspect.signature(kind.loss) == inspect.signature(NodeClassifier.loss)
+
+
+def as_layout(x: Tensor, layout: str) -> Tensor:
+    return x if layout == 'dense' else x.to_sparse_csr()
+
+
+@EACH
+@LAYOUTS
+def test_training_fits_the_labels(name: str, layout: str) -> None:
+    y, options = torch.arange(N) % OUT, {} if 'GSLNet' in name else {'dropout': 0.0}
+    model = make(name, **options)
+    x = features().relu() + 2 * F.one_hot(y, IN)
+    x = as_layout(x, layout)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.03)
+    before = float(F.cross_entropy(model.eval()(x), y).detach())
+    model.train()
+    for _ in range(40):
+        optimizer.zero_grad()
+        model.loss(x, y, torch.arange(N)).backward()
+        optimizer.step()
+    assert float(F.cross_entropy(model.eval()(x), y).detach()) < before / 2
+
+
+@EACH
+def test_layouts_agree(name: str) -> None:
+    model, x = make(name).double().eval(), features().double().relu()
+    expected = model(x)
+    torch.testing.assert_close(model(x.to_sparse_csr()), expected)
+    torch.testing.assert_close(model(x.t().contiguous().t()), expected)
+
+
+@EACH
+@LAYOUTS
+@pytest.mark.parametrize('training', [True, False])
+@pytest.mark.parametrize('dtype', [torch.float32, torch.float16, torch.bfloat16])
+def test_dtypes(name: str, layout: str, training: bool, dtype: torch.dtype) -> None:
+    model, x = make(name).to(dtype).train(training), features().relu().to(dtype)
+    y, mask = torch.arange(N) % OUT, torch.arange(N) % 2 == 0
+    out, loss = model(as_layout(x, layout)), model.loss(as_layout(x, layout), y, mask)
+    assert out.dtype == dtype
+    assert out.shape == (N, OUT)
+    loss.backward()
+    for parameter in model.parameters():
+        assert bool(parameter.grad.isfinite().all())
+    if hasattr(model, 'graphs'):
+        graphs = model.graphs(as_layout(x, layout))
+        assert all(graph.edge_weight.dtype == dtype for graph in graphs)
+    # Rounded embeddings may have other neighbours.
+    if not training and (dtype == torch.float32 or name not in OF_EMBEDDINGS):
+        exact, error = copy.deepcopy(model).double(), 30 * torch.finfo(dtype).eps
+        expected = exact(as_layout(x.double(), layout))
+        torch.testing.assert_close(out.double(), expected, rtol=error, atol=error)
+
+
+@pytest.mark.parametrize('name', ['KNNGCN', 'KNNLINKX', 'NodeFormer', 'MLPClassifier'])
+@LAYOUTS
+def test_lazy_channels(name: str, layout: str) -> None:
+    model, x = make(name, in_channels=-1), as_layout(features().relu(), layout)
+    assert model(x).shape == (N, OUT)
+    for own, other in zip(model.parameters(), make(name).parameters(), strict=True):
+        assert own.shape == other.shape
+
+
+@pytest.mark.parametrize('name', ['KNNGCN', 'SLAPS', 'IDGL', 'NodeFormer', 'GSLNet'])
+@LAYOUTS
+def test_order_of_nodes(name: str, layout: str) -> None:
+    model, x = make(name).double().eval(), features().double().relu()
+    out, order = model(as_layout(x, layout)), torch.randperm(N)
+    torch.testing.assert_close(model(as_layout(x[order], layout)), out[order])
+
+
+@pytest.mark.parametrize('name', ['KNNGCN', 'SLAPS', 'IDGL', 'IDGLAnchor', 'GSLNet'])
+@LAYOUTS
+def test_a_batch_is_its_graphs(name: str, layout: str) -> None:
+    options = {'num_anchors': N} if name == 'IDGLAnchor' else {}
+    model, x = make(name, **options).double().eval(), features().double().relu()
+    batch = torch.tensor([0] * 5 + [2] * 7)
+    parts = [model(as_layout(part, layout)) for part in (x[:5], x[5:])]
+    out = model(as_layout(x, layout), batch=batch)
+    torch.testing.assert_close(out, torch.cat(parts))
+
+
+@pytest.mark.parametrize('name', CACHING)
+@LAYOUTS
+def test_the_cached_graph(name: str, layout: str) -> None:
+    x, other = as_layout(features(), layout), as_layout(features().flip(1), layout)
+    with mock.patch.object(
+        _neighbour_model, 'nearest_neighbours', wraps=nearest_neighbours
+    ) as search:
+        model = make(name, cached=True).eval()
+        # What inference finds can be trained on.
+        with torch.inference_mode():
+            expected = model(x)
+        out = model(x)
+        out.sum().backward()
+        torch.testing.assert_close(out, expected)
+        edge_index = nearest_neighbours(x, 2).edge_index
+        if name != 'KNNGCN':  # Other features, on the graph of the first.
+            plain = make(name).eval()
+            torch.testing.assert_close(model(other), plain(other, edge_index))
+        assert torch.equal(copy.deepcopy(model)(x), expected)
+        assert search.call_count == 1
+        few = as_layout(features()[:9], layout)
+        # KNNLINKX has weights for each of the nodes as well.
+        with pytest.raises(ValueError, match=r'12 (nodes of the cached|rows).*got 9'):
+            model(few)
+        model.reset_parameters()
+        model(other)
+        assert search.call_count == 2
+        plain = make(name)
+        plain(x)
+        plain(x)
+        assert search.call_count == 4
+
+
+@pytest.mark.parametrize('name', CACHING)
+@LAYOUTS
+def test_the_cached_graph_goes_with_the_model(name: str, layout: str) -> None:
+    x = features().double()
+    model = make(name, cached=True).double().eval()
+    expected = model(as_layout(x, layout))
+    assert '_cached_weight' not in model.state_dict()
+    found = model.float()(as_layout(x.float(), layout))
+    torch.testing.assert_close(found.double(), expected, rtol=1e-3, atol=1e-4)
+    for key, value in model.to('meta').named_buffers():
+        assert value.device.type == 'meta', key
+
+
+@pytest.mark.parametrize('name', CACHING)
+@LAYOUTS
+def test_graphs_of_the_cached_graph(name: str, layout: str) -> None:
+    model, x = make(name, cached=True), as_layout(features(), layout)
+    one, two = torch.zeros(N).long(), BATCH
+    match = r"'batch' must be that of the cached .* \(got another graph for 6 of 12 no"
+    for first, same, others in (
+        (None, one, [two]),
+        (one, None, [two]),
+        (two, two.clone(), [None, one]),
+    ):
+        model(x, batch=first)
+        model(x, batch=same)
+        for other in others:
+            with pytest.raises(ValueError, match=match):
+                model(x, batch=other)
+        with pytest.raises(ValueError, match="'batch' must have one entry per node"):
+            model(x, batch=two[:6])
+        model.reset_parameters()
+        model(x, batch=others[0])
+        model.reset_parameters()
+
+
+@pytest.mark.parametrize('name', sorted(set(FACTORIES) - OF_NUM_NODES))
+@pytest.mark.parametrize('training', [True, False])
+@pytest.mark.parametrize('layout', ['dense', 'sparse'])
+def test_no_nodes(name: str, layout: str, training: bool) -> None:
+    model, x = make(name).train(training), features()[:0]
+    x = as_layout(x, layout)
+    nothing = {'batch': BATCH[:0], 'edge_index': EDGES[:, :0]}
+    calls = [{}, *({key: value} for key, value in nothing.items())]
+    for kwargs in calls:
+        if any((name, argument) in REFUSED for argument in kwargs):
+            continue
+        out = model(x, **kwargs)
+        assert out.shape == (0, OUT)
+        out.sum().backward()
+        with pytest.raises(ValueError, match="'mask' must choose at least one node"):
+            model.loss(x, BATCH[:0], BATCH[:0] == 0, **kwargs)
+        if hasattr(model, 'denoising_loss'):
+            assert float(model.denoising_loss(x, **kwargs).detach()) == 0
+        if hasattr(model, 'graphs'):
+            assert all(graph.edge_weight.numel() == 0 for graph in model.graphs(x))
+
+
+@pytest.mark.parametrize(
+    'name', [name for name in FACTORIES if isinstance(make(name), NeighbourModel)]
+)
+def test_weights_of_another_type(name: str) -> None:
+    """Such as those that NumPy computes."""
+    model = make(name).eval()
+    weight = torch.linspace(0.5, 1.5, EDGES.size(1))
+    expected = model(features(), EDGES, edge_weight=weight)
+    found = model(features(), EDGES, edge_weight=weight.double())
+    assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    'kind', [gsl.GSLNet, gsl.KNNGCN, gsl.NodeFormer, gsl.MLPClassifier]
+)
+def test_activations(kind: Any) -> None:
+    model = kind(*SIZES, act=torch.nn.PReLU())
+    with torch.no_grad():
+        model.act.weight.fill_(5)
+    model.reset_parameters()
+    assert model.act.weight.tolist() == [0.25]
+    for wrong in (3, [], torch.nn.ReLU):
+        with pytest.raises(TypeError, match="'act' must be a str, a callable or None"):
+            kind(*SIZES, act=wrong)
+
+
+@EACH
+@pytest.mark.parametrize('layout', ['dense', 'not negative', 'sparse'])
+@pytest.mark.parametrize('is_batch', [False, True])
+def test_gradient_inside_of_autocast(name: str, layout: str, is_batch: bool) -> None:
+    if is_batch and (name, 'batch') in REFUSED:
+        pytest.skip(f'{name} takes no batch')
+    model, x = make(name), features()
+    x = x if layout == 'dense' else x.relu()
+    x = x if layout != 'sparse' else x.to_sparse_csr()
+    y, mask = torch.arange(N) % OUT, torch.arange(N) % 2 == 0
+    found = []
+    for is_inside in (False, True):
+        torch.manual_seed(2)
+        model.zero_grad()
+        with torch.autocast('cpu', dtype=torch.bfloat16):
+            loss = model.loss(x, y, mask, batch=BATCH if is_batch else None)
+        with torch.autocast('cpu', dtype=torch.bfloat16, enabled=is_inside):
+            loss.backward()
+        grads = [parameter.grad.flatten() for parameter in model.parameters()]
+        found.append(torch.cat(grads))
+    outside, inside = found
+    assert float((inside - outside).norm()) < 0.05 * float(outside.norm())
+
+
+@EACH
+@pytest.mark.parametrize('training', [True, False])
+@pytest.mark.parametrize('argument', ['edge_index', 'batch'])
+def test_an_argument_works_or_is_refused(
+    name: str, argument: str, training: bool
+) -> None:
+    model = make(name).train(training)
+    value = {'edge_index': EDGES, 'batch': BATCH}[argument]
+    for call in calls(model):
+        for args, kwargs in (
+            ((value,) if argument == 'edge_index' else (None, value), {}),
+            ((), {argument: value}),
+        ):
+            if (name, argument) in REFUSED:
+                match = rf"'{argument}' has no meaning .* \(got a Tensor\)"
+                with pytest.raises(ValueError, match=match):
+                    call(*args, **kwargs)
+            else:
+                call(*args, **kwargs)
+
+
+@EACH
+def test_a_generator(name: str) -> None:
+    for call in calls(make(name)):
+        call(None, None, generator=None)
+        call(generator=torch.Generator().manual_seed(1))
+        with pytest.raises(TypeError, match=r"'generator' must be a torch\.Gen"):
+            call(generator=3)
+
+
+TAKE_BATCH = [name for name in FACTORIES if (name, 'batch') not in REFUSED]
+
+
+@pytest.mark.parametrize('name', TAKE_BATCH)
+def test_bad_batches(name: str) -> None:
+    model = make(name)
+    given = [{}] if (name, 'edge_index') in REFUSED else [{}, {'edge_index': EDGES}]
+    for call in calls(model):
+        for kwargs in given:
+            with pytest.raises(ValueError, match="'batch' must have one entry per no"):
+                call(batch=BATCH[:3], **kwargs)
+            with pytest.raises(ValueError, match="'batch' must be sorted"):
+                call(batch=BATCH.flip(0), **kwargs)
+            with pytest.raises(TypeError, match=r"'batch' must be a torch\.Tensor"):
+                call(batch=2, **kwargs)
+        if len(given) == 2:
+            match = r"'edge_index' joins two graphs of 'batch' \(got edge \[0, 6\]\)"
+            with pytest.raises(ValueError, match=match):
+                call(torch.tensor([[1, 0], [0, 6]]), BATCH)
+
+
+@EACH
+def test_who_has_graphs(name: str) -> None:
+    model = make(name)
+    assert hasattr(model, 'graphs') == (name not in WITHOUT_GRAPH)
+    if name in WITHOUT_GRAPH:
+        match = rf"'model' must have a method 'graphs' .* \(got {name}\)"
+        with pytest.raises(TypeError, match=match):
+            FreezeLatentGraph(model)
+    else:
+        graphs = model.eval().graphs(features())
+        assert all(graph.edge_index.size(0) == 2 for graph in graphs)
+
+
+def second_derivative(slope: Tensor, leaf: Tensor) -> Tensor | None:
+    try:
+        return torch.autograd.grad(
+            slope, leaf, retain_graph=True, materialize_grads=True
+        )[0]
+    except RuntimeError as error:
+        if 'second derivatives are not implemented' not in str(error):
+            raise
+        return None
+
+
+@EACH
+@pytest.mark.parametrize('layout', ['dense', 'sparse'])
+@pytest.mark.parametrize('kwargs', [{}, {'batch': BATCH}], ids=['one', 'batch'])
+def test_second_derivatives_raise_or_are_right(
+    name: str, layout: str, kwargs: dict[str, Tensor]
+) -> None:
+    if kwargs and (name, 'batch') in REFUSED:
+        pytest.skip(f'{name} takes no batch')
+    model, x = make(name).double().eval(), features().double()
+    x = x.requires_grad_() if layout == 'dense' else x.to_sparse_csr()
+    # To autograd the weights of KNNGCN and the targets of SLAPS are constants.
+    has_x = layout == 'dense' and name not in ('KNNGCN', 'SLAPS')
+    leaves = [*model.parameters(), *([x] if has_x else [])]
+    ways = [torch.randn_like(leaf) for leaf in leaves]
+    y, mask = torch.arange(N) % OUT, torch.arange(N) % 2 == 0
+
+    def slopes(create_graph: bool = False) -> list[Tensor]:
+        """The derivative of the loss along each way."""
+        same = torch.Generator().manual_seed(3)
+        loss = model.loss(x, y, mask, generator=same, **kwargs)
+        grads = torch.autograd.grad(
+            loss, leaves, create_graph=create_graph, materialize_grads=True
+        )
+        return [(grad * way).sum() for grad, way in zip(grads, ways, strict=True)]
+
+    def change(leaf: Tensor, way: Tensor, size: float = 1e-5) -> Tensor:
+        """How the slopes change along a way, by central differences."""
+        found = []
+        for step in (size, -2 * size, size):
+            leaf.data += step * way
+            found.append(torch.stack(slopes()))
+        return (found[0] - found[1]) / (2 * size)
+
+    expected = [change(leaf, way) for leaf, way in zip(leaves, ways, strict=True)]
+    for number, slope in enumerate(slopes(create_graph=True)):
+        for leaf, way, known in zip(leaves, ways, expected, strict=True):
+            if (found := second_derivative(slope, leaf)) is not None:
+                along = (found * way).sum()
+                torch.testing.assert_close(along, known[number], rtol=1e-4, atol=1e-6)

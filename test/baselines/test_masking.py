@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from torch_geometric_gsl.baselines.slaps.masking import choose_numbers, mask_features
+
+stats = pytest.importorskip('scipy.stats')
+LAYOUTS = pytest.mark.parametrize('layout', ['dense', 'sparse', 'unordered'])
+
+
+def words(n: int = 40, width: int = 30, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.rand(n, width, generator=generator, dtype=torch.float64) + 0.1
+    x = x * (torch.rand(n, width, generator=generator) < 0.2)
+    x[3] = 0
+    return x
+
+
+def as_layout(x: Tensor, layout: str) -> Tensor:
+    if layout == 'dense':
+        return x
+    csr = x.to_sparse_csr()
+    if layout == 'sparse':
+        return csr
+    # Columns in descending order, and a zero that is stored.
+    row, column, value = [], [], []
+    for i in range(x.size(0)):
+        for j in reversed(range(x.size(1))):
+            if x[i, j] != 0 or (i, j) == (0, int((x[0] == 0).nonzero()[0])):
+                row.append(i)
+                column.append(j)
+                value.append(float(x[i, j]))
+    crow = torch.bincount(torch.tensor(row), minlength=x.size(0)).cumsum(0)
+    return torch.sparse_csr_tensor(
+        torch.cat([torch.zeros(1, dtype=torch.long), crow]),
+        torch.tensor(column),
+        torch.tensor(value, dtype=x.dtype),
+        tuple(x.shape),
+        check_invariants=False,
+    )
+
+
+def is_law(successes: int, trials: int, probability: float) -> bool:
+    """A two-sided test that errs once in 100,000."""
+    return bool(stats.binomtest(successes, trials, probability).pvalue > 1e-5)
+
+
+@pytest.mark.parametrize('probability', [0.001, 0.1, 0.5, 0.95])
+def test_choose(probability: float) -> None:
+    generator = torch.Generator().manual_seed(1)
+    count, runs = 37, 4000
+    hits, sizes = torch.zeros(count, dtype=torch.long), []
+    neighbours = 0
+    for _ in range(runs):
+        chosen = choose_numbers(count, probability, generator=generator)
+        assert bool((chosen.diff() > 0).all())
+        hits[chosen] += 1
+        sizes.append(chosen.numel())
+        neighbours += int((chosen.diff() == 1).sum())
+    # Each with the one probability, also the first and the last of them...
+    assert all(is_law(int(hit), runs, probability) for hit in hits)
+    # ...and by itself: sizes are binomial, and so are pairs of neighbours.
+    table = torch.tensor(sizes).bincount(minlength=count + 1).double()
+    law = torch.from_numpy(stats.binom.pmf(range(count + 1), count, probability)) * runs
+    often = law > 5
+    rest = (float(table[~often].sum()), float(law[~often].sum()))
+    observed = [*table[often].tolist(), rest[0]]
+    expected = [*law[often].tolist(), rest[1]]
+    total = sum(observed) / sum(expected)
+    assert stats.chisquare(observed, [e * total for e in expected]).pvalue > 1e-5
+    pairs = runs * (count - 1)
+    # Pairs that overlap depend on each other: three times the deviation of a binomial.
+    mean, deviation = pairs * probability**2, (pairs * probability**2) ** 0.5
+    assert abs(neighbours - mean) < 3 * 4.4 * deviation + 1
+
+
+def test_choose_at_the_limits() -> None:
+    assert choose_numbers(5, 1.0).tolist() == [0, 1, 2, 3, 4]
+    assert choose_numbers(5, 1.5).tolist() == [0, 1, 2, 3, 4]
+    for count, probability in ((5, 0.0), (0, 0.5), (0, 1.0)):
+        assert choose_numbers(count, probability).tolist() == []
+    # More than are drawn at once, and far beyond 32 bits.
+    assert choose_numbers(100_000, 0.9999).numel() > 99_900
+    far = choose_numbers(2**40, 1e-9, generator=torch.Generator().manual_seed(0))
+    assert int(far.max()) > 2**39
+    assert bool((far.diff() > 0).all())
+
+
+@LAYOUTS
+@pytest.mark.parametrize('negative_ratio', [None, 0, 3, 1e6])
+def test_what_is_hidden_is_told_and_nothing_else(
+    layout: str, negative_ratio: float | None
+) -> None:
+    x = words()
+    given = as_layout(x, layout)
+    before = given.to_dense().clone()
+    masked = mask_features(given, 2.5, negative_ratio)
+    assert masked.x.layout == given.layout
+    assert torch.equal(given.to_dense(), before)
+    cells = list(zip(masked.row.tolist(), masked.column.tolist(), strict=True))
+    assert cells == sorted(set(cells))
+    out = masked.x.to_dense()
+    hidden = dict(zip(cells, masked.target.tolist(), strict=True))
+    for i in range(x.size(0)):
+        for j in range(x.size(1)):
+            value = float(x[i, j])
+            if (i, j) not in hidden:
+                assert float(out[i, j]) == value
+                continue
+            # No hidden value leaks into the input.
+            assert float(out[i, j]) == 0
+            expected = value if negative_ratio is None else float(value > 0)
+            assert hidden[i, j] == expected
+    zeros = int((masked.target == 0).sum())
+    if negative_ratio is not None:
+        assert zeros == 0 if negative_ratio == 0 else zeros > 0
+    if negative_ratio == 1e6:
+        assert zeros == int((x == 0).sum())
+
+
+@LAYOUTS
+def test_rates(layout: str) -> None:
+    x = words(60, 50)
+    ones, zeros = int((x > 0).sum()), int((x == 0).sum())
+    given, generator = as_layout(x, layout), torch.Generator().manual_seed(2)
+    runs, ratio, negative_ratio = 60, 8.0, 3.0
+    counts = [0, 0, 0]
+    hits = torch.zeros(x.shape, dtype=torch.long)
+    for _ in range(runs):
+        masked = mask_features(given, ratio, negative_ratio, generator=generator)
+        counts[0] += int(masked.target.sum())
+        counts[1] += masked.target.numel() - int(masked.target.sum())
+        hits[masked.row, masked.column] += 1
+        counts[2] += mask_features(given, ratio, generator=generator).target.numel()
+    assert is_law(counts[0], runs * ones, 1 / ratio)
+    assert is_law(counts[1], runs * zeros, ones / zeros * negative_ratio / ratio)
+    assert is_law(counts[2], runs * x.numel(), 1 / ratio)
+    # Each row has its share.
+    for i in range(x.size(0)):
+        found, of = int(hits[i][x[i] > 0].sum()), runs * int((x[i] > 0).sum())
+        assert of == 0 or is_law(found, of, 1 / ratio)
+
+
+def test_layouts_agree() -> None:
+    # One seed hides the same features, however they are stored.
+    x, results = words(), []
+    for layout in ('dense', 'sparse', 'unordered'):
+        generator = torch.Generator().manual_seed(0)
+        given = as_layout(x, layout)
+        results.append(mask_features(given, 3, 2, generator=generator))
+    for result in results[1:]:
+        assert torch.equal(result.row, results[0].row)
+        assert torch.equal(result.target, results[0].target)
+        assert torch.equal(result.x.to_dense(), results[0].x)
+
+
+@pytest.mark.parametrize('layout', ['dense', 'sparse'])
+def test_smallest_inputs(layout: str) -> None:
+    for x in (torch.zeros(0, 3), torch.zeros(3, 0), torch.zeros(2, 3)):
+        for negative_ratio in (None, 5):
+            masked = mask_features(as_layout(x, layout), 1.0, negative_ratio)
+            assert masked.x.shape == x.shape
+            assert not masked.target.any()
+    full = mask_features(as_layout(torch.ones(2, 3), layout), 1.0, 5.0)
+    assert full.target.tolist() == [1.0] * 6
+    assert not full.x.to_dense().any()

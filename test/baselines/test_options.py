@@ -1,0 +1,163 @@
+"""What the baselines refuse, and what they print."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import torch_geometric_gsl as gsl
+
+N, IN = 12, 6
+SIZES = {'in_channels': IN, 'hidden_channels': 8, 'num_layers': 2, 'out_channels': 4}
+OPTIONS: dict[str, dict[str, Any]] = {
+    'KNNGCN': {'k': 2},
+    'KNNLINKX': {'k': 2, 'num_nodes': N},
+    'SLAPS': {'k': 2, 'denoising_channels': 16},
+    'IDGL': {'k': 2},
+    'IDGLAnchor': {'k': 2, 'num_anchors': 8},
+    'NodeFormer': {'k': 2},
+    'MLPClassifier': {},
+}
+WITH_GRAPH = ['KNNGCN', 'KNNLINKX', 'IDGL', 'IDGLAnchor']
+WITH_NEIGHBOURS = [*WITH_GRAPH, 'SLAPS']
+IDGLS = ['IDGL', 'IDGLAnchor']
+EDGES = torch.tensor([[0, 1], [1, 2]])
+Case = tuple[list[str], dict[str, Any], type[Exception], str]
+
+
+def make(name: str, **options: Any) -> Any:
+    torch.manual_seed(1)
+    return getattr(gsl, name)(**{**SIZES, **OPTIONS[name], **options})
+
+
+def features() -> Tensor:
+    return torch.rand(N, IN, generator=torch.Generator().manual_seed(0))
+
+
+def spread(cases: list[Case]) -> list[Any]:
+    return [
+        pytest.param(name, *case, id=f'{name}-{"-".join(case[0])}-{number}')
+        for number, (names, *case) in enumerate(cases)
+        for name in names
+    ]
+
+
+@pytest.mark.parametrize(
+    ('name', 'text'),
+    [
+        ('KNNGCN', ', k=2, similarity=linear, root_weight=False'),
+        ('KNNLINKX', ', num_nodes=12, k=2'),
+        ('SLAPS', ', k=2'),
+        ('IDGL', ', k=2'),
+        ('IDGLAnchor', ', k=2, num_anchors=8'),
+        ('NodeFormer', ', heads=4, k=2, tau=0.25'),
+        ('MLPClassifier', ''),
+    ],
+)
+def test_repr(name: str, text: str) -> None:
+    assert str(make(name)) == f'{name}(6, 8, num_layers=2, out_channels=4{text})'
+
+
+EVERY = list(OPTIONS)
+HAVE_K = [name for name in EVERY if name != 'MLPClassifier']
+BAD_OPTIONS: list[Case] = [
+    (EVERY, {'in_channels': 0}, ValueError, r"'in_channels' must be at least 1 \(got"),
+    (EVERY, {'hidden_channels': 0}, ValueError, "'hidden_channels' must be at least"),
+    (EVERY, {'num_layers': 0}, ValueError, r"'num_layers' must be at least .*got 0"),
+    (EVERY, {'out_channels': 2.0}, TypeError, "'out_channels' must be an integer"),
+    (EVERY, {'dropout': 1.0}, ValueError, r"'dropout' must lie in \[0, 1\) \(got 1.0"),
+    (HAVE_K, {'k': 0}, ValueError, r"'k' must be at least 1 \(got 0\)"),
+    (WITH_GRAPH, {'cached': 1}, TypeError, r"'cached' must be a bool \(got 1\)"),
+    (['MLPClassifier'], {'act': 'bell'}, ValueError, 'Could not resolve'),
+    (['KNNGCN'], {'similarity': 'gaussian'}, ValueError, r"'similarity' must be one"),
+    (['KNNGCN'], {'similarity': None}, ValueError, r'must be one of .*got None'),
+    (['KNNGCN'], {'root_weight': 'no'}, TypeError, r"a bool \(got 'no'\)"),
+    (['KNNLINKX'], {'num_nodes': 0}, ValueError, r"'num_nodes' must be at least 1"),
+    (['NodeFormer'], {'heads': 0}, ValueError, r"'heads' must be at least 1 \(got 0"),
+    (['NodeFormer'], {'num_features': 2.0}, TypeError, "'num_features' must be an in"),
+    (['NodeFormer'], {'tau': 0.0}, ValueError, "'tau' must be positive and finite"),
+    (['SLAPS', *IDGLS], {'in_channels': -1}, ValueError, r'at least 1 \(got -1\)'),
+    (['SLAPS'], {'graph_generator': 'x'}, ValueError, r"must be one of \['mlp', "),
+    (['SLAPS'], {'graph_act': 'elu'}, ValueError, r"must be one of \['tanh', 'relu"),
+    (['SLAPS'], {'binary': 1}, TypeError, r"'binary' must be a bool \(got 1\)"),
+    (['SLAPS'], {'mask_ratio': 0.5}, ValueError, r'must be at least 1 \(got 0.5\)'),
+    (['SLAPS'], {'negative_ratio': -1}, ValueError, "'negative_ratio' must be at lea"),
+    (['SLAPS'], {'denoising_weight': -1}, ValueError, "_weight' must be at least 0"),
+    (['SLAPS'], {'denoising_weight': 'a'}, TypeError, "_weight' must be a number"),
+    (['SLAPS'], {'denoising_channels': 0}, ValueError, "_channels' must be at least"),
+    (['SLAPS'], {'dropout': (0.1,)}, ValueError, "'dropout' must be a number or a p"),
+    (['SLAPS'], {'adjacency_dropout': (0, -1)}, ValueError, r"y_dropout' must lie in"),
+    (IDGLS, {'num_layers': 1}, ValueError, r"'num_layers' must be at least 2 \(got 1"),
+    (IDGLS, {'num_heads': 1.5}, TypeError, "'num_heads' must be an integer"),
+    (IDGLS, {'skip_weight': 1.0}, ValueError, r"'skip_weight' must lie in \[0, 1\)"),
+    (IDGLS, {'update_weight': 1.1}, ValueError, r"_weight' must lie in \[0, 1\]"),
+    (IDGLS, {'epsilon': -0.1}, ValueError, r"'epsilon' must lie in \[0, 1\) \(got -0"),
+    (IDGLS, {'smoothness': -1}, ValueError, r"'smoothness' must not be neg.* \(got -1"),
+    (IDGLS, {'smoothness': math.inf}, ValueError, "'smoothness' must be finite"),
+    (IDGLS, {'degree': -1}, ValueError, "'degree' must not be negative"),
+    (IDGLS, {'sparsity': None}, TypeError, "'sparsity' must be a number"),
+    (IDGLS, {'delta': -1e-3}, ValueError, r"'delta' must not be neg.* \(got -0.001\)"),
+    (IDGLS, {'delta': math.nan}, ValueError, r"'delta' must not be .*\(got nan\)"),
+    (IDGLS, {'delta': '0'}, TypeError, r"'delta' must be a number \(got str\)"),
+    (IDGLS, {'max_iterations': 0}, ValueError, "'max_iterations' must be at least 1"),
+    (IDGLS, {'iteration_dropout': 2}, ValueError, r"'iteration_dropout' must lie in"),
+]
+
+
+@pytest.mark.parametrize(('name', 'options', 'error', 'match'), spread(BAD_OPTIONS))
+def test_bad_options(
+    name: str, options: dict[str, Any], error: type[Exception], match: str
+) -> None:
+    with pytest.raises(error, match=match):
+        make(name, **options)
+
+
+def weigh(weight: Any) -> dict[str, Any]:
+    return {'edge_index': EDGES, 'edge_weight': weight}
+
+
+BAD_INPUTS: list[Case] = [
+    (EVERY, {'x': None}, TypeError, "'x' must be a torch.Tensor"),
+    (EVERY, {'x': torch.ones(N, 2)}, ValueError, r"'x' must have 6 channels \(got 2"),
+    (EVERY, {'x': features().double()}, TypeError, "'x' has torch.float64 but the par"),
+    (EVERY, {'x': features() / 0}, ValueError, "'x' contains NaN or infinite"),
+    (['KNNLINKX'], {'x': features()[:9]}, ValueError, r'=12 rows \(got 9\); the weig'),
+    (['KNNGCN', 'SLAPS', *IDGLS], {'x': features()[:2]}, ValueError, 'got k=2 for 1 c'),
+    (['SLAPS'], {'x': features()[:1]}, ValueError, 'got k=2 for 0 candidates'),
+    (WITH_GRAPH, {'edge_index': EDGES + 11}, ValueError, 'has sources outside 0..11'),
+    (WITH_GRAPH, {'edge_weight': torch.ones(2)}, ValueError, "needs 'edge_index'"),
+    (WITH_GRAPH, weigh(torch.ones(3)), ValueError, r'have shape \[2\] \(got \[3\]\)'),
+    (WITH_GRAPH, weigh(torch.ones(2).long()), TypeError, r'point tensor \(got torch.i'),
+    (WITH_GRAPH, weigh([1.0, 1.0]), TypeError, r'floating-point tensor \(got list\)'),
+    (WITH_GRAPH, weigh(torch.tensor([1, -0.5])), ValueError, r'negative \(got -0.5\)'),
+    (WITH_GRAPH, weigh(torch.tensor([1, torch.inf])), ValueError, r'\(got 1 of 2\)'),
+    (WITH_GRAPH, weigh(torch.ones(2, device='meta')), ValueError, 'on meta but'),
+]
+
+
+@pytest.mark.parametrize(('name', 'given', 'error', 'match'), spread(BAD_INPUTS))
+def test_bad_inputs(
+    name: str, given: dict[str, Any], error: type[Exception], match: str
+) -> None:
+    model, args = make(name), {'x': features(), **given}
+    labels = {'y': torch.arange(N) % 4, 'mask': torch.arange(N)}
+    calls = [(model.loss, labels), (model, {})]
+    # Without a share of the graph to start from, its arguments are checked as well.
+    if name in IDGLS and 'x' not in given:
+        calls += [(make(name, skip_weight=0.0), {})]
+    for call, others in calls:
+        with pytest.raises(error, match=match):
+            call(**args, **others)
+
+
+@pytest.mark.parametrize('layout', ['dense', 'sparse'])
+def test_words_are_not_negative(layout: str) -> None:
+    x = features() - 1
+    x = x if layout == 'dense' else x.to_sparse_csr()
+    with pytest.raises(ValueError, match="'x' must not be negative where 'binary' is"):
+        make('SLAPS').denoising_loss(x)
+    assert bool(make('SLAPS', binary=False).denoising_loss(x).isfinite())

@@ -1,0 +1,336 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch_geometric.utils import to_dense_adj
+
+from torch_geometric_gsl.baselines.slaps.layers import Edges, _nearest_rows, drop_edges
+from torch_geometric_gsl.baselines.slaps.masking import mask_features
+from torch_geometric_gsl.baselines.slaps.slaps import SLAPS
+from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
+from torch_geometric_gsl.ops.neighbours import Neighbours
+from torch_geometric_gsl.typing import SampledGraph, is_sorted_by_target
+
+N, IN, HIDDEN, OUT, K = 9, 5, 4, 3, 3
+GENERATORS = pytest.mark.parametrize('graph_generator', ['mlp', 'mlp_d'])
+LAYOUTS = pytest.mark.parametrize('layout', ['dense', 'sparse'])
+
+
+def words(n: int = N, width: int = IN, seed: int = 0) -> Tensor:
+    """Words of positive weight, and a node without any."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.rand(n, width, generator=generator, dtype=torch.float64) + 0.1
+    x = x * (torch.rand(n, width, generator=generator) < 0.6)
+    x[:, 0] += 0.1
+    x[2] = 0
+    return x
+
+
+def as_layout(x: Tensor, layout: str) -> Tensor:
+    return x if layout == 'dense' else x.to_sparse_csr()
+
+
+def build(randomize: bool = True, **options: Any) -> SLAPS:
+    """A small model with parameters that are no longer those of its beginning."""
+    settings: dict[str, Any] = {'k': K, 'denoising_channels': 6, **options}
+    torch.manual_seed(7)
+    model = SLAPS(IN, HIDDEN, 2, OUT, **settings).double().eval()
+    if randomize:
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter += torch.randn_like(parameter) / 2
+    return model
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def matrix(graph: SampledGraph, n: int = N) -> Tensor:
+    """Row i holds the weights of the sources of node i."""
+    edge_index = graph.edge_index.flip(0)
+    return to_dense_adj(edge_index, edge_attr=graph.edge_weight, max_num_nodes=n)[0]
+
+
+# The method written out for whole matrices.
+
+
+def embed(model: SLAPS, x: Tensor, act: str = 'tanh') -> Tensor:
+    squash = torch.tanh if act == 'tanh' else torch.relu
+    state = model.graph_generator.state_dict()
+    if 'weight' in state:
+        first, second = state['weight']
+        return squash(x * first) * second
+    h = squash(x @ state['first.weight'].t() + state['first.bias'])
+    return h @ state['second.weight'].t() + state['second.bias']
+
+
+def adjacency(z: Tensor, k: int = K) -> Tensor:
+    z = F.normalize(z, dim=1, eps=0).nan_to_num()
+    cosine = z @ z.t()
+    nearest = cosine.argsort(dim=1, descending=True, stable=True)[:, : k + 1]
+    kept = torch.zeros_like(cosine).scatter(1, nearest, cosine.gather(1, nearest))
+    both = (kept.relu() + kept.relu().t()) / 2
+    degree = both.sum(dim=1)
+    scale = degree.where(degree > 0, 1).rsqrt()
+    return scale.unsqueeze(1) * both * scale
+
+
+@torch.no_grad()
+def gcn(layers: Any, a: Tensor, h: Tensor) -> Tensor:
+    for number, layer in enumerate(layers):
+        h = a @ (h.relu() if number else h) @ layer.lin.weight.t() + layer.bias
+    return h
+
+
+@LAYOUTS
+@GENERATORS
+@pytest.mark.parametrize('act', ['tanh', 'relu'])
+def test_graph_and_output_against_loops(
+    layout: str, graph_generator: str, act: str
+) -> None:
+    model = build(graph_generator=graph_generator, graph_act=act)
+    x = words()
+    expected = adjacency(embed(model, x, act))
+    (graph,) = model.graphs(as_layout(x, layout))
+    assert is_sorted_by_target(graph.edge_index)
+    assert torch.unique(graph.edge_index, dim=1).shape == graph.edge_index.shape
+    torch.testing.assert_close(matrix(graph), expected)
+    out = gcn(model.classifier, expected, x)
+    torch.testing.assert_close(model(as_layout(x, layout)), out)
+
+
+@LAYOUTS
+@GENERATORS
+@pytest.mark.parametrize('binary', [True, False])
+def test_denoising_loss_against_loops(
+    layout: str, graph_generator: str, binary: bool
+) -> None:
+    model = build(
+        graph_generator=graph_generator, binary=binary, mask_ratio=2, negative_ratio=1
+    )
+    x = words()
+    loss = model.denoising_loss(as_layout(x, layout), generator=seeded(3))
+    masked = mask_features(x, 2, 1 if binary else None, generator=seeded(3))
+    a = adjacency(embed(model, x))
+    layers = [model.denoiser.first, model.denoiser.last]
+    place = masked.row, masked.column
+    out, hidden = gcn(layers, a, masked.x.to_dense())[place], x[place]
+    terms = (out - hidden).square()
+    if binary:
+        terms = -torch.where(hidden > 0, out, -out).sigmoid().log()
+    assert terms.numel() > 5
+    torch.testing.assert_close(loss, terms.mean())
+
+
+@LAYOUTS
+@GENERATORS
+def test_loss_is_the_sum_of_both(layout: str, graph_generator: str) -> None:
+    model = build(graph_generator=graph_generator, denoising_weight=3.5)
+    x, y = as_layout(words(), layout), torch.arange(N) % OUT
+    mask = torch.tensor([0, 3, 4])
+    loss = model.loss(x, y, mask, generator=seeded())
+    expected = F.cross_entropy(model(x)[mask], y[mask])
+    expected = expected + 3.5 * model.denoising_loss(x, generator=seeded())
+    torch.testing.assert_close(loss, expected)
+    # Labels of other nodes are not read; a mask selects as indices do.
+    other = torch.full((N,), -100).index_copy(0, mask, y[mask])
+    is_labelled = torch.zeros(N, dtype=torch.bool).index_fill(0, mask, True)
+    again = model.loss(x, other, is_labelled, generator=seeded())
+    torch.testing.assert_close(again, loss)
+
+
+@LAYOUTS
+@GENERATORS
+@pytest.mark.parametrize('binary', [True, False])
+def test_gradient_of_the_loss(layout: str, graph_generator: str, binary: bool) -> None:
+    model = build(graph_generator=graph_generator, binary=binary, mask_ratio=2)
+    x, y = as_layout(words(), layout), torch.arange(N) % OUT
+    names = [name for name, _ in model.named_parameters()]
+
+    def loss(*values: Tensor) -> Tensor:
+        state = dict(zip(names, values, strict=True))
+        options = {'generator': seeded()}
+        return torch.func.functional_call(
+            Loss(model), {f'model.{k}': v for k, v in state.items()}, (x, y, options)
+        )
+
+    values = [value.detach().clone().requires_grad_() for value in model.parameters()]
+    assert torch.autograd.gradcheck(loss, values, fast_mode=True)
+    loss(*values).backward()
+    for name, value in zip(names, values, strict=True):
+        assert value.grad is not None, name
+        assert float(value.grad.abs().max()) > 0, name
+
+
+class Loss(torch.nn.Module):
+    def __init__(self, model: SLAPS) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Tensor, y: Tensor, options: dict[str, Any]) -> Tensor:
+        return self.model.loss(x, y, torch.arange(4), **options)
+
+
+@GENERATORS
+def test_the_autoencoder_alone_teaches_the_graph(graph_generator: str) -> None:
+    model = build(graph_generator=graph_generator).train()
+    model.denoising_loss(words()).backward()
+    for parameter in model.graph_generator.parameters():
+        assert parameter.grad is not None
+        assert float(parameter.grad.abs().max()) > 0
+    assert all(parameter.grad is None for parameter in model.classifier.parameters())
+
+
+def test_hidden_features_do_not_reach_the_autoencoder() -> None:
+    model = build(mask_ratio=2.0, negative_ratio=1.0).train()
+    x, seen = words(), []
+    model.denoiser.register_forward_pre_hook(lambda module, args: seen.append(args[0]))
+    for layout in ('dense', 'sparse'):
+        model.denoising_loss(as_layout(x, layout))
+        masked = seen.pop()
+        assert masked.target.any()
+        assert not masked.x.to_dense()[masked.row, masked.column].any()
+        assert torch.equal(masked.target > 0, x[masked.row, masked.column] > 0)
+
+
+@GENERATORS
+def test_it_begins_as_the_nearest_neighbours(graph_generator: str) -> None:
+    # Identity, and relu on what is not negative: embeddings are the features.
+    model = build(False, graph_generator=graph_generator, graph_act='relu')
+    x = words()
+    a = matrix(nearest_neighbours(x, K + 1, loop=True))
+    a = (a + a.t()) / 2
+    scale = a.sum(dim=1).where(a.sum(dim=1) > 0, torch.ones(())).rsqrt()
+    expected = scale.unsqueeze(1) * a * scale
+    torch.testing.assert_close(matrix(model.graphs(x)[0]), expected)
+
+
+@LAYOUTS
+@GENERATORS
+def test_batch(layout: str, graph_generator: str) -> None:
+    # The second graph has fewer nodes than neighbours, the third but one.
+    sizes = [7, 3, 1, 8]
+    model, x = build(graph_generator=graph_generator), words(sum(sizes), seed=2)
+    batch = torch.arange(4).repeat_interleave(torch.tensor(sizes))
+    out = model(as_layout(x, layout), batch=batch)
+    (graph,) = model.graphs(as_layout(x, layout), batch=batch)
+    assert torch.equal(batch[graph.edge_index[0]], batch[graph.edge_index[1]])
+    start = 0
+    for size in sizes:
+        part = as_layout(x[start : start + size], layout)
+        small = build(graph_generator=graph_generator, k=max(1, min(K, size - 1)))
+        if size > 1:
+            torch.testing.assert_close(out[start : start + size], small(part))
+        start += size
+    loss = model.loss(as_layout(x, layout), batch % OUT, batch == 0, batch=batch)
+    assert bool(loss.isfinite())
+
+
+@LAYOUTS
+@GENERATORS
+def test_all_nodes_and_equal_nodes(layout: str, graph_generator: str) -> None:
+    model = build(graph_generator=graph_generator, k=N - 1)
+    (graph,) = model.graphs(as_layout(words(), layout))
+    assert torch.equal(matrix(graph) > 0, matrix(graph).t() > 0)
+    torch.testing.assert_close(matrix(graph), adjacency(embed(model, words()), N - 1))
+    x = torch.ones(6, IN, dtype=torch.float64)
+    out = build(graph_generator=graph_generator)(as_layout(x, layout))
+    assert bool(out.isfinite().all())
+
+
+@LAYOUTS
+@GENERATORS
+def test_nodes_without_features(layout: str, graph_generator: str) -> None:
+    model = build(False, graph_generator=graph_generator)
+    x = torch.zeros(N, IN, dtype=torch.float64)
+    x[0, 0] = 1
+    loss = model.loss(as_layout(x, layout), torch.arange(N) % OUT, torch.arange(N))
+    loss.backward()
+    assert bool(loss.isfinite())
+    for parameter in model.parameters():
+        if parameter.grad is not None:
+            assert bool(parameter.grad.isfinite().all())
+
+
+@pytest.mark.parametrize('is_batch', [False, True])
+def test_blocks_of_rows(is_batch: bool) -> None:
+    z = words(30)
+    batch = torch.arange(30) // 12 if is_batch else None
+    whole, rows = (_nearest_rows(z, K, batch, budget) for budget in (2**25, 1))
+    assert torch.equal(rows, whole)
+    assert rows[1].unique(return_counts=True)[1].tolist() == [K] * 30
+
+
+@LAYOUTS
+def test_autocast_finds_the_same_graph(layout: str) -> None:
+    # Without a projection, nothing is rounded.
+    model = build(graph_generator='mlp_d').float()
+    x = as_layout(words(200).float(), layout)
+    (expected,) = model.graphs(x)
+    with torch.autocast('cpu', dtype=torch.bfloat16):
+        (found,) = model.graphs(x)
+    assert torch.equal(found.edge_index, expected.edge_index)
+    torch.testing.assert_close(found.edge_weight, expected.edge_weight)
+
+
+def test_a_generator_decides() -> None:
+    model, x = build(dropout=0.0).train(), words(30)
+    y, mask = torch.arange(30) % OUT, torch.arange(10)
+    state = torch.get_rng_state()
+    for call in (
+        lambda seed: model(x, generator=seeded(seed)),
+        lambda seed: model.denoising_loss(x, generator=seeded(seed)),
+        lambda seed: model.loss(x, y, mask, generator=seeded(seed)),
+    ):
+        assert torch.equal(call(1), call(1))
+        assert not torch.equal(call(1), call(2))
+    assert torch.equal(torch.get_rng_state(), state)
+    # Without one, the global generator does.
+    losses = []
+    for _ in range(2):
+        torch.manual_seed(5)
+        losses.append(model.loss(x, y, mask))
+    assert torch.equal(losses[0], losses[1])
+
+
+def test_dropout_of_edges() -> None:
+    stats = pytest.importorskip('scipy.stats')
+    count = 20_000
+    neighbours = Neighbours(torch.zeros(1, count, dtype=torch.long), num_sources=1)
+    edges = Edges(neighbours, torch.linspace(1, 2, count))
+    for probability in (0.25, 0.5):
+        dropped = drop_edges(edges, probability, seeded()).weight
+        zeros = dropped == 0
+        # A two-sided test that errs once in 100,000.
+        assert stats.binomtest(int(zeros.sum()), count, probability).pvalue > 1e-5
+        expected = edges.weight[~zeros] / (1 - probability)
+        torch.testing.assert_close(dropped[~zeros], expected)
+    assert drop_edges(edges, 0.0, None) is edges
+
+
+def test_each_network_has_its_dropout() -> None:
+    x = words()
+    for options, changes in (
+        ({'adjacency_dropout': (0.5, 0.0), 'dropout': 0.0}, (True, False)),
+        ({'adjacency_dropout': (0.0, 0.5), 'dropout': 0.0}, (False, True)),
+        ({'adjacency_dropout': 0.0, 'dropout': (0.5, 0.0)}, (True, False)),
+        ({'adjacency_dropout': 0.0, 'dropout': (0.0, 0.5)}, (False, True)),
+        ({'adjacency_dropout': 0.0, 'dropout': 0.0}, (False, False)),
+    ):
+        model = build(mask_ratio=1.0, **options)
+        quiet = (model.denoising_loss(x), model(x))
+        model.train()
+        loud = (model.denoising_loss(x), model(x))
+        differ = tuple(not torch.equal(a, b) for a, b in zip(quiet, loud, strict=True))
+        assert differ == changes
+
+
+def test_nothing_hidden() -> None:
+    loss = build(mask_ratio=1e9).denoising_loss(words())
+    assert loss.item() == 0
+    loss.backward()

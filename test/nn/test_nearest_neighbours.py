@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
+from torch_geometric_gsl.typing import SampledGraph, is_sorted_by_target
+
+LAYOUTS = pytest.mark.parametrize('layout', ['dense', 'sparse'])
+
+
+def features(n: int = 12, seed: int = 0, **kwargs: Any) -> Tensor:
+    """Rows of some zeros, the second of zeros alone."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(n, 7, generator=generator, dtype=torch.float64)
+    x = x * (torch.rand(n, 7, generator=generator) < 0.6)
+    x[1] = 0
+    return x.to(**kwargs)
+
+
+def as_layout(x: Tensor, layout: str) -> Tensor:
+    return x if layout == 'dense' else x.to_sparse_csr()
+
+
+def cosine(u: list[float], v: list[float]) -> float:
+    size = math.hypot(*u) * math.hypot(*v)
+    return math.fsum(a * b for a, b in zip(u, v, strict=True)) / size if size else 0.0
+
+
+def unit(u: list[float]) -> list[float]:
+    return [a / math.hypot(*u) if any(u) else 0.0 for a in u]
+
+
+def lists(graph: SampledGraph, n: int) -> list[dict[int, float]]:
+    found: list[dict[int, float]] = [{} for _ in range(n)]
+    for source, target, weight in zip(
+        *graph.edge_index.tolist(), graph.edge_weight.tolist(), strict=True
+    ):
+        found[target][source] = weight
+    return found
+
+
+@LAYOUTS
+@pytest.mark.parametrize('similarity', ['linear', 'heat_kernel'])
+@pytest.mark.parametrize('loop', [True, False])
+@pytest.mark.parametrize('memory_budget', [1, 2**25])
+def test_against_a_plain_loop(
+    layout: str, similarity: str, loop: bool, memory_budget: int
+) -> None:
+    x, n, k = features(), 12, 4
+    options: Any = {'loop': loop, 'memory_budget': memory_budget}
+    graph = nearest_neighbours(
+        as_layout(x, layout), k, similarity=similarity, **options
+    )
+    assert is_sorted_by_target(graph.edge_index)
+    rows = x.tolist()
+    for i, found in enumerate(lists(graph, n)):
+        others = {j: cosine(rows[i], rows[j]) for j in range(n) if loop or j != i}
+        assert len(found) == k
+        # Where cosines are equal, either node will do.
+        best = sorted(others.values(), reverse=True)[:k]
+        assert sorted((others[j] for j in found), reverse=True) == pytest.approx(best)
+        for j, weight in found.items():
+            expected = others[j]
+            if similarity == 'heat_kernel':
+                distance = math.dist(unit(rows[i]), unit(rows[j]))
+                expected = math.exp(-(distance**2) / 2)
+            assert weight == pytest.approx(expected, abs=1e-7)
+
+
+@LAYOUTS
+def test_batch(layout: str) -> None:
+    # A graph with too few nodes, one with a lone node, and names with a gap.
+    sizes, names = [5, 3, 1, 9], [0, 2, 3, 7]
+    x = features(sum(sizes)) + 0.1
+    batch = torch.tensor(names).repeat_interleave(torch.tensor(sizes))
+    graph = nearest_neighbours(as_layout(x, layout), 4, batch)
+    start, expected, weights = 0, [], []
+    for size in sizes:
+        if size > 1:
+            part = nearest_neighbours(x[start : start + size], min(4, size - 1))
+            expected.append(part.edge_index + start)
+            weights.append(part.edge_weight)
+        start += size
+    assert torch.equal(graph.edge_index, torch.cat(expected, dim=1))
+    torch.testing.assert_close(graph.edge_weight, torch.cat(weights))
+    for ids in (batch[:0], None):
+        empty = nearest_neighbours(as_layout(x[:0], layout), 4, ids)
+        assert empty.edge_index.shape == (2, 0)
+        assert empty.edge_weight.shape == (0,)
+
+
+@LAYOUTS
+@pytest.mark.parametrize('dtype', [torch.float32, torch.float16, torch.bfloat16])
+def test_dtypes(layout: str, dtype: torch.dtype) -> None:
+    x = features(30).to(dtype) + 0.5
+    graph = nearest_neighbours(as_layout(x, layout), 3)
+    expected = nearest_neighbours(x.double(), 3)
+    assert graph.edge_weight.dtype == dtype
+    assert torch.equal(graph.edge_index, expected.edge_index)
+    tolerance = torch.finfo(dtype).eps
+    torch.testing.assert_close(
+        graph.edge_weight.double(), expected.edge_weight, rtol=tolerance, atol=tolerance
+    )
+
+
+@LAYOUTS
+@pytest.mark.parametrize('factor', [1e-30, 1e30])
+def test_lengths_do_not_matter(layout: str, factor: float) -> None:
+    x = features(dtype=torch.float32)
+    scaled = x * torch.tensor([1.0, factor]).repeat(6).unsqueeze(1)
+    graph, expected = (nearest_neighbours(as_layout(y, layout), 3) for y in (scaled, x))
+    torch.testing.assert_close(
+        graph.edge_weight.view(-1, 3).sort().values,
+        expected.edge_weight.view(-1, 3).sort().values,
+    )
+
+
+@LAYOUTS
+def test_duplicates_and_zeros(layout: str) -> None:
+    x = torch.randn(4, 5).repeat_interleave(3, dim=0)
+    graph = nearest_neighbours(as_layout(x, layout), 2, similarity='heat_kernel')
+    for i, found in enumerate(lists(graph, 12)):
+        assert {*found, i} == {i // 3 * 3 + j for j in range(3)}
+    # Cosines are rounded, but nobody is nearer than a twin.
+    x = torch.rand(200, 30).repeat(2, 1)
+    heat = nearest_neighbours(as_layout(x, layout), 1, similarity='heat_kernel')
+    assert float(heat.edge_weight.max()) <= 1
+    zeros = as_layout(torch.zeros(4, 3), layout)
+    assert nearest_neighbours(zeros, 2).edge_weight.tolist() == [0.0] * 8
+    heat = nearest_neighbours(zeros, 2, similarity='heat_kernel')
+    assert heat.edge_weight.tolist() == [1.0] * 8
+
+
+@LAYOUTS
+def test_smallest_inputs(layout: str) -> None:
+    one = as_layout(torch.ones(1, 3), layout)
+    graph = nearest_neighbours(one, 1, loop=True)
+    assert graph.edge_index.tolist() == [[0], [0]]
+    assert not graph.edge_weight.requires_grad
+    everyone = nearest_neighbours(as_layout(features(5), layout), 4)
+    assert everyone.edge_index.size(1) == 20
+
+
+@LAYOUTS
+@pytest.mark.parametrize(
+    ('k', 'kwargs', 'match'),
+    [
+        (12, {}, r"'k' must not exceed .* \(got k=12 for 11 candidates\)"),
+        (13, {'loop': True}, r'got k=13 for 12 candidates'),
+        (0, {}, r"'k' must be at least 1 \(got 0\)"),
+        (3, {'similarity': 'cosine'}, r"'similarity' must be one of \['linear', 'heat"),
+        (3, {'batch': torch.ones(12).long().cumsum(0).flip(0)}, "'batch' must be sor"),
+    ],
+)
+def test_errors(layout: str, k: int, kwargs: Any, match: str) -> None:
+    with pytest.raises(ValueError, match=match):
+        nearest_neighbours(as_layout(features(), layout), k, **kwargs)

@@ -1,0 +1,203 @@
+"""Every code block of README, CONTRIBUTING and documentation runs when pasted alone.
+
+A block of text right after a block of Python is what it prints: by default this is
+compared, and `python test/test_code_blocks.py --write` renews it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import io
+import os
+import re
+import socket
+import sys
+import tempfile
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import torch
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [
+    ROOT / 'README.md',
+    ROOT / 'CONTRIBUTING.md',
+    *(
+        path
+        for path in sorted((ROOT / 'docs').rglob('*.rst'))
+        if not {'_build', 'generated'} & {*path.parts}
+    ),
+]
+#: Libraries of the extras, which a machine may lack.
+OPTIONAL = {'matplotlib', 'sklearn', 'torch_scatter', 'torch_sparse'}
+#: test/test_contributing.py runs it, with its two blocks together.
+ELSEWHERE = re.compile(
+    r'<!-- worked example: begin -->.*?<!-- worked example: end -->', re.S
+)
+MARKDOWN = re.compile(r'^```(?P<kind>\w+)\n(?P<body>.*?)^```$', re.M | re.S)
+SPHINX = re.compile(
+    r'^(?P<indent> *)\.\. code-block:: (?P<kind>\w+)\n(?:(?P=indent) +:.*\n)*\n'
+    r'(?P<body>(?:(?P=indent)   .*\n|\n)+)',
+    re.M,
+)
+#: A number with a point may differ: processors round differently.
+FRACTION = re.compile(r'-?\d+\.\d+')
+
+
+class Block(NamedTuple):
+    """A block of code, and the span of the text that it should print, if any."""
+
+    path: Path
+    line: int
+    kind: str
+    code: str
+    output: tuple[int, int] | None = None
+
+    def __str__(self) -> str:
+        return f'{self.path.relative_to(ROOT)}:{self.line}'
+
+
+def blocks(path: Path) -> list[Block]:
+    text = path.read_text(encoding='utf-8')
+    text = ELSEWHERE.sub(lambda found: re.sub(r'[^\n]', ' ', found[0]), text)
+
+    def line(index: int) -> int:
+        return text.count('\n', 0, index) + 1
+
+    found: list[Block] = []
+    end = -1
+    for match in (MARKDOWN if path.suffix == '.md' else SPHINX).finditer(text):
+        kind, code = match['kind'], textwrap.dedent(match['body'])
+        follows = found and not text[end : match.start()].strip()
+        if kind == 'text' and follows and found[-1].kind == 'python':
+            found[-1] = found[-1]._replace(output=match.span('body'))
+        elif '>>> ' not in code:
+            found.append(Block(path, line(match.start()), kind, code))
+        end = match.end()
+    if path.suffix == '.rst':
+        found += [Block(path, line(i), 'doctest', code) for i, code in sessions(text)]
+    return found
+
+
+def sessions(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the examples with `>>>` that no other text stands between."""
+    for match in re.finditer(r'^( *)>>> .*\n(?:\1\S.*\n|\1 .*\n)*', text, re.M):
+        yield match.start(), match[0]
+
+
+ALL = [block for path in PAGES for block in blocks(path)]
+RUN = [block for block in ALL if block.kind in ('python', 'doctest')]
+SHELL = [block for block in ALL if block.kind in ('bash', 'console', 'shell')]
+
+
+def run(block: Block) -> str:
+    """Run a block in an empty folder and an empty namespace; return what it prints."""
+    names = {'__name__': '__main__'}
+    printed = io.StringIO()
+    torch.manual_seed(0)
+    home = Path.cwd()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        try:
+            if block.kind == 'doctest':
+                run_session(block, names)
+            else:
+                with contextlib.redirect_stdout(printed):
+                    exec(compile(block.code, str(block), 'exec'), names)
+        finally:
+            os.chdir(home)
+    return printed.getvalue()
+
+
+def run_session(block: Block, names: dict[str, str]) -> None:
+    test = doctest.DocTestParser().get_doctest(
+        block.code, names, str(block), str(block.path), block.line
+    )
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    report: list[str] = []
+    runner = doctest.DocTestRunner(optionflags=flags, verbose=False)
+    assert not runner.run(test, out=report.append).failed, ''.join(report)
+
+
+def written(block: Block) -> str:
+    assert block.output is not None
+    return textwrap.dedent(block.path.read_text(encoding='utf-8')[slice(*block.output)])
+
+
+def assert_prints_alike(printed: str, text: str) -> None:
+    """Compare what stands around numbers exactly, and fractions within 10 %."""
+    assert FRACTION.sub('#', printed).split() == FRACTION.sub('#', text).split()
+    expected = [float(number) for number in FRACTION.findall(text)]
+    found = [float(number) for number in FRACTION.findall(printed)]
+    assert found == pytest.approx(expected, rel=0.1)
+
+
+@pytest.fixture
+def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object) -> None:
+        raise AssertionError('a block of the documentation needs a network')
+
+    monkeypatch.setattr(socket.socket, 'connect', refuse)
+
+
+@pytest.mark.usefixtures('_no_network')
+@pytest.mark.parametrize('block', RUN, ids=str)
+def test_block_runs_alone(block: Block) -> None:
+    try:
+        printed = run(block)
+    except ModuleNotFoundError as error:
+        if error.name in OPTIONAL:
+            pytest.skip(f"'{error.name}' is not installed")
+        raise
+    if block.output is not None:
+        assert_prints_alike(printed, written(block))
+
+
+def test_the_first_block_prints_what_stands_below_it() -> None:
+    first = next(block for block in RUN if block.path.name == 'README.md')
+    assert first.output is not None
+
+
+@pytest.mark.parametrize('block', SHELL, ids=str)
+def test_commands_name_what_exists(block: Block) -> None:
+    code = re.sub(r'(^|\s)#.*', '', block.code)
+    targets = set(re.findall(r'^([a-z]+):.*## ', read('Makefile'), re.M))
+    extras = set(re.findall(r"^    '(\w+)': ", read('setup.py'), re.M))
+    for words in re.findall(r'\bmake((?: +[\w.=]+)+)', code):
+        assert {word for word in words.split() if '=' not in word} <= targets
+    for path in re.findall(r'(?:\bpython|\bbash|-m pytest) +([\w./]+)', code):
+        assert (ROOT / path).exists(), path
+    for line in re.findall(r'\bpip install .*', code):
+        for names in re.findall(r"\[([\w,]+)\]'?", line):
+            assert set(names.split(',')) <= extras
+
+
+def read(name: str) -> str:
+    return (ROOT / name).read_text(encoding='utf-8')
+
+
+def write() -> None:
+    """Put below each block that has an output what it prints now."""
+    for path in PAGES:
+        text = path.read_text(encoding='utf-8')
+        # From the last one on, so that the others stay where they are.
+        for block in reversed([b for b in blocks(path) if b.output is not None]):
+            assert block.output is not None
+            start, stop = block.output
+            indent = re.match(' *', text[start:stop])
+            assert indent is not None
+            printed = textwrap.indent(run(block), indent[0])
+            tail = '\n' if path.suffix == '.rst' else ''
+            text = f'{text[:start]}{printed}{tail}{text[stop:]}'
+        path.write_text(text, encoding='utf-8')
+
+
+if __name__ == '__main__':
+    os.environ.setdefault('MPLBACKEND', 'Agg')
+    if sys.argv[1:] != ['--write']:
+        sys.exit('python test/test_code_blocks.py --write')
+    write()

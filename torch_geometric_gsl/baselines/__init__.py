@@ -1,0 +1,18 @@
+r"""The models and controls that the paper compares with."""
+
+from torch_geometric_gsl.baselines.idgl import IDGL, IDGLAnchor
+from torch_geometric_gsl.baselines.knn_gcn import KNNGCN
+from torch_geometric_gsl.baselines.knn_linkx import KNNLINKX
+from torch_geometric_gsl.baselines.mlp import MLPClassifier
+from torch_geometric_gsl.baselines.nodeformer import NodeFormer
+from torch_geometric_gsl.baselines.slaps import SLAPS
+
+__all__ = [
+    'KNNGCN',
+    'KNNLINKX',
+    'SLAPS',
+    'IDGL',
+    'IDGLAnchor',
+    'NodeFormer',
+    'MLPClassifier',
+]

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+from torch_geometric_gsl.nn.models.base import NodeClassifier
+from torch_geometric_gsl.nn.models.layers import layer_sizes
+
+
+class Baseline(NodeClassifier):
+    r"""Base class of the baselines: the sizes of their layers, checked and printed.
+
+    Args:
+        in_channels (int): Size of each input sample, or :obj:`-1` to derive the size
+            from the first input.
+        hidden_channels (int): Size of each hidden sample.
+        num_layers (int): The number of layers.
+        out_channels (int): Size of each output sample.
+    """
+
+    #: The options that the representation shows beside the sizes.
+    shown: tuple[str, ...] = ()
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        num_layers: int,
+        out_channels: int,
+    ) -> None:
+        super().__init__()
+        self.sizes = layer_sizes(in_channels, hidden_channels, num_layers, out_channels)
+        self.in_channels = in_channels
+        self.hidden_channels = hidden_channels
+        self.num_layers = num_layers
+        self.out_channels = out_channels
+
+    def __repr__(self) -> str:
+        options = ''.join(f', {name}={getattr(self, name)}' for name in self.shown)
+        return (
+            f'{self.__class__.__name__}({self.in_channels}, {self.hidden_channels}, '
+            f'num_layers={self.num_layers}, out_channels={self.out_channels}{options})'
+        )

@@ -1,0 +1,41 @@
+"""Graphs that are ordered once, and along which layers sum many times."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch_geometric.utils import cumsum
+
+from torch_geometric_gsl.ops.neighbours import Neighbours, neighbour_sum
+from torch_geometric_gsl.ops.runtime import full_precision
+
+
+class Edges(NamedTuple):
+    """A weighted graph in the order in which sums run along it.
+
+    Args:
+        neighbours (Neighbours): The sources of each target.
+        weight (torch.Tensor): One weight for each of them.
+    """
+
+    neighbours: Neighbours
+    weight: Tensor
+
+    def sum(self, h: Tensor) -> Tensor:
+        """Sum the weighted messages of the sources of each target."""
+        full = full_precision(h)
+        weight = self.weight.to(full.dtype)
+        return neighbour_sum(full, weight, self.neighbours).to(h.dtype)
+
+
+def list_by_row(row: Tensor, column: Tensor, size: tuple[int, int]) -> Neighbours:
+    """List the columns of each row, given pairs that are sorted by row."""
+    counts = torch.bincount(row, minlength=size[0])
+    return Neighbours(column, size[1], cumsum(counts))
+
+
+def list_sources(edge_index: Tensor, num_nodes: int) -> Neighbours:
+    """List the sources of each node, given edges that are sorted by target."""
+    return list_by_row(edge_index[1], edge_index[0], (num_nodes, num_nodes))

@@ -1,0 +1,212 @@
+"""Models on one fixed graph: of nearest neighbours, or given."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from torch_geometric_gsl._checks import (
+    check_batch,
+    check_count,
+    check_edge_index,
+    check_finite,
+    check_flag,
+    check_generator,
+    check_value,
+)
+from torch_geometric_gsl.baselines._base import Baseline
+from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
+from torch_geometric_gsl.typing import SampledGraph, plain_edges
+
+
+class NeighbourModel(Baseline):
+    r"""Base class of the models that start from a graph of nearest neighbours.
+
+    Args:
+        *sizes (int): The sizes of :class:`Baseline`.
+        k (int): The number of neighbours.
+        cached (bool): If :obj:`True`, the graph is searched once.
+        similarity (str, optional): The weights, :obj:`"linear"` or
+            :obj:`"heat_kernel"`; ones if :obj:`None`. (default: :obj:`None`)
+    """
+
+    def __init__(
+        self,
+        *sizes: int,
+        k: int,
+        cached: bool,
+        similarity: str | None = None,
+    ) -> None:
+        super().__init__(*sizes)
+        check_count(k, 'k')
+        check_flag(cached, 'cached')
+        self.k = k
+        self.similarity = similarity
+        self.cached = cached
+        self._cached_index: Tensor | None
+        self._cached_weight: Tensor | None
+        self._cached_batch: Tensor | None
+        # Buffers, so that it goes with the model to another device or type.
+        for name in ('index', 'weight', 'batch'):
+            self.register_buffer(f'_cached_{name}', None, persistent=False)
+
+    def reset_parameters(self) -> None:
+        r"""Reset all learnable parameters of the module, and forget its graph."""
+        self._cached_index = self._cached_weight = self._cached_batch = None
+
+    def _graph(
+        self,
+        x: Tensor,
+        edge_index: Tensor | None,
+        batch: Tensor | None,
+        edge_weight: Tensor | None,
+        generator: torch.Generator | None,
+    ) -> SampledGraph:
+        """Return the graph that is given, cached, or found; no weight is negative."""
+        check_generator(generator, x.device)
+        if edge_index is not None:
+            return _given_graph(x, edge_index, batch, edge_weight)
+        if edge_weight is not None:
+            raise ValueError("'edge_weight' needs 'edge_index' (got None)")
+        if self._cached_index is not None:
+            self._check_cached(x, batch)
+            return SampledGraph(self._cached_index, cast(Tensor, self._cached_weight))
+        similarity = self.similarity or 'linear'
+        edge_index, weight = nearest_neighbours(x, self.k, batch, similarity=similarity)
+        is_weighted = self.similarity is not None
+        weight = weight.clamp(min=0) if is_weighted else torch.ones_like(weight)
+        graph = SampledGraph(edge_index, weight)
+        if self.cached:
+            # Cloned so: what inference made cannot be trained on.
+            with torch.inference_mode(False):
+                self._cached_index, self._cached_weight = (t.clone() for t in graph)
+                self._cached_batch = _graph_ids(x, batch)
+        return graph
+
+    def _check_cached(self, x: Tensor, batch: Tensor | None) -> None:
+        """Raise unless the cached graph is one of such nodes."""
+        ids = cast(Tensor, self._cached_batch)
+        num_nodes = ids.numel()
+        if x.size(0) != num_nodes:
+            raise ValueError(
+                f"'x' must hold the {num_nodes} nodes of the cached graph "
+                f'(got {x.size(0)} nodes)'
+            )
+        if batch is not None:
+            check_batch(batch, x)
+        other = _graph_ids(x, batch) != ids
+        check_value(
+            ~other.any(),
+            "'batch' must be that of the cached graph, until reset_parameters()",
+            got=lambda: f'another graph for {int(other.sum())} of {num_nodes} nodes',
+        )
+
+
+class FixedGraphModel(NeighbourModel):
+    r"""Base class of the models whose layers all have that one graph."""
+
+    @property
+    def num_graphs(self) -> int:
+        """The number of layers that send messages along the graph."""
+        return 1
+
+    @abstractmethod
+    def _check_features(self, x: Tensor) -> None:
+        """Raise unless the first layer can take the features."""
+
+    @abstractmethod
+    def _logits(self, x: Tensor, graph: SampledGraph) -> Tensor:
+        """Compute the logits of all nodes of a graph."""
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor | None = None,
+        batch: Tensor | None = None,
+        *,
+        edge_weight: Tensor | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        r"""Run the forward pass.
+
+        Args:
+            x (torch.Tensor): The node features, dense or sparse CSR.
+            edge_index (torch.Tensor, optional): If given, this graph is used instead
+                of that of the nearest neighbours. (default: :obj:`None`)
+            batch (torch.Tensor, optional): Sorted graph ids of the nodes: no edge
+                joins two graphs. (default: :obj:`None`)
+            edge_weight (torch.Tensor, optional): The weights of :obj:`edge_index`,
+                not negative; ones if :obj:`None`. (default: :obj:`None`)
+            generator (torch.Generator, optional): Not drawn from: dropout uses the
+                global one. (default: :obj:`None`)
+        """
+        self._check_features(x)
+        graph = self._graph(x, edge_index, batch, edge_weight, generator)
+        return self._logits(x, graph)
+
+    def graphs(
+        self,
+        x: Tensor,
+        edge_index: Tensor | None = None,
+        batch: Tensor | None = None,
+        *,
+        edge_weight: Tensor | None = None,
+        generator: torch.Generator | None = None,
+    ) -> list[SampledGraph]:
+        r"""Return the graph of each layer, which is the same, before it is normalised;
+        the arguments are those of :meth:`forward`.
+        """
+        graph = self._graph(x, edge_index, batch, edge_weight, generator)
+        return [graph] * self.num_graphs
+
+
+def _graph_ids(x: Tensor, batch: Tensor | None) -> Tensor:
+    """Return the graph of each node; all are in one without a batch."""
+    if batch is not None:
+        return batch.clone()
+    return torch.zeros(x.size(0), dtype=torch.long, device=x.device)
+
+
+def _given_graph(
+    x: Tensor, edge_index: Tensor, batch: Tensor | None, edge_weight: Tensor | None
+) -> SampledGraph:
+    check_edge_index(edge_index, x, x)
+    edge_index = plain_edges(edge_index)
+    if batch is not None:
+        check_batch(batch, x)
+        source, target = batch[edge_index]
+        crosses = source != target
+        check_value(
+            ~crosses.any(),
+            "'edge_index' joins two graphs of 'batch'",
+            got=lambda: f'edge {edge_index[:, crosses][:, 0].tolist()}',
+        )
+    if edge_weight is None:
+        ones = torch.ones(edge_index.size(1), dtype=x.dtype, device=x.device)
+        return SampledGraph(edge_index, ones)
+    _check_weights(edge_weight, edge_index.size(1), x.device)
+    return SampledGraph(edge_index, edge_weight.to(x.dtype))
+
+
+def _check_weights(edge_weight: Tensor, num_edges: int, device: torch.device) -> None:
+    """Raise unless there is a finite weight that is not negative for each edge."""
+    if not isinstance(edge_weight, Tensor) or not edge_weight.is_floating_point():
+        raise TypeError(
+            f"'edge_weight' must be a floating-point tensor "
+            f'(got {getattr(edge_weight, "dtype", type(edge_weight).__name__)})'
+        )
+    if edge_weight.shape != (num_edges,):
+        raise ValueError(
+            f"'edge_weight' must have shape [{num_edges}] "
+            f'(got {list(edge_weight.shape)})'
+        )
+    if edge_weight.device != device:
+        raise ValueError(
+            f"'edge_weight' is on {edge_weight.device} but 'x' is on {device}"
+        )
+    check_finite(edge_weight, 'edge_weight')
+    smallest = edge_weight.detach().amin() if num_edges else edge_weight.new_zeros(())
+    check_value(smallest >= 0, "'edge_weight' must not be negative", smallest.item)

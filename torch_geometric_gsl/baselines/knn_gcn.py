@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch_geometric.nn import GCNConv, Linear
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
+
+from torch_geometric_gsl._checks import check_flag, check_option, check_probability
+from torch_geometric_gsl.baselines._neighbour_model import FixedGraphModel
+from torch_geometric_gsl.nn.linear import apply_linear
+from torch_geometric_gsl.nn.models.layers import (
+    check_input,
+    reset_activation,
+    resolve_activation,
+)
+from torch_geometric_gsl.nn.nearest_neighbours import WEIGHTS
+from torch_geometric_gsl.typing import SampledGraph
+
+
+class KNNGCN(FixedGraphModel):
+    r"""The network of the `"Semi-supervised Classification with Graph Convolutional
+    Networks" <https://arxiv.org/abs/1609.02907>`_ paper on a graph of nearest
+    neighbours.
+
+    .. math::
+        \mathbf{H}^{(\ell + 1)} = \mathrm{Dropout} \left( \mathrm{ELU} \left(
+        \mathbf{\hat{D}}^{-1/2} \mathbf{\hat{A}} \mathbf{\hat{D}}^{-1/2}
+        \mathbf{H}^{(\ell)} \mathbf{W}^{(\ell)} + \mathbf{H}^{(\ell)}
+        \mathbf{W}_{\textrm{root}}^{(\ell)} + \mathbf{b}^{(\ell)} \right) \right),
+        \qquad \hat{A}_{ij} = \max(\phi_{ij}, 0)
+
+    where :math:`j` is one of the :obj:`k` nodes whose input features have the largest
+    cosine with those of node :math:`i`, :math:`\hat{A}_{ii} = 1` and
+    :math:`\hat{D}_{ii} = \sum_j \hat{A}_{ij}`. The last layer has neither activation
+    nor dropout. With the default options it is the baseline GCN\ :sub:`knn` of graph
+    structure learning, with :obj:`similarity="heat_kernel"` it is HeatGCN\ :sub:`knn`,
+    and with :obj:`root_weight=True` it is the control that a learned graph has to
+    beat.
+
+    .. note::
+        Weights are clamped at 0, because the normalisation takes the root of a
+        degree. The graph is directed, from neighbours to nodes. For an undirected
+        one, pass the graph of
+        :class:`~torch_geometric_gsl.transforms.SimilarityKNNGraph` with
+        :obj:`force_undirected=True` to the forward method.
+
+    Args:
+        in_channels (int): Size of each input sample, or :obj:`-1` to derive the size
+            from the first input to the forward method.
+        hidden_channels (int): Size of each hidden sample.
+        num_layers (int): The number of layers.
+        out_channels (int): Size of each output sample.
+        k (int, optional): The number of neighbours. (default: :obj:`5`)
+        similarity (str, optional): The weights :math:`\phi_{ij}` of the edges,
+            :obj:`"linear"` (the cosine) or :obj:`"heat_kernel"` (with :obj:`t=2.0`,
+            on unit rows). (default: :obj:`"linear"`)
+        root_weight (bool, optional): If :obj:`True`, the layers add
+            :math:`\mathbf{H} \mathbf{W}_{\textrm{root}}`. (default: :obj:`False`)
+        dropout (float, optional): Dropout probability of the hidden samples.
+            (default: :obj:`0.5`)
+        act (str, Callable or None, optional): The activation, or :obj:`None` for none.
+            (default: :obj:`"elu"`)
+        cached (bool, optional): If :obj:`True`, the graph of the first input serves
+            all later ones, until :meth:`reset_parameters`: for one set of nodes whose
+            features and :obj:`batch` stay as they are. (default: :obj:`False`)
+
+    Shapes:
+        - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
+          CSR, edges :math:`(2, |\mathcal{E}|)` *(optional)*, batch vector
+          :math:`(|\mathcal{V}|)` *(optional)*, edge weights
+          :math:`(|\mathcal{E}|)` *(optional)*
+        - **output:** node features :math:`(|\mathcal{V}|, F_{out})`
+
+    Raises:
+        TypeError: If an argument has the wrong type.
+        ValueError: If an argument is out of range.
+
+    Example:
+        >>> model = KNNGCN(16, 32, num_layers=2, out_channels=7)
+        >>> model(torch.randn(100, 16)).shape
+        torch.Size([100, 7])
+    """
+
+    shown = ('k', 'similarity', 'root_weight')
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        num_layers: int,
+        out_channels: int,
+        *,
+        k: int = 5,
+        similarity: str = 'linear',
+        root_weight: bool = False,
+        dropout: float = 0.5,
+        act: Any = 'elu',
+        cached: bool = False,
+    ) -> None:
+        sizes = in_channels, hidden_channels, num_layers, out_channels
+        super().__init__(*sizes, k=k, cached=cached, similarity=similarity)
+        check_option(similarity, WEIGHTS, 'similarity')
+        check_flag(root_weight, 'root_weight')
+        check_probability(dropout, 'dropout')
+        self.root_weight = root_weight
+        self.dropout = dropout
+        self.act = resolve_activation(act)
+        self.convs = torch.nn.ModuleList(
+            GCNConv(*size)  # type: ignore[abstract]
+            for size in self.sizes
+        )
+        self.roots = torch.nn.ModuleList(
+            Linear(*size, bias=False, weight_initializer='glorot')
+            for size in self.sizes
+            if root_weight
+        )
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        reset_activation(self.act)
+        for layer in (*self.convs, *self.roots):
+            layer.reset_parameters()
+
+    @property
+    def num_graphs(self) -> int:
+        """The number of layers, which all send messages along the graph."""
+        return self.num_layers
+
+    def _check_features(self, x: Tensor) -> None:
+        convs: Any = self.convs
+        check_input(x, convs[0].lin)
+
+    def _logits(self, x: Tensor, graph: SampledGraph) -> Tensor:
+        normed = gcn_norm(*graph, num_nodes=x.size(0), dtype=x.dtype)
+        for number in range(self.num_layers - 1):
+            x = self.act(self._layer(number, x, normed))
+            x = F.dropout(x, self.dropout, self.training)
+        return self._layer(self.num_layers - 1, x, normed)
+
+    def _layer(self, number: int, x: Tensor, graph: tuple[Tensor, Tensor]) -> Tensor:
+        conv: Any = self.convs[number]
+        # GCNConv itself would multiply sparse features less quickly.
+        h = apply_linear(conv.lin, x)
+        out: Tensor = conv.propagate(graph[0], x=h, edge_weight=graph[1]) + conv.bias
+        if self.root_weight:
+            root: Any = self.roots[number]
+            out = out + apply_linear(root, x)
+        return out

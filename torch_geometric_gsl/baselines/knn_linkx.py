@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.nn.models import LINKX
+
+from torch_geometric_gsl._checks import (
+    check_count,
+    check_num_nodes,
+    check_probability,
+)
+from torch_geometric_gsl.baselines._neighbour_model import FixedGraphModel
+from torch_geometric_gsl.nn.linear import apply_linear
+from torch_geometric_gsl.nn.models.layers import check_input
+from torch_geometric_gsl.ops.runtime import full_dtype
+from torch_geometric_gsl.typing import SampledGraph
+
+
+class KNNLINKX(FixedGraphModel):
+    r"""The LINKX model from the `"Large Scale Learning on Non-Homophilous Graphs: New
+    Benchmarks and Strong Simple Methods" <https://arxiv.org/abs/2110.14446>`_ paper on
+    a graph of nearest neighbours.
+
+    .. math::
+        \mathbf{H}_{\mathbf{A}} &= \mathbf{A} \mathbf{W}_{\mathbf{A}} + \mathbf{b}
+
+        \mathbf{H}_{\mathbf{X}} &= \mathbf{X} \mathbf{W}_{\mathbf{X}} + \mathbf{c}
+
+        \mathbf{Y} &= \mathrm{MLP} \left( \mathrm{ReLU} \left( \mathbf{W}
+        [\mathbf{H}_{\mathbf{A}}, \mathbf{H}_{\mathbf{X}}] + \mathbf{H}_{\mathbf{A}} +
+        \mathbf{H}_{\mathbf{X}} \right) \right)
+
+    where :math:`A_{ij} = 1` if :math:`j` is one of the :obj:`k` nodes whose input
+    features have the largest cosine with those of node :math:`i`, and 0 else: as in the
+    paper the adjacency has no weights. :math:`\mathrm{MLP}` has a ReLU, batch
+    normalization and dropout between its layers, for which training needs two nodes at
+    least. The model is
+    :class:`torch_geometric.nn.models.LINKX`. The rows of
+    :math:`\mathbf{W}_{\mathbf{A}}` belong to the nodes of one data set: the model is
+    transductive.
+
+    Args:
+        in_channels (int): Size of each input sample, or :obj:`-1` to derive the size
+            from the first input to the forward method.
+        hidden_channels (int): Size of each hidden sample.
+        num_layers (int): The number of layers of :math:`\mathrm{MLP}`.
+        out_channels (int): Size of each output sample.
+        num_nodes (int): The number of nodes.
+        k (int, optional): The number of neighbours. (default: :obj:`5`)
+        dropout (float, optional): Dropout probability inside :math:`\mathrm{MLP}`.
+            (default: :obj:`0.5`)
+        cached (bool, optional): If :obj:`True`, the graph of the first input serves
+            all later ones, until :meth:`reset_parameters`. (default: :obj:`False`)
+
+    Shapes:
+        - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
+          CSR, edges :math:`(2, |\mathcal{E}|)` *(optional)*, batch vector
+          :math:`(|\mathcal{V}|)` *(optional)*, edge weights
+          :math:`(|\mathcal{E}|)` *(optional)*
+        - **output:** node features :math:`(|\mathcal{V}|, F_{out})`
+
+    Raises:
+        TypeError: If an argument has the wrong type.
+        ValueError: If an argument is out of range.
+
+    Example:
+        >>> model = KNNLINKX(16, 32, num_layers=2, out_channels=7, num_nodes=100)
+        >>> model(torch.randn(100, 16)).shape
+        torch.Size([100, 7])
+    """
+
+    shown = ('num_nodes', 'k')
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        num_layers: int,
+        out_channels: int,
+        *,
+        num_nodes: int,
+        k: int = 5,
+        dropout: float = 0.5,
+        cached: bool = False,
+    ) -> None:
+        sizes = in_channels, hidden_channels, num_layers, out_channels
+        super().__init__(*sizes, k=k, cached=cached)
+        check_count(num_nodes, 'num_nodes')
+        check_probability(dropout, 'dropout')
+        self.num_nodes = num_nodes
+        self.dropout = float(dropout)
+        self.linkx = LINKX(
+            num_nodes,
+            in_channels,
+            hidden_channels,
+            out_channels,
+            num_layers,
+            dropout=self.dropout,
+        )
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        self.linkx.reset_parameters()
+
+    def _check_features(self, x: Tensor) -> None:
+        node_mlp: Any = self.linkx.node_mlp
+        check_input(x, node_mlp.lins[0])
+        check_num_nodes(x, self.num_nodes, 'the weights of the edges')
+
+    def _logits(self, x: Tensor, graph: SampledGraph) -> Tensor:
+        is_half = full_dtype(x.dtype) != x.dtype
+        is_half = is_half or torch.is_autocast_enabled(x.device.type)
+        if is_half and x.layout != torch.strided:
+            return self._of_sparse(x, graph)
+        out: Tensor = self.linkx(x, *graph)
+        return out
+
+    def _of_sparse(self, x: Tensor, graph: SampledGraph) -> Tensor:
+        # LINKX itself would multiply sparse features in half precision.
+        linkx: Any = self.linkx
+        h_a, h_x = linkx.edge_lin(*graph), apply_linear(linkx.node_mlp.lins[0], x)
+        h = h_a + linkx.cat_lin1(h_a) + h_x + linkx.cat_lin2(h_x)
+        out: Tensor = linkx.final_mlp(h.relu())
+        return out

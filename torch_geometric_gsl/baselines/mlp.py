@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch_geometric.nn import Linear
+
+from torch_geometric_gsl._checks import (
+    check_absent,
+    check_batch,
+    check_generator,
+    check_probability,
+)
+from torch_geometric_gsl.baselines._base import Baseline
+from torch_geometric_gsl.nn.linear import apply_linear
+from torch_geometric_gsl.nn.models.layers import (
+    check_input,
+    reset_activation,
+    resolve_activation,
+)
+
+
+class MLPClassifier(Baseline):
+    r"""A multilayer perceptron, which sees no graph: the first control of a model that
+    learns one, such as that of the `"Neural Gaussian Similarity Modeling for
+    Differential Graph Structure Learning" <https://arxiv.org/abs/2312.09498>`_ paper.
+
+    .. math::
+        \mathbf{H}^{(\ell + 1)} = \mathrm{Dropout} \left( \mathrm{ELU} \left(
+        \mathbf{H}^{(\ell)} \mathbf{W}^{(\ell)} + \mathbf{b}^{(\ell)} \right) \right)
+
+    where :math:`\mathbf{H}^{(0)}` holds the node features. The last layer has neither
+    activation nor dropout. Unlike :class:`torch_geometric.nn.models.MLP` it takes
+    sparse CSR features.
+
+    Args:
+        in_channels (int): Size of each input sample, or :obj:`-1` to derive the size
+            from the first input to the forward method.
+        hidden_channels (int): Size of each hidden sample.
+        num_layers (int): The number of layers.
+        out_channels (int): Size of each output sample.
+        dropout (float, optional): Dropout probability of the hidden samples.
+            (default: :obj:`0.5`)
+        act (str, Callable or None, optional): The activation, or :obj:`None` for none.
+            (default: :obj:`"elu"`)
+
+    Shapes:
+        - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
+          CSR, batch vector :math:`(|\mathcal{V}|)` *(optional)*
+        - **output:** node features :math:`(|\mathcal{V}|, F_{out})`
+
+    Raises:
+        TypeError: If an argument has the wrong type.
+        ValueError: If an argument is out of range.
+
+    Example:
+        >>> model = MLPClassifier(16, 32, num_layers=2, out_channels=7)
+        >>> model(torch.randn(100, 16)).shape
+        torch.Size([100, 7])
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        num_layers: int,
+        out_channels: int,
+        *,
+        dropout: float = 0.5,
+        act: Any = 'elu',
+    ) -> None:
+        super().__init__(in_channels, hidden_channels, num_layers, out_channels)
+        check_probability(dropout, 'dropout')
+        self.dropout = dropout
+        self.act = resolve_activation(act)
+        self.lins = torch.nn.ModuleList(Linear(*size) for size in self.sizes)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        r"""Reset all learnable parameters of the module."""
+        reset_activation(self.act)
+        for lin in self.lins:
+            lin.reset_parameters()  # type: ignore[operator]
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor | None = None,
+        batch: Tensor | None = None,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        r"""Run the forward pass.
+
+        Args:
+            x (torch.Tensor): The node features, dense or sparse CSR.
+            edge_index (None, optional): Has no meaning: the model sees no graph.
+                (default: :obj:`None`)
+            batch (torch.Tensor, optional): Sorted graph ids of the nodes. They change
+                nothing, as no node sees another one. (default: :obj:`None`)
+            generator (torch.Generator, optional): Not drawn from: dropout uses the
+                global one. (default: :obj:`None`)
+        """
+        lins: Any = self.lins
+        check_input(x, lins[0])
+        check_absent(edge_index, 'edge_index', 'for MLPClassifier, which sees no graph')
+        if batch is not None:
+            check_batch(batch, x)
+        check_generator(generator, x.device)
+        for lin in lins[:-1]:
+            x = F.dropout(self.act(apply_linear(lin, x)), self.dropout, self.training)
+        return apply_linear(lins[-1], x)

@@ -1,0 +1,187 @@
+"""The graph generators of SLAPS, their graph, and the layers on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch_geometric.nn import Linear
+from torch_geometric.utils import to_undirected
+
+from torch_geometric_gsl.baselines._edges import Edges, list_by_row, list_sources
+from torch_geometric_gsl.baselines.slaps.masking import MaskedFeatures
+from torch_geometric_gsl.baselines.slaps.sparse_pairs import sparse_pair_dots
+from torch_geometric_gsl.nn.linear import apply_linear
+from torch_geometric_gsl.nn.nearest_neighbours import graph_sizes, nearest_neighbours
+from torch_geometric_gsl.ops.knn import unit_entries
+from torch_geometric_gsl.ops.neighbours import Neighbours, pair_dots
+from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, full_precision, row_blocks
+from torch_geometric_gsl.ops.scores import unit_rows
+from torch_geometric_gsl.typing import SampledGraph
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    'tanh': torch.tanh,
+    'relu': torch.relu,
+}
+
+
+class FullGenerator(torch.nn.Module):
+    """Two square layers that begin as the identity."""
+
+    def __init__(self, channels: int, act: str) -> None:
+        super().__init__()
+        self.act = ACTIVATIONS[act]
+        self.first = Linear(channels, channels)
+        self.second = Linear(channels, channels)
+
+    def reset_parameters(self) -> None:
+        for lin in (self.first, self.second):
+            torch.nn.init.eye_(lin.weight)
+            torch.nn.init.zeros_(lin.bias)
+
+    def similarities(self, x: Tensor, k: int, batch: Tensor | None) -> SampledGraph:
+        z = apply_linear(self.second, self.act(apply_linear(self.first, x)))
+        return _dense_similarities(z, k, batch)
+
+
+class DiagonalGenerator(torch.nn.Module):
+    """Two layers that weight each feature; what is zero remains zero."""
+
+    def __init__(self, channels: int, act: str) -> None:
+        super().__init__()
+        self.act = ACTIVATIONS[act]
+        self.weight = torch.nn.Parameter(torch.empty(2, channels))
+
+    def reset_parameters(self) -> None:
+        torch.nn.init.ones_(self.weight)
+
+    def similarities(self, x: Tensor, k: int, batch: Tensor | None) -> SampledGraph:
+        first, second = self.weight
+        if x.layout == torch.strided:
+            return _dense_similarities(self.act(x * first) * second, k, batch)
+        column = x.col_indices()
+        value = self.act(x.values() * first[column]) * second[column]
+        return _sparse_similarities(x, value, k, batch)
+
+
+def drop_edges(
+    edges: Edges, probability: float, generator: torch.Generator | None
+) -> Edges:
+    """Set weights to zero at random, which stands for no edge, and scale the others."""
+    if probability == 0:
+        return edges
+    noise = torch.empty_like(edges.weight, dtype=torch.float32)
+    keep = noise.bernoulli_(1 - probability, generator=generator)
+    weight = edges.weight * keep.to(edges.weight.dtype) / (1 - probability)
+    return edges._replace(weight=weight)
+
+
+class GraphLayer(torch.nn.Module):
+    """A layer of a GCN, for sparse features and for edges that are already ordered."""
+
+    def __init__(self, in_channels: int, out_channels: int) -> None:
+        super().__init__()
+        self.lin = Linear(
+            in_channels, out_channels, bias=False, weight_initializer='glorot'
+        )
+        self.bias = torch.nn.Parameter(torch.empty(out_channels))
+
+    def reset_parameters(self) -> None:
+        self.lin.reset_parameters()
+        torch.nn.init.zeros_(self.bias)
+
+    def forward(self, x: Tensor, edges: Edges) -> Tensor:
+        return edges.sum(apply_linear(self.lin, x)) + self.bias
+
+    def at(self, x: Tensor, edges: Edges, places: Neighbours) -> Tensor:
+        """Compute the output at a few places only: channels that each node lists."""
+        h, weight = full_precision(edges.sum(x)), full_precision(self.lin.weight)
+        bias = self.bias[places.source.long()]
+        return pair_dots(h, weight, places).to(x.dtype) + bias
+
+
+class Denoiser(torch.nn.Module):
+    """The autoencoder: two layers, whose output is computed where it is asked for."""
+
+    def __init__(self, channels: int, hidden_channels: int, dropout: float) -> None:
+        super().__init__()
+        self.dropout = dropout
+        self.first = GraphLayer(channels, hidden_channels)
+        self.last = GraphLayer(hidden_channels, channels)
+
+    def reset_parameters(self) -> None:
+        self.first.reset_parameters()
+        self.last.reset_parameters()
+
+    def forward(self, masked: MaskedFeatures, edges: Edges) -> Tensor:
+        h = self.first(masked.x, edges).relu()
+        h = F.dropout(h, self.dropout, self.training)
+        size = (masked.x.size(0), masked.x.size(1))
+        places = list_by_row(masked.row, masked.column, size)
+        return self.last.at(h, edges, places)
+
+
+def _dense_similarities(z: Tensor, k: int, batch: Tensor | None) -> SampledGraph:
+    with torch.autocast(z.device.type, enabled=False):
+        z = unit_rows(full_precision(z))
+        edge_index = _nearest_rows(z.detach(), k, batch)
+        neighbours = list_sources(edge_index, z.size(0))
+        return SampledGraph(edge_index, pair_dots(z, z, neighbours))
+
+
+def _nearest_rows(
+    z: Tensor, k: int, batch: Tensor | None, memory_budget: int = MEMORY_BUDGET
+) -> Tensor:
+    """Join each row to those of the largest product with it, by blocks.
+
+    A sampler would gather wide rows of many pairs for weights that nobody needs.
+    """
+    edges = [torch.empty(2, 0, dtype=torch.long, device=z.device)]
+    start = 0
+    for part in z.split(graph_sizes(z, batch)):
+        size = part.size(0)
+        for rows in row_blocks(size, 2 * size * z.itemsize, memory_budget):
+            found = (part[rows] @ part.t()).topk(min(k, size)).indices
+            target = torch.arange(rows.start, rows.stop, device=z.device).unsqueeze(1)
+            edges.append(
+                torch.stack([found, target.expand_as(found)]).flatten(1) + start
+            )
+        start += size
+    return torch.cat(edges, dim=1)
+
+
+def _sparse_similarities(
+    x: Tensor, value: Tensor, k: int, batch: Tensor | None
+) -> SampledGraph:
+    """Compare rows with the entries :obj:`value` in the places of :obj:`x`."""
+    places = Neighbours(x.col_indices(), x.size(1), x.crow_indices())
+    value = unit_entries(value, places)
+    rows = torch.sparse_csr_tensor(
+        x.crow_indices(),
+        x.col_indices(),
+        value.detach(),
+        x.shape,
+        check_invariants=False,
+    )
+    edge_index, _ = nearest_neighbours(rows, k, batch, loop=True)
+    neighbours = list_sources(edge_index, x.size(0))
+    return SampledGraph(edge_index, sparse_pair_dots(value, places, neighbours))
+
+
+def symmetric_graph(similarities: SampledGraph, num_nodes: int) -> SampledGraph:
+    r"""Normalise rectified similarities, :math:`D^{-1/2} (A + A^T) / 2 \, D^{-1/2}`."""
+    edge_index, weight = to_undirected(
+        similarities.edge_index,
+        similarities.edge_weight.relu(),
+        num_nodes=num_nodes,
+        reduce='add',
+    )
+    # Of a symmetric graph sources are as well sorted as targets. Halves cancel.
+    edge_index = edge_index.flip(0)
+    degree = weight.new_zeros(num_nodes).index_add(0, edge_index[1], weight)
+    # A node without similar ones has edges of no weight, and no degree to divide by.
+    scale = degree.where(degree > 0, 1).rsqrt()
+    source, target = edge_index
+    return SampledGraph(edge_index, scale[source] * weight * scale[target])

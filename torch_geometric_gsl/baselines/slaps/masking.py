@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from torch_geometric_gsl.ops.candidates import expand_ranges
+from torch_geometric_gsl.ops.runtime import silence_csr_warning
+
+
+class MaskedFeatures(NamedTuple):
+    r"""Features some of which are hidden, and what they were.
+
+    Args:
+        x (torch.Tensor): The features with zeros in place of those that are hidden,
+            dense or sparse CSR as before.
+        row (torch.Tensor): The rows of the hidden features, in ascending order.
+        column (torch.Tensor): Their columns, in ascending order within a row.
+        target (torch.Tensor): What they were.
+    """
+
+    x: Tensor
+    row: Tensor
+    column: Tensor
+    target: Tensor
+
+
+@torch.no_grad()
+def mask_features(
+    x: Tensor,
+    ratio: float,
+    negative_ratio: float | None = None,
+    *,
+    generator: torch.Generator | None = None,
+) -> MaskedFeatures:
+    r"""Hide features at random, each by itself, for a denoising autoencoder.
+
+    Each feature is hidden with probability :math:`1 / r`. With :obj:`negative_ratio`
+    :math:`\eta` features are words that occur (:math:`x > 0`) or do not: the
+    :math:`n_1` ones are hidden with probability :math:`1 / r` and the :math:`n_0` zeros
+    with :math:`\frac{n_1}{n_0} \frac{\eta}{r}`, at most 1, so that :math:`\eta` zeros
+    are hidden for a one. Only what is hidden is drawn, not all of :math:`n \times d`.
+
+    Args:
+        x (torch.Tensor): Features :math:`[n, d]`, dense or sparse CSR; with
+            :obj:`negative_ratio` none is negative.
+        ratio (float): The ratio :math:`r`, at least 1.
+        negative_ratio (float, optional): The ratio :math:`\eta`. Targets are ones and
+            zeros then, and the features themselves if :obj:`None`.
+            (default: :obj:`None`)
+        generator (torch.Generator, optional): Source of randomness.
+            (default: :obj:`None`)
+
+    Example:
+        >>> x = torch.tensor([[5.0, 0.0], [0.0, 7.0]])
+        >>> mask_features(x, ratio=1).target
+        tensor([5., 0., 0., 7.])
+        >>> mask_features(x, ratio=1, negative_ratio=0).target
+        tensor([1., 1.])
+    """
+    width = max(1, x.size(1))
+    cell, value, place = _entries(x, width)
+    if negative_ratio is None:
+        hidden = choose_numbers(x.numel(), 1 / ratio, x.device, generator)
+    else:
+        is_one = value > 0
+        cell, value, place = cell[is_one], torch.ones_like(value[is_one]), place[is_one]
+        num_zeros = x.numel() - cell.numel()
+        share = min(1.0, cell.numel() * negative_ratio / (max(1, num_zeros) * ratio))
+        ones = cell[choose_numbers(cell.numel(), 1 / ratio, x.device, generator)]
+        # The ones among all places are passed over, which leaves zeros of that share.
+        places = choose_numbers(x.numel(), share, x.device, generator)
+        zeros = places[~_find(places, cell)[1]]
+        hidden = torch.cat([ones, zeros]).sort().values
+    index, is_entry = _find(hidden, cell)
+    target = value.new_zeros(hidden.numel())
+    target[is_entry] = value[index[is_entry]]
+    row = torch.div(hidden, width, rounding_mode='floor')
+    masked = _without(x, place[index[is_entry]])
+    return MaskedFeatures(masked, row, hidden - row * width, target)
+
+
+def choose_numbers(
+    count: int,
+    probability: float,
+    device: torch.device | None = None,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    r"""Choose from :obj:`0, ..., count - 1`, each with one probability, by itself.
+
+    The gaps between those chosen are geometric: only they are drawn.
+
+    Args:
+        count (int): How many there are.
+        probability (float): The probability of each.
+        device (torch.device, optional): The device of the result.
+            (default: :obj:`None`)
+        generator (torch.Generator, optional): Source of randomness.
+            (default: :obj:`None`)
+
+    Returns:
+        torch.Tensor: The numbers that are chosen, in ascending order.
+
+    Example:
+        >>> choose_numbers(3, probability=1.0)
+        tensor([0, 1, 2])
+    """
+    if probability >= 1:
+        return torch.arange(count, device=device)
+    if probability <= 0 or count == 0:
+        return torch.empty(0, dtype=torch.long, device=device)
+    mean = count * probability
+    size = int(mean + math.sqrt(mean)) + 1
+    chosen: list[Tensor] = []
+    last = -1
+    while last < count:
+        gap = torch.empty(size, dtype=torch.float64, device=device)
+        chosen.append(last + gap.geometric_(probability, generator=generator).cumsum(0))
+        last = int(chosen[-1][-1])
+    every = torch.cat(chosen)
+    return every[every < count].long()
+
+
+def _entries(x: Tensor, width: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the cell, the value and the place in storage of each entry."""
+    if x.layout == torch.strided:
+        flat = x.flatten()
+        cell = flat.nonzero().flatten()
+        return cell, flat[cell], cell
+    row, _ = expand_ranges(x.crow_indices()[:-1], x.crow_indices().diff())
+    cell, place = (row * width + x.col_indices()).sort()
+    return cell, x.values()[place], place
+
+
+def _find(wanted: Tensor, ascending: Tensor) -> tuple[Tensor, Tensor]:
+    """Return where the wanted numbers stand, and whether they do."""
+    index = torch.searchsorted(ascending, wanted)
+    # What is larger than all is compared with a number that nobody wants.
+    padded = torch.cat([ascending, ascending.new_full((1,), -1)])
+    return index, padded[index] == wanted
+
+
+def _without(x: Tensor, place: Tensor) -> Tensor:
+    """Return features with zeros at places of their storage."""
+    if x.layout == torch.strided:
+        return x.flatten().index_fill(0, place, 0).view_as(x)
+    silence_csr_warning()
+    return torch.sparse_csr_tensor(
+        x.crow_indices(),
+        x.col_indices(),
+        x.values().index_fill(0, place, 0),
+        x.shape,
+        check_invariants=False,
+    )

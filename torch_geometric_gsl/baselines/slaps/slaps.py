@@ -1,0 +1,324 @@
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from torch_geometric_gsl._checks import (
+    check_absent,
+    check_candidate_count,
+    check_count,
+    check_features,
+    check_flag,
+    check_generator,
+    check_number,
+    check_option,
+    check_parameter_match,
+    check_probability,
+    check_value,
+)
+from torch_geometric_gsl.baselines._base import Baseline
+from torch_geometric_gsl.baselines._edges import Edges, list_sources
+from torch_geometric_gsl.baselines.slaps.layers import (
+    ACTIVATIONS,
+    Denoiser,
+    DiagonalGenerator,
+    FullGenerator,
+    GraphLayer,
+    drop_edges,
+    symmetric_graph,
+)
+from torch_geometric_gsl.baselines.slaps.masking import mask_features
+from torch_geometric_gsl.nn.models.base import cross_entropy
+from torch_geometric_gsl.typing import SampledGraph
+
+_GENERATORS: dict[str, type[FullGenerator | DiagonalGenerator]] = {
+    'mlp': FullGenerator,
+    'mlp_d': DiagonalGenerator,
+}
+
+
+class SLAPS(Baseline):
+    r"""The model of the `"SLAPS: Self-Supervision Improves Structure Learning for
+    Graph Neural Networks" <https://arxiv.org/abs/2102.05034>`_ paper: the graph of the
+    nearest neighbours of learned embeddings, which a classifier and a denoising
+    autoencoder share.
+
+    .. math::
+        \mathbf{Z} &= \sigma (\mathbf{X} \mathbf{W}_1) \mathbf{W}_2, \qquad
+        S_{ij} = \max \left( 0, \frac{\mathbf{z}_i \cdot \mathbf{z}_j}
+        {\| \mathbf{z}_i \| \| \mathbf{z}_j \|} \right)
+
+        \mathbf{A} &= \mathbf{D}^{-1/2} \, \frac{\mathbf{S} + \mathbf{S}^{\top}}{2} \,
+        \mathbf{D}^{-1/2}
+
+        \mathcal{L} &= \mathcal{L}_{\mathrm{class}} \left(
+        \mathrm{GCN}_{\mathrm{C}} (\mathbf{X}, \mathbf{A}), \mathbf{y} \right) +
+        \lambda \, \mathcal{L}_{\mathrm{DAE}} \left(
+        \mathrm{GCN}_{\mathrm{DAE}} (\tilde{\mathbf{X}}, \mathbf{A})_I, \mathbf{X}_I
+        \right)
+
+    where :math:`\mathbf{S}` keeps the :math:`k + 1` largest entries of each row, the
+    node itself among them, :math:`\mathbf{W}_1` and :math:`\mathbf{W}_2` begin as the
+    identity, and :math:`\tilde{\mathbf{X}}` are the features without those of the
+    hidden set :math:`I`, which is drawn anew at each step. Both networks have two (the
+    classifier :obj:`num_layers`) layers :math:`\mathbf{A} \mathbf{H} \mathbf{W} +
+    \mathbf{b}`. The graph is a list of edges throughout, and nothing of size
+    :math:`n \times n` is stored.
+
+    The paper trains 2,000 epochs, the first 400 with the autoencoder alone, and only
+    the classifier with weight decay:
+
+    .. code-block:: python
+
+        optimizer = torch.optim.Adam([
+            {'params': model.classifier.parameters(), 'lr': 1e-2, 'weight_decay': 5e-4},
+            {'params': model.denoiser.parameters(), 'lr': 1e-3},
+            {'params': model.graph_generator.parameters(), 'lr': 1e-3},
+        ])
+        for epoch in range(2000):
+            model.train()
+            optimizer.zero_grad()
+            if epoch < 400:
+                loss = model.denoising_weight * model.denoising_loss(x)
+            else:
+                loss = model.loss(x, y, train_mask)
+            loss.backward()
+            optimizer.step()
+
+    .. note::
+        :obj:`"mlp"` multiplies a dense matrix of the size of the features with a square
+        one; :obj:`"mlp_d"` leaves sparse features sparse, and takes a small part of the
+        time.
+
+    Args:
+        in_channels (int): Size of each input sample.
+        hidden_channels (int): Size of each hidden sample of the classifier.
+        num_layers (int): The number of layers of the classifier.
+        out_channels (int): Size of each output sample.
+        k (int, optional): The number of neighbours beside the node itself.
+            (default: :obj:`30`)
+        graph_generator (str, optional): What embeds the nodes: :obj:`"mlp"`, with
+            square weights and a bias, or :obj:`"mlp_d"`, with one weight for each
+            feature. (default: :obj:`"mlp"`)
+        graph_act (str, optional): Its activation :math:`\sigma`, :obj:`"tanh"` or
+            :obj:`"relu"`. (default: :obj:`"tanh"`)
+        binary (bool, optional): Whether the features are words that occur
+            (:math:`x > 0`) or do not. The autoencoder then tells the ones that were
+            hidden from :obj:`negative_ratio` times as many zeros, by their binary
+            cross-entropy, whatever the words weigh; else it restores hidden values, by
+            their mean squared error. (default: :obj:`True`)
+        denoising_weight (float, optional): The weight :math:`\lambda`.
+            (default: :obj:`10.0`)
+        mask_ratio (float, optional): The ratio :math:`r`: a feature (a word that
+            occurs) is hidden with probability :math:`1/r`. (default: :obj:`10.0`)
+        negative_ratio (float, optional): The ratio :math:`\eta` of hidden zeros to
+            hidden ones. (default: :obj:`5.0`)
+        denoising_channels (int, optional): Size of each hidden sample of the
+            autoencoder. (default: :obj:`1024`)
+        dropout (float or tuple, optional): Dropout probability of the hidden samples,
+            or of those of the autoencoder and of those of the classifier.
+            (default: :obj:`0.5`)
+        adjacency_dropout (float or tuple, optional): Dropout probability of the edges,
+            or of those of the autoencoder and of those of the classifier.
+            (default: :obj:`(0.25, 0.5)`)
+
+    Shapes:
+        - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
+          CSR, batch vector :math:`(|\mathcal{V}|)` *(optional)*
+        - **output:** node features :math:`(|\mathcal{V}|, F_{out})`
+
+    Raises:
+        TypeError: If an argument has the wrong type.
+        ValueError: If an argument is out of range, or features that are
+            :obj:`binary` are negative.
+
+    Example:
+        >>> model = SLAPS(16, 32, num_layers=2, out_channels=7, k=5, binary=False)
+        >>> x, y, mask = torch.randn(100, 16), torch.arange(100) % 7, torch.arange(50)
+        >>> model(x).shape, model.loss(x, y, mask).shape
+        (torch.Size([100, 7]), torch.Size([]))
+    """
+
+    shown = ('k',)
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        num_layers: int,
+        out_channels: int,
+        *,
+        k: int = 30,
+        graph_generator: str = 'mlp',
+        graph_act: str = 'tanh',
+        binary: bool = True,
+        denoising_weight: float = 10.0,
+        mask_ratio: float = 10.0,
+        negative_ratio: float = 5.0,
+        denoising_channels: int = 1024,
+        dropout: float | tuple[float, float] = 0.5,
+        adjacency_dropout: float | tuple[float, float] = (0.25, 0.5),
+    ) -> None:
+        check_count(in_channels, 'in_channels')
+        super().__init__(in_channels, hidden_channels, num_layers, out_channels)
+        check_count(k, 'k')
+        check_count(denoising_channels, 'denoising_channels')
+        check_option(graph_generator, _GENERATORS, 'graph_generator')
+        check_option(graph_act, ACTIVATIONS, 'graph_act')
+        check_flag(binary, 'binary')
+        for number, name, least in (
+            (denoising_weight, 'denoising_weight', 0),
+            (mask_ratio, 'mask_ratio', 1),
+            (negative_ratio, 'negative_ratio', 0),
+        ):
+            check_number(number, name)
+            if number < least:
+                raise ValueError(f"'{name}' must be at least {least} (got {number})")
+        self.k = k
+        self.binary = binary
+        self.denoising_weight = denoising_weight
+        self.mask_ratio = mask_ratio
+        self.negative_ratio = negative_ratio
+        self.dropout = _pair(dropout, 'dropout')
+        self.adjacency_dropout = _pair(adjacency_dropout, 'adjacency_dropout')
+        self.graph_generator = _GENERATORS[graph_generator](in_channels, graph_act)
+        self.classifier = torch.nn.ModuleList(GraphLayer(*size) for size in self.sizes)
+        self.denoiser = Denoiser(in_channels, denoising_channels, self.dropout[0])
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        r"""Reset all learnable parameters of the module."""
+        self.graph_generator.reset_parameters()
+        for layer in self.classifier:
+            layer.reset_parameters()  # type: ignore[operator]
+        self.denoiser.reset_parameters()
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor | None = None,
+        batch: Tensor | None = None,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        r"""Run the forward pass of the classifier.
+
+        Args:
+            x (torch.Tensor): The node features, dense or sparse CSR.
+            edge_index (torch.Tensor, optional): Not supported: the model takes no
+                candidates. (default: :obj:`None`)
+            batch (torch.Tensor, optional): Sorted graph ids of the nodes.
+                (default: :obj:`None`)
+            generator (torch.Generator, optional): Source of randomness of hidden
+                features and of dropped edges; dropout of hidden samples uses the
+                global one. (default: :obj:`None`)
+        """
+        edges = self._edges(x, edge_index, batch, generator=generator)
+        return self._classify(x, edges, generator)
+
+    def denoising_loss(
+        self,
+        x: Tensor,
+        edge_index: Tensor | None = None,
+        batch: Tensor | None = None,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        r"""Return the loss :math:`\mathcal{L}_{\mathrm{DAE}}` of the autoencoder alone,
+        not weighted; the arguments are those of :meth:`forward`.
+
+        Features are hidden in evaluation mode, too.
+        """
+        edges = self._edges(x, edge_index, batch, generator=generator)
+        return self._denoise(x, edges, generator)
+
+    def loss(self, x: Tensor, y: Tensor, mask: Tensor, **kwargs: Any) -> Tensor:
+        r"""Return the loss of the classifier plus the weighted one of the autoencoder,
+        both on one graph; the arguments are those of :class:`NodeClassifier`.
+        """
+        edges, generator = self._edges(x, **kwargs), kwargs.get('generator')
+        out = self._classify(x, edges, generator)
+        loss = cross_entropy(out, y, mask)
+        return loss + self.denoising_weight * self._denoise(x, edges, generator)
+
+    def graphs(
+        self,
+        x: Tensor,
+        edge_index: Tensor | None = None,
+        batch: Tensor | None = None,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> list[SampledGraph]:
+        r"""Return the one graph :math:`\mathbf{A}` that all layers share, before edges
+        are dropped; the arguments are those of :meth:`forward`.
+
+        Nothing about it is random, and the weights of a target do not sum to 1.
+        """
+        return [self._graph(x, edge_index, batch, generator=generator)]
+
+    def _graph(
+        self,
+        x: Tensor,
+        edge_index: Tensor | None = None,
+        batch: Tensor | None = None,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> SampledGraph:
+        check_features(x, width=self.in_channels)
+        check_parameter_match(x, self.denoiser.first.bias)
+        check_absent(edge_index, 'edge_index', 'for SLAPS, which takes no candidates')
+        check_generator(generator, x.device)
+        if batch is None and x.size(0) > 0:
+            check_candidate_count(self.k, x.size(0) - 1)
+        similarities = self.graph_generator.similarities(x, self.k + 1, batch)
+        graph = symmetric_graph(similarities, x.size(0))
+        return graph._replace(edge_weight=graph.edge_weight.to(x.dtype))
+
+    def _edges(self, x: Tensor, *args: Any, **kwargs: Any) -> Edges:
+        edge_index, weight = self._graph(x, *args, **kwargs)
+        return Edges(list_sources(edge_index, x.size(0)), weight)
+
+    def _classify(
+        self, x: Tensor, edges: Edges, generator: torch.Generator | None
+    ) -> Tensor:
+        if self.training:
+            edges = drop_edges(edges, self.adjacency_dropout[1], generator)
+        for layer in self.classifier[:-1]:
+            x = F.dropout(layer(x, edges).relu(), self.dropout[1], self.training)
+        out: Tensor = self.classifier[-1](x, edges)
+        return out
+
+    def _denoise(
+        self, x: Tensor, edges: Edges, generator: torch.Generator | None
+    ) -> Tensor:
+        if self.binary:
+            values = x if x.layout == torch.strided else x.values()
+            check_value(
+                (values >= 0).all(),
+                "'x' must not be negative where 'binary' is True",
+                got=lambda: float(values.min()),
+            )
+        negative_ratio = self.negative_ratio if self.binary else None
+        masked = mask_features(x, self.mask_ratio, negative_ratio, generator=generator)
+        if self.training:
+            edges = drop_edges(edges, self.adjacency_dropout[0], generator)
+        out: Tensor = self.denoiser(masked, edges)
+        if masked.target.numel() == 0:
+            return out.sum()  # Zero, where a mean would be NaN.
+        if self.binary:
+            return F.binary_cross_entropy_with_logits(out, masked.target)
+        return F.mse_loss(out, masked.target)
+
+
+def _pair(value: float | tuple[float, float], name: str) -> tuple[float, float]:
+    """Return the probabilities of both networks, given one for both or one for each."""
+    pair = value if isinstance(value, tuple) else (value, value)
+    if len(pair) != 2:
+        raise ValueError(f"'{name}' must be a number or a pair of them (got {pair})")
+    first, second = pair
+    check_probability(first, name)
+    check_probability(second, name)
+    return first, second

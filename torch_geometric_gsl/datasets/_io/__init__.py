@@ -1,0 +1,1 @@
+"""Readers and writers of files; none executes, or believes, what a file holds."""

@@ -1,0 +1,149 @@
+"""Check the labels of a user's table, and count its classes."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+#: Texts, in lower case, that stand for an unknown value.
+MISSING = ('', '?', 'na', 'n/a', 'nan', 'none', 'null')
+# Up to so many classes a table may have, however rare they are.
+_FEW_CLASSES = 20
+
+
+def check_labels(y: NDArray[Any], where: str, num_nodes: int, kinds: str) -> None:
+    """Raise unless labels are a vector with one entry for each node.
+
+    Args:
+        y (numpy.ndarray): The labels.
+        where (str): Their name and file, for the error's text.
+        num_nodes (int): The number of nodes.
+        kinds (str): The kinds of NumPy's data types that labels may have.
+
+    Raises:
+        ValueError: If the shape or the data type is another.
+    """
+    if y.dtype.kind not in kinds or y.shape != (num_nodes,):
+        raise ValueError(
+            f'{where} must be a vector of {num_nodes} classes, one for each row of the '
+            f'features (got {y.dtype} of shape {y.shape})'
+        )
+
+
+def encode(labels: Sequence[Any], where: str) -> tuple[Tensor, list[str]]:
+    """Count classes in the order of their numbers, or else of their names.
+
+    Labels are numbers if all of them are, and none has leading zeros as a code has.
+    Numbers are compared to the last digit: ``1`` and ``1.0`` are one class.
+
+    Args:
+        labels (list): The label of each row: texts, integers or booleans.
+        where (str): Their name and file, for the error's text.
+
+    Returns:
+        The class of each row, from zero on, and the names of the classes.
+
+    Raises:
+        ValueError: If labels are measured numbers, or no classes.
+    """
+    names = dict.fromkeys(labels)
+    if all(math.isfinite(to_number(name)) for name in names):
+        numbers = {name: _to_whole(name) for name in names}
+        if broken := [name for name, number in numbers.items() if number is None]:
+            raise ValueError(
+                f'{where} must be classes, not measured numbers (got {broken[0]})'
+            )
+        if not any(re.match(r'\s*[+-]?0\d', str(name)) for name in names):
+            labels = [numbers[name] for name in labels]
+    _check_classes(labels, where)
+    order = sorted(set(labels))
+    place = {name: i for i, name in enumerate(order)}
+    y = torch.tensor([place[name] for name in labels])
+    return y, [str(name) for name in order]
+
+
+def encode_named(
+    numbers: Sequence[int], names: object, path: Path
+) -> tuple[Tensor, list[Any]]:
+    """Count classes that may have names, each a name or each number up to the last.
+
+    In the second case the numbers stay, even where a class has no row.
+
+    Args:
+        numbers (list[int]): The label of each row.
+        names (object): The names that the file gives, or :obj:`None`.
+        path (pathlib.Path): The file, for the error's text.
+
+    Returns:
+        The class of each row, and the names of the classes.
+
+    Raises:
+        ValueError: If these are no classes, or the names do not fit them.
+    """
+    y, own = encode(numbers, f"'y' in '{path}'")
+    if names is None:
+        return y, own
+    if not isinstance(names, list | tuple):
+        raise ValueError(
+            f"'class_names' in '{path}' must be a list (got {type(names).__name__})"
+        )
+    last = max(numbers)
+    if len(names) not in (len(own), last + 1):
+        raise ValueError(
+            f"'class_names' in '{path}' must have a name for each of the {len(own)} "
+            f"classes of 'y', or for each number from 0 to {last} (got {len(names)} "
+            'names)'
+        )
+    return (y if len(names) == len(own) else torch.tensor(numbers)), list(names)
+
+
+def to_number(field: Any) -> float:
+    """Return the number that a field holds; NaN if it holds none.
+
+    Args:
+        field (str or int): A field of a table.
+    """
+    if isinstance(field, str) and '_' in field:  # Python would read past it.
+        return math.nan
+    try:
+        return float(field)
+    except ValueError:
+        return math.nan
+
+
+def _check_classes(labels: Sequence[object], where: str) -> None:
+    """Raise for a single class, and for values that no two rows share.
+
+    The second is a number to predict, or the name of each row: of more than 20
+    classes, more than half have one row only.
+    """
+    sizes = Counter(labels)
+    if len(sizes) < 2:
+        raise ValueError(f'{where} must have at least two classes (got {set(sizes)})')
+    single = sum(size == 1 for size in sizes.values())
+    if len(sizes) > _FEW_CLASSES and 2 * single > len(sizes):
+        raise ValueError(
+            f'{where} must be classes, which rows share (got {len(sizes)} classes in '
+            f'{len(labels)} rows, {single} of them with one row only: is it a number '
+            'to predict, or the name of each row?)'
+        )
+
+
+def _to_whole(name: Any) -> int | None:
+    """Return the whole number that a finite one is, to the last digit, or none."""
+    if isinstance(name, int):
+        return name
+    try:
+        number = Decimal(name)
+    except InvalidOperation:  # Its exponent has more than 18 digits.
+        return None
+    return int(number) if number == number.to_integral_value() else None

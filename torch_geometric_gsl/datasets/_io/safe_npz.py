@@ -1,0 +1,91 @@
+"""Read arrays out of an ``.npz`` archive without believing what it claims.
+
+NumPy allocates the shape that a header states before it reads a value. Here values are
+read first, and must fill the shape: a small file cannot ask for much memory.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from tokenize import TokenError
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from torch_geometric_gsl.datasets._io.damage import ERRORS
+
+_READ_HEADER = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+# Python's parser raises these, the first two where the header is nested too deeply.
+_UNPARSED = (MemoryError, RecursionError, SyntaxError, TokenError)
+
+
+@contextmanager
+def open_npz(
+    path: Path, damaged: Callable[[Path, str], Exception]
+) -> Iterator[dict[str, Callable[[], NDArray[Any]]]]:
+    """Open an archive that :func:`numpy.savez` has written; nothing is unpickled.
+
+    Args:
+        path (pathlib.Path): The file.
+        damaged (callable): Makes an error of the file and the reason.
+
+    Returns:
+        A function that reads the array, for each name in the order of the file.
+
+    Raises:
+        OSError: If the file cannot be opened.
+        Exception: That of :obj:`damaged`, if it is no archive, two arrays share a name,
+            or one of those that are read is damaged or does not fill its shape.
+    """
+    with path.open('rb') as stream:
+        try:
+            with zipfile.ZipFile(stream) as archive:
+                members = archive.infolist()
+                names = [member.filename.removesuffix('.npy') for member in members]
+                if twice := [n for n, count in Counter(names).items() if count > 1]:
+                    raise ValueError(f'it holds more than one array named {twice}')
+                reads = [partial(_read, archive, member) for member in members]
+                yield dict(zip(names, reads, strict=True))
+        except (*ERRORS, OSError) as error:
+            # NumPy's next sentence may advise to load the file all the same.
+            reason = re.split(r'\.\s', str(error))[0] or type(error).__name__
+            raise damaged(path, reason) from error
+
+
+def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
+    stream = io.BytesIO(archive.read(member))
+    shape, fortran, dtype = _read_header(stream)
+    if dtype.hasobject:
+        raise ValueError('Object arrays cannot be loaded without running code')
+    content = stream.getbuffer()[stream.tell() :]
+    if (size := math.prod(shape) * dtype.itemsize) != len(content):
+        raise ValueError(
+            f"'{member.filename}' states the shape {shape} of {size:,} bytes, "
+            f'but holds {len(content):,}'
+        )
+    array: NDArray[Any] = np.ndarray(
+        shape, dtype, content, order='F' if fortran else 'C'
+    )
+    return array
+
+
+def _read_header(stream: io.BytesIO) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    version = np.lib.format.read_magic(stream)
+    if version not in _READ_HEADER:
+        raise ValueError(f'its arrays have the unknown format {version}')
+    try:
+        return _READ_HEADER[version](stream)
+    except _UNPARSED as error:
+        raise ValueError('the header of an array cannot be parsed') from error

@@ -1,0 +1,311 @@
+"""Read arrays out of a pickle without trusting it.
+
+A pickle is a program that calls whatever it names. Here every name resolves to a
+stand-in from a fixed table, no stand-in lets a pickle set its state unchecked, and
+numpy and torch only see arguments that have been checked: an array's bytes lie in
+the file, so a small file cannot ask for much memory.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import pickle
+import pickletools
+import re
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from torch_geometric_gsl.datasets._io.damage import ERRORS, check_memory
+
+_DTYPES = ('i1', 'i2', 'i4', 'i8', 'u1', 'u2', 'u4', 'u8', 'f2', 'f4', 'f8')
+_TORCH_DTYPES = (
+    *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
+    *(torch.float16, torch.float32, torch.float64),
+)
+# Instructions that make objects or reach outside the file; arrays need none of them.
+# NEWOBJ takes classes only, of which there are none but the stand-ins of a reader.
+_REFUSED = (
+    *('EXT1', 'EXT2', 'EXT4', 'INST', 'OBJ', 'NEWOBJ_EX'),
+    *('PERSID', 'BINPERSID', 'NEXT_BUFFER', 'READONLY_BUFFER'),
+)
+
+
+def load_arrays(path: str, names: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """Read arrays from a pickled dictionary; nothing in the file is executed.
+
+    Args:
+        path (str): The pickle. It may hold numpy arrays and torch tensors of
+            integers or floats, and lists of numbers.
+        names (list[str]): The keys to read; others are ignored.
+
+    Returns:
+        One array, in the machine's byte order, for each of :obj:`names`.
+
+    Raises:
+        OSError: If the file is damaged, or asks for anything else; the text
+            names the global it asks for.
+        ValueError: If keys are missing, or a value is not an array of numbers.
+    """
+    found = read_pickle(path, SafeUnpickler)
+    if type(found) is not dict:
+        raise ValueError(f"'{path}' must hold a dict (got {type(found).__name__})")
+    if missing := [name for name in names if name not in found]:
+        keys = sorted(key for key in found if type(key) is str)
+        raise ValueError(f"'{path}' must have the keys {missing} (got {keys[:20]})")
+    return {name: to_numbers(found[name], name, path) for name in names}
+
+
+def read_pickle(
+    path: str,
+    unpickler: type[SafeUnpickler],
+    unpack: Callable[[bytes], bytes] = bytes,
+) -> object:
+    """Read whatever a pickle holds, arrays as stand-ins; nothing is executed.
+
+    Args:
+        path (str): The pickle.
+        unpickler (type): Resolves the names that it asks for.
+        unpack (callable, optional): Applied to the content of the file.
+            (default: :obj:`bytes`)
+
+    Raises:
+        OSError: If the file is damaged, or asks for anything else.
+    """
+    with open(path, 'rb') as file:
+        content = unpack(file.read())
+    try:
+        with warnings.catch_warnings():
+            # Damage is reported once, as the error below.
+            warnings.simplefilter('ignore')
+            _scan(content)
+            # Strings of Python 2 are bytes, which this encoding keeps.
+            found = unpickler(io.BytesIO(content), encoding='latin1').load()
+    except ERRORS as error:
+        check_memory(error, len(content))
+        raise OSError(
+            f"'{path}' is not a readable pickle of arrays: {error}"
+        ) from error
+    return found
+
+
+def to_numbers(value: object, name: str, path: str) -> NDArray[Any]:
+    """Return a value of a pickle as an array, in the machine's byte order.
+
+    Args:
+        value (object): A stand-in of an array, or a list of numbers.
+        name (str): Its name, for the error's text.
+        path (str): The file, for the error's text.
+
+    Raises:
+        ValueError: If it holds no numbers.
+    """
+    array: NDArray[Any] | None = None
+    if type(value) is _Array:
+        array = value.array
+    elif type(value) is list and all(map(_is_number, value)):
+        array = np.array(value)
+    if array is None or array.dtype.kind not in 'iuf':
+        raise ValueError(
+            f"'{name}' in '{path}' must be an array, a tensor or a list of numbers "
+            f'(got {type(value).__name__.lstrip("_")})'
+        )
+    return array.astype(array.dtype.newbyteorder('='))
+
+
+def _is_number(item: object) -> bool:
+    # numpy turns an integer beyond 64 bits into an object, or overflows.
+    return type(item) is float or (type(item) is int and abs(item) < 2**63)
+
+
+def _scan(content: bytes) -> None:
+    """Refuse instructions that would harm before any look-up of a name could."""
+    for position, (opcode, argument, _) in enumerate(pickletools.genops(content)):
+        if opcode.name in _REFUSED:
+            raise refusal(f'the instruction {opcode.name}')
+        # The unpickler allocates its memo up to the index that the file states.
+        if opcode.name.endswith('PUT') and int(argument or 0) > position:
+            raise refusal(f'a memo index of {argument}')
+
+
+def refusal(what: str) -> pickle.UnpicklingError:
+    """Return the error of a pickle that asks for what it may not have.
+
+    Args:
+        what (str): What it asks for, for the error's text.
+    """
+    return pickle.UnpicklingError(f'it asks for {what}, which is refused')
+
+
+class SafeUnpickler(pickle.Unpickler):
+    """Resolve every name that a pickle asks for to a stand-in, or refuse."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        # numpy 2 renamed its core.
+        key = (re.sub(r'^numpy\.core\b', 'numpy._core', module), name)
+        if key not in _STAND_INS:
+            raise refusal(f'the global {f"{module}.{name}"[:100]!r}')
+        return Function(_STAND_INS[key])
+
+
+class StandIn:
+    """An object whose state a pickle cannot set."""
+
+    __slots__ = ()
+
+    def __setstate__(self, state: object) -> None:
+        raise refusal(f'a change of {type(self).__name__.lstrip("_")}')
+
+
+class Function(StandIn):
+    """A callable; a real function's defaults could be overwritten by a pickle."""
+
+    __slots__ = ('function',)
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+    def __call__(self, *args: object) -> Any:
+        return self.function(*args)
+
+
+class DType(StandIn):
+    """Stand in for :class:`numpy.dtype`, whose state is not safe to set."""
+
+    __slots__ = ('dtype',)
+
+    def __init__(
+        self, name: object, align: object = False, copy: object = False
+    ) -> None:
+        if type(name) is not str or name not in _DTYPES:
+            raise refusal(f'an array of type {str(name)[:20]!r}')
+        self.dtype = np.dtype(name)
+
+    def __setstate__(self, state: object) -> None:
+        # (version, byte order, sub-array, names, fields, size, alignment, flags)
+        if type(state) is not tuple or len(state) != 8 or any(state[2:5]):
+            raise refusal('a compound data type')
+        if state[1] not in ('<', '>', '|', '='):
+            raise refusal('an unknown byte order')
+        self.dtype = self.dtype.newbyteorder(state[1])
+
+
+class _Array(StandIn):
+    """An array, or the shell of one whose content follows."""
+
+    __slots__ = ('array',)
+
+    def __init__(self, array: NDArray[Any] | None) -> None:
+        self.array = array
+
+    def __setstate__(self, state: object) -> None:
+        if self.array is not None or type(state) is not tuple or len(state) != 5:
+            raise refusal('an array of unknown form')
+        _, shape, dtype, fortran, content = state
+        self.array = _to_array(content, dtype, shape, 'F' if fortran is True else 'C')
+
+
+class _Storage(StandIn):
+    """The flat values that tensors are views of."""
+
+    __slots__ = ('values',)
+
+    def __init__(self, values: Tensor) -> None:
+        self.values = values
+
+
+def _check_sizes(sizes: object) -> tuple[int, ...]:
+    if (
+        type(sizes) is not tuple
+        or len(sizes) > 8
+        or not all(type(size) is int and 0 <= size < 2**48 for size in sizes)
+    ):
+        raise refusal('an array of unknown shape')
+    return sizes
+
+
+def _to_array(
+    content: object, dtype: object, shape: object, order: Any
+) -> NDArray[Any]:
+    if type(content) is str:
+        content = content.encode('latin1')
+    if not isinstance(content, bytes | bytearray) or not isinstance(dtype, DType):
+        raise refusal('an array of unknown content')
+    sizes = _check_sizes(shape)
+    if math.prod(sizes) * dtype.dtype.itemsize != len(content):
+        raise refusal(f'an array of shape {sizes} in {len(content)} bytes')
+    return np.frombuffer(content, dtype.dtype).reshape(sizes, order=order)
+
+
+def _from_buffer(
+    content: object, dtype: object, shape: object, order: object
+) -> _Array:
+    return _Array(_to_array(content, dtype, shape, 'F' if order == 'F' else 'C'))
+
+
+def _scalar(dtype: object, content: object) -> int | float:
+    number: int | float = _to_array(content, dtype, (), 'C').item()
+    return number
+
+
+def _encode(text: object, encoding: object) -> bytes:
+    if type(text) is not str or encoding != 'latin1':
+        raise refusal('an unknown encoding')
+    return text.encode('latin1')
+
+
+def _load_storage(content: object) -> _Storage:
+    # Tensors are pickled in torch's older format; a zip archive could expand.
+    if type(content) is not bytes or content.startswith(b'PK'):
+        raise refusal('a tensor in an unknown format')
+    try:
+        storage = torch.load(io.BytesIO(content), 'cpu', weights_only=True)
+    except pickle.UnpicklingError as error:
+        name = re.search(r'GLOBAL (\S{1,100})', str(error))
+        what = f'the global {name.group(1)!r} in' if name else 'more than values in'
+        raise refusal(f'{what} a tensor') from error
+    if type(storage) is not torch.storage.TypedStorage:
+        raise refusal(f'a tensor stored as {type(storage).__name__}')
+    if storage.dtype not in _TORCH_DTYPES:
+        raise refusal(f'a tensor of type {storage.dtype}')
+    values = torch.empty(0, dtype=storage.dtype).set_(storage)
+    if values.numel() * values.element_size() > len(content):
+        raise refusal(f'a tensor of {values.numel()} values in {len(content)} bytes')
+    return _Storage(values)
+
+
+def _rebuild_tensor(
+    storage: object, offset: object, size: object, stride: object, *rest: object
+) -> _Array:
+    # The rest: requires_grad, hooks, and marks of a negated or conjugated view.
+    sizes, strides, (start,) = map(_check_sizes, (size, stride, (offset,)))
+    if type(storage) is not _Storage or len(sizes) != len(strides) or any(rest[2:]):
+        raise refusal('a tensor of unknown form')
+    last = start + sum((n - 1) * step for n, step in zip(sizes, strides, strict=True))
+    # Neither a view outside the values nor one that repeats them without end.
+    if max(last + 1, math.prod(sizes)) > storage.values.numel():
+        raise refusal(f'a tensor of size {sizes} in {storage.values.numel()} values')
+    return _Array(storage.values.as_strided(sizes, strides, start).numpy())
+
+
+def _not_callable(*args: object) -> None:
+    raise refusal('an array that is made directly')
+
+
+_STAND_INS: dict[tuple[str, str], Callable[..., Any]] = {
+    ('numpy', 'dtype'): DType,
+    ('numpy', 'ndarray'): _not_callable,
+    ('numpy._core.multiarray', '_reconstruct'): lambda *args: _Array(None),
+    ('numpy._core.multiarray', 'scalar'): _scalar,
+    ('numpy._core.numeric', '_frombuffer'): _from_buffer,
+    ('torch.storage', '_load_from_bytes'): _load_storage,
+    ('torch._utils', '_rebuild_tensor_v2'): _rebuild_tensor,
+    ('collections', 'OrderedDict'): lambda *args: {},
+    ('_codecs', 'encode'): _encode,
+}

@@ -1,0 +1,112 @@
+"""The graph of nearest neighbours by the cosine."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from torch_geometric_gsl._checks import (
+    check_batch,
+    check_candidate_count,
+    check_count,
+    check_features,
+    check_option,
+)
+from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
+from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
+from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
+from torch_geometric_gsl.ops.aggregate import neighbour_graph
+from torch_geometric_gsl.ops.knn import cosine_top_k
+from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET
+from torch_geometric_gsl.typing import SampledGraph
+
+#: What an edge can weigh; the nearest nodes are those of the cosine in any case.
+WEIGHTS = ('linear', 'heat_kernel')
+
+
+@torch.no_grad()
+def nearest_neighbours(
+    x: Tensor,
+    k: int,
+    batch: Tensor | None = None,
+    *,
+    similarity: str = 'linear',
+    loop: bool = False,
+    memory_budget: int = MEMORY_BUDGET,
+) -> SampledGraph:
+    """Joins each node to those of the largest cosine, weighted by a similarity.
+
+    The search is exact, by blocks of rows. Sparse features are neither made dense nor
+    projected. In a batch no edge joins two graphs, and the nodes of a graph with fewer
+    than :obj:`k` others have fewer neighbours.
+
+    Args:
+        x (torch.Tensor): The node features, dense or sparse CSR.
+        k (int): The number of neighbours.
+        batch (torch.Tensor, optional): Sorted graph ids. (default: :obj:`None`)
+        similarity (str, optional): The weights, :obj:`"linear"` (the cosine) or
+            :obj:`"heat_kernel"` (of unit rows). (default: :obj:`"linear"`)
+        loop (bool, optional): Whether a node may be its own neighbour.
+            (default: :obj:`False`)
+        memory_budget (int, optional): Bytes for one block of rows.
+            (default: :obj:`2**25`)
+    """
+    check_features(x)
+    check_count(k, 'k')
+    check_option(similarity, WEIGHTS, 'similarity')
+    weigh = resolve_similarity(similarity, x.size(1))
+    if x.layout != torch.strided:
+        edge_index, cosine = _sparse_neighbours(x, k, batch, loop, memory_budget)
+        if weigh.comparison == 'dot':
+            return SampledGraph(edge_index, cosine.to(x.dtype))
+        # The squared length of a unit row is 1, but that of a row of zeros is 0.
+        length = _is_filled(x).to(cosine.dtype)[edge_index].sum(dim=0)
+        distance = (length - 2 * cosine).clamp(min=0)
+        return SampledGraph(edge_index, weigh.response(distance)(distance).to(x.dtype))
+    sampler = GumbelKNNSampler(
+        LinearSimilarity(x.size(1)),
+        k,
+        loop=loop,
+        method='stream',
+        memory_budget=memory_budget,
+    )
+    edge_index, _ = sampler.eval()(x, batch=batch)
+    return SampledGraph(edge_index, weigh(x, edge_index))
+
+
+def graph_sizes(x: Tensor, batch: Tensor | None) -> list[int]:
+    """Counts the nodes of each graph of a batch, or of one graph that may be empty."""
+    if batch is None:
+        return [x.size(0)] if x.size(0) > 0 else []
+    check_batch(batch, x)
+    sizes: list[int] = torch.unique_consecutive(batch, return_counts=True)[1].tolist()
+    return sizes
+
+
+def _sparse_neighbours(
+    x: Tensor, k: int, batch: Tensor | None, loop: bool, memory_budget: int
+) -> SampledGraph:
+    if batch is None and x.size(0) > 0:
+        check_candidate_count(k, x.size(0) - int(not loop))
+    start = 0
+    edges, cosines = [x.crow_indices().new_empty(2, 0)], [x.values().new_empty(0)]
+    for size in graph_sizes(x, batch):
+        found = cosine_top_k(
+            x,
+            min(k, size - int(not loop)),
+            slice(start, start + size),
+            loop=loop,
+            memory_budget=memory_budget,
+        )
+        edge_index, cosine = neighbour_graph(*found)
+        edges.append(edge_index + start)
+        cosines.append(cosine)
+        start += size
+    return SampledGraph(torch.cat(edges, dim=1), torch.cat(cosines))
+
+
+def _is_filled(x: Tensor) -> Tensor:
+    """Marks the rows of sparse features that are not all zeros."""
+    places = x.crow_indices()
+    filled = torch.cat([places.new_zeros(1), (x.values() != 0).cumsum(0)])
+    return filled[places].diff() > 0
