@@ -15,6 +15,7 @@ import statistics
 import time
 import warnings
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch_geometric import seed_everything
@@ -143,7 +144,7 @@ def main() -> None:
     args = parse_args()
     data = load_dataset(args.dataset)
     print(f'{args.dataset}: {data.num_nodes:,} nodes, {data.num_features:,} features')
-    results = {name: [] for name in dict.fromkeys(args.models)}
+    results: dict[str, list[Any]] = {name: [] for name in dict.fromkeys(args.models)}
     learned = None
     for seed in range(args.seeds):
         data = paper_split(data, seed=seed)

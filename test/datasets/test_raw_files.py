@@ -171,6 +171,9 @@ def test_files_that_disagree(tmp_path: Path) -> None:
         read_planetoid([*paths[:2], paths[3], *paths[3:]])
     with pytest.raises(OSError, match=r"ally' is damaged \(it holds no sparse matrix"):
         read_planetoid([paths[2], *paths[1:]])
+    paths[3].write_bytes(pickle.dumps(np.arange(4)))
+    with pytest.raises(OSError, match=r"ty' is damaged \(its labels have the shape"):
+        read_planetoid(paths)
 
 
 def wikipedia_file(folder: Path) -> Path:

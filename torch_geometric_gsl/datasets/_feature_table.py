@@ -30,18 +30,8 @@ class FeatureTable(InMemoryDataset):
 
     The processed file is written at once or not at all, and nothing in it is
     executed when it is read. One that is damaged is named by a warning, and the
-    raw data is processed again.
-
-    Args:
-        root (str): The folder in which the dataset is saved.
-        transform (callable, optional): Applied to the data object before every
-            access. (default: :obj:`None`)
-        pre_transform (callable, optional): Applied to the data object before
-            it is saved to disk. (default: :obj:`None`)
-        force_reload (bool, optional): Whether to process the raw data again.
-            (default: :obj:`False`)
-        raw_dir (str, optional): The folder of the raw files, if it is not
-            :obj:`root/raw`. (default: :obj:`None`)
+    raw data is processed again. Its arguments are those of
+    :class:`~torch_geometric_gsl.datasets.TwentyNewsgroups`.
     """
 
     #: The published numbers of nodes, features and classes, where they are known.

@@ -5,15 +5,7 @@ from typing import Any
 
 
 def import_sklearn(module: str, user: str) -> Any:
-    """Import a module of scikit-learn, which is an optional dependency.
-
-    Args:
-        module (str): The module's name, as in :obj:`"sklearn.datasets"`.
-        user (str): What needs it, for the error's text.
-
-    Raises:
-        ImportError: If scikit-learn is not installed.
-    """
+    """Import a module of scikit-learn, which is an optional dependency."""
     try:
         return import_module(module)
     except ImportError as error:

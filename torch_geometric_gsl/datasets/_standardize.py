@@ -10,9 +10,6 @@ def standardize_columns(x: NDArray[Any]) -> NDArray[Any]:
     """Scale columns to zero mean and unit variance; constant ones become zero.
 
     A column that is not finite, or whose variance overflows, stays as it is.
-
-    Args:
-        x (numpy.ndarray): The columns.
     """
     # A constant column's deviation may be a rounding error rather than zero.
     constant = (x.min(axis=0) == x.max(axis=0)) & np.isfinite(x[0])

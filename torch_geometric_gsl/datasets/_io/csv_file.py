@@ -15,20 +15,7 @@ from torch_geometric_gsl.datasets._io.labels import MISSING, encode, to_number
 
 
 def read_csv(path: Path, label: str | None) -> tuple[Data, list[str]]:
-    """Read numbers, and a column of labels, below a line of names.
-
-    Args:
-        path (pathlib.Path): The file: text in UTF-8, with commas.
-        label (str or None): The name of the column of labels.
-
-    Returns:
-        Features in double precision with labels and the names of the classes, and the
-        names of the columns of the features.
-
-    Raises:
-        OSError: If the file cannot be opened.
-        ValueError: If it is not as above; the text tells the line and the column.
-    """
+    """Read numbers, and a column of labels, below a line of names."""
     number = 0
     values = array('d')
     labels: list[str] = []

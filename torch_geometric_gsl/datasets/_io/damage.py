@@ -21,13 +21,6 @@ def check_memory(error: Exception, size: int) -> None:
     """Raise :class:`MemoryError` if torch has no memory for a file of so many bytes.
 
     A file that asks for more than it can hold is damaged.
-
-    Args:
-        error (Exception): The error that reading the file raised.
-        size (int): The size of the file, in bytes.
-
-    Raises:
-        MemoryError: If torch failed to allocate at most :obj:`size` bytes.
     """
     found = re.search(r'tried to allocate (\d+) bytes', str(error))
     if isinstance(error, RuntimeError) and found and int(found[1]) <= size:

@@ -24,19 +24,7 @@ _PARTS_OF_DATA: list[Any] = [Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]
 
 
 def read_data(path: Path) -> Data:
-    r"""Read a data object that :func:`torch.save` has written; nothing is executed.
-
-    Args:
-        path (pathlib.Path): The file.
-
-    Returns:
-        torch_geometric.data.Data: Its features :obj:`x` and labels :obj:`y`,
-        :obj:`class_names`, and the masks of its split if it has them.
-
-    Raises:
-        OSError: If the file cannot be opened.
-        ValueError: If it is damaged, asks for anything else, or its parts do not fit.
-    """
+    r"""Read a data object that :func:`torch.save` has written; nothing is executed."""
     data = _load(path)
     x = _read_features(data, path)
     y = _read_labels(data, x.size(0), path)

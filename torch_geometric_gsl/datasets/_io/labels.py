@@ -21,17 +21,7 @@ _FEW_CLASSES = 20
 
 
 def check_labels(y: NDArray[Any], where: str, num_nodes: int, kinds: str) -> None:
-    """Raise unless labels are a vector with one entry for each node.
-
-    Args:
-        y (numpy.ndarray): The labels.
-        where (str): Their name and file, for the error's text.
-        num_nodes (int): The number of nodes.
-        kinds (str): The kinds of NumPy's data types that labels may have.
-
-    Raises:
-        ValueError: If the shape or the data type is another.
-    """
+    """Raise unless labels are a vector with one entry for each node."""
     if y.dtype.kind not in kinds or y.shape != (num_nodes,):
         raise ValueError(
             f'{where} must be a vector of {num_nodes} classes, one for each row of the '
@@ -44,16 +34,6 @@ def encode(labels: Sequence[Any], where: str) -> tuple[Tensor, list[str]]:
 
     Labels are numbers if all of them are, and none has leading zeros as a code has.
     Numbers are compared to the last digit: ``1`` and ``1.0`` are one class.
-
-    Args:
-        labels (list): The label of each row: texts, integers or booleans.
-        where (str): Their name and file, for the error's text.
-
-    Returns:
-        The class of each row, from zero on, and the names of the classes.
-
-    Raises:
-        ValueError: If labels are measured numbers, or no classes.
     """
     names = dict.fromkeys(labels)
     if all(math.isfinite(to_number(name)) for name in names):
@@ -77,17 +57,6 @@ def encode_named(
     """Count classes that may have names, each a name or each number up to the last.
 
     In the second case the numbers stay, even where a class has no row.
-
-    Args:
-        numbers (list[int]): The label of each row.
-        names (object): The names that the file gives, or :obj:`None`.
-        path (pathlib.Path): The file, for the error's text.
-
-    Returns:
-        The class of each row, and the names of the classes.
-
-    Raises:
-        ValueError: If these are no classes, or the names do not fit them.
     """
     y, own = encode(numbers, f"'y' in '{path}'")
     if names is None:
@@ -107,11 +76,7 @@ def encode_named(
 
 
 def to_number(field: Any) -> float:
-    """Return the number that a field holds; NaN if it holds none.
-
-    Args:
-        field (str or int): A field of a table.
-    """
+    """Return the number that a field holds; NaN if it holds none."""
     if isinstance(field, str) and '_' in field:  # Python would read past it.
         return math.nan
     try:

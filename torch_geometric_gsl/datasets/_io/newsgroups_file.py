@@ -34,20 +34,7 @@ _MAX_BYTES = 2**28
 def read_posts(
     path: Path, groups: Sequence[str]
 ) -> tuple[list[str], NDArray[np.int64]]:
-    """Read the posts of some groups; nothing in the file is executed.
-
-    Args:
-        path (pathlib.Path): The file that scikit-learn's loader keeps.
-        groups (list[str]): The names of the groups.
-
-    Returns:
-        The texts in the order in which scikit-learn's loader shuffles them, and their
-        labels, the places of their groups in :obj:`groups`.
-
-    Raises:
-        OSError: If the file is damaged, or asks for anything else; the text
-            names the global it asks for.
-    """
+    """Read the posts of some groups; nothing in the file is executed."""
     found = read_pickle(str(path), _BunchUnpickler, partial(_decompress, path))
     parts = [_part(path, found, name) for name in ('train', 'test')]
     texts = [text for part in parts for text in part[0]]

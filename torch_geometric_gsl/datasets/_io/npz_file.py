@@ -13,20 +13,7 @@ from torch_geometric_gsl.datasets._io.safe_npz import open_npz
 
 
 def read_npz(path: Path, label: str | None) -> Data:
-    """Read a matrix of features and a vector of labels.
-
-    Args:
-        path (pathlib.Path): The file. Its features are its only array but the labels,
-            or else the array :obj:`x`.
-        label (str or None): The array of labels; :obj:`None` stands for :obj:`"y"`.
-
-    Returns:
-        Features in double precision, labels, and the names of the classes.
-
-    Raises:
-        OSError: If the file cannot be opened.
-        ValueError: If it is damaged, or its arrays are not as above.
-    """
+    """Read a matrix of features and a vector of labels."""
     label = 'y' if label is None else label
     with open_npz(path, _damaged) as reads:
         others = [name for name in reads if name != label]

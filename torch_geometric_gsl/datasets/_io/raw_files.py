@@ -44,29 +44,12 @@ class Entries(NamedTuple):
 
 
 def damaged(path: Path, reason: object) -> OSError:
-    """Return the error of a damaged raw file.
-
-    Args:
-        path (pathlib.Path): The file.
-        reason (object): What is wrong with it.
-    """
+    """Return the error of a damaged raw file."""
     return OSError(f"'{path}' is damaged ({reason}): delete it to download it again")
 
 
 def read_planetoid(paths: list[Path]) -> tuple[Entries, NDArray[np.int64]]:
-    """Read CiteSeer or PubMed.
-
-    Args:
-        paths (list[pathlib.Path]): The files :obj:`allx`, :obj:`tx`, :obj:`ally`,
-            :obj:`ty` and :obj:`test.index`, which places the rows of the second
-            matrices.
-
-    Returns:
-        The features, and the class of each node.
-
-    Raises:
-        OSError: If a file is damaged.
-    """
+    """Read CiteSeer or PubMed."""
     first, second = _rows(paths[0]), _rows(paths[1])
     labels = [_one_hot(path) for path in paths[2:4]]
     nodes = _node_numbers(paths[4])
@@ -126,20 +109,7 @@ def _entries(
 
 
 def load_matrix(path: str) -> dict[str, NDArray[Any]]:
-    """Read one pickled matrix; nothing in the file is executed.
-
-    Args:
-        path (str): The pickle of a numpy array, or of a SciPy matrix of sparse rows.
-
-    Returns:
-        The array as :obj:`data`, or the arrays :obj:`data`, :obj:`indices`,
-        :obj:`indptr` and :obj:`shape` of the sparse matrix.
-
-    Raises:
-        OSError: If the file is damaged, or asks for anything else; the text
-            names the global it asks for.
-        ValueError: If it holds no matrix of numbers.
-    """
+    """Read one pickled matrix; nothing in the file is executed."""
     found = read_pickle(path, _MatrixUnpickler)
     if type(found) is not _SparseRows:
         return {'data': to_numbers(found, 'data', path)}
@@ -185,18 +155,7 @@ def _node_numbers(path: Path) -> NDArray[np.int64]:
 
 
 def read_wikipedia(paths: list[Path]) -> tuple[Entries, NDArray[np.int64]]:
-    """Read Chameleon or Squirrel.
-
-    Args:
-        paths (list[pathlib.Path]): The file, with number, features and label in a line
-            for each node.
-
-    Returns:
-        The features, and the class of each node.
-
-    Raises:
-        OSError: If the file is damaged.
-    """
+    """Read Chameleon or Squirrel."""
     (path,) = paths
     rows, labels = [], []
     with path.open('rb') as file:
@@ -226,17 +185,7 @@ def _digits(text: bytes) -> NDArray[np.uint8]:
 
 
 def read_coauthor(paths: list[Path]) -> tuple[Entries, NDArray[np.int64]]:
-    """Read CS or Physics: whether a keyword occurs, not how often, as PyG does.
-
-    Args:
-        paths (list[pathlib.Path]): The file.
-
-    Returns:
-        The features, and the class of each node.
-
-    Raises:
-        OSError: If the file is damaged.
-    """
+    """Read CS or Physics: whether a keyword occurs, not how often, as PyG does."""
     (path,) = paths
     with open_npz(path, damaged) as reads:
         parts = {name: reads[f'attr_{name}']() for name in _CSR_PARTS}

@@ -35,20 +35,7 @@ _UNPARSED = (MemoryError, RecursionError, SyntaxError, TokenError)
 def open_npz(
     path: Path, damaged: Callable[[Path, str], Exception]
 ) -> Iterator[dict[str, Callable[[], NDArray[Any]]]]:
-    """Open an archive that :func:`numpy.savez` has written; nothing is unpickled.
-
-    Args:
-        path (pathlib.Path): The file.
-        damaged (callable): Makes an error of the file and the reason.
-
-    Returns:
-        A function that reads the array, for each name in the order of the file.
-
-    Raises:
-        OSError: If the file cannot be opened.
-        Exception: That of :obj:`damaged`, if it is no archive, two arrays share a name,
-            or one of those that are read is damaged or does not fill its shape.
-    """
+    """Open an archive that :func:`numpy.savez` has written; nothing is unpickled."""
     with path.open('rb') as stream:
         try:
             with zipfile.ZipFile(stream) as archive:

@@ -38,21 +38,7 @@ _REFUSED = (
 
 
 def load_arrays(path: str, names: Sequence[str]) -> dict[str, NDArray[Any]]:
-    """Read arrays from a pickled dictionary; nothing in the file is executed.
-
-    Args:
-        path (str): The pickle. It may hold numpy arrays and torch tensors of
-            integers or floats, and lists of numbers.
-        names (list[str]): The keys to read; others are ignored.
-
-    Returns:
-        One array, in the machine's byte order, for each of :obj:`names`.
-
-    Raises:
-        OSError: If the file is damaged, or asks for anything else; the text
-            names the global it asks for.
-        ValueError: If keys are missing, or a value is not an array of numbers.
-    """
+    """Read arrays from a pickled dictionary; nothing in the file is executed."""
     found = read_pickle(path, SafeUnpickler)
     if type(found) is not dict:
         raise ValueError(f"'{path}' must hold a dict (got {type(found).__name__})")
@@ -67,17 +53,7 @@ def read_pickle(
     unpickler: type[SafeUnpickler],
     unpack: Callable[[bytes], bytes] = bytes,
 ) -> object:
-    """Read whatever a pickle holds, arrays as stand-ins; nothing is executed.
-
-    Args:
-        path (str): The pickle.
-        unpickler (type): Resolves the names that it asks for.
-        unpack (callable, optional): Applied to the content of the file.
-            (default: :obj:`bytes`)
-
-    Raises:
-        OSError: If the file is damaged, or asks for anything else.
-    """
+    """Read whatever a pickle holds, arrays as stand-ins; nothing is executed."""
     with open(path, 'rb') as file:
         content = unpack(file.read())
     try:
@@ -96,16 +72,7 @@ def read_pickle(
 
 
 def to_numbers(value: object, name: str, path: str) -> NDArray[Any]:
-    """Return a value of a pickle as an array, in the machine's byte order.
-
-    Args:
-        value (object): A stand-in of an array, or a list of numbers.
-        name (str): Its name, for the error's text.
-        path (str): The file, for the error's text.
-
-    Raises:
-        ValueError: If it holds no numbers.
-    """
+    """Return a value of a pickle as an array, in the machine's byte order."""
     array: NDArray[Any] | None = None
     if type(value) is _Array:
         array = value.array
@@ -135,11 +102,7 @@ def _scan(content: bytes) -> None:
 
 
 def refusal(what: str) -> pickle.UnpicklingError:
-    """Return the error of a pickle that asks for what it may not have.
-
-    Args:
-        what (str): What it asks for, for the error's text.
-    """
+    """Return the error of a pickle that asks for what it may not have."""
     return pickle.UnpicklingError(f'it asks for {what}, which is refused')
 
 

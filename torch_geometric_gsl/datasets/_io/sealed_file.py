@@ -20,12 +20,7 @@ class DamagedFileError(OSError):
 
 
 def write_atomically(path: str, content: bytes) -> None:
-    """Replace a file: a kill, or another process, sees the old content or the new.
-
-    Args:
-        path (str): The file.
-        content (bytes): Its new content.
-    """
+    """Replace a file: a kill, or another process, sees the old content or the new."""
     folder, name = os.path.split(path)
     # Of this process alone, should two ever write the same file.
     draft = os.path.join(folder, f'.{name}.{uuid.uuid4().hex[:8]}.tmp')
@@ -41,16 +36,7 @@ def write_atomically(path: str, content: bytes) -> None:
 
 
 def write_sealed(path: str, content: dict[str, object]) -> None:
-    """Write tensors and plain values, led by the digest of the file's rest.
-
-    Args:
-        path (str): The file.
-        content (dict): The values.
-
-    Raises:
-        TypeError: If :obj:`content` could not be read back without trust; the text
-            names what it holds.
-    """
+    """Write tensors and plain values, led by the digest of the file's rest."""
     buffer = io.BytesIO()
     torch.save(content, buffer)
     payload = buffer.getvalue()
@@ -66,14 +52,7 @@ def write_sealed(path: str, content: dict[str, object]) -> None:
 
 
 def read_sealed(path: str) -> object:
-    """Read a file of :func:`write_sealed`; nothing in it is executed.
-
-    Args:
-        path (str): The file.
-
-    Raises:
-        DamagedFileError: If the file is not as it was written.
-    """
+    """Read a file of :func:`write_sealed`; nothing in it is executed."""
     with open(path, 'rb') as file:
         content = file.read()
     digest, payload = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
@@ -87,12 +66,7 @@ def read_sealed(path: str) -> object:
 
 
 def damaged_file(path: str, reason: str) -> DamagedFileError:
-    """Return the error of a damaged file.
-
-    Args:
-        path (str): The file.
-        reason (str): What is wrong with it.
-    """
+    """Return the error of a damaged file."""
     return DamagedFileError(f"'{path}' is damaged ({reason})")
 
 
