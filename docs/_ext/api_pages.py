@@ -168,7 +168,9 @@ def groups(part: dict[str, Any]) -> Iterator[tuple[str, list[Member]]]:
             others.append(member)
     if others:
         title = part['title']
-        yield title if part['is_functional'] else f'functions of {title}', others
+        are_warnings = all(m.directive == 'autoexception' for m in others)
+        kind = 'warnings' if are_warnings else 'functions'
+        yield title if part['is_functional'] else f'{kind} of {title}', others
 
 
 def rank(page: str) -> int:
