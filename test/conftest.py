@@ -1,9 +1,5 @@
-from __future__ import annotations
-
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -21,21 +17,21 @@ settings.load_profile('repeatable')
 
 
 @pytest.fixture(scope='session', autouse=True)
-def _one_thread() -> None:
+def _one_thread():
     torch.set_num_threads(1)
 
 
 @pytest.fixture(autouse=True)
-def _seed() -> None:
+def _seed():
     torch.manual_seed(12345)
 
 
 @pytest.fixture(scope='session')
-def gsl_data() -> Callable[[str], Path]:
+def gsl_data():
     """Finds real data under $GSL_DATA or beside the repository."""
     folder = Path(os.environ.get('GSL_DATA', _SHARED))
 
-    def find(name: str) -> Path:
+    def find(name):
         if not (folder / name).exists():
             pytest.skip(f"'{folder / name}' is absent: set GSL_DATA to the data folder")
         return folder / name
@@ -48,9 +44,7 @@ class _Meter(TorchDispatchMode):
 
     largest = 0
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
         for result in out if isinstance(out, tuple | list) else [out]:
             # The size of a sparse matrix counts places that hold nothing.
@@ -60,6 +54,6 @@ class _Meter(TorchDispatchMode):
 
 
 @pytest.fixture(scope='session')
-def meter() -> type[_Meter]:
+def meter():
     """A context that measures the tensors made inside it."""
     return _Meter

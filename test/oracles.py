@@ -4,18 +4,14 @@ Noise is data here, ``noise[target][draw][source]``; what a function of the pack
 draws under a seed is replayed in that order.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
 from itertools import permutations
 
 import torch
 from scipy.stats import chi2
-from torch import Tensor
 
 from torch_geometric_gsl.ops.noise import arrival_times
 from torch_geometric_gsl.ops.pair_scores import PairScores
@@ -26,18 +22,18 @@ from torch_geometric_gsl.ops.scores import Response, identity
 ERROR_RATE = 1e-4
 
 
-def seeded(seed: int = 5) -> torch.Generator:
+def seeded(seed=5):
     """Return a generator of its own."""
     return torch.Generator().manual_seed(seed)
 
 
-def replay(seed: int, *size: int, dtype: torch.dtype = torch.float64) -> Tensor:
+def replay(seed, *size, dtype=torch.float64):
     """Return the Gumbel noise that a seed gives in the order (target, draw, source)."""
     cpu = torch.device('cpu')
     return -arrival_times(size, dtype=dtype, device=cpu, generator=seeded(seed)).log()
 
 
-def matrix_pairs(score: Tensor, *, loop: bool = True) -> PairScores:
+def matrix_pairs(score, *, loop=True):
     """Return given scores [targets, sources]: products with unit vectors, and exact."""
     num_targets, num_sources = score.shape
     own = None if loop else torch.arange(num_targets)
@@ -54,21 +50,19 @@ def matrix_pairs(score: Tensor, *, loop: bool = True) -> PairScores:
     )
 
 
-def softmax(values: Sequence[float]) -> list[float]:
+def softmax(values):
     """Return the softmax of some numbers."""
     largest = max(values)
     powers = [math.exp(value - largest) for value in values]
     return [power / sum(powers) for power in powers]
 
 
-def relaxed(score: Tensor, noise: Tensor, tau: float, hard: bool = False) -> Tensor:
+def relaxed(score, noise, tau, hard=False):
     """Average relaxed (or one-hot) draws under given noise."""
     return truncated(score, noise, tau, score.size(1), hard)
 
 
-def truncated(
-    score: Tensor, noise: Tensor, tau: float, kept: int, hard: bool = False
-) -> Tensor:
+def truncated(score, noise, tau, kept, hard=False):
     """Average draws among the `kept` largest perturbed scores of each."""
     num_targets, draws, num_sources = noise.shape
     result = torch.zeros(num_targets, num_sources, dtype=torch.float64)
@@ -86,7 +80,7 @@ def truncated(
     return result
 
 
-def check_law(counts: Sequence[float], probability: Sequence[float]) -> None:
+def check_law(counts, probability):
     """Check counts against exact probabilities by a two-sided chi-square test."""
     assert len(counts) == len(probability)
     assert math.isclose(sum(probability), 1, abs_tol=1e-9)
@@ -100,9 +94,7 @@ def check_law(counts: Sequence[float], probability: Sequence[float]) -> None:
     assert ERROR_RATE / 2 < level < 1 - ERROR_RATE / 2, (statistic, level)
 
 
-def plackett_luce(
-    score: Sequence[float], k: int
-) -> tuple[list[tuple[int, ...]], list[float]]:
+def plackett_luce(score, k):
     """Return all ordered draws without replacement and their probabilities."""
     outcomes = list(permutations(range(len(score)), k))
     law = []
@@ -115,15 +107,13 @@ def plackett_luce(
     return outcomes, law
 
 
-def to_matrix(
-    edge_index: Tensor, edge_weight: Tensor, num_targets: int, num_sources: int
-) -> Tensor:
+def to_matrix(edge_index, edge_weight, num_targets, num_sources):
     """Return the matrix [targets, sources] of a list of weighted edges."""
     matrix = edge_weight.new_zeros(num_targets, num_sources)
     return matrix.index_put((edge_index[1], edge_index[0]), edge_weight, True)
 
 
-def run_alone(*args: str, **environment: str) -> None:
+def run_alone(*args, **environment):
     """Run Python in a process of its own: Triton reads its variables once."""
     done = subprocess.run(
         [sys.executable, '-W', 'error::RuntimeWarning', *args],

@@ -1,13 +1,8 @@
-from __future__ import annotations
-
 import re
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from torch_geometric_gsl import _checks as checks
 
@@ -15,18 +10,17 @@ NAN, INF = float('nan'), float('inf')
 CPU = torch.device('cpu')
 X = torch.ones(3, 4)
 META = torch.ones(3, 4, device='meta')
-Failure = tuple[Callable[..., None], tuple[Any, ...], type[Exception], str]
 
 
-def edges(*rows: list[int]) -> Tensor:
+def edges(*rows):
     return torch.tensor(rows, dtype=torch.long)
 
 
-def half(value: float) -> Tensor:
+def half(value):
     return torch.full((3, 4), value, dtype=torch.float16)
 
 
-NUMBERS: list[Failure] = [
+NUMBERS = [
     (checks.check_option, ('c', ['a', 'b'], 'o'), ValueError,
      "'o' must be one of ['a', 'b'] (got 'c')"),
     (checks.check_option, (None, ('a',), 'o'), ValueError,
@@ -54,7 +48,7 @@ NUMBERS: list[Failure] = [
     (checks.check_probability, (NAN, 'n'), ValueError, "'n' must be finite (got nan)"),
 ]  # fmt: skip
 
-FEATURES: list[Failure] = [
+FEATURES = [
     (checks.check_features, ([[1.0]],), TypeError,
      "'x' must be a torch.Tensor (got list)"),
     (checks.check_features, (np.ones((2, 2)), 'h'), TypeError,
@@ -105,7 +99,7 @@ FEATURES: list[Failure] = [
      'the nodes of one data set'),
 ]  # fmt: skip
 
-INDICES: list[Failure] = [
+INDICES = [
     (checks.check_edge_index, ([[0], [0]], X, X), TypeError,
      "'edge_index' must be a torch.Tensor (got list)"),
     (checks.check_edge_index, (edges([0], [0]).int(), X, X), TypeError,
@@ -148,9 +142,7 @@ INDICES: list[Failure] = [
 @pytest.mark.parametrize(
     ('check', 'args', 'error', 'text'), NUMBERS + FEATURES + INDICES
 )
-def test_error(
-    check: Callable[..., None], args: Any, error: type[Exception], text: str
-) -> None:
+def test_error(check, args, error, text):
     with pytest.raises(error, match=f'^{re.escape(text)}$'):
         check(*args)
 
@@ -192,11 +184,11 @@ def test_error(
         (checks.check_num_nodes, (X, 3)),
     ],
 )
-def test_no_error(check: Callable[..., None], args: Any) -> None:
+def test_no_error(check, args):
     check(*args)
 
 
-def test_pair() -> None:
+def test_pair():
     assert all(x is X for x in checks.check_pair(X, 4))
     other = torch.zeros(2, 4)
     for pair in ((X, other), [X, other]):
@@ -205,12 +197,12 @@ def test_pair() -> None:
         assert x_dst is other
 
 
-def test_autocast_allows_other_parameters() -> None:
+def test_autocast_allows_other_parameters():
     with torch.autocast('cpu', dtype=torch.bfloat16):
         checks.check_parameter_match(X.bfloat16(), X)
 
 
-def test_features_are_left_out_of_the_graph() -> None:
+def test_features_are_left_out_of_the_graph():
     x = torch.ones(2, 2, requires_grad=True)
     with torch.autograd.graph.saved_tensors_hooks(
         lambda _: pytest.fail('saved'), lambda tensor: tensor
@@ -218,19 +210,19 @@ def test_features_are_left_out_of_the_graph() -> None:
         checks.check_features(x)
 
 
-def test_what_arrived_is_read_on_demand() -> None:
-    def got() -> int:
+def test_what_arrived_is_read_on_demand():
+    def got():
         calls.append(1)
         return 7
 
-    calls: list[int] = []
+    calls = []
     checks.check_value(torch.tensor(True), 'text', got)
     assert not calls
     with pytest.raises(ValueError, match=r'^text \(got 7\)$'):
         checks.check_value(torch.tensor(False), 'text', got)
 
 
-def test_nothing_is_read_while_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_read_while_compiling(monkeypatch):
     monkeypatch.setattr(torch.compiler, 'is_compiling', lambda: True)
     checks.check_value(torch.tensor(False), 'text')
     checks.check_features(X * NAN)
@@ -246,14 +238,14 @@ class OnDevice:
     is_cuda = True
     is_meta = False
 
-    def __bool__(self) -> bool:
+    def __bool__(self):
         raise RuntimeError('synchronised')
 
 
-def test_nothing_is_read_from_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_read_from_a_device(monkeypatch):
     seen = []
     monkeypatch.setattr(torch, '_assert_async', lambda *args: seen.append(args))
-    holds: Any = OnDevice()
+    holds = OnDevice()
     checks.check_value(holds, 'text')
     checks.check_value(holds, 'text', got=lambda: pytest.fail('read'))
     assert seen == [(holds, 'text'), (holds, 'text')]

@@ -1,13 +1,7 @@
 """Whole models under `torch.compile`; graph breaks are allowed."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import Any
-
 import pytest
 import torch
-from torch import Tensor
 
 from torch_geometric_gsl import GSLNet, LatentGraphConv
 from torch_geometric_gsl.ops import noise_free
@@ -26,22 +20,22 @@ KINDS = pytest.mark.parametrize(
 
 
 @pytest.fixture(autouse=True)
-def _fresh_compiler() -> Iterator[None]:
+def _fresh_compiler():
     torch.compiler.reset()
     yield
     torch.compiler.reset()
 
 
-def make(kind: Any, num_layers: int = 2) -> GSLNet:
+def make(kind, num_layers=2):
     torch.manual_seed(5)
     return GSLNet(IN, HIDDEN, num_layers, OUT, dropout=0.0, k=3, **kind)
 
 
-def features() -> Tensor:
+def features():
     return torch.randn(N, IN, generator=torch.Generator().manual_seed(3))
 
 
-def test_inductor() -> None:
+def test_inductor():
     model = make({}, num_layers=1).eval()
     compiled = torch.compile(model)
     with torch.no_grad():
@@ -50,7 +44,7 @@ def test_inductor() -> None:
 
 # The same tracing of forward and backward without the minute of compiling C++.
 @KINDS
-def test_evaluation_and_training_step(kind: Any) -> None:
+def test_evaluation_and_training_step(kind):
     found = []
     for compiling in (False, True):
         model = make(kind)
@@ -69,7 +63,7 @@ def test_evaluation_and_training_step(kind: Any) -> None:
 
 # The tracer instantiates functions with a gradient of their own by itself.
 @pytest.mark.filterwarnings('ignore:.*should not be instantiated:DeprecationWarning')
-def test_a_race_in_training() -> None:
+def test_a_race_in_training():
     found = []
     for compiling in (False, True):
         torch.manual_seed(5)
@@ -87,7 +81,7 @@ def test_a_race_in_training() -> None:
 
 
 @torch.no_grad()
-def test_evaluation_by_tiles_is_not_traced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evaluation_by_tiles_is_not_traced(monkeypatch):
     model = make({}).eval()
     expected = model(features())
     monkeypatch.setattr(noise_free, '_MIN_PAIRS', 0)

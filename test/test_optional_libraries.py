@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import subprocess
 import sys
 
@@ -68,7 +66,7 @@ except ImportError as error:
 """
 
 
-def test_works_without_optional_libraries() -> None:
+def test_works_without_optional_libraries():
     done = subprocess.run(
         [sys.executable, '-c', SCRIPT],
         capture_output=True,

@@ -1,14 +1,12 @@
 """The metadata, the source archive and the workflows agree with one another."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
 from email.message import Message
 from email.parser import Parser
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 import yaml
@@ -30,7 +28,7 @@ class Distribution(NamedTuple):
 
 
 @pytest.fixture(scope='module')
-def distribution(tmp_path_factory: pytest.TempPathFactory) -> Distribution:
+def distribution(tmp_path_factory):
     folder = tmp_path_factory.mktemp('distribution')
     command = [sys.executable, 'setup.py', '-q', 'egg_info', '--egg-base', folder]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
@@ -41,7 +39,7 @@ def distribution(tmp_path_factory: pytest.TempPathFactory) -> Distribution:
 
 
 @pytest.fixture(scope='module')
-def tracked() -> list[str]:
+def tracked():
     if not (ROOT / '.git').exists():
         pytest.skip('this is no checkout of the repository')
     command = ['git', '-C', str(ROOT), 'ls-files', '-z']
@@ -49,19 +47,17 @@ def tracked() -> list[str]:
     return [name for name in done.stdout.split('\0') if (ROOT / name).is_file()]
 
 
-def read(name: str) -> str:
+def read(name):
     return (ROOT / name).read_text(encoding='utf-8')
 
 
-def test_the_archive_holds_what_the_repository_holds(
-    distribution: Distribution, tracked: list[str]
-) -> None:
+def test_the_archive_holds_what_the_repository_holds(distribution, tracked):
     wanted = {name for name in tracked if not LEFT_OUT.match(name)}
     assert wanted - distribution.files == set()
     assert {name for name in distribution.files if LEFT_OUT.match(name)} == set()
 
 
-def test_metadata(distribution: Distribution) -> None:
+def test_metadata(distribution):
     metadata = distribution.metadata
     assert metadata['Version'] == torch_geometric_gsl.__version__
     assert metadata['License-Expression'] == 'MIT'
@@ -72,7 +68,7 @@ def test_metadata(distribution: Distribution) -> None:
     assert pythons == [f'3.{minor}' for minor in range(10, 10 + len(pythons))]
 
 
-def test_the_version_stands_in_one_place(tracked: list[str]) -> None:
+def test_the_version_stands_in_one_place(tracked):
     version = re.escape(torch_geometric_gsl.__version__)
     assigned = re.compile(rf'^_*version_*\s*[:=]\s*[\'"]?{version}\b', re.MULTILINE)
     files = [name for name in tracked if re.search(r'\.(py|toml|cff)$', name)]
@@ -80,9 +76,7 @@ def test_the_version_stands_in_one_place(tracked: list[str]) -> None:
     assert found == ['torch_geometric_gsl/__init__.py']
 
 
-def test_links_to_the_project_begin_alike(
-    distribution: Distribution, tracked: list[str]
-) -> None:
+def test_links_to_the_project_begin_alike(distribution, tracked):
     url = distribution.metadata['Home-page']
     links = [
         link.split(', ')[1] for link in distribution.metadata.get_all('Project-URL', [])
@@ -96,12 +90,12 @@ def test_links_to_the_project_begin_alike(
     assert read('setup.py').count(url) == 1
 
 
-def steps(workflow: Any) -> list[dict[str, Any]]:
+def steps(workflow):
     return [step for job in workflow['jobs'].values() for step in job.get('steps', [])]
 
 
 @pytest.mark.parametrize('path', WORKFLOWS, ids=lambda path: path.stem)
-def test_workflow(path: Path) -> None:
+def test_workflow(path):
     workflow = yaml.safe_load(path.read_text(encoding='utf-8'))
     targets = set(re.findall(r'^([a-z]+):.*## ', read('Makefile'), re.MULTILINE))
     for job in workflow['jobs'].values():
@@ -117,9 +111,7 @@ def test_workflow(path: Path) -> None:
         assert set(names) <= targets
 
 
-def test_tests_run_with_the_oldest_and_the_newest_versions(
-    distribution: Distribution,
-) -> None:
+def test_tests_run_with_the_oldest_and_the_newest_versions(distribution):
     if not WORKFLOWS:
         pytest.skip('the source archive has no workflows')
     matrix = yaml.safe_load(read('.github/workflows/tests.yml'))
@@ -133,7 +125,7 @@ def test_tests_run_with_the_oldest_and_the_newest_versions(
 
 
 @pytest.mark.parametrize('path', FORMS, ids=lambda path: path.stem)
-def test_form(path: Path) -> None:
+def test_form(path):
     form = yaml.safe_load(path.read_text(encoding='utf-8'))
     if path.stem == 'config':
         return

@@ -1,7 +1,5 @@
 """What holds for every public module, whoever wrote it."""
 
-from __future__ import annotations
-
 import copy
 import importlib.util
 import inspect
@@ -10,8 +8,6 @@ import math
 import pickle
 import pkgutil
 import re
-from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 import torch
@@ -70,7 +66,7 @@ CASES = [
 ]
 
 
-def public_modules() -> list[str]:
+def public_modules():
     found = []
     for name in gsl.__all__:
         value = getattr(gsl, name)
@@ -80,7 +76,7 @@ def public_modules() -> list[str]:
     return found
 
 
-def all_modules() -> list[Any]:
+def all_modules():
     """Every Python module of the package, imported."""
     path, has_triton = gsl.__path__, importlib.util.find_spec('triton')
     walked = [info.name for info in pkgutil.walk_packages(path, 'torch_geometric_gsl.')]
@@ -88,7 +84,7 @@ def all_modules() -> list[Any]:
     return [gsl, *map(importlib.import_module, names)]
 
 
-def test_every_public_module_is_covered() -> None:
+def test_every_public_module_is_covered():
     assert set(FACTORIES) == set(public_modules())
 
 
@@ -116,15 +112,13 @@ def test_baselines_under_their_former_names(name: str) -> None:
 
 
 @pytest.mark.parametrize('factory', CASES)
-def test_reset_reproduces_a_fresh_init(
-    factory: Callable[[], torch.nn.Module], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reset_reproduces_a_fresh_init(factory, monkeypatch):
     # Construction draws more than once; the state before the last reset counts.
-    states: list[torch.Tensor] = []
+    states = []
     depth = 0
 
-    def watched(reset: Callable[[Any], None]) -> Callable[[Any], None]:
-        def wrapper(self: Any) -> None:
+    def watched(reset):
+        def wrapper(self):
             nonlocal depth
             if depth == 0:
                 states.append(torch.get_rng_state())
@@ -147,15 +141,13 @@ def test_reset_reproduces_a_fresh_init(
     for value in module.state_dict().values():
         value.fill_(7)
     torch.set_rng_state(states[-1])
-    module.reset_parameters()  # type: ignore[operator]
+    module.reset_parameters()
     torch.testing.assert_close(dict(module.state_dict()), fresh, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize('training', [True, False])
 @pytest.mark.parametrize('factory', CASES)
-def test_every_parameter_gets_a_gradient(
-    factory: Callable[[], torch.nn.Module], training: bool
-) -> None:
+def test_every_parameter_gets_a_gradient(factory, training):
     torch.manual_seed(1)
     module = factory().train(training)
     x = torch.randn(N, IN)
@@ -174,7 +166,7 @@ def test_every_parameter_gets_a_gradient(
         assert float(parameter.grad.abs().max()) > 0, name
 
 
-def through_a_file(module: torch.nn.Module, fresh: torch.nn.Module) -> torch.nn.Module:
+def through_a_file(module, fresh):
     stream = io.BytesIO()
     torch.save(module.state_dict(), stream)
     stream.seek(0)
@@ -184,9 +176,7 @@ def through_a_file(module: torch.nn.Module, fresh: torch.nn.Module) -> torch.nn.
 
 @pytest.mark.parametrize('how', ['deepcopy', 'pickle', 'state_dict'])
 @pytest.mark.parametrize('factory', CASES)
-def test_copies_are_equal_and_independent(
-    factory: Callable[[], torch.nn.Module], how: str
-) -> None:
+def test_copies_are_equal_and_independent(factory, how):
     module, x = factory(), torch.randn(N, IN)
     # A copy of a module that has run: what a forward pass leaves must copy, too.
     out = module(x)
@@ -210,9 +200,9 @@ ENTRY = re.compile(r'^(\*{0,2}\w+) \((.+?)\):(.*)$')
 DEFAULT = re.compile(r'\(default:\s+:obj:`([^`]*)`\)')
 
 
-def documented(doc: str) -> dict[str, tuple[bool, str | None]]:
+def documented(doc):
     """Maps the names under "Args:" to whether optional, and to the default."""
-    entries: dict[str, list[str]] = {}
+    entries = {}
     inside, current = False, ''
     for line in inspect.cleandoc(doc).splitlines():
         if line.strip() == 'Args:':
@@ -233,7 +223,7 @@ def documented(doc: str) -> dict[str, tuple[bool, str | None]]:
     return found
 
 
-def callables() -> Iterator[tuple[str, Any, str]]:
+def callables():
     """Public classes, functions and methods whose docstring has "Args:"."""
     for module in all_modules():
         for name, value in vars(module).items():
@@ -254,7 +244,7 @@ def callables() -> Iterator[tuple[str, Any, str]]:
                     yield f'{module.__name__}.{path}', place, doc
 
 
-def differences(value: Any, doc: str) -> list[str]:
+def differences(value, doc):
     found = []
     entries = documented(doc)
     parameters = inspect.signature(value).parameters
@@ -281,17 +271,17 @@ def differences(value: Any, doc: str) -> list[str]:
 DOCUMENTED = {path: (value, doc) for path, value, doc in callables()}
 
 
-def test_every_public_module_is_documented() -> None:
+def test_every_public_module_is_documented():
     assert set(public_modules()) <= {path.split('.')[-1] for path in DOCUMENTED}
 
 
 @pytest.mark.parametrize('path', DOCUMENTED)
-def test_documented_defaults_equal_the_signature(path: str) -> None:
+def test_documented_defaults_equal_the_signature(path):
     assert differences(*DOCUMENTED[path]) == []
 
 
-def test_wrong_documentation_is_found() -> None:
-    def function(a: int, b: float = 0.5, c: str | None = None) -> None: ...
+def test_wrong_documentation_is_found():
+    def function(a, b=0.5, c=None): ...
 
     good = """Text.
 

@@ -1,14 +1,10 @@
 """Layers of PyTorch Geometric on sampled graphs."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor
 from torch_geometric import EdgeIndex
-from torch_geometric.nn import GATConv, GCNConv, GraphConv, MessagePassing, SAGEConv
+from torch_geometric.nn import GATConv, GCNConv, GraphConv, SAGEConv
 
 import torch_geometric_gsl as gsl
 from torch_geometric_gsl import GumbelKNNSampler, NeuralGaussianSimilarity
@@ -17,16 +13,16 @@ N, IN, OUT = 12, 6, 5
 OPTIONS = [{}, {'hard': True}, {'replace': False}, {'loop': False}]
 
 
-def features(num_nodes: int = N, seed: int = 3) -> Tensor:
+def features(num_nodes=N, seed=3):
     return torch.randn(num_nodes, IN, generator=torch.Generator().manual_seed(seed))
 
 
-def make(**kwargs: Any) -> GumbelKNNSampler:
+def make(**kwargs):
     torch.manual_seed(5)
     return GumbelKNNSampler(NeuralGaussianSimilarity(IN, 4), k=3, **kwargs)
 
 
-def assert_gradients(*modules: torch.nn.Module, reached: bool = True) -> None:
+def assert_gradients(*modules, reached=True):
     for module in modules:
         for name, parameter in module.named_parameters():
             if not reached:
@@ -37,14 +33,14 @@ def assert_gradients(*modules: torch.nn.Module, reached: bool = True) -> None:
             assert float(parameter.grad.abs().max()) > 0, name
 
 
-def dense(edge_index: Tensor, weight: Tensor, num_src: int = N) -> Tensor:
+def dense(edge_index, weight, num_src=N):
     matrix = torch.zeros(int(edge_index[1].max()) + 1, num_src)
     matrix[edge_index[1], edge_index[0]] = weight.detach()
     return matrix
 
 
 @pytest.mark.parametrize('training', [True, False])
-def test_candidates_as_an_edge_index(training: bool) -> None:
+def test_candidates_as_an_edge_index(training):
     sampler, x = make().train(training), features()
     plain = torch.randint(N, (2, 40), generator=torch.Generator().manual_seed(1))
     found = []
@@ -60,7 +56,7 @@ def test_candidates_as_an_edge_index(training: bool) -> None:
 
 
 @pytest.mark.parametrize('name', ['GSLNet', 'KNNGCN', 'IDGL'])
-def test_models_on_an_edge_index(name: str) -> None:
+def test_models_on_an_edge_index(name):
     torch.manual_seed(5)
     model = getattr(gsl, name)(IN, 8, 2, OUT, k=2).eval()
     plain = torch.randint(N, (2, 40), generator=torch.Generator().manual_seed(1))
@@ -71,9 +67,7 @@ def test_models_on_an_edge_index(name: str) -> None:
 @pytest.mark.parametrize('training', [True, False])
 @pytest.mark.parametrize('options', OPTIONS)
 @pytest.mark.parametrize('layer', [GCNConv, GraphConv])
-def test_layers_with_weights(
-    layer: type[MessagePassing], options: Any, training: bool
-) -> None:
+def test_layers_with_weights(layer, options, training):
     sampler = make(**options).train(training)
     kwargs = {'add_self_loops': False} if layer is GCNConv else {}
     conv = layer(IN, OUT, **kwargs)
@@ -92,9 +86,7 @@ def test_layers_with_weights(
 @pytest.mark.parametrize('training', [True, False])
 @pytest.mark.parametrize('add_self_loops', [True, False])
 @pytest.mark.parametrize('layer', [GCNConv, GATConv])
-def test_layers_with_loops_of_their_own(
-    layer: type[MessagePassing], add_self_loops: bool, training: bool
-) -> None:
+def test_layers_with_loops_of_their_own(layer, add_self_loops, training):
     sampler = make().train(training)
     kwargs = {'heads': 2, 'edge_dim': 1} if layer is GATConv else {}
     conv = layer(IN, OUT, add_self_loops=add_self_loops, **kwargs)
@@ -104,7 +96,7 @@ def test_layers_with_loops_of_their_own(
 
 
 @pytest.mark.parametrize('training', [True, False])
-def test_sage_conv_ignores_weights(training: bool) -> None:
+def test_sage_conv_ignores_weights(training):
     sampler = make(replace=False).train(training)
     conv = SAGEConv(IN, OUT)
     edge_index, edge_weight = sampler(x := features())
@@ -117,7 +109,7 @@ def test_sage_conv_ignores_weights(training: bool) -> None:
 
 
 @pytest.mark.parametrize('layer', [GraphConv, SAGEConv])
-def test_bipartite(layer: type[MessagePassing]) -> None:
+def test_bipartite(layer):
     sampler, conv = make(), layer((IN, IN), OUT)
     pair = (features(), features(7, seed=4))
     edge_index, edge_weight = sampler(pair)
@@ -129,16 +121,8 @@ def test_bipartite(layer: type[MessagePassing]) -> None:
     assert_gradients(sampler, reached=layer is GraphConv)
 
 
-def test_batch() -> None:
-    sampler, conv = make().eval(), GCNConv(IN, OUT, add_self_loops=False)
-    x, batch = features(), torch.tensor([0] * 5 + [1] * 7)
-    out = conv(x, *sampler(x, batch=batch))
-    parts = [conv(part, *sampler(part)) for part in (x[:5], x[5:])]
-    torch.testing.assert_close(out, torch.cat(parts))
-
-
 @pytest.mark.parametrize('training', [True, False])
-def test_adj_t(training: bool) -> None:
+def test_adj_t(training):
     pytest.importorskip('torch_sparse')
     found = []
     for return_adj_t in (True, False):

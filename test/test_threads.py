@@ -1,27 +1,19 @@
 """What a process keeps is made once and shared, whatever threads do."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from threading import Barrier
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pytest
 import torch
-from torch import Tensor
 from torch_geometric.nn import Linear
 
-from torch_geometric_gsl import (
-    GaussianSimilarity,
-    GSLNet,
-    GumbelKNNSampler,
-)
+from torch_geometric_gsl import GaussianSimilarity, GSLNet, GumbelKNNSampler
 from torch_geometric_gsl.nn import linear
 from torch_geometric_gsl.ops import runtime
 from torch_geometric_gsl.ops.neighbours import Neighbours
@@ -30,11 +22,11 @@ THREADS = 8
 Result = TypeVar('Result')
 
 
-def at_once(function: Callable[[], Result]) -> list[Result]:
+def at_once(function):
     """What a function returns in threads that begin at the same moment."""
     barrier = Barrier(THREADS)
 
-    def run(_: int) -> Result:
+    def run(_):
         barrier.wait()
         return function()
 
@@ -42,10 +34,10 @@ def at_once(function: Callable[[], Result]) -> list[Result]:
         return list(pool.map(run, range(THREADS)))
 
 
-def slowly(function: Callable[..., Result], made: list[Result]) -> Callable[..., Any]:
+def slowly(function, made):
     """Lets other threads in while something is made, and counts."""
 
-    def make(*args: Any, **kwargs: Any) -> Result:
+    def make(*args, **kwargs):
         time.sleep(0.05)
         made.append(function(*args, **kwargs))
         return made[-1]
@@ -53,14 +45,14 @@ def slowly(function: Callable[..., Result], made: list[Result]) -> Callable[...,
     return make
 
 
-def double(x: Tensor) -> Tensor:
+def double(x):
     return 2 * x
 
 
 @pytest.fixture
-def compile_with(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Any]]:
-    def stub(function: Callable[[Any], Any]) -> list[Any]:
-        made: list[Any] = []
+def compile_with(monkeypatch):
+    def stub(function):
+        made = []
         own = cache(runtime._compile.__wrapped__)
         monkeypatch.setattr(runtime, '_compile', own)
         monkeypatch.setattr(runtime, 'has_compiler', lambda: True)
@@ -70,33 +62,31 @@ def compile_with(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Any]]:
     return stub
 
 
-def quick_double() -> Callable[..., Tensor]:
+def quick_double():
     return runtime.maybe_compile(double, runtime.MIN_NUMEL, torch.device('cpu'))
 
 
-def test_a_function_is_compiled_once(compile_with: Callable[..., list[Any]]) -> None:
+def test_a_function_is_compiled_once(compile_with):
     made = compile_with(lambda function: function)
     assert len(set(at_once(quick_double))) == 1
     assert made == [double]
 
 
-def test_a_failure_is_told_once(
-    compile_with: Callable[..., list[Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(x: Tensor) -> Tensor:
+def test_a_failure_is_told_once(compile_with, monkeypatch):
+    def broken(x):
         time.sleep(0.05)
         raise torch._dynamo.exc.InternalTorchDynamoError('no headers')
 
     compile_with(lambda function: broken)
-    told: list[str] = []
+    told = []
     monkeypatch.setattr(runtime, 'warn_caller', lambda text, _: told.append(text))
     quick = quick_double()
     assert at_once(lambda: float(quick(torch.tensor(3.0)))) == THREADS * [6]
     assert len(told) == 1
 
 
-def test_features_are_ordered_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[Neighbours] = []
+def test_features_are_ordered_once(monkeypatch):
+    made = []
     monkeypatch.setattr(linear, 'Neighbours', slowly(Neighbours, made))
     x = (torch.rand(6, 5) < 0.4).float()
     sparse, lin = x.to_sparse_csr(), Linear(5, 3)
@@ -107,9 +97,9 @@ def test_features_are_ordered_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(made) == 1
 
 
-def test_filters_of_warnings_are_changed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_filters_of_warnings_are_changed_once(monkeypatch):
     # As in a new process: each call that changes them may keep those of another one.
-    made: list[Tensor] = []
+    made = []
     monkeypatch.setattr(runtime, '_make_csr', cache(runtime._make_csr.__wrapped__))
     make = slowly(torch.sparse_csr_tensor, made)
     monkeypatch.setattr(torch, 'sparse_csr_tensor', make)
@@ -119,7 +109,7 @@ def test_filters_of_warnings_are_changed_once(monkeypatch: pytest.MonkeyPatch) -
     assert list(warnings.filters) == before
 
 
-def test_no_filter_of_warnings_is_touched(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_filter_of_warnings_is_touched(monkeypatch):
     sampler = GumbelKNNSampler(GaussianSimilarity(4), method='race')
     x = torch.randn(200, 4)
     sampler(x)  # The first call of a process may hide what PyTorch says once.
@@ -127,7 +117,7 @@ def test_no_filter_of_warnings_is_touched(monkeypatch: pytest.MonkeyPatch) -> No
     at_once(lambda: sampler(x))
 
 
-def test_no_warning_of_pytorch_is_shown() -> None:
+def test_no_warning_of_pytorch_is_shown():
     # PyTorch warns once per process: only a new one can tell.
     code = """
 import warnings
@@ -140,12 +130,12 @@ GumbelKNNSampler(GaussianSimilarity(4), method='race')(torch.randn(200, 4))
 
 
 @pytest.mark.parametrize('is_training', [True, False])
-def test_models_of_many_threads(is_training: bool) -> None:
+def test_models_of_many_threads(is_training):
     torch.manual_seed(0)
     model = GSLNet(16, 8, 2, 3, dropout=0.0, method='race').train(is_training)
     x = torch.randn(150, 16)
 
-    def step() -> list[Tensor]:
+    def step():
         generator = torch.Generator().manual_seed(1)
         out = model(x, generator=generator)
         return [out, *torch.autograd.grad(out.square().sum(), list(model.parameters()))]

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import sys
 
 import pytest
@@ -8,27 +6,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 from torch_geometric import EdgeIndex
-from torch_geometric.nn import SAGEConv, SimpleConv
+from torch_geometric.nn import SimpleConv
 
 from torch_geometric_gsl import GumbelKNNSampler, NeuralGaussianSimilarity
-from torch_geometric_gsl.typing import (
-    SampledGraph,
-    is_sorted_by_target,
-    plain_edges,
-)
+from torch_geometric_gsl.typing import SampledGraph, is_sorted_by_target, plain_edges
 
 pairs = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=6)
 NOTHING = SampledGraph(torch.empty(2, 0, dtype=torch.long), torch.empty(0))
 
 
 @pytest.fixture
-def graph() -> SampledGraph:
+def graph():
     """Three sources, two targets, sorted by target."""
     edge_index = torch.tensor([[0, 2, 0, 1], [0, 0, 1, 1]])
     return SampledGraph(edge_index, torch.tensor([0.25, 0.75, 1.0, 0.0]))
 
 
-def dense(graph: SampledGraph, size: tuple[int, int]) -> Tensor:
+def dense(graph, size):
     matrix = torch.zeros(size[1], size[0])
     for (source, target), weight in zip(
         graph.edge_index.t().tolist(), graph.edge_weight.tolist(), strict=True
@@ -37,7 +31,7 @@ def dense(graph: SampledGraph, size: tuple[int, int]) -> Tensor:
     return matrix
 
 
-def test_unpacks_into_the_arguments_of_a_convolution(graph: SampledGraph) -> None:
+def test_unpacks_into_the_arguments_of_a_convolution(graph):
     assert graph._fields == ('edge_index', 'edge_weight')
     edge_index, edge_weight = graph
     assert edge_index is graph.edge_index
@@ -47,7 +41,7 @@ def test_unpacks_into_the_arguments_of_a_convolution(graph: SampledGraph) -> Non
     torch.testing.assert_close(out, dense(graph, (3, 2)) @ x_src)
 
 
-def test_edges_per_target_and_repr(graph: SampledGraph) -> None:
+def test_edges_per_target_and_repr(graph):
     # Target 4 has one edge, target 3 has none and does not count.
     more = torch.cat([graph.edge_index, torch.tensor([[1], [4]])], dim=1)
     uneven = SampledGraph(more, torch.ones(5))
@@ -60,43 +54,36 @@ def test_edges_per_target_and_repr(graph: SampledGraph) -> None:
     for other in (SampledGraph(*[part.to('meta') for part in graph]), ('a', 'b')):
         first, second = other
         expected = f'SampledGraph({first!r}, {second!r})'
-        assert str(SampledGraph(first, second)) == expected  # type: ignore[arg-type]
+        assert str(SampledGraph(first, second)) == expected
 
 
-def test_layers_without_weights_train_no_similarity() -> None:
-    x, conv = torch.randn(50, 4), SAGEConv(4, 2)
-    similarity = NeuralGaussianSimilarity(4)
+def test_edges_of_relaxed_and_of_distinct_draws():
+    x, similarity = torch.randn(50, 4), NeuralGaussianSimilarity(4)
     relaxed, distinct = (
         GumbelKNNSampler(similarity, k=5, replace=replace)(x)
         for replace in (True, False)
     )
-    # As the docstring says: many more edges than k, and no gradient by their indices.
+    # As the docstring says: many more edges than k.
     assert relaxed.edges_per_target > 20
     assert distinct.edges_per_target == 5
-    for edge_index, _ in (relaxed, distinct):
-        conv(x, edge_index).sum().backward()
-        assert all(weight.grad is None for weight in similarity.parameters())
-    SimpleConv()(x, *relaxed).square().sum().backward()
-    assert all(weight.grad is not None for weight in similarity.parameters())
 
 
 @pytest.mark.parametrize(
     ('threshold', 'kept'),
     [(-1.0, [0, 1, 2, 3]), (None, [0, 1, 2]), (0.25, [1, 2]), (1.0, [])],
 )
-def test_prune(graph: SampledGraph, threshold: float | None, kept: list[int]) -> None:
+def test_prune(graph, threshold, kept):
     weight = graph.edge_weight.requires_grad_()
     pruned = graph.prune() if threshold is None else graph.prune(threshold)
     assert isinstance(pruned, SampledGraph)
     assert torch.equal(pruned.edge_index, graph.edge_index[:, kept])
     assert torch.equal(pruned.edge_weight, weight[kept])
     pruned.edge_weight.sum().backward()
-    assert weight.grad is not None
     assert weight.grad.tolist() == [float(i in kept) for i in range(4)]
 
 
 @given(pairs)
-def test_is_sorted_by_target(edges: list[tuple[int, int]]) -> None:
+def test_is_sorted_by_target(edges):
     expected = [(i, j) for j, i in edges] == sorted((i, j) for j, i in edges)
     edge_index = torch.tensor(edges, dtype=torch.long).view(-1, 2).t()
     assert is_sorted_by_target(edge_index) is expected
@@ -106,7 +93,7 @@ def test_is_sorted_by_target(edges: list[tuple[int, int]]) -> None:
 
 
 @pytest.mark.parametrize('order', [[0, 1, 2, 3], [3, 0, 2, 1], [1, 0, 2, 3]])
-def test_to_adj_t(graph: SampledGraph, order: list[int]) -> None:
+def test_to_adj_t(graph, order):
     sparse = pytest.importorskip('torch_sparse')
     weight = graph.edge_weight.requires_grad_()
     adj_t = SampledGraph(graph.edge_index[:, order], weight[order]).to_adj_t((3, 2))
@@ -124,14 +111,12 @@ def test_to_adj_t(graph: SampledGraph, order: list[int]) -> None:
     torch.testing.assert_close(grad, x[graph.edge_index[0]].sum(dim=1))
 
 
-def test_to_adj_t_of_no_edges() -> None:
+def test_to_adj_t_of_no_edges():
     pytest.importorskip('torch_sparse')
     assert NOTHING.to_adj_t((3, 2)).to_dense().tolist() == [[0, 0, 0], [0, 0, 0]]
 
 
-def test_to_adj_t_without_torch_sparse(
-    graph: SampledGraph, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_to_adj_t_without_torch_sparse(graph, monkeypatch):
     monkeypatch.setitem(sys.modules, 'torch_sparse', None)
     text = r"'adj_t' needs torch-sparse: .* 'torch_geometric_gsl\[sparse\]'"
     with pytest.raises(ImportError, match=text):
@@ -141,7 +126,7 @@ def test_to_adj_t_without_torch_sparse(
 @pytest.mark.parametrize(
     ('size', 'text'), [((3, 2), 'at least 4 sources'), ((4, 1), 'at least 2 targets')]
 )
-def test_adj_t_of_a_wrong_size(size: tuple[int, int], text: str) -> None:
+def test_adj_t_of_a_wrong_size(size, text):
     graph = SampledGraph(torch.tensor([[3, 0], [0, 1]]), torch.ones(2))
     with pytest.raises(ValueError, match=rf"'size' must count {text} \(got"):
         graph.to_adj_t(size)

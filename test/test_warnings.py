@@ -1,16 +1,12 @@
 """A warning points at the line of the user that caused it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -26,7 +22,6 @@ from torch_geometric_gsl import (
 from torch_geometric_gsl._warnings import warn_caller
 
 X = torch.randn(1100, 4, generator=torch.Generator().manual_seed(0))
-Run = Callable[[], Any]
 CHAIN = """
 from torch_geometric.nn import Sequential
 
@@ -50,38 +45,36 @@ conv(x)
 """
 
 
-def make_sampler() -> GumbelKNNSampler:
+def make_sampler():
     return GumbelKNNSampler(GaussianSimilarity(4), max_eval_pairs=1).eval()
 
 
-def make_model() -> GSLNet:
+def make_model():
     return GSLNet(4, 4, 2, 2, max_eval_pairs=1).eval()
 
 
-def make_conv() -> LatentGraphConv:
+def make_conv():
     return LatentGraphConv(4, 4, max_eval_pairs=1).eval()
 
 
-def make_graph_module() -> torch.fx.GraphModule:
+def make_graph_module():
     graph = torch.fx.Graph()
     graph.output(graph.call_module('conv', (graph.placeholder('x'),)))
     return torch.fx.GraphModule({'conv': make_conv()}, graph)
 
 
 @pytest.fixture
-def make_chain(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[str], torch.nn.Module]:
+def make_chain(tmp_path, monkeypatch):
     """Layers whose `forward` is written by PyG, which imports what calls it."""
     (tmp_path / 'my_chain.py').write_text(CHAIN)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, 'my_chain', raising=False)
 
-    def make(name: str) -> torch.nn.Module:
+    def make(name):
         module = import_module('my_chain')
         kind = getattr(module, name)
         monkeypatch.setattr(kind, 'forward', kind.forward)  # It is replaced.
-        chain: torch.nn.Module = module.make(kind, [make_conv(), make_conv()])
+        chain = module.make(kind, [make_conv(), make_conv()])
         file = chain.forward.__code__.co_filename
         assert Path(file).parent == Path(tempfile.gettempdir())
         return chain
@@ -89,7 +82,7 @@ def make_chain(
     return make
 
 
-def line() -> int:
+def line():
     return sys._getframe(1).f_lineno
 
 
@@ -97,14 +90,12 @@ MODELS = ['model', 'no_grad', 'compiled', 'graph_module', 'Sequential', 'Chain']
 
 
 @pytest.fixture(params=['sampler', *MODELS])
-def run(
-    request: pytest.FixtureRequest, make_chain: Callable[[str], torch.nn.Module]
-) -> Run:
+def run(request, make_chain):
     """What warns, through layers of the package, of PyTorch and of PyG."""
     if request.param == 'sampler':
         sampler = make_sampler()
         return lambda: sampler.propagate(X, X)
-    model: Any = make_model()
+    model = make_model()
     if request.param == 'no_grad':
         model = torch.no_grad()(model)
     elif request.param == 'compiled':
@@ -116,7 +107,7 @@ def run(
     return lambda: model(X)
 
 
-def test_an_estimate_points_at_the_caller(run: Run) -> None:
+def test_an_estimate_points_at_the_caller(run):
     with pytest.warns(SampledEvaluationWarning) as seen:
         run()
     assert {warning.filename for warning in seen} == {__file__}
@@ -126,10 +117,8 @@ def test_an_estimate_points_at_the_caller(run: Run) -> None:
 @pytest.mark.parametrize(
     ('kind', 'layers'), [('sampler', 1), ('graph_module', 1), ('Sequential', 2)]
 )
-def test_later_lines_are_warned_too(
-    kind: str, layers: int, make_chain: Callable[[str], torch.nn.Module]
-) -> None:
-    run: Any = partial(make_sampler().propagate, h=X)
+def test_later_lines_are_warned_too(kind, layers, make_chain):
+    run = partial(make_sampler().propagate, h=X)
     if kind != 'sampler':
         run = make_chain(kind) if layers > 1 else make_graph_module()
     with warnings.catch_warnings(record=True) as seen:
@@ -141,7 +130,7 @@ def test_later_lines_are_warned_too(
     assert [warning.lineno for warning in seen] == lines
 
 
-def test_a_prompt() -> None:
+def test_a_prompt():
     args = [sys.executable, '-W', 'default', '-c', PROMPT]
     done = subprocess.run(args, capture_output=True, text=True, check=True)
     found = [word for word in done.stderr.splitlines() if 'estimated from' in word]
@@ -161,16 +150,14 @@ def test_a_prompt() -> None:
         ('/tmp/a.b_Chain_0123ab_x1y2.py', 'a.b_Chain_0123ab', False),
     ],
 )
-def test_code_of_persons_and_libraries(
-    file: str, name: str | None, is_person: bool
-) -> None:
+def test_code_of_persons_and_libraries(file, name, is_person):
     names = {'warn': warn_caller} | ({} if name is None else {'__name__': name})
     with pytest.warns(UserWarning, match='^text$') as seen:
         exec(compile("warn('text', UserWarning)", file, 'exec'), names)
     assert seen[0].filename == (file if is_person else __file__)
 
 
-def test_nobody_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_outside(monkeypatch):
     # Python shows what is called from nowhere, too.
     monkeypatch.setattr(_warnings, '_is_outside', lambda frame: False)
     with pytest.warns(UserWarning, match='^text$'):

@@ -1,11 +1,8 @@
-from __future__ import annotations
-
 import math
 
 import pytest
 import torch
 from scipy import stats
-from torch import Tensor
 
 from torch_geometric_gsl.baselines.nodeformer.attention import (
     feature_exponents,
@@ -17,29 +14,25 @@ from torch_geometric_gsl.baselines.nodeformer.attention import (
 ERROR_RATE = 1e-4
 
 
-def seeded(seed: int = 0) -> torch.Generator:
+def seeded(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
-def normal(*size: int, seed: int = 0) -> Tensor:
+def normal(*size, seed=0):
     return torch.randn(*size, generator=seeded(seed), dtype=torch.float64)
 
 
-def problem(
-    n: int = 4, num_keys: int = 5, heads: int = 2, draws: int = 3, features: int = 6
-) -> tuple[Tensor, ...]:
+def problem(n=4, num_keys=5, heads=2, draws=3, features=6):
     query, key = normal(n, heads, 3, seed=1), normal(num_keys, heads, 3, seed=2)
     value, noise = normal(num_keys, heads, 2, seed=3), normal(num_keys, heads, draws)
     return query, key, value, normal(features, 3, seed=4), noise
 
 
-def inner(u: list[float], v: list[float]) -> float:
+def inner(u, v):
     return math.fsum(a * b for a, b in zip(u, v, strict=True))
 
 
-def quadratic(
-    query: Tensor, key: Tensor, value: Tensor, directions: Tensor, noise: Tensor
-) -> Tensor:
+def quadratic(query, key, value, directions, noise):
     """The definition: a kernel of all pairs, written as loops."""
     out = torch.zeros(query.size(0), *value.shape[1:], dtype=torch.float64)
     rows, draws = directions.tolist(), noise.size(2)
@@ -66,7 +59,7 @@ def quadratic(
 
 
 @pytest.mark.parametrize('size', [(4, 5, 2, 3, 6), (1, 1, 1, 1, 1), (3, 7, 1, 2, 2)])
-def test_against_sums_over_all_pairs(size: tuple[int, ...]) -> None:
+def test_against_sums_over_all_pairs(size):
     args = problem(*size)
     torch.testing.assert_close(kernel_attention(*args), quadratic(*args))
     plain = kernel_attention(*args[:4])
@@ -74,7 +67,7 @@ def test_against_sums_over_all_pairs(size: tuple[int, ...]) -> None:
     torch.testing.assert_close(plain, expected)
 
 
-def test_gradient() -> None:
+def test_gradient():
     query, key, value, directions, noise = problem()
     inputs = [part.requires_grad_() for part in (query, key, value)]
     assert torch.autograd.gradcheck(
@@ -82,7 +75,7 @@ def test_gradient() -> None:
     )
 
 
-def test_factors_cancel() -> None:
+def test_factors_cancel():
     # Noise of a draw far beyond what exponentials can hold.
     *parts, noise = problem()
     shifted = noise + torch.tensor([900.0, -900.0, 0.0])
@@ -91,7 +84,7 @@ def test_factors_cancel() -> None:
 
 
 @pytest.mark.parametrize('size', [1.0, 30.0])
-def test_nothing_overflows(size: float) -> None:
+def test_nothing_overflows(size):
     # Few keys count for a query, and few of them have the noise that counts.
     parts = [size * normal(300, 1, 8, seed=seed) for seed in (1, 2)]
     parts.append(normal(300, 1, 2))
@@ -108,7 +101,7 @@ def test_nothing_overflows(size: float) -> None:
 
 
 @pytest.mark.parametrize('channels', [1, 3, 4])
-def test_features_are_unbiased(channels: int) -> None:
+def test_features_are_unbiased(channels):
     x, y = 0.6 * normal(channels, seed=5).abs(), 0.5 * normal(channels, seed=6).abs()
     blocks = 40_000
     w = orthogonal_directions(
@@ -123,7 +116,7 @@ def test_features_are_unbiased(channels: int) -> None:
 
 
 @pytest.mark.parametrize('channels', [1, 2, 5])
-def test_law_of_the_directions(channels: int) -> None:
+def test_law_of_the_directions(channels):
     # One of each block: they are independent.
     w = orthogonal_directions(
         5_000 * channels, channels, dtype=torch.float64, generator=seeded()
@@ -142,7 +135,7 @@ def test_law_of_the_directions(channels: int) -> None:
     )
 
 
-def test_directions_by_size_type_and_seed() -> None:
+def test_directions_by_size_type_and_seed():
     for size in ((30, 32), (7, 3), (1, 1), (6, 3)):
         w = orthogonal_directions(*size, generator=seeded(1))
         assert w.shape == size

@@ -114,8 +114,6 @@ INDEX, WEIGHT = torch.tensor([[0, 1], [1, 0]]), torch.ones(2)
         ((INDEX,), TypeError, r"'graph' must be a SampledGraph .* \(got Tensor\)"),
         (((INDEX, None),), TypeError, r"'edge_weight' must be .* \(got NoneType\)"),
         (((INDEX, INDEX[0]),), TypeError, r"'edge_weight' .* \(got torch.int64\)"),
-        (((INDEX.int(), WEIGHT),), TypeError, "'edge_index' must have dtype"),
-        (((torch.cat([INDEX, INDEX]), WEIGHT),), ValueError, r'\[2, num_edges\]'),
         (((INDEX, WEIGHT[:1]),), ValueError, r'one entry per edge \(got \[1\] for 2'),
         (((INDEX, -WEIGHT),), ValueError, "'edge_weight' must not be negative"),
         (((INDEX, WEIGHT / 0),), ValueError, "'edge_weight' contains NaN"),
@@ -130,7 +128,6 @@ INDEX, WEIGHT = torch.tensor([[0, 1], [1, 0]]), torch.ones(2)
             r"one label per node \(got 1, but 'graph' has source 1\)",
         ),
         (((INDEX, WEIGHT), None, 1), ValueError, r"'num_nodes' .* 2.* \(got 1\)"),
-        (((INDEX, WEIGHT), None, 2.0), TypeError, "'num_nodes' must be an integer"),
     ],
 )
 def test_describe_graph_errors(args, error, match):
@@ -307,23 +304,17 @@ def test_uniform_sampling_warns_once():
 
 
 @pytest.mark.usefixtures('fresh')
-@pytest.mark.parametrize(('share', 'warns'), [(0.89, False), (0.91, True)])
-def test_uniform_sampling_warns_above_the_threshold(share, warns):
+@pytest.mark.parametrize(('scale', 'warns'), [(1.63, False), (1.52, True)])
+def test_uniform_sampling_warns_above_the_threshold(scale, warns):
     # Node 0 sees itself at `scale` and 29 orthogonal nodes at 0; so do all others.
-    def effective(scale):
-        weight = np.exp(scale * np.eye(30)[0])
-        return float(np.exp(entropy(weight))) / 30
-
-    scale = minimize_scalar(
-        lambda s: (effective(s) - share) ** 2, bounds=(0, 4), method='bounded'
-    ).x
-    assert effective(scale) == pytest.approx(share, abs=1e-3)
+    share = float(np.exp(entropy(np.exp(scale * np.eye(30)[0])))) / 30
+    assert 0.89 < share < 0.91
     sampler = GumbelKNNSampler(LinearSimilarity(30), scale=scale)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter('always')
         (layer,) = describe_model(sampler, torch.eye(30)).layers
     assert layer.share == pytest.approx(share, abs=1e-3)
-    assert bool(caught) == warns
+    assert bool(caught) == warns == (share > 0.9)
 
 
 def test_least_share_of_a_similarity_in_the_unit_interval():

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -10,12 +8,7 @@ from oracles import matrix_pairs, seeded, to_matrix
 
 from torch_geometric_gsl.ops import aggregate as module
 from torch_geometric_gsl.ops import tail as tail_module
-from torch_geometric_gsl.ops.aggregate import (
-    drawn_graph,
-    drawn_sum,
-    neighbour_graph,
-    weighted_sum,
-)
+from torch_geometric_gsl.ops.aggregate import drawn_graph, drawn_sum, weighted_sum
 from torch_geometric_gsl.ops.candidates import Candidates
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions, relax
 from torch_geometric_gsl.ops.scores import unit_rows
@@ -165,45 +158,8 @@ def test_no_targets(num_tail):
     assert drawn_sum(torch.randn(8, 2), *args).shape == (0, 2)
 
 
-@given(
-    st.lists(
-        st.lists(
-            st.tuples(st.integers(0, 3), st.integers(0, 9)), min_size=3, max_size=3
-        ),
-        max_size=5,
-    ),
-    st.booleans(),
-)
-def test_neighbour_graph(rows, is_masked):
-    source = torch.tensor([[j for j, _ in row] for row in rows]).long().view(-1, 3)
-    weight = torch.tensor([[w for _, w in row] for row in rows]).float().view(-1, 3)
-    listed = weight > 2 if is_masked else None
-    expected = {}
-    for i, row in enumerate(rows):
-        for j, w in row:
-            if not is_masked or w > 2:
-                expected[i, j] = expected.get((i, j), 0) + w
-    graph = neighbour_graph(source, weight, listed)
-    assert graph.edge_index.dtype == torch.long
-    assert [(i, j) for j, i in graph.edge_index.t().tolist()] == sorted(expected)
-    assert graph.edge_weight.tolist() == [expected[p] for p in sorted(expected)]
-
-
-def test_gradient_of_equal_edges():
-    source = torch.tensor([[2, 0, 2], [1, 1, 1]])
-    weight = torch.randn(2, 3, **DOUBLE, requires_grad=True)
-    factor = torch.tensor([3.0, 5, 7], **DOUBLE)
-    graph = neighbour_graph(source, weight)
-    (grad,) = torch.autograd.grad(graph.edge_weight, weight, factor)
-    assert grad.tolist() == [[5, 3, 5], [7, 7, 7]]
-
-
 def naive_sum(h, edges, weight, num_targets):
-    result = [[0.0] * h.size(1) for _ in range(num_targets)]
-    for (source, target), w in zip(edges.t().tolist(), weight.tolist(), strict=True):
-        for channel, value in enumerate(h[source].tolist()):
-            result[target][channel] += w * value
-    return torch.tensor(result, dtype=torch.float64).view(num_targets, h.size(1))
+    return to_matrix(edges, weight.double(), num_targets, len(h)) @ h.double()
 
 
 def random_edges(seed, num_sources, num_targets, size):
@@ -233,19 +189,11 @@ def test_weighted_sum_gradient():
     )
 
 
-def test_messages_of_another_type_and_layout():
+@pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16, torch.float64])
+def test_messages_of_another_type_and_layout(dtype):
     edges = random_edges(0, 4, 3, 9)
-    h, weight = torch.randn(2, 4, dtype=torch.float64).t(), torch.rand(9)
+    h, weight = torch.randn(2, 4).to(dtype).t().requires_grad_(), torch.rand(9)
     assert not h.is_contiguous()
-    out = weighted_sum(h, edges, weight, 3)
-    assert out.dtype == torch.float64
-    torch.testing.assert_close(out, naive_sum(h, edges, weight, 3))
-
-
-@pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16])
-def test_weighted_sum_of_half_precision(dtype):
-    edges = random_edges(0, 4, 3, 9)
-    h, weight = torch.randn(4, 2).to(dtype).requires_grad_(), torch.rand(9)
     out = weighted_sum(h, edges, weight, 3)
     assert out.dtype == dtype
     # Summed in single precision and rounded once.

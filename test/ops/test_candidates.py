@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from itertools import pairwise
 
 import torch
@@ -8,7 +6,6 @@ from hypothesis import strategies as st
 
 from torch_geometric_gsl.ops.candidates import (
     Candidates,
-    expand_ranges,
     list_candidates,
     sort_candidates,
 )
@@ -64,28 +61,3 @@ def test_list_candidates_of_given_rows(rows):
         blocks = list(list_candidates(sets, max_pairs))
         found = [edge for block in blocks for edge in block.t().tolist()]
         assert found == [[j, i] for i, row in enumerate(rows) for j in row]
-
-
-@given(st.lists(st.tuples(st.integers(-9, 9), st.integers(0, 4)), max_size=6))
-def test_expand_ranges(ranges):
-    start, size = torch.tensor(ranges, dtype=torch.long).view(-1, 2).t()
-    number, place = expand_ranges(start, size)
-    expected = [(i, a + p) for i, (a, b) in enumerate(ranges) for p in range(b)]
-    assert list(zip(number.tolist(), place.tolist(), strict=True)) == expected
-    assert number.dtype == place.dtype == torch.long
-
-
-@given(st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=4), min_size=1))
-def test_candidates(rows):
-    size = torch.tensor([len(row) for row in rows])
-    start = size.cumsum(0) - size
-    listed = torch.tensor([j for row in rows for j in row])
-    place = torch.stack([torch.zeros_like(size), size - 1], dim=1)
-    some = slice(len(rows) // 2, len(rows))
-    own = Candidates(start, size, listed)
-    assert own.most == max(map(len, rows))
-    ends = own.at(some, place[some])
-    assert ends.tolist() == [[row[0], row[-1]] for row in rows[some]]
-    # Without a list the candidates are a range.
-    plain = Candidates(start, size).at(some, place[some])
-    assert plain.tolist() == (place[some] + start[some].unsqueeze(1)).tolist()

@@ -23,16 +23,6 @@ def test_distribution():
     assert all(math.isnan(value) for value in distribution(torch.empty(0)))
 
 
-def test_weight_spread_by_hand():
-    target = torch.tensor([0, 0, 0, 0, 2, 2])
-    weight = torch.tensor([1.0, 1.0, 1.0, 1.0, 3.0, 0.0])
-    spread = weight_spread(target, weight, num_targets=4)
-    assert spread.entropy.tolist() == pytest.approx([math.log(4), 0, 0, 0])
-    assert spread.effective.tolist() == pytest.approx([4, 0, 1, 0])
-    for part in weight_spread(target[:0], weight[:0], num_targets=2):
-        assert part.tolist() == [0, 0]
-
-
 def test_weight_spread_against_scipy():
     target = torch.randint(7, (60,))
     weight = torch.rand(60) * (torch.rand(60) > 0.2) * 1e-30

@@ -1,21 +1,15 @@
-from __future__ import annotations
-
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from oracles import relaxed, replay, seeded, softmax, to_matrix, truncated
 
 from torch_geometric_gsl.ops.dense import relaxed_weights
 from torch_geometric_gsl.ops.listed import (
     candidate_graph,
-    expand_draws,
     nearest_candidates,
     rank_in_group,
 )
 from torch_geometric_gsl.ops.relax import DrawOptions
 
-sizes = st.lists(st.integers(0, 4), max_size=6)
 DOUBLE = {'dtype': torch.float64}
 # Of six targets 1 and 5 have no candidates, 3 has a single one.
 RAGGED = torch.tensor([[0, 2, 4, 1, 2, 3, 5, 0, 1, 4], [0, 0, 0, 2, 2, 2, 2, 3, 4, 4]])
@@ -147,39 +141,6 @@ def test_nearest_candidates_gradient(k):
     assert torch.autograd.gradcheck(
         lambda score: nearest_candidates(score, RAGGED, 6, k, 0.5).edge_weight, score
     )
-
-
-@given(sizes, st.integers(1, 4))
-def test_expand_draws(degrees, k):
-    target = [i for i, degree in enumerate(degrees) for _ in range(degree)]
-    expected = [
-        (edge, i * k + draw)
-        for i in range(len(degrees))
-        for draw in range(k)
-        for edge, t in enumerate(target)
-        if t == i
-    ]
-    edge, draw = expand_draws(torch.tensor(target, dtype=torch.long), len(degrees), k)
-    assert list(zip(edge.tolist(), draw.tolist(), strict=True)) == expected
-
-
-@given(sizes, st.data())
-def test_rank_in_group(degrees, data):
-    group = [i for i, degree in enumerate(degrees) for _ in range(degree)]
-    value = data.draw(
-        st.lists(
-            st.floats(-1e6, 1e6, width=32),
-            min_size=len(group),
-            max_size=len(group),
-            unique=True,
-        )
-    )
-    expected = [
-        sum(other > own for other, h in zip(value, group, strict=True) if h == g)
-        for own, g in zip(value, group, strict=True)
-    ]
-    rank = rank_in_group(torch.tensor(value), torch.tensor(group, dtype=torch.long))
-    assert rank.tolist() == expected
 
 
 def test_equal_values_get_distinct_ranks():

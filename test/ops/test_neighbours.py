@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest
@@ -123,30 +121,13 @@ def test_one_long_row_of_a_sparse_product():
     )
 
 
-def test_by_source():
-    neighbours = Neighbours(torch.tensor([[3, 1], [1, 1], [0, 3]]), num_sources=5)
-    place, target, offsets = neighbours.by_source
-    assert offsets.tolist() == [0, 1, 4, 4, 6, 6]
-    source = neighbours.source.flatten()[place]
-    assert source.tolist() == [0, 1, 1, 1, 3, 3]
-    assert sorted(place.tolist()) == list(range(6))
-    assert target.tolist() == [int(p) // 2 for p in place]
-
-
-@pytest.mark.parametrize('size', [s for s in SIZES if min(s) > 0])
+@pytest.mark.parametrize('size', [*(s for s in SIZES if min(s) > 0), None])
 def test_gradients(size):
-    neighbours, (n, num_sources, q) = lists(size), size
+    some = [[4, 4, 0], [], [4, 1, 2, 2, 2, 3, 0]]
+    neighbours = lists(size) if size else ragged(some)
+    n, num_sources = neighbours.offsets.numel() - 1, neighbours.num_sources
     dst, src = rand(n, 2).requires_grad_(), rand(num_sources, 2).requires_grad_()
-    weight = rand(n, q, seed=3).requires_grad_()
-    check = torch.autograd.gradcheck
-    assert check(lambda dst, src: pair_dots(dst, src, neighbours), (dst, src))
-    assert check(lambda h, w: neighbour_sum(h, w, neighbours), (src, weight))
-
-
-def test_gradients_of_ragged_lists():
-    neighbours = ragged([[4, 4, 0], [], [4, 1, 2, 2, 2, 3, 0]])
-    dst, src = rand(3, 2).requires_grad_(), rand(5, 2).requires_grad_()
-    weight = rand(10, seed=3).requires_grad_()
+    weight = rand(*neighbours.source.shape, seed=3).requires_grad_()
     check = torch.autograd.gradcheck
     assert check(lambda dst, src: pair_dots(dst, src, neighbours), (dst, src))
     assert check(lambda h, w: neighbour_sum(h, w, neighbours), (src, weight))

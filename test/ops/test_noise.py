@@ -1,13 +1,9 @@
-from __future__ import annotations
-
-import math
-
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles import ERROR_RATE, check_law
-from scipy.stats import kstest, norm
+from scipy.stats import kstest
 
 from torch_geometric_gsl.ops.noise import (
     arrival_times,
@@ -98,47 +94,10 @@ def test_uniform(word):
         assert float(value) == (word % 2**bits + 0.5) / 2**bits
 
 
-@pytest.mark.parametrize('size', [2, 7, 100])
-def test_below_is_uniform(size):
-    # A few sources, and a range that signed numbers of 32 bits do not hold.
-    for total in (size, size * (2**32 // size)):
-        found = below(table(12, slice(0, 400), 250), total).flatten() * size // total
-        check_law(torch.bincount(found, minlength=size).tolist(), [1 / size] * size)
-
-
-@FLOATS
-def test_uniform_is_uniform(dtype):
-    found = uniform(table(34, slice(0, 400), 250), dtype).flatten()
-    counts = torch.bincount((found * 50).long(), minlength=50)
-    check_law(counts.tolist(), [1 / 50] * 50)
-
-
 def test_candidate_and_level_of_one_word_are_independent():
     word = table(56, slice(0, 400), 250).flatten()
     cell = below(word, 6) * 8 + (uniform(word, torch.float32) * 8).long()
     check_law(torch.bincount(cell, minlength=48).tolist(), [1 / 48] * 48)
-
-
-def test_no_correlation_of_rows_columns_and_seeds():
-    value, other = (
-        uniform(table(seed, slice(0, 300), 300), torch.float64) for seed in (7, 8)
-    )
-    pairs = {
-        'rows': (value[1:], value[:-1]),
-        'columns': (value[:, 1:], value[:, :-1]),
-        'diagonals': (value[1:, 1:], value[:-1, :-1]),
-        'halves': (value[:, 150:], value[:, :150]),
-        'seeds': (value, other),
-        'transposed': (value.triu(1), value.t().triu(1)),
-    }
-    # Bonferroni: all pairs together keep the error rate.
-    limit = norm.isf(ERROR_RATE / 2 / len(pairs))
-    for name, (a, b) in pairs.items():
-        used = torch.ones_like(a, dtype=torch.bool) if name != 'transposed' else a > 0
-        product = (a - 0.5)[used] * (b - 0.5)[used]
-        # The product of two independent uniforms has the variance 1 / 144.
-        z = float(product.mean()) * 12 * math.sqrt(product.numel())
-        assert abs(z) < limit, (name, z)
 
 
 def test_draw_seed():
@@ -174,17 +133,6 @@ def test_arrival_times_are_exponential(dtype):
     assert ERROR_RATE / 2 < p_value < 1 - ERROR_RATE / 2
 
 
-def test_draws_are_independent_along_each_dimension():
-    # A correlation of n independent pairs has standard deviation 1 / sqrt(n); four
-    # and a half of them: error rate below 1e-5 for each of three comparisons.
-    time = draw(30, 30, 30, seed=2) - 1
-    for dim in range(3):
-        size = time.size(dim) - 1
-        ahead, behind = time.narrow(dim, 1, size), time.narrow(dim, 0, size)
-        correlation = float((ahead * behind).mean())
-        assert abs(correlation) < 4.5 / math.sqrt(ahead.numel())
-
-
 @given(st.lists(st.integers(0, 70), min_size=1, max_size=6), st.integers(0, 2**32))
 def test_drawn_in_pieces_equals_drawn_at_once(sizes, seed):
     whole = draw(sum(sizes), 3, seed=seed)
@@ -214,16 +162,6 @@ def test_times_are_positive_and_finite_at_the_extremes(monkeypatch, dtype):
     assert bool(time.isfinite().all())
     assert time[0] > 8
     assert time[1] < 0.01
-
-
-def test_global_generator_is_the_default():
-    torch.manual_seed(7)
-    first = arrival_times([5], dtype=torch.float32, device=CPU)
-    second = arrival_times([5], dtype=torch.float32, device=CPU)
-    torch.manual_seed(7)
-    again = arrival_times([5], dtype=torch.float32, device=CPU)
-    assert torch.equal(first, again)
-    assert not torch.equal(first, second)
 
 
 @pytest.mark.parametrize('own', [True, False])

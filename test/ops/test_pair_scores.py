@@ -1,10 +1,7 @@
-from __future__ import annotations
-
 import math
 
 import pytest
 import torch
-from oracles import matrix_pairs
 
 from torch_geometric_gsl.ops import runtime
 from torch_geometric_gsl.ops.candidates import Candidates
@@ -105,23 +102,6 @@ def test_weights(formula, is_compiled, monkeypatch):
 
 
 @EVERY
-def test_gradient(formula, comparison):
-    pairs = make(formula, comparison)
-    leaves = [
-        x.double().requires_grad_()
-        for x in (pairs.dst, pairs.src, *pairs.response.params)
-    ]
-    source = torch.tensor([[0, 3], [6, 6], [1, 2], [5, 0], [4, 4]])
-
-    def score(dst, src, *params):
-        response = pairs.response._replace(params=params)
-        own = pairs._replace(dst=dst, src=src, response=response)
-        return own.rows(), own.pairs(slice(0, 5), Neighbours(source, 7))
-
-    assert torch.autograd.gradcheck(score, leaves)
-
-
-@EVERY
 def test_take_split_and_select(formula, comparison):
     pairs = make(formula, comparison, loop=False)
     whole = pairs.rows()
@@ -174,18 +154,3 @@ def test_exclude():
     assert not exclude(block, torch.tensor([5, -1])).isinf().any()
     listed = exclude(block[:, :3], torch.tensor([4, 0]), torch.tensor([[4, 3, 4]] * 2))
     assert listed.isinf().nonzero().tolist() == [[0, 0], [0, 2]]
-
-
-@pytest.mark.parametrize('dtype', [torch.float32, torch.float64])
-def test_given_scores_are_exact(dtype):
-    # What the oracles of other tests rely on.
-    score = (1e3 * torch.randn(6, 6)).to(dtype)
-    pairs = matrix_pairs(score)
-    every = Neighbours(torch.arange(6).repeat(6, 1), 6)
-    assert torch.equal(pairs.rows(), score)
-    assert torch.equal(pairs.pairs(slice(0, 6), every), score)
-    assert (pairs.lower, pairs.upper) == (float(score.min()), float(score.max()))
-    score.fill_diagonal_(1e4)
-    pairs = matrix_pairs(score, loop=False)
-    assert torch.equal(pairs.rows(), score.fill_diagonal_(-INF))
-    assert pairs.upper < 1e4

@@ -6,8 +6,6 @@ scores may differ in their last bits, by which one decision in ten million diffe
 about 40,000 that are drawn here under fixed seeds.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import random
@@ -211,7 +209,7 @@ def test_cases_meet_what_they_are_for():
         excluded = make(case)[0].excluded
         source, noise, _ = _define(case)
         missing += int(noise.isneginf().sum())
-        again: Tensor = (source.unsqueeze(-1) == source.unsqueeze(-2)).tril(-1)
+        again = (source.unsqueeze(-1) == source.unsqueeze(-2)).tril(-1)
         repeated += int(again.sum())
         if excluded is not None:
             side = source - excluded.view(-1, 1, 1)

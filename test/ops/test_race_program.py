@@ -1,7 +1,5 @@
 """The device side of the race: its random numbers, and that it compiles."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 
 import pytest

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import math
 from itertools import product
 
@@ -9,7 +7,6 @@ from oracles import matrix_pairs, replay, seeded, to_matrix, truncated
 from scipy.integrate import quad
 
 from torch_geometric_gsl.ops.aggregate import drawn_graph
-from torch_geometric_gsl.ops.dense import relaxed_weights
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.relax import DrawOptions
 from torch_geometric_gsl.ops.scores import Response, identity
@@ -47,19 +44,6 @@ def test_arrivals_are_the_largest_perturbed_scores(kept, scale):
             assert float(found.horizon[i, k]) == pytest.approx(horizon)
 
 
-@pytest.mark.parametrize('k', [1, 3])
-@pytest.mark.parametrize('kept', [1, 4, 16])
-@pytest.mark.parametrize('tau', [0.1, 1.0])
-def test_against_loops(k, kept, tau):
-    score = torch.randn(4, 20, **DOUBLE)
-    graph = sample(score, DrawOptions(k, tau, kept))
-    expected = truncated(score, replay(5, 4, k, 20), tau, kept)
-    torch.testing.assert_close(to_matrix(*graph, 4, 20), expected)
-    # Sorted by target and then by source, each edge once.
-    pairs = [(i, j) for j, i in graph.edge_index.t().tolist()]
-    assert pairs == [tuple(pair) for pair in expected.nonzero().tolist()]
-
-
 @pytest.mark.parametrize('loop', [False, True])
 def test_a_tail_of_all_sources_against_quadrature(loop):
     score, tau, noise = torch.randn(4, 4, **DOUBLE), 0.5, replay(5, 4, 2, 4)
@@ -81,21 +65,6 @@ def test_a_tail_of_all_sources_against_quadrature(loop):
         for j, w in weight.items():
             expected[i, j] += w / sum(weight.values()) / 2
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize('hard', [False, True])
-@pytest.mark.parametrize('loop', [False, True])
-def test_all_arrivals_give_the_dense_graph(hard, loop):
-    leaf = torch.randn(6, 6, **DOUBLE, requires_grad=True)
-    grad = torch.randn(6, 6, **DOUBLE)
-    streamed = to_matrix(*sample(leaf, DrawOptions(3, 0.5, 6, hard=hard), loop), 6, 6)
-    score = matrix_pairs(leaf, loop=loop).rows()
-    dense = relaxed_weights(score, 3, 0.5, hard=hard, generator=seeded())
-    torch.testing.assert_close(streamed, dense)
-    torch.testing.assert_close(
-        torch.autograd.grad(streamed, leaf, grad)[0],
-        torch.autograd.grad(dense, leaf, grad)[0],
-    )
 
 
 @pytest.mark.parametrize('hard', [False, True])
@@ -124,15 +93,6 @@ def test_large_scores_stay_finite_and_loops_out(hard, replace):
     torch.testing.assert_close(total, torch.ones(6))
     graph.edge_weight.square().sum().backward()
     assert bool(x.grad.isfinite().all())
-
-
-def test_global_generator_is_the_default():
-    pairs, found = matrix_pairs(torch.randn(5, 9)), []
-    for seed in (1, 1, 2):
-        torch.manual_seed(seed)
-        found.append(stream_arrivals(pairs, 3, 4).noise)
-    assert torch.equal(found[0], found[1])
-    assert not torch.equal(found[0], found[2])
 
 
 def test_small_budgets_give_small_blocks(meter, monkeypatch):

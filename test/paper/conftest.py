@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 import sys
-from collections.abc import Callable
 
 import pytest
 import torch
@@ -9,12 +6,9 @@ from torch_geometric.data import Data
 
 from reproduction import command
 
-#: Runs the main function of a command with words, as a shell does.
-Call = Callable[..., str]
-
 
 @pytest.fixture
-def data() -> Data:
+def data():
     """Three classes around three centres."""
     generator = torch.Generator().manual_seed(0)
     y = torch.arange(48) % 3
@@ -22,17 +16,17 @@ def data() -> Data:
 
 
 @pytest.fixture(autouse=True)
-def _no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_limit(monkeypatch):
     """The limit of a command would be that of all later tests."""
     monkeypatch.setattr(command, 'limit_memory', lambda gigabytes: None)
     monkeypatch.setattr(command, '_UNREADABLE', {})
 
 
 @pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+def call(monkeypatch, capsys):
     """What a command prints, or the text with which it ends."""
 
-    def main(program: Callable[[], None], *words: object) -> str:
+    def main(program, *words):
         monkeypatch.setattr(sys, 'argv', ['program.py', *map(str, words)])
         try:
             program()

@@ -1,10 +1,5 @@
-from __future__ import annotations
-
 import functools
-from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -18,18 +13,18 @@ from torch_geometric_gsl.datasets import paper_split
 
 
 @pytest.mark.parametrize('method', cost.ROWS)
-def test_an_epoch_trains_every_row(method: str, data: Data) -> None:
-    losses: list[float] = []
+def test_an_epoch_trains_every_row(method, data):
+    losses = []
     step = cost.epoch(method, paper_split(data, seed=0), losses.append)
     step()
     step()
     assert losses[0] != losses[1]
 
 
-def test_optimizer_of_the_setting(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_optimizer_of_the_setting(data, monkeypatch):
     calls = []
 
-    def adamw(*args: Any, **kwargs: Any) -> torch.optim.Optimizer:
+    def adamw(*args, **kwargs):
         calls.append(kwargs)
         return torch.optim.AdamW(*args, **kwargs)
 
@@ -38,7 +33,7 @@ def test_optimizer_of_the_setting(data: Data, monkeypatch: pytest.MonkeyPatch) -
     assert calls == [{'lr': 0.01, 'weight_decay': 1e-3, 'fused': True}]
 
 
-def test_memory_counts_what_training_holds() -> None:
+def test_memory_counts_what_training_holds():
     y = torch.arange(48) % 3
     data = Data(x=torch.rand(48, 20_000), y=y)
     parameters = 4 * 32 * 20_000 / 1e6
@@ -47,15 +42,13 @@ def test_memory_counts_what_training_holds() -> None:
     assert 4 * parameters <= found <= 5 * parameters
 
 
-def test_memory_is_that_of_a_later_epoch(
-    data: Data, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_memory_is_that_of_a_later_epoch(data, monkeypatch):
     """What lives on counts, and what the epoch itself takes, but not the first one."""
 
-    def epoch(method: str, data: Data) -> Callable[[], None]:
+    def epoch(method, data):
         held, is_first = [torch.ones(8_000)], True
 
-        def step() -> None:
+        def step():
             nonlocal is_first
             if is_first:
                 held.append(torch.ones(4_000))
@@ -71,8 +64,8 @@ def test_memory_is_that_of_a_later_epoch(
     assert cost.peak('mlp', data) == pytest.approx(expected, abs=1e-4)
 
 
-def test_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[str] = []
+def test_rounds(monkeypatch):
+    calls = []
     # A clock that goes on by what is called.
     clock = SimpleNamespace(perf_counter=lambda: len(calls) ** 2)
     monkeypatch.setattr(cost, 'time', clock)
@@ -83,12 +76,7 @@ def test_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(found.values()) == [[11, 15, 19], [7, 17, 21], [9, 13, 23]]
 
 
-def test_measure_and_table(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    call: Callable[..., str],
-    data: Data,
-) -> None:
+def test_measure_and_table(tmp_path, monkeypatch, call, data):
     monkeypatch.setattr(cost, 'ROWS', ('neural_gau_sim', 'mlp'))
     monkeypatch.setattr(cost.time, 'perf_counter', iter(range(99)).__next__)
     monkeypatch.setattr(cost, 'load', lambda: paper_split(data, seed=0))
@@ -103,7 +91,7 @@ def test_measure_and_table(
     assert printed[3].endswith('| 0 |')
 
 
-def test_table_of_what_was_measured_last(tmp_path: Path) -> None:
+def test_table_of_what_was_measured_last(tmp_path):
     row = {'seconds': 0.0421, 'quartiles': [0.04, 0.05], 'megabytes': 23.6}
     content = {'environment': {'threads': 2}, 'rows': {'gau_sim': row}}
     write_json(tmp_path / 'cost.json', content)

@@ -1,13 +1,9 @@
 """The tables in README and documentation are those of the finished runs."""
 
-from __future__ import annotations
-
 import re
-from pathlib import Path
 
 import optuna
 import pytest
-from optuna.storages import JournalStorage
 from optuna.trial import TrialState
 
 from reproduction.documents import DOCUMENTS, RESULTS, SEEDS, fill, render
@@ -21,24 +17,24 @@ from reproduction.summary import accuracies, compare, verdict
 from reproduction.tables import TABLES, cells
 
 
-def kind_of(path: Path) -> str:
+def kind_of(path):
     return 'markdown' if path.suffix == '.md' else 'rst'
 
 
 @pytest.mark.parametrize('path', DOCUMENTS, ids=lambda path: path.name)
-def test_tables_equal_the_results(path: Path) -> None:
+def test_tables_equal_the_results(path):
     text = path.read_text(encoding='utf-8')
     assert fill(text, kind_of(path), Store(RESULTS, archives_only=True)) == text
 
 
-def test_what_the_text_says_of_our_rows() -> None:
+def test_what_the_text_says_of_our_rows():
     """Of their comparisons with the controls."""
     store, choice = Store(RESULTS, archives_only=True), Choice((), (), SEEDS)
     ours = [m for m in METHODS.values() if m.group == 'ours']
     heads = {f'{m.title} - {c}' for m in ours for c in ('MLP', 'Uniform random graph')}
     beside_knn = {f'{m.title} - kNN-GCN, root weight' for m in ours}
     detected, count = [], 0
-    knn: list[tuple[str, float]] = []
+    knn = []
     for line in render('paired', 'markdown', store, choice).splitlines():
         _, title, *entries = (entry.strip() for entry in f'{line}|'.split('|'))
         found = [re.match(r'(\S+) .*p [=<] ([\d.]+)', entry) for entry in entries]
@@ -59,7 +55,7 @@ def test_what_the_text_says_of_our_rows() -> None:
     ]
 
 
-def test_what_the_text_says_of_the_number_of_draws() -> None:
+def test_what_the_text_says_of_the_number_of_draws():
     """Rows below the paper, and differences of K = 20 and 5, in Tables 2 and 3."""
     store = Store(RESULTS, archives_only=True)
     names = ('CiteSeer', 'Chameleon', '20News')
@@ -86,7 +82,7 @@ def test_what_the_text_says_of_the_number_of_draws() -> None:
     assert all(abs(mean) < 1 for mean, _ in [*lost.values(), *changes.values()])
 
 
-def test_every_table_stands_in_a_document() -> None:
+def test_every_table_stands_in_a_document():
     found = []
     for path in DOCUMENTS:
         found += re.findall(r'begin (\w+)', path.read_text(encoding='utf-8'))
@@ -94,7 +90,7 @@ def test_every_table_stands_in_a_document() -> None:
 
 
 @pytest.mark.filterwarnings('ignore::optuna.exceptions.ExperimentalWarning')
-def test_the_studies_of_the_search(tmp_path: Path) -> None:
+def test_the_studies_of_the_search(tmp_path):
     journal = tmp_path / JOURNAL
     journal.write_bytes(read_bytes(RESULTS / f'{JOURNAL}.gz'))
     storage = open_journal(journal)
@@ -123,7 +119,7 @@ def test_the_studies_of_the_search(tmp_path: Path) -> None:
     assert '\n'.join(lines) in text
 
 
-def ended(name: str, storage: JournalStorage) -> str:
+def ended(name, storage):
     study = optuna.load_study(study_name=name, storage=storage)
     whole, cut_short = (
         len(study.get_trials(states=(state,)))
@@ -132,7 +128,7 @@ def ended(name: str, storage: JournalStorage) -> str:
     return f'{whole + cut_short} ({whole}): {100 * study.best_value:.2f}'
 
 
-def test_results_are_of_committed_code_and_one_thread() -> None:
+def test_results_are_of_committed_code_and_one_thread():
     # A user's own runs may stand beside them.
     for path in (RESULTS / f'{name}{ARCHIVE}' for name in PAPER):
         assert path.exists()

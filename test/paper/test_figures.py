@@ -1,12 +1,8 @@
 """Figures and trained models, of runs on a small data set."""
 
-from __future__ import annotations
-
 import shutil
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -15,7 +11,7 @@ from torch_geometric.data import Data
 
 from reproduction import command, experiments, figures, settings
 from reproduction.experiments import CONTROLS, Choice, Experiment
-from reproduction.figures import FIGURES, Figures
+from reproduction.figures import FIGURES
 from reproduction.run import execute
 from reproduction.settings import make_config
 from reproduction.store import Store
@@ -30,14 +26,13 @@ from reproduction.trained import (
 )
 from torch_geometric_gsl.datasets import paper_split
 
-Call = Callable[..., str]
 #: The data sets of each figure.
 ALL = Choice((), (), figures.SEEDS)
 METHODS = ('neural_gau_sim', 'neural_gau_sim_t', 'idgl_anchor', *CONTROLS)
 
 
 @pytest.fixture(scope='module')
-def points() -> Data:
+def points():
     """More nodes than a model has anchors."""
     generator = torch.Generator().manual_seed(0)
     y = torch.arange(600) % 3
@@ -45,7 +40,7 @@ def points() -> Data:
 
 
 @pytest.fixture(scope='module', autouse=True)
-def short(points: Data) -> object:
+def short(points):
     """A few epochs of every run; one data set for every figure."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(settings.EVERYTHING, 'epochs', 4)
@@ -58,7 +53,7 @@ def short(points: Data) -> object:
 
 
 @pytest.fixture(scope='module')
-def store(tmp_path_factory: pytest.TempPathFactory, points: Data, short: None) -> Store:
+def store(tmp_path_factory, points, short):
     store = Store(tmp_path_factory.mktemp('results'))
     configs = [make_config('wine', method, 0) for method in METHODS]
     # The controls have one more split than the models whose nodes are removed.
@@ -73,7 +68,7 @@ def store(tmp_path_factory: pytest.TempPathFactory, points: Data, short: None) -
     return store
 
 
-def lines(found: Figures) -> dict[str, list[float]]:
+def lines(found):
     """The heights of the points of each line of the only panel."""
     (figure,) = found.values()
     (ax,) = figure.axes
@@ -82,13 +77,12 @@ def lines(found: Figures) -> dict[str, list[float]]:
     return {name: list(map(float, line.get_ydata())) for name, line in drawn.items()}
 
 
-def accuracy(store: Store, method: str, seed: int = 0, **changes: float) -> float:
+def accuracy(store, method, seed=0, **changes):
     record = store.record(make_config('wine', method, seed, **changes))
-    assert record is not None
     return 100 * float(record['outcome']['test'])
 
 
-def test_temperature(store: Store) -> None:
+def test_temperature(store):
     found = lines(FIGURES['temperature'](store, ALL))
     expected = [accuracy(store, 'neural_gau_sim', tau=tau) for tau in (0.25, 0.5, 1.0)]
     assert found['NeuralGauSim'] == pytest.approx(expected)
@@ -96,7 +90,7 @@ def test_temperature(store: Store) -> None:
     assert found['MLP'] == pytest.approx([accuracy(store, 'mlp')] * 2)
 
 
-def test_removal(store: Store) -> None:
+def test_removal(store):
     drawn = FIGURES['removal'](store, ALL)
     found = lines(drawn)
     titles = {'NeuralGauSim-T': 'neural_gau_sim_t', 'IDGL-Anchor': 'idgl_anchor'}
@@ -114,13 +108,13 @@ def test_removal(store: Store) -> None:
 @pytest.mark.filterwarnings(
     'ignore::torch_geometric_gsl.diagnostics.UniformSamplingWarning'
 )
-def test_parameters(store: Store) -> None:
+def test_parameters(store):
     figure = FIGURES['parameters'](store, ALL)['parameters']
     labels = [label.get_text() for label in figure.axes[0].get_xticklabels()]
     assert labels == ['$b_1$', '$10\\,c_1$', '$b_2$', '$10\\,c_2$']
 
 
-def test_files(store: Store, tmp_path: Path, call: Call) -> None:
+def test_files(store, tmp_path, call):
     words = ['graphs', '--results', store.root, '--out', tmp_path]
     call(figures.main, *words)
     names = ('graph_wine_layer1', 'graph_wine_layer2')
@@ -134,7 +128,7 @@ def test_files(store: Store, tmp_path: Path, call: Call) -> None:
     assert written == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
 
 
-def test_without_runs(tmp_path: Path, call: Call) -> None:
+def test_without_runs(tmp_path, call):
     """Names the commands that make the runs, and draws what needs none."""
     words = ['--results', tmp_path / 'no such', '--out', tmp_path / 'drawn']
     told = call(figures.main, *words)
@@ -153,9 +147,7 @@ def test_without_runs(tmp_path: Path, call: Call) -> None:
     assert names == {'curves', 'curves_heat'}
 
 
-def test_files_of_the_user(
-    points: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Call
-) -> None:
+def test_files_of_the_user(points, tmp_path, monkeypatch, call):
     """`--datasets` draws what has been run, and tells what has not."""
     root, out, files = tmp_path / 'results', tmp_path / 'drawn', []
     for folder, factor in (('a', 1), ('b', 2)):
@@ -188,9 +180,7 @@ def test_files_of_the_user(
     ]
 
 
-def test_names_that_a_file_cannot_have(
-    points: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_names_that_a_file_cannot_have(points, tmp_path, monkeypatch):
     store, files = Store(tmp_path / 'results'), []
     monkeypatch.setitem(settings.QUICK, 'epochs', 2)
     monkeypatch.setattr(figures, 'load', command.load)
@@ -208,7 +198,7 @@ def test_names_that_a_file_cannot_have(
     assert '--label' not in line
 
 
-def write_csv(points: Data, factor: int, path: Path) -> None:
+def write_csv(points, factor, path):
     lines = ['u,v,w,x,y,z,species']
     for row, label in zip((factor * points.x).tolist(), points.y.tolist(), strict=True):
         lines.append(','.join(str(entry) for entry in (*row, f'kind {label}')))
@@ -216,7 +206,7 @@ def write_csv(points: Data, factor: int, path: Path) -> None:
     path.write_text('\n'.join(lines), encoding='utf-8')
 
 
-def run_all(file: Path, store: Store, *methods: str) -> None:
+def run_all(file, store, *methods):
     data = command.load(str(file), 'species')
     for method in methods or METHODS:
         config = make_config(str(file), method, 0, 'quick', 'species')
@@ -234,22 +224,14 @@ def run_all(file: Path, store: Store, *methods: str) -> None:
         (['--preset', 'quick'], 'name a folder, --out'),
     ],
 )
-def test_folders(
-    words: list[str],
-    text: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    call: Call,
-) -> None:
+def test_folders(words, text, tmp_path, monkeypatch, call):
     monkeypatch.chdir(tmp_path)
     Path('file').touch()
     others = ['--out', 'drawn'] if words == ['--results', 'file'] else []
     assert text in call(figures.main, 'curves', *words, *others)
 
 
-def test_a_model_that_is_not_there_is_trained_again(
-    store: Store, points: Data, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_model_that_is_not_there_is_trained_again(store, points, tmp_path, capsys):
     """As in a clone, which has the archive alone."""
     config = make_config('wine', 'neural_gau_sim', 0)
     store.collect([config])
@@ -274,9 +256,7 @@ def test_a_model_that_is_not_there_is_trained_again(
         train_again(Store(tmp_path), config, points)
 
 
-def test_models_that_differ_or_are_not_there_are_told(
-    store: Store, points: Data, tmp_path: Path
-) -> None:
+def test_models_that_differ_or_are_not_there_are_told(store, points, tmp_path):
     """Another machine may round differently, or have too little memory."""
     other, config = Store(tmp_path), make_config('wine', 'gau_sim', 0)
     other.finish(config, {'status': 'done', 'test': 0.125}, {'starts': [{}]})
@@ -297,15 +277,13 @@ class Searches(TorchFunctionMode):
 
     count = 0
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_function__(self, func, types, args=(), kwargs=None):
         is_search = getattr(func, '__name__', '') == 'topk'
         self.count += is_search and args[0].size(-1) == 600
         return func(*args, **(kwargs or {}))
 
 
-def test_neighbours_are_searched_once(store: Store, points: Data) -> None:
+def test_neighbours_are_searched_once(store, points):
     config, data = make_config('wine', 'idgl_anchor', 0), paper_split(points, seed=0)
     with Searches() as searches:
         cells = after_removal(store, config, data)
@@ -317,9 +295,7 @@ def test_neighbours_are_searched_once(store: Store, points: Data) -> None:
     ('method', 'option'),
     [('neural_gau_sim_t', 'num_transition_nodes'), ('idgl_anchor', 'num_anchors')],
 )
-def test_nodes_are_removed(
-    store: Store, points: Data, method: str, option: str
-) -> None:
+def test_nodes_are_removed(store, points, method, option):
     data = paper_split(points, seed=0)
     few = make_config('wine', method, 0, **{option: 200})
     execute(few, lambda: points, store)

@@ -1,15 +1,11 @@
 """What a method is beyond its setting: results are reused where it is the same."""
 
-from __future__ import annotations
-
 import hashlib
 import inspect
 import json
-from typing import Any
 
 import pytest
 import torch
-from torch_geometric.data import Data
 
 from reproduction.methods import METHODS, build, parameter_groups
 from reproduction.settings import make_config
@@ -17,7 +13,7 @@ from torch_geometric_gsl import SLAPS
 
 #: The digest of each method by its revision. A new option that is off by default
 #: changes the digest but no result: the revision stays.
-KNOWN: dict[tuple[str, int], str] = {
+KNOWN = {
     ('gcn_knn', 0): '5c55e08021',
     ('heat_gcn_knn', 0): '4046302dc8',
     ('linkx_knn', 0): '52e058860b',
@@ -37,7 +33,7 @@ KNOWN: dict[tuple[str, int], str] = {
 }
 
 
-def digest(method: str, data: Data) -> str:
+def digest(method, data):
     """Of the defaults and the plain attributes of all modules, options, and rates."""
     config = make_config('wine', method, 0)
     model = build(config, data)
@@ -56,7 +52,7 @@ def digest(method: str, data: Data) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:10]
 
 
-def defaults(kind: type) -> dict[str, Any]:
+def defaults(kind):
     return {
         f'default of {name}': repr(parameter.default)
         for name, parameter in inspect.signature(kind).parameters.items()
@@ -64,7 +60,7 @@ def defaults(kind: type) -> dict[str, Any]:
     }
 
 
-def attributes(module: torch.nn.Module) -> dict[str, Any]:
+def attributes(module):
     return {
         name: value
         for name, value in vars(module).items()
@@ -73,7 +69,7 @@ def attributes(module: torch.nn.Module) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize('method', METHODS)
-def test_a_change_needs_a_new_revision(method: str, data: Data) -> None:
+def test_a_change_needs_a_new_revision(method, data):
     key = method, METHODS[method].revision
     assert KNOWN.get(key) == digest(method, data), (
         f'defaults of {method} changed: raise its revision in METHODS, so that results '
@@ -82,9 +78,7 @@ def test_a_change_needs_a_new_revision(method: str, data: Data) -> None:
     )
 
 
-def test_the_digest_sees_every_kind_of_change(
-    data: Data, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_digest_sees_every_kind_of_change(data, monkeypatch):
     before = digest('slaps', data)
     model = build(make_config('wine', 'slaps', 0), data)
     assert isinstance(model, SLAPS)
@@ -98,13 +92,13 @@ def test_the_digest_sees_every_kind_of_change(
     assert digest('slaps', data) != before
 
 
-def test_fewer_neighbours_than_asked_for_are_told(data: Data) -> None:
+def test_fewer_neighbours_than_asked_for_are_told(data):
     config = make_config('wine', 'gcn_knn', 0, k=50)
     with pytest.warns(UserWarning, match="'k' is 47 instead of 50 for gcn_knn"):
         assert build(config, data).k == 47
 
 
-def test_candidates_are_those_of_the_cosine(data: Data) -> None:
+def test_candidates_are_those_of_the_cosine(data):
     net = build(make_config('wine', 'gau_sim', 0, candidates=4), data).eval()
     unit = torch.nn.functional.normalize(data.x)
     cosine = (unit @ unit.t()).fill_diagonal_(-2)

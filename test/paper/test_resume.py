@@ -1,7 +1,5 @@
 """Runs that are killed, resumed and shared end as one that nothing disturbed."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import multiprocessing
@@ -10,9 +8,6 @@ import random
 import signal
 import sys
 from multiprocessing import forkserver
-from multiprocessing.process import BaseProcess
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +17,7 @@ from reproduction.files import read_json
 from reproduction.store import Store
 
 KILLS = 12
-METHODS: dict[str, dict[str, Any]] = {
+METHODS = {
     'gau_sim': {'k': 3},
     'mlp': {},
     'slaps': {'k': 4, 'binary': False, 'graph_generator': 'mlp'},
@@ -50,23 +45,19 @@ replace, os.replace = os.replace, replace_or_die
 run.work('table1', configs, store, args)
 """
 ARGS = argparse.Namespace(
-    tensorboard=False,
-    device='cpu',
-    threads=1,
-    memory_limit=8.0,
-    checkpoint_seconds=0.0,
+    tensorboard=False, device='cpu', threads=1, memory_limit=8.0, checkpoint_seconds=0.0
 )
 
 
 @pytest.fixture(scope='module', autouse=True)
-def _server() -> None:
+def _server():
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv('PYTHONPATH', os.pathsep.join(sys.path))
         forkserver.ensure_running()
 
 
 @pytest.fixture(scope='module')
-def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def table(tmp_path_factory):
     """A file of features and labels, as a user would bring it."""
     generator = np.random.default_rng(0)
     y = np.arange(60) % 3
@@ -76,9 +67,9 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def configs(table: Path, seeds: int = 2, epochs: int = 24) -> list[RunConfig]:
+def configs(table, seeds=2, epochs=24):
     common = {'hidden_channels': 8, 'num_layers': 2}
-    training: dict[str, Any] = {'lr': 0.01, 'epochs': epochs, 'eval_every': 3}
+    training = {'lr': 0.01, 'epochs': epochs, 'eval_every': 3}
     return [
         RunConfig(str(table), method, seed, options=common | options, **training)
         for seed in range(seeds)
@@ -86,9 +77,7 @@ def configs(table: Path, seeds: int = 2, epochs: int = 24) -> list[RunConfig]:
     ]
 
 
-def start(
-    root: Path, wanted: list[RunConfig], count: int = -1, is_after: bool = False
-) -> BaseProcess:
+def start(root, wanted, count=-1, is_after=False):
     names = {'configs': wanted, 'store': Store(root), 'args': ARGS}
     values = names | {'count': count, 'is_after': is_after}
     process = CONTEXT.Process(target=exec, args=(WORKER, values))
@@ -96,13 +85,13 @@ def start(
     return process
 
 
-def finish(root: Path, wanted: list[RunConfig]) -> None:
+def finish(root, wanted):
     process = start(root, wanted)
     process.join()
     assert process.exitcode == 0
 
 
-def results(root: Path) -> dict[str, Any]:
+def results(root):
     """Config and outcome of each run in the archive."""
     (path,) = root.glob('*.runs.json.gz')
     return {
@@ -112,16 +101,14 @@ def results(root: Path) -> dict[str, Any]:
     }
 
 
-def starts(root: Path) -> int:
+def starts(root):
     """How often a run was started or taken up."""
     found = [json.loads(path.read_text()) for path in root.rglob('about.json')]
     return sum(len(about['starts']) for about in found)
 
 
 @pytest.fixture(scope='module')
-def undisturbed(
-    tmp_path_factory: pytest.TempPathFactory, table: Path
-) -> dict[str, Any]:
+def undisturbed(tmp_path_factory, table):
     root = tmp_path_factory.mktemp('undisturbed')
     finish(root, configs(table))
     found = results(root)
@@ -129,9 +116,7 @@ def undisturbed(
     return found
 
 
-def test_killed_at_random_moments(
-    tmp_path: Path, table: Path, undisturbed: dict[str, Any]
-) -> None:
+def test_killed_at_random_moments(tmp_path, table, undisturbed):
     """Of the 24 epochs of 6 runs each replaces two files: 12 kills before their end."""
     wanted, moments = configs(table), random.Random(0)
     for number in range(KILLS):
@@ -147,9 +132,7 @@ def test_killed_at_random_moments(
     assert starts(tmp_path) >= len(wanted) + KILLS / 2
 
 
-def test_two_workers_share(
-    tmp_path: Path, table: Path, undisturbed: dict[str, Any]
-) -> None:
+def test_two_workers_share(tmp_path, table, undisturbed):
     wanted = configs(table)
     both = [start(tmp_path, wanted) for _ in range(2)]
     for process in both:
@@ -157,19 +140,3 @@ def test_two_workers_share(
         assert process.exitcode == 0
     assert results(tmp_path) == undisturbed
     assert starts(tmp_path) == len(wanted)
-
-
-@pytest.mark.parametrize('name', ['checkpoint.pt', 'result.json'])
-@pytest.mark.parametrize('share', [0, 0.5])
-def test_damaged_files_are_redone(
-    tmp_path: Path, table: Path, undisturbed: dict[str, Any], name: str, share: float
-) -> None:
-    wanted = configs(table)[:1]
-    # In the middle, or after the end, whose archive is lost.
-    start(tmp_path, wanted, 25 if name == 'checkpoint.pt' else -1).join()
-    for path in tmp_path.glob('*.gz'):
-        path.unlink()
-    path = Store(tmp_path).folder(wanted[0]) / name
-    path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
-    finish(tmp_path, wanted)
-    assert results(tmp_path) == {'gau_sim 0': undisturbed['gau_sim 0']}

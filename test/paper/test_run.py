@@ -1,7 +1,5 @@
 """Runs: from the start to their result, in order, alone, and as a user types them."""
 
-from __future__ import annotations
-
 import itertools
 import multiprocessing.context
 import os
@@ -9,14 +7,11 @@ import runpy
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import pytest
 import torch
-from torch_geometric.data import Data
 
 from reproduction import command, cost, documents, figures, machine, search, settings
 from reproduction import run as module
@@ -29,11 +24,9 @@ from reproduction.store import Store
 CONFIG = make_config('wine', 'mlp', 0, epochs=2, eval_every=1)
 FOLDER = Path(settings.RESULTS).parent
 QUICK = ['table1', '--quick', '--results']
-Call = Callable[..., str]
-Broken = Callable[[Exception], list[str]]
 
 
-def shell(*words: str, cwd: Path) -> str:
+def shell(*words, cwd):
     """What a command prints that is run by its path."""
     done = subprocess.run(
         [sys.executable, str(FOLDER / words[0]), *words[1:]],
@@ -47,13 +40,13 @@ def shell(*words: str, cwd: Path) -> str:
     return done.stdout
 
 
-def write_table(path: Path, rows: int = 28) -> Path:
+def write_table(path, rows=28):
     lines = [f'{i % 5},{i % 7},{"ab"[i % 2]}' for i in range(rows)]
     path.write_text('\n'.join(['u,v,kind', *lines]) + '\n')
     return path
 
 
-def test_folder(tmp_path: Path, data: Data) -> None:
+def test_folder(tmp_path, data):
     store = Store(tmp_path)
     folder = store.folder(CONFIG)
     draft = folder / '.checkpoint.pt.0123abcd.tmp'
@@ -76,16 +69,16 @@ def test_folder(tmp_path: Path, data: Data) -> None:
     assert not (store.folder(other) / 'model.pt').exists()
 
 
-def test_a_checkpoint_is_taken_up_and_told(tmp_path: Path, data: Data) -> None:
+def test_a_checkpoint_is_taken_up_and_told(tmp_path, data):
     store, told, seen = Store(tmp_path), [], []
     config = make_config('wine', 'mlp', 0, epochs=6, eval_every=1)
 
-    def kill(metrics: dict[str, float]) -> None:
+    def kill(metrics):
         if metrics['epoch'] == 4:
             raise KeyboardInterrupt
 
-    def again(watch: Any) -> Any:
-        options: dict[str, Any] = {'resumed': told.append, 'checkpoint_seconds': 0}
+    def again(watch):
+        options = {'resumed': told.append, 'checkpoint_seconds': 0}
         return execute(config, lambda: data, store, watch, **options)
 
     with pytest.raises(KeyboardInterrupt):
@@ -107,8 +100,8 @@ def test_a_checkpoint_is_taken_up_and_told(tmp_path: Path, data: Data) -> None:
         RuntimeError('std::bad_alloc'),
     ],
 )
-def test_out_of_memory_is_a_result(tmp_path: Path, error: Exception) -> None:
-    def read() -> Data:
+def test_out_of_memory_is_a_result(tmp_path, error):
+    def read():
         raise error
 
     store = Store(tmp_path)
@@ -123,16 +116,14 @@ def test_out_of_memory_is_a_result(tmp_path: Path, error: Exception) -> None:
     assert store.missing([CONFIG], memory_limit=25.0) == [CONFIG]
 
 
-def test_the_commit_is_that_of_the_code_that_runs(
-    tmp_path: Path, data: Data, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_commit_is_that_of_the_code_that_runs(tmp_path, data, monkeypatch):
     before = execute(CONFIG, lambda: data, Store(tmp_path / 'a'))['environment']
     monkeypatch.setattr(machine, 'git', lambda *words: 'edited since')
     after = execute(CONFIG, lambda: data, Store(tmp_path / 'b'))['environment']
     assert after == before
 
 
-def test_quick_run_and_tables(tmp_path: Path) -> None:
+def test_quick_run_and_tables(tmp_path):
     words = ['run.py', *QUICK, 'found', '--methods', 'gau_sim', 'mlp']
     for found in ('0 finished, 4 to do', '4 finished, 0 to do'):
         assert shell(*words, cwd=tmp_path).startswith(f'table1: 4 runs, {found}\n')
@@ -141,13 +132,13 @@ def test_quick_run_and_tables(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize('name', ['run', 'tables', 'figures', 'search', 'cost'])
-def test_every_command_starts(name: str, call: Call) -> None:
+def test_every_command_starts(name, call):
     path = str(FOLDER / f'{name}.py')
     out = call(lambda: runpy.run_path(path, run_name='__main__'), '--help')
     assert f'python examples/paper/{name}.py' in out
 
 
-def test_a_limit_of_memory_is_told(tmp_path: Path) -> None:
+def test_a_limit_of_memory_is_told(tmp_path):
     # Small enough to be read, but not to be multiplied.
     write_table(tmp_path / 'my.csv', rows=2000)
     words = ['run.py', *QUICK, 'found', '--seeds', '1', '--datasets', 'my.csv']
@@ -157,7 +148,7 @@ def test_a_limit_of_memory_is_told(tmp_path: Path) -> None:
     assert 'OOM at 0.001 GB' in out
 
 
-def test_every_method_serves_a_small_table(tmp_path: Path, call: Call) -> None:
+def test_every_method_serves_a_small_table(tmp_path, call):
     words = ['--seeds', '1', '--label', 'kind', '--tensorboard', '--datasets']
     path = write_table(tmp_path / 'my.csv')
     with pytest.warns(UserWarning, match=r"'k' is 27 instead of 30 for slaps"):
@@ -168,10 +159,10 @@ def test_every_method_serves_a_small_table(tmp_path: Path, call: Call) -> None:
 
 
 @pytest.fixture
-def broken(monkeypatch: pytest.MonkeyPatch) -> Broken:
+def broken(monkeypatch):
     """Lets one of two runs fail."""
 
-    def use(error: Exception) -> list[str]:
+    def use(error):
         method = METHODS['gau_sim']._replace(build=mock.Mock(side_effect=error))
         monkeypatch.setitem(METHODS, 'gau_sim', method)
         return ['--seeds', '1', '--methods', 'gau_sim', 'mlp']
@@ -179,9 +170,7 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> Broken:
     return use
 
 
-def test_a_run_that_fails_does_not_stop_the_others(
-    tmp_path: Path, broken: Broken, call: Call
-) -> None:
+def test_a_run_that_fails_does_not_stop_the_others(tmp_path, broken, call):
     words = broken(RuntimeError("'k' is wrong"))
     for _ in range(2):
         out = call(main, *QUICK, tmp_path, *words)
@@ -194,17 +183,13 @@ def test_a_run_that_fails_does_not_stop_the_others(
 
 @pytest.mark.parametrize('is_killed', [False, True])
 def test_a_run_without_memory_gets_a_process_of_its_own(
-    tmp_path: Path,
-    broken: Broken,
-    call: Call,
-    monkeypatch: pytest.MonkeyPatch,
-    is_killed: bool,
-) -> None:
+    tmp_path, broken, call, monkeypatch, is_killed
+):
     """The system may kill it for lack of memory, though the limit was not reached."""
     kind = multiprocessing.context.SpawnProcess
     start = kind.start
 
-    def start_and_kill(self: multiprocessing.context.SpawnProcess) -> None:
+    def start_and_kill(self):
         start(self)
         os.kill(self.pid or 0, signal.SIGKILL)
 
@@ -221,9 +206,7 @@ def test_a_run_without_memory_gets_a_process_of_its_own(
         assert log in out
 
 
-def test_results_that_may_end_otherwise_are_redone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Call
-) -> None:
+def test_results_that_may_end_otherwise_are_redone(tmp_path, monkeypatch, call):
     hours = itertools.count(step=3600)
     monkeypatch.setattr('time.monotonic', lambda: float(next(hours)))
     monkeypatch.setattr('time.process_time', lambda: float(next(hours)))
@@ -235,9 +218,7 @@ def test_results_that_may_end_otherwise_are_redone(
         assert out.startswith(f'table1: 2 runs, {done} finished')
 
 
-def test_data_that_cannot_be_read_is_tried_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Call
-) -> None:
+def test_data_that_cannot_be_read_is_tried_once(tmp_path, monkeypatch, call):
     load_dataset = mock.Mock(side_effect=OSError('no network'))
     monkeypatch.setattr(command, 'load_dataset', load_dataset)
     command.load.cache_clear()
@@ -247,7 +228,7 @@ def test_data_that_cannot_be_read_is_tried_once(
     load_dataset.assert_called_once_with('wine')
 
 
-def test_memory_of_a_container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_of_a_container(tmp_path, monkeypatch):
     paths = [tmp_path / name for name in ('absent', 'none', 'limit')]
     monkeypatch.setattr(machine, 'CONTAINER_LIMITS', paths)
     paths[1].write_text('max\n')
@@ -282,9 +263,7 @@ def test_memory_of_a_container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         (cost, '--repeats 1', 'must be at least 2 (got 1)'),
     ],
 )
-def test_plain_messages(
-    program: Any, words: str, text: str, tmp_path: Path, call: Call
-) -> None:
+def test_plain_messages(program, words, text, tmp_path, call):
     told = call(program.main, *words.split(), '--results', tmp_path / 'found')
     assert text in told
     assert not (tmp_path / 'found').exists()
@@ -300,14 +279,7 @@ def test_plain_messages(
         ('tuned.json', search, '--dataset wine --trials 1'),
     ],
 )
-def test_damaged_results_are_told(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    call: Call,
-    file: str,
-    program: Any,
-    words: str,
-) -> None:
+def test_damaged_results_are_told(tmp_path, monkeypatch, call, file, program, words):
     """None counts as absent, to be written anew without what it held."""
     monkeypatch.setattr(search, 'work', lambda *args: 0)
     monkeypatch.setattr(search, 'validation', lambda *args: 0.5)

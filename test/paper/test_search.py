@@ -1,11 +1,7 @@
-from __future__ import annotations
-
 import argparse
 import functools
 import gzip
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import optuna
 import pytest
@@ -21,17 +17,13 @@ from reproduction.store import Store
 pytestmark = pytest.mark.filterwarnings('ignore::optuna.exceptions.ExperimentalWarning')
 
 
-Draw = Callable[[list[RunConfig]], float | None]
-Look = Callable[..., list[optuna.trial.FrozenTrial]]
-
-
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
+def store(tmp_path):
     return Store(tmp_path / 'results')
 
 
 @pytest.fixture
-def args() -> argparse.Namespace:
+def args():
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     limits = {'memory_limit': 8.0, 'checkpoint_seconds': 30.0, 'threads': 1}
     options = {'label': None, 'preset': 'quick', 'tensorboard': False, 'trials': 3}
@@ -39,14 +31,10 @@ def args() -> argparse.Namespace:
 
 
 @pytest.fixture
-def look(
-    store: Store, args: argparse.Namespace, monkeypatch: pytest.MonkeyPatch
-) -> Look:
+def look(store, args, monkeypatch):
     """Searches, with a function that scores a trial in place of its runs."""
 
-    def look(
-        trials: int, score: Draw | None = None, dataset: str = 'wine'
-    ) -> list[optuna.trial.FrozenTrial]:
+    def look(trials, score=None, dataset='wine'):
         if score is not None:
             monkeypatch.setattr(search, 'work', lambda *args: 0)
             monkeypatch.setattr(search, 'validation', lambda store, c: score(c))
@@ -57,15 +45,15 @@ def look(
     return look
 
 
-def study_of(store: Store) -> optuna.Study:
+def study_of(store):
     return search.study_of(store.root, 'wine', None, 'mlp', 'quick')
 
 
-def best(store: Store) -> dict[str, Any]:
+def best(store):
     return found_settings(store.root, 'wine')['mlp']
 
 
-def test_search_goes_on_and_writes_the_best(store: Store, look: Look) -> None:
+def test_search_goes_on_and_writes_the_best(store, look):
     first = look(2)
     trials = look(3)
     packed = store.root / f'{search.JOURNAL}.gz'
@@ -88,7 +76,7 @@ def test_search_goes_on_and_writes_the_best(store: Store, look: Look) -> None:
     assert search.validation(store, configs) == pytest.approx(study.best_value)
 
 
-def test_trials_are_judged_by_validation(store: Store) -> None:
+def test_trials_are_judged_by_validation(store):
     configs = [RunConfig('wine', 'mlp', seed) for seed in range(2)]
     for config, (val, test) in zip(configs, ((0.5, 0.875), (0.75, 0.125)), strict=True):
         assert search.validation(store, configs) is None
@@ -97,21 +85,18 @@ def test_trials_are_judged_by_validation(store: Store) -> None:
     assert search.validation(store, configs) == 0.625
 
 
-def test_no_setting_is_tried_twice(store: Store, look: Look) -> None:
+def test_no_setting_is_tried_twice(store, look):
     for trials in (4, 8):
         look(trials, lambda configs: 0.5)
     # One that was killed, and one of another process.
     for _ in range(2):
         trial = search.next_trial(study_of(store), store.root, 20)
-        assert trial is not None
         search.SPACES['mlp'](trial)
     rates = [trial.params['lr'] for trial in look(9)]
     assert len(set(rates)) == len(rates) == 11
 
 
-def test_trials_without_a_score_count(
-    store: Store, look: Look, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_trials_without_a_score_count(store, look, capsys):
     values = [None, 0.5, None, 0.7, None, 0.9]
     look(1, lambda configs: values[len(study_of(store).trials) - 1])
     assert 'none of 1 trials has a score' in capsys.readouterr().out
@@ -120,11 +105,11 @@ def test_trials_without_a_score_count(
     assert (best(store)['validation'], best(store)['trials']) == (0.7, 5)
 
 
-def test_two_processes_share_the_trials(store: Store, look: Look) -> None:
+def test_two_processes_share_the_trials(store, look):
     """While the first one works on its second trial, the other one does the rest."""
-    rates: list[float] = []
+    rates = []
 
-    def score(configs: list[RunConfig]) -> float:
+    def score(configs):
         rate = configs[0].lr
         if rate not in rates:
             rates.append(rate)
@@ -137,11 +122,11 @@ def test_two_processes_share_the_trials(store: Store, look: Look) -> None:
     assert best(store)['validation'] == 0.3
 
 
-def test_bad_trials_are_cut_short(store: Store, look: Look) -> None:
+def test_bad_trials_are_cut_short(store, look):
     whole = search.STARTUP_WHOLE
-    splits: list[int] = []
+    splits = []
 
-    def score(configs: list[RunConfig]) -> float:
+    def score(configs):
         number = len(study_of(store).trials)
         splits.append(number)
         # The last of those that are run in any case, and the first that need not be.
@@ -154,10 +139,10 @@ def test_bad_trials_are_cut_short(store: Store, look: Look) -> None:
     assert states == ['COMPLETE'] * whole + ['PRUNED', 'COMPLETE']
 
 
-def test_a_trial_cut_short_is_not_the_best(store: Store, look: Look) -> None:
+def test_a_trial_cut_short_is_not_the_best(store, look):
     """The first split alone would have made it so."""
 
-    def score(configs: list[RunConfig]) -> float | None:
+    def score(configs):
         if len(study_of(store).trials) == 1:
             return 0.9 if len(configs) == 1 else None
         return 0.5 + 0.1 * (configs[-1].seed == search.SPLITS[0])
@@ -166,18 +151,14 @@ def test_a_trial_cut_short_is_not_the_best(store: Store, look: Look) -> None:
     assert best(store)['validation'] == 0.5
 
 
-def test_an_error_ends_the_search(
-    store: Store, look: Look, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_ends_the_search(store, look, monkeypatch):
     monkeypatch.setattr(search, 'work', lambda *args: 1)
     with pytest.raises(SystemExit, match='runs failed'):
         look(3)
     assert [trial.state.name for trial in study_of(store).trials] == ['FAIL']
 
 
-def test_settings_stand_with_their_results(
-    tmp_path: Path, store: Store, look: Look
-) -> None:
+def test_settings_stand_with_their_results(tmp_path, store, look):
     look(3, lambda configs: 0.5)
     found = best(store)
     assert (found['validation'], found['preset']) == (0.5, 'quick')
@@ -191,9 +172,7 @@ def test_settings_stand_with_their_results(
         EXPERIMENTS['table1'].configs(choice._replace(methods=('uniform',)))
 
 
-def test_each_label_and_content_of_a_file_is_searched(
-    tmp_path: Path, store: Store, args: argparse.Namespace, look: Look
-) -> None:
+def test_each_label_and_content_of_a_file_is_searched(tmp_path, store, args, look):
     path, found = tmp_path / 'two.csv', []
     for text, label, score in (('a', 'u', 0.5), ('a', 'v', 0.6), ('b', 'v', 0.7)):
         path.write_text(text)
@@ -209,17 +188,15 @@ def test_each_label_and_content_of_a_file_is_searched(
     assert found_settings(store.root, str(moved), 'u') == {}
 
 
-def test_compared_on_other_splits(
-    store: Store, args: argparse.Namespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_compared_on_other_splits(store, args, monkeypatch):
     args.methods = list(search.SEARCHED)
     with pytest.raises(SystemExit, match='neural_gau_sim, mlp, knn_gcn_root on wine'):
         search.compare(store, 'wine', args)
     found = {'setting': {'lr': 0.25}, 'preset': 'quick', 'trials': 4}
     write_json(store.root / 'tuned.json', {'wine': dict.fromkeys(args.methods, found)})
-    runs: list[RunConfig] = []
+    runs = []
 
-    def work(name: str, configs: list[RunConfig], *args: object) -> int:
+    def work(name, configs, *args):
         runs.extend(configs)
         return len(runs) - 30
 
@@ -243,7 +220,7 @@ def test_compared_on_other_splits(
     assert 'MLP on wine: lr 0.25 (the best of 4 trials).' in table
 
 
-def test_every_space_gives_a_setting() -> None:
+def test_every_space_gives_a_setting():
     assert set(search.SEARCHED) == set(search.SPACES)
     for method, space in search.SPACES.items():
         study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
@@ -253,7 +230,7 @@ def test_every_space_gives_a_setting() -> None:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     path = tmp_path / 'found' / search.JOURNAL
     study = journal_study(path)
     for value in (1.0, 2.0):
@@ -261,16 +238,16 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def journal_study(path: Path) -> optuna.Study:
+def journal_study(path):
     storage = open_journal(path)
     return optuna.create_study(storage=storage, study_name='s', load_if_exists=True)
 
 
-def values(path: Path) -> list[float | None]:
+def values(path):
     return [trial.value for trial in journal_study(path).trials]
 
 
-def test_a_journal_is_packed_and_taken_up(path: Path) -> None:
+def test_a_journal_is_packed_and_taken_up(path):
     before = path.read_bytes()
     pack_journal(path)
     packed = path.with_name(f'{path.name}.gz')
@@ -289,7 +266,7 @@ def test_a_journal_is_packed_and_taken_up(path: Path) -> None:
     assert not path.exists()
 
 
-def test_a_torn_line_is_cut_off(path: Path) -> None:
+def test_a_torn_line_is_cut_off(path):
     whole = path.read_bytes()
     path.write_bytes(whole[:-15])
     open_journal(path)
@@ -301,7 +278,7 @@ def test_a_torn_line_is_cut_off(path: Path) -> None:
 
 
 @pytest.mark.parametrize('kind', ['torn', 'nested'])
-def test_a_damaged_journal_is_told(path: Path, kind: str) -> None:
+def test_a_damaged_journal_is_told(path, kind):
     lines = path.read_text().splitlines()
     lines[1] = lines[1][:-9] if kind == 'torn' else '[' * 100_000 + ']' * 100_000
     path.write_text('\n'.join([*lines, '']))
@@ -311,13 +288,11 @@ def test_a_damaged_journal_is_told(path: Path, kind: str) -> None:
     assert path.read_bytes() == before
 
 
-def test_the_lock_leads_to_the_journal(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_lock_leads_to_the_journal(path, monkeypatch):
     """By its age: that of a killed process falls. A relative one would lead nowhere."""
-    found: list[Path] = []
+    found = []
 
-    def repair(path: Path) -> None:
+    def repair(path):
         found.extend(lock.readlink() for lock in path.parent.glob('*.lock'))
 
     monkeypatch.setattr(search, '_repair', repair)

@@ -1,34 +1,23 @@
-from __future__ import annotations
-
 import gzip
-from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from reproduction import store as module
 from reproduction.config import RunConfig
 from reproduction.files import read_json, write_json
-from reproduction.store import (
-    Record,
-    Store,
-    add_to_archive,
-    read_archive,
-    remove_from_archive,
-)
+from reproduction.store import Store, add_to_archive, read_archive, remove_from_archive
 
 CONFIG, OTHER = (RunConfig('wine', 'mlp', seed) for seed in range(2))
 DONE = {'status': 'done', 'test': 0.5}
 
 
-def finish(store: Store, config: RunConfig, test: float = 0.5) -> None:
+def finish(store, config, test=0.5):
     start = {'command': 'python run.py', 'time': 'now', 'torch': '2'}
     store.finish(config, DONE | {'test': test}, {'starts': [start], 'seconds': 1.0})
 
 
-def record(seed: int, test: float = 0.5, commit: str = 'abc', **changes: Any) -> Record:
+def record(seed, test=0.5, commit='abc', **changes):
     return {
         'config': RunConfig('wine', 'mlp', seed, **changes).to_dict(),
         'outcome': {'status': 'done', 'test': test},
@@ -37,16 +26,16 @@ def record(seed: int, test: float = 0.5, commit: str = 'abc', **changes: Any) ->
     }
 
 
-def key(item: Record) -> str:
+def key(item):
     return str(RunConfig.from_dict(item['config']))
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     return tmp_path / f'a{module.ARCHIVE}'
 
 
-def test_an_archive_replaces_and_keeps(path: Path) -> None:
+def test_an_archive_replaces_and_keeps(path):
     assert read_archive(path) == {}
     records = [record(1), record(0, commit='def'), record(0, lr=0.5)]
     assert add_to_archive(path, records) == 3
@@ -56,33 +45,33 @@ def test_an_archive_replaces_and_keeps(path: Path) -> None:
     assert read_archive(path) == {key(item): item for item in records + changed}
 
 
-def test_order_does_not_matter(tmp_path: Path) -> None:
+def test_order_does_not_matter(tmp_path):
     records = [record(seed, commit=f'{seed % 2}') for seed in range(4)]
     for name, each in (('a', records), ('b', records[::-1])):
         add_to_archive(tmp_path / name, each)
     assert (tmp_path / 'a').read_bytes() == (tmp_path / 'b').read_bytes()
 
 
-def test_writers_at_once_lose_nothing(path: Path) -> None:
+def test_writers_at_once_lose_nothing(path):
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda s: add_to_archive(path, [record(s)]), range(12)))
     assert len(read_archive(path)) == 12
 
 
 @pytest.mark.parametrize('content', ['{"settings": [', '[' * 100_000 + ']' * 100_000])
-def test_a_damaged_archive_is_told(path: Path, content: str) -> None:
+def test_a_damaged_archive_is_told(path, content):
     path.write_bytes(gzip.compress(content.encode()))
     with pytest.raises(ValueError, match=r"a\.runs\.json\.gz' is damaged or was edite"):
         Store(path.parent)
 
 
-def test_an_archive_of_before_is_told(tmp_path: Path) -> None:
+def test_an_archive_of_before_is_told(tmp_path):
     (tmp_path / 'wine.runs.json').touch()
     with pytest.raises(ValueError, match=r"runs\.json' must be compressed: gzip -n '"):
         Store(tmp_path)
 
 
-def test_record(tmp_path: Path) -> None:
+def test_record(tmp_path):
     store = Store(tmp_path)
     assert store.record(CONFIG) is None
     finish(store, CONFIG)
@@ -97,7 +86,7 @@ def test_record(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize('name', ['result.json', 'about.json'])
 @pytest.mark.parametrize('damage', ['truncated', 'changed', 'absent', 'nested'])
-def test_damaged_runs_count_as_missing(tmp_path: Path, name: str, damage: str) -> None:
+def test_damaged_runs_count_as_missing(tmp_path, name, damage):
     store = Store(tmp_path)
     finish(store, CONFIG)
     path = store.folder(CONFIG) / name
@@ -113,7 +102,7 @@ def test_damaged_runs_count_as_missing(tmp_path: Path, name: str, damage: str) -
     assert store.missing([CONFIG]) == [CONFIG]
 
 
-def test_result_of_another_config(tmp_path: Path) -> None:
+def test_result_of_another_config(tmp_path):
     store = Store(tmp_path)
     finish(store, CONFIG)
     path = store.folder(CONFIG) / 'result.json'
@@ -121,7 +110,7 @@ def test_result_of_another_config(tmp_path: Path) -> None:
     assert store.record(CONFIG) is None
 
 
-def test_archives_replace_the_folders(tmp_path: Path) -> None:
+def test_archives_replace_the_folders(tmp_path):
     store = Store(tmp_path)
     elsewhere = RunConfig('../my data.csv', 'mlp', 0, label='y')
     (tmp_path / 'cost.json').write_text('{}')  # No archive.
@@ -156,15 +145,13 @@ def test_archives_replace_the_folders(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_environment_of_a_resumed_run(
-    tmp_path: Path, starts: list[dict[str, Any]], environment: dict[str, Any]
-) -> None:
+def test_environment_of_a_resumed_run(tmp_path, starts, environment):
     store = Store(tmp_path)
     store.finish(CONFIG, DONE, {'starts': starts})
     assert (store.record(CONFIG) or {})['environment'] == environment
 
 
-def test_folder_stays_inside(tmp_path: Path) -> None:
+def test_folder_stays_inside(tmp_path):
     store = Store(tmp_path)
     for dataset in ('../../etc/x.csv', '/etc/x.csv', '..', 'a\\b.csv'):
         folder = store.folder(RunConfig(dataset, 'mlp', 0)).resolve()
@@ -172,12 +159,12 @@ def test_folder_stays_inside(tmp_path: Path) -> None:
         assert len(folder.relative_to(tmp_path).parts) == 4
 
 
-def out_of_memory(store: Store, config: RunConfig, limit: float) -> None:
+def out_of_memory(store, config, limit):
     outcome = {'status': 'oom', 'detail': 'OOM', 'memory_limit': limit}
     store.finish(config, outcome, {'starts': [{}]})
 
 
-def test_less_memory_changes_no_result(tmp_path: Path) -> None:
+def test_less_memory_changes_no_result(tmp_path):
     """Of a small machine, into whose folder an archive of a larger one came since."""
     small, large = Store(tmp_path / 'small'), Store(tmp_path / 'large')
     for config in (CONFIG, OTHER):
@@ -200,7 +187,7 @@ def test_less_memory_changes_no_result(tmp_path: Path) -> None:
     assert again.missing([OTHER], memory_limit=32.0) == []
 
 
-def test_only_finished_runs_leave_no_checkpoint(tmp_path: Path) -> None:
+def test_only_finished_runs_leave_no_checkpoint(tmp_path):
     store = Store(tmp_path)
     held, absent = (RunConfig('wine', 'mlp', seed) for seed in (2, 3))
     for config in (CONFIG, OTHER, held):
@@ -214,7 +201,7 @@ def test_only_finished_runs_leave_no_checkpoint(tmp_path: Path) -> None:
     assert not store.folder(absent).exists()
 
 
-def test_forget(tmp_path: Path) -> None:
+def test_forget(tmp_path):
     store = Store(tmp_path)
     out_of_memory(store, CONFIG, 8.0)
     finish(store, OTHER)
@@ -234,13 +221,11 @@ def test_forget(tmp_path: Path) -> None:
     assert Store(tmp_path).missing([CONFIG]) == [CONFIG]
 
 
-def test_forgetting_while_another_process_collects(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_forgetting_while_another_process_collects(tmp_path, monkeypatch):
     first, other = Store(tmp_path), Store(tmp_path)
     finish(first, CONFIG)
 
-    def add(path: Path, records: Iterable[Record]) -> int:
+    def add(path, records):
         # The other one has seen the result, and waits for the archive.
         first.forget([CONFIG], 'done')
         return add_to_archive(path, records)
@@ -250,7 +235,7 @@ def test_forgetting_while_another_process_collects(
     assert Store(tmp_path).missing([CONFIG]) == [CONFIG]
 
     # The first one has deleted the result, and waits for the archive.
-    def remove(path: Path, name: str) -> None:
+    def remove(path, name):
         other.collect([CONFIG])
         remove_from_archive(path, name)
 
@@ -262,7 +247,7 @@ def test_forgetting_while_another_process_collects(
     assert Store(tmp_path).missing([CONFIG]) == [CONFIG]
 
 
-def test_a_claim_excludes(tmp_path: Path) -> None:
+def test_a_claim_excludes(tmp_path):
     first, second = Store(tmp_path), Store(tmp_path)
     for _ in range(2):
         with first.claim(CONFIG) as is_first, second.claim(CONFIG) as is_second:

@@ -1,25 +1,19 @@
 """Tables: their numbers, formats and notes, and the command that prints them."""
 
-from __future__ import annotations
-
 import functools
 import re
 import shutil
 import sys
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from reproduction import documents
-from reproduction.config import RunConfig
 from reproduction.documents import FORMATS, SEEDS, fill, render, text_of
 from reproduction.experiments import Choice
 from reproduction.settings import RESULTS, make_config
 from reproduction.store import Store
 from reproduction.tables import TABLES, Entry, Grid
 
-Call = Callable[..., str]
 GRID = Grid(
     ['', 'wine', 'iris'],
     [
@@ -71,7 +65,7 @@ MLP & 60.0$\dagger$ (1) & 50\% \\
 
 
 @pytest.mark.parametrize('kind', FORMATS)
-def test_formats(kind: str) -> None:
+def test_formats(kind):
     assert text_of(GRID, kind) == TEXTS[kind]
     empty = Grid(['', 'wine'], [('MLP', [Entry('', 'paper: 1')])], ['A note.'])
     assert text_of(empty, kind).startswith('Nothing to show: no finished runs')
@@ -79,7 +73,7 @@ def test_formats(kind: str) -> None:
         text_of(GRID, 'html')
 
 
-def test_latex_of_any_text() -> None:
+def test_latex_of_any_text():
     name = 'a&b_50%#{$}~^\\.csv'
     rows = [('A - B-C', [Entry('-0.6 ± 1.0, p < 0.001 (3)')])]
     lines = text_of(Grid(['', name], rows, ['100 %']), 'latex').splitlines()
@@ -91,14 +85,12 @@ def test_latex_of_any_text() -> None:
     assert lines[-1] == r'\par\smallskip 100 \%'
 
 
-def finish(
-    store: Store, config: RunConfig, test: float | None, status: str = 'done'
-) -> None:
+def finish(store, config, test, status='done'):
     store.finish(config, {'status': status, 'test': test, 'val': 0.5}, {'starts': [{}]})
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
+def store(tmp_path):
     store = Store(tmp_path)
     for seed, test in enumerate((0.70, 0.71, 0.73)):
         finish(store, make_config('CiteSeer', 'mlp', seed), test)
@@ -109,13 +101,13 @@ def store(tmp_path: Path) -> Store:
     return store
 
 
-def lines(store: Store, name: str, *methods: str) -> list[str]:
+def lines(store, name, *methods):
     return render(
         name, 'markdown', store, Choice(('CiteSeer',), methods, SEEDS)
     ).splitlines()
 
 
-def test_numbers(store: Store) -> None:
+def test_numbers(store):
     found = lines(store, 'table1')
     assert len(found) == 2 + 16 + 2
     assert '| MLP | **71.3 ± 1.5 (3)** |' in found
@@ -126,7 +118,7 @@ def test_numbers(store: Store) -> None:
     assert '| K = 20, LinSim | paper: 64.39 ± 0.76 |' in found
 
 
-def test_paired_and_verdicts(store: Store) -> None:
+def test_paired_and_verdicts(store):
     found = lines(store, 'paired', 'lin_sim')
     assert found[2] == '| LinSim - MLP | -1.5 ± 0.5, p = 0.081 (3) |'
     assert lines(store, 'verdicts', 'lin_sim')[2] == '| LinSim | above |'
@@ -148,9 +140,7 @@ def test_paired_and_verdicts(store: Store) -> None:
         ((0.70, 0.71, 0.73, 0.60), '**68.5 ± 5.8 (4)**', '71.3 ± 1.5 (3)'),
     ],
 )
-def test_the_best_of_most_runs(
-    store: Store, scores: tuple[float, ...], gau_sim: str, mlp: str
-) -> None:
+def test_the_best_of_most_runs(store, scores, gau_sim, mlp):
     for seed, test in enumerate(scores):
         finish(store, make_config('CiteSeer', 'gau_sim', seed), test)
     found = lines(store, 'table1')
@@ -159,12 +149,12 @@ def test_the_best_of_most_runs(
 
 
 @pytest.mark.parametrize('name', [*TABLES, 'table4'])
-def test_every_table_renders_without_runs(tmp_path: Path, name: str) -> None:
+def test_every_table_renders_without_runs(tmp_path, name):
     for kind in FORMATS:
         assert render(name, kind, Store(tmp_path), Choice(('wine',), (), SEEDS)).strip()
 
 
-def test_fill_renews_and_settles(store: Store) -> None:
+def test_fill_renews_and_settles(store):
     text = 'a\n<!-- begin table1 -->\nstale\n<!-- end table1 -->\nb\n'
     once = fill(text, 'markdown', store)
     assert 'stale' not in once
@@ -175,25 +165,25 @@ def test_fill_renews_and_settles(store: Store) -> None:
 
 
 @pytest.fixture
-def show(call: Call) -> Call:
+def show(call):
     return functools.partial(call, documents.main)
 
 
 @pytest.fixture(autouse=True)
-def _documents_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+def _documents_stay(monkeypatch):
     monkeypatch.setattr(
         documents, 'write_documents', lambda store: sys.stdout.write('written\n')
     )
 
 
-def write_table(path: Path, first: int = 0) -> Path:
+def write_table(path, first=0):
     path.parent.mkdir(exist_ok=True)
     rows = [f'{first + i},{"ab"[i % 2]}' for i in range(8)]
     path.write_text('\n'.join(['u,kind', *rows]) + '\n')
     return path
 
 
-def finish_all(results: Path, *datasets: object, count: int = 3) -> None:
+def finish_all(results, *datasets, count=3):
     store = Store(results)
     configs = [
         make_config(str(dataset), method, seed, label='kind')
@@ -206,7 +196,7 @@ def finish_all(results: Path, *datasets: object, count: int = 3) -> None:
     store.collect(configs)
 
 
-def test_write(show: Call, tmp_path: Path) -> None:
+def test_write(show, tmp_path):
     link = tmp_path / 'link'
     link.symlink_to(RESULTS)
     for words in ([], ['--results', RESULTS], ['--results', link]):
@@ -220,12 +210,11 @@ ALL = '--write renews all tables, from the results of this program: leave out '
     ('words', 'text'),
     [
         ('--write table1', f'{ALL}table1'),
-        ('--write --datasets wine', f'{ALL}--datasets'),
-        ('--write --preset quick', f'{ALL}--preset'),
         ('--write --preset standard', f'{ALL}--preset'),
         ('--write --methods mlp', f'{ALL}--methods'),
         ('--write --label kind', f'{ALL}--label'),
         ('--write --format markdown', f'{ALL}--format'),
+        ('--write --datasets wine', f'{ALL}--datasets'),
         ('--write --results found', f'{ALL}--results found'),
         ('table4 --datasets wine', 'table4 has data of its own: leave out --datasets'),
         ('table4 --label y', 'table4 has labels of its own: leave out --label'),
@@ -238,14 +227,12 @@ ALL = '--write renews all tables, from the results of this program: leave out '
         ('', 'name a table, or --write'),
     ],
 )
-def test_what_has_no_meaning_is_refused(show: Call, words: str, text: str) -> None:
+def test_what_has_no_meaning_is_refused(show, words, text):
     assert f'error: {text}\n' in show(*words.split())
 
 
 @pytest.mark.parametrize('name', [*TABLES, 'table4', '--write'])
-def test_a_folder_without_results_is_refused(
-    show: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_a_folder_without_results_is_refused(show, tmp_path, monkeypatch, name):
     needed = 'cost.json' if name == 'table4' else '*.runs.json.gz'
     for folder, what in ((tmp_path, 'holds none'), (tmp_path / 'no', 'is no folder')):
         monkeypatch.setattr(documents, 'RESULTS', folder)
@@ -255,15 +242,13 @@ def test_a_folder_without_results_is_refused(
     assert not (tmp_path / 'no').exists()
 
 
-def test_table4_needs_its_own_file_only(show: Call, tmp_path: Path) -> None:
+def test_table4_needs_its_own_file_only(show, tmp_path):
     shutil.copy(RESULTS / 'cost.json', tmp_path)
     assert '| seconds | MB |' in show('table4', '--results', tmp_path)
     assert 'holds none' in show('table1', '--results', tmp_path)
 
 
-def test_what_is_named_twice_counts_once(
-    show: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_named_twice_counts_once(show, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_table(tmp_path / 'my.csv')
     finish_all(tmp_path, 'wine', 'my.csv')
@@ -275,9 +260,7 @@ def test_what_is_named_twice_counts_once(
 
 
 @pytest.mark.parametrize('name', ['table1', 'controls', 'paired'])
-def test_a_file_heads_its_column_by_its_name(
-    show: Call, tmp_path: Path, name: str
-) -> None:
+def test_a_file_heads_its_column_by_its_name(show, tmp_path, name):
     path, twin = (write_table(tmp_path / f / 'my.csv', i) for i, f in enumerate('ab'))
     finish_all(tmp_path, path, twin)
     # Two of one name are told apart.
@@ -287,7 +270,7 @@ def test_a_file_heads_its_column_by_its_name(
         assert show(name, *words).startswith(f'|  | {head} |\n')
 
 
-def test_verdicts_on_what_the_paper_has_not(show: Call, tmp_path: Path) -> None:
+def test_verdicts_on_what_the_paper_has_not(show, tmp_path):
     path = write_table(tmp_path / 'my.csv')
     finish_all(tmp_path, 'CiteSeer', path)
     verdicts = ['verdicts', '--results', tmp_path]
@@ -317,9 +300,7 @@ def test_verdicts_on_what_the_paper_has_not(show: Call, tmp_path: Path) -> None:
         ('tuned', 'no finished runs of settings that a search has found yet'),
     ],
 )
-def test_why_there_is_nothing_to_show(
-    show: Call, tmp_path: Path, words: str, text: str
-) -> None:
+def test_why_there_is_nothing_to_show(show, tmp_path, words, text):
     finish_all(tmp_path, 'CiteSeer', count=2)
     told = show(*words.split(), '--results', tmp_path)
     assert f'Nothing to show: {text}' in told

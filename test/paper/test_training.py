@@ -1,21 +1,14 @@
-from __future__ import annotations
-
 import csv
 import functools
 import itertools
 import math
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 from unittest import mock
 
 import pytest
 import torch
-from torch import Tensor
-from torch_geometric.data import Data
 
 from reproduction import training
-from reproduction.config import RunConfig
 from reproduction.files import read_tensors, write_tensors
 from reproduction.methods import METHODS
 from reproduction.settings import make_config
@@ -23,14 +16,14 @@ from reproduction.training import HIDDEN_LABEL, Run
 from torch_geometric_gsl.datasets import paper_split
 
 
-def make(method: str, seed: int = 1, **changes: Any) -> RunConfig:
+def make(method, seed=1, **changes):
     values = {'epochs': 6, 'eval_every': 2, 'lr': 0.01, 'hidden_channels': 8}
     values |= {'pretrain_epochs': 2} if method == 'slaps' else {}
     values |= {'k': 4} if 'k' in make_config('wine', method, 0).options else {}
     return make_config('wine', method, seed, **(values | changes))
 
 
-def fields(run: Run) -> dict[str, Any]:
+def fields(run):
     return {
         'best': run.best,
         'history': run.history,
@@ -41,9 +34,7 @@ def fields(run: Run) -> dict[str, Any]:
 
 @pytest.mark.parametrize('method', METHODS)
 @pytest.mark.parametrize('is_sparse', [False, True])
-def test_each_method_trains_and_resumes(
-    tmp_path: Path, method: str, is_sparse: bool, data: Data
-) -> None:
+def test_each_method_trains_and_resumes(tmp_path, method, is_sparse, data):
     data.x = (data.x * (data.x > 0.5)).to_sparse_csr() if is_sparse else data.x
     whole = Run(make(method), data, tmp_path / 'whole')
     assert whole.train() == 'done'
@@ -64,9 +55,7 @@ def test_each_method_trains_and_resumes(
 
 @pytest.mark.parametrize('method', METHODS)
 @pytest.mark.parametrize('part', ['test', 'val'])
-def test_labels_of_others_do_not_train(
-    tmp_path: Path, method: str, part: str, data: Data
-) -> None:
+def test_labels_of_others_do_not_train(tmp_path, method, part, data):
     mask = paper_split(data, seed=1)[f'{part}_mask']
     noise = data.clone()
     noise.y = torch.where(mask, (data.y + 1) % 3, data.y)
@@ -90,7 +79,7 @@ def test_labels_of_others_do_not_train(
         assert score['test'] == float(hit)
 
 
-def test_score_is_that_of_the_best_epoch(tmp_path: Path, data: Data) -> None:
+def test_score_is_that_of_the_best_epoch(tmp_path, data):
     run = Run(make('mlp', epochs=30, eval_every=1), data, tmp_path)
     run.train()
     vals = [m['val'] for m in run.history]
@@ -106,7 +95,7 @@ def test_score_is_that_of_the_best_epoch(tmp_path: Path, data: Data) -> None:
         assert score[name] == float(hit)
 
 
-def test_patience(tmp_path: Path, data: Data) -> None:
+def test_patience(tmp_path, data):
     config = make('mlp', epochs=500, eval_every=1, patience=7)
     run = Run(config, data, tmp_path)
     assert run.train() == 'done'
@@ -130,9 +119,7 @@ def test_patience(tmp_path: Path, data: Data) -> None:
 @pytest.mark.parametrize(
     'part', ['status', 'least_loss', 'optimizer', 'config', 'shape', 'none', 'lr']
 )
-def test_a_checkpoint_of_another_kind_counts_as_none(
-    tmp_path: Path, data: Data, part: str
-) -> None:
+def test_a_checkpoint_of_another_kind_counts_as_none(tmp_path, data, part):
     """As after a change of the code, or of another setting."""
     run = Run(make('mlp'), data, tmp_path)
     run.save()
@@ -150,7 +137,7 @@ def test_a_checkpoint_of_another_kind_counts_as_none(
     assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
 
 
-def test_a_file_s_own_split_is_used(tmp_path: Path, data: Data) -> None:
+def test_a_file_s_own_split_is_used(tmp_path, data):
     """For every seed; a named data set always has the paper's."""
     position = torch.arange(48)
     data.train_mask, data.val_mask = position < 10, position >= 40
@@ -179,13 +166,8 @@ def test_a_file_s_own_split_is_used(tmp_path: Path, data: Data) -> None:
     [(1, 1, 'timeout'), (3600, 1, 'timeout'), (3600, 0, 'done')],
 )
 def test_time_in_which_a_process_waits_does_not_count(
-    tmp_path: Path,
-    data: Data,
-    monkeypatch: pytest.MonkeyPatch,
-    wall: int,
-    cpu: int,
-    status: str,
-) -> None:
+    tmp_path, data, monkeypatch, wall, cpu, status
+):
     clocks = {
         name: functools.partial(next, itertools.count(step=step))
         for name, step in (('monotonic', wall), ('process_time', cpu))
@@ -199,9 +181,7 @@ def test_time_in_which_a_process_waits_does_not_count(
 
 @pytest.mark.parametrize('method', METHODS)
 @pytest.mark.parametrize('eval_every', [1, 9])
-def test_divergence_is_a_result(
-    tmp_path: Path, data: Data, method: str, eval_every: int
-) -> None:
+def test_divergence_is_a_result(tmp_path, data, method, eval_every):
     """Also where layers refuse the numbers, in a step or in an evaluation."""
     config = make(method, lr=1e30, epochs=9, eval_every=eval_every)
     run = Run(config, data, tmp_path)
@@ -215,9 +195,7 @@ def test_divergence_is_a_result(
 
 
 @pytest.mark.parametrize('error', [ValueError('x is wrong'), RuntimeError('NaN')])
-def test_other_errors_are_no_divergence(
-    tmp_path: Path, data: Data, monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
+def test_other_errors_are_no_divergence(tmp_path, data, monkeypatch, error):
     run = Run(make('gau_sim'), data, tmp_path)
     monkeypatch.setattr(run.model, 'loss', mock.Mock(side_effect=error))
     with pytest.raises(type(error), match=str(error)):
@@ -225,16 +203,14 @@ def test_other_errors_are_no_divergence(
 
 
 @pytest.mark.parametrize('is_sparse', [False, True])
-def test_data_that_is_not_finite_is_no_divergence(
-    tmp_path: Path, data: Data, is_sparse: bool
-) -> None:
+def test_data_that_is_not_finite_is_no_divergence(tmp_path, data, is_sparse):
     data.x[0, 0] = math.nan
     data.x = data.x.to_sparse_csr() if is_sparse else data.x
     with pytest.raises(ValueError, match="'x' contains NaN or infinite values"):
         Run(make('gau_sim'), data, tmp_path).train()
 
 
-def test_seeds_differ(tmp_path: Path, data: Data) -> None:
+def test_seeds_differ(tmp_path, data):
     runs = []
     for seed in (1, 1, 2):
         runs.append(Run(make('gau_sim', seed=seed), data, tmp_path))
@@ -244,7 +220,7 @@ def test_seeds_differ(tmp_path: Path, data: Data) -> None:
     assert not torch.equal(runs[0].train_mask, runs[2].train_mask)
 
 
-def test_metrics(tmp_path: Path, data: Data) -> None:
+def test_metrics(tmp_path, data):
     run = Run(make('mlp'), data, tmp_path)
     run.train()
     run.save()
@@ -258,13 +234,11 @@ def test_metrics(tmp_path: Path, data: Data) -> None:
     assert [m['epoch'] for m in last.history if 'val' in m] == [2, 4]
 
 
-def test_pretraining_weights_the_denoising_loss(
-    tmp_path: Path, data: Data, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pretraining_weights_the_denoising_loss(tmp_path, data, monkeypatch):
     run = Run(make('slaps', denoising_weight=7.0), data, tmp_path)
     denoiser = run.model.denoiser.first.bias
 
-    def denoising_loss(x: Tensor) -> Tensor:
+    def denoising_loss(x):
         return 1 + 0 * denoiser.sum()
 
     monkeypatch.setattr(run.model, 'denoising_loss', denoising_loss)

@@ -1,12 +1,8 @@
-from __future__ import annotations
-
 from itertools import pairwise
-from typing import Any
 
 import pytest
 import torch
 from oracles import seeded
-from torch import Tensor
 from torch.nn import functional as F
 
 from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
@@ -16,12 +12,12 @@ from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES
 
 N, IN, HIDDEN, OUT = 24, 6, 8, 2
-FULL: dict[str, Any] = {}
-TRANSITION: dict[str, Any] = {'num_transition_nodes': 7, 'num_nodes': N}
+FULL = {}
+TRANSITION = {'num_transition_nodes': 7, 'num_nodes': N}
 KINDS = pytest.mark.parametrize('kind', [FULL, TRANSITION], ids=['full', 'transition'])
 
 
-def problem() -> tuple[Tensor, Tensor]:
+def problem():
     """Two classes around two centres."""
     y = torch.arange(N) % 2
     x = 0.5 * torch.randn(N, IN, generator=seeded(3))
@@ -29,13 +25,13 @@ def problem() -> tuple[Tensor, Tensor]:
     return x, y
 
 
-def make(kind: dict[str, Any], **kwargs: Any) -> GSLNet:
+def make(kind, **kwargs):
     torch.manual_seed(5)
     kwargs = {'num_layers': 2, 'out_channels': OUT, **kind, **kwargs}
     return GSLNet(IN, HIDDEN, **kwargs)
 
 
-def test_repr() -> None:
+def test_repr():
     assert str(GSLNet(16, 32, num_layers=2, out_channels=7)) == (
         'GSLNet(16, 32, num_layers=2, out_channels=7)'
     )
@@ -47,7 +43,7 @@ def test_repr() -> None:
 
 @KINDS
 @pytest.mark.parametrize('num_layers', [1, 2, 3])
-def test_layers(kind: dict[str, Any], num_layers: int) -> None:
+def test_layers(kind, num_layers):
     model = make(kind, num_layers=num_layers, k=4, tau=0.5, root_weight=False)
     widths = [IN, *[HIDDEN] * (num_layers - 1), OUT]
     found = [(conv.in_channels, conv.out_channels) for conv in model.convs]
@@ -61,7 +57,7 @@ def test_layers(kind: dict[str, Any], num_layers: int) -> None:
 
 @KINDS
 @pytest.mark.parametrize('name', SIMILARITIES)
-def test_training(name: str, kind: dict[str, Any]) -> None:
+def test_training(name, kind):
     model = make(kind, similarity=name, dropout=0.0)
     x, y = problem()
     first = float(F.cross_entropy(model.eval()(x), y).detach())
@@ -78,20 +74,20 @@ def test_training(name: str, kind: dict[str, Any]) -> None:
 
 @KINDS
 @pytest.mark.parametrize('act', ['elu', 'relu', torch.nn.Tanh(), None])
-def test_forward_is_written_out(kind: dict[str, Any], act: Any) -> None:
+def test_forward_is_written_out(kind, act):
     x = problem()[0]
     model = make(kind, num_layers=3, **({} if act == 'elu' else {'act': act})).eval()
-    known: dict[Any, Any] = {'elu': F.elu, 'relu': F.relu, None: lambda h: h}
+    known = {'elu': F.elu, 'relu': F.relu, None: lambda h: h}
     own = known.get(act, act)
     h = own(model.convs[1](own(model.convs[0](x))))
     assert torch.equal(model(x), model.convs[2](h))
 
 
 @KINDS
-def test_dropout_follows_hidden_layers_only(kind: dict[str, Any]) -> None:
+def test_dropout_follows_hidden_layers_only(kind):
     model, x = make(kind, num_layers=3, dropout=0.25), problem()[0]
-    inputs: list[Tensor] = []
-    outputs: list[Tensor] = []
+    inputs = []
+    outputs = []
     for conv in model.convs:
         conv.register_forward_hook(lambda _, __, out: outputs.append(out))
         conv.register_forward_pre_hook(lambda _, args: inputs.append(args[0]))
@@ -109,7 +105,7 @@ def test_dropout_follows_hidden_layers_only(kind: dict[str, Any]) -> None:
 
 @KINDS
 @pytest.mark.parametrize('training', [True, False])
-def test_graphs(kind: dict[str, Any], training: bool) -> None:
+def test_graphs(kind, training):
     model, x = make(kind, dropout=0.0, k=3).train(training), problem()[0]
     graphs = model.graphs(x, generator=seeded(1))
     assert len(graphs) == 2
@@ -129,18 +125,8 @@ def test_graphs(kind: dict[str, Any], training: bool) -> None:
         torch.testing.assert_close(graph.edge_weight, expected.edge_weight)
 
 
-@KINDS
-def test_generator(kind: dict[str, Any]) -> None:
-    model, x = make(kind, dropout=0.0), problem()[0]
-    out = model(x, generator=seeded(1))
-    assert torch.equal(out, model(x, generator=seeded(1)))
-    assert not torch.equal(out, model(x, generator=seeded(2)))
-    torch.manual_seed(1)
-    assert torch.equal(out, model(x))
-
-
 @pytest.mark.parametrize('training', [True, False])
-def test_batch_and_candidates(training: bool) -> None:
+def test_batch_and_candidates(training):
     model, x = make(FULL, dropout=0.0, k=3).train(training), problem()[0]
     batch = (torch.arange(N) >= 10).long()
     target, source = (batch.unsqueeze(1) == batch).nonzero(as_tuple=True)
@@ -148,7 +134,7 @@ def test_batch_and_candidates(training: bool) -> None:
     out = model(x, batch=batch, generator=seeded(1))
     torch.testing.assert_close(out, model(x, inside, generator=seeded(1)))
     torch.testing.assert_close(out, model(x, inside, batch, generator=seeded(1)))
-    for graph in model.graphs(x, batch=batch):
+    for graph in [*model.graphs(x, batch=batch), *model.graphs(x, inside)]:
         assert torch.equal(batch[graph.edge_index[0]], batch[graph.edge_index[1]])
     if not training:
         parts = [model(x[:10]), model(x[10:])]
@@ -156,13 +142,7 @@ def test_batch_and_candidates(training: bool) -> None:
 
 
 @KINDS
-def test_sparse_features(kind: dict[str, Any]) -> None:
-    model, x = make(kind).eval(), problem()[0].relu()
-    torch.testing.assert_close(model(x.to_sparse_csr()), model(x))
-
-
-@KINDS
-def test_lazy_channels(kind: dict[str, Any]) -> None:
+def test_lazy_channels(kind):
     model = GSLNet(-1, HIDDEN, 2, OUT, **kind)
     assert model(problem()[0]).shape == (N, OUT)
     assert model.convs[0].lin.weight.shape == (HIDDEN, IN)
@@ -171,19 +151,18 @@ def test_lazy_channels(kind: dict[str, Any]) -> None:
 @KINDS
 @pytest.mark.parametrize('training', [True, False])
 @pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16, torch.float64])
-def test_dtypes(dtype: torch.dtype, training: bool, kind: dict[str, Any]) -> None:
+def test_dtypes(dtype, training, kind):
     model = make(kind).to(dtype).train(training)
     out = model(problem()[0].to(dtype))
     assert out.dtype == dtype
     out.float().square().sum().backward()
     for parameter in model.parameters():
-        assert parameter.grad is not None
         assert bool(parameter.grad.isfinite().all())
 
 
 @KINDS
 @pytest.mark.parametrize('training', [True, False])
-def test_autocast(training: bool, kind: dict[str, Any]) -> None:
+def test_autocast(training, kind):
     model, x = make(kind, dropout=0.0).train(training), problem()[0]
     exact = model(x, generator=seeded(1))
     with torch.autocast('cpu', dtype=torch.bfloat16):
@@ -192,11 +171,10 @@ def test_autocast(training: bool, kind: dict[str, Any]) -> None:
     torch.testing.assert_close(out.float(), exact, rtol=0.2, atol=0.2)
     out.float().square().sum().backward()
     for parameter in model.parameters():
-        assert parameter.grad is not None
         assert bool(parameter.grad.isfinite().all())
 
 
-def test_shared_similarity() -> None:
+def test_shared_similarity():
     similarity = LinearSimilarity(4)
     model = GSLNet(IN, 4, num_layers=2, out_channels=4, similarity=similarity)
     assert all(conv.sampler.similarity is similarity for conv in model.convs)
@@ -210,11 +188,8 @@ def test_shared_similarity() -> None:
         (ValueError, {'in_channels': 0}, r"'in_channels' must be at least 1 \(got 0"),
         (ValueError, {'hidden_channels': 0}, r"'hidden_channels' must be at least 1"),
         (ValueError, {'num_layers': 0}, r"'num_layers' must be at least 1 \(got 0\)"),
-        (TypeError, {'num_layers': 1.5}, "'num_layers' must be an integer"),
         (ValueError, {'out_channels': -3}, r"'out_channels' must be at least 1"),
         (ValueError, {'dropout': 1.0}, r"'dropout' must lie in \[0, 1\) \(got 1.0\)"),
-        (ValueError, {'dropout': -0.1}, r"'dropout' must lie in \[0, 1\)"),
-        (TypeError, {'dropout': None}, r"'dropout' must be a number \(got NoneType\)"),
         (ValueError, {'similarity': 'bell'}, r"'similarity' must be one of"),
         (ValueError, {'act': 'bell'}, 'Could not resolve'),
         (
@@ -225,7 +200,7 @@ def test_shared_similarity() -> None:
         (ValueError, {'num_transition_nodes': 3}, r'go together \(got 3 and None\)'),
     ],
 )
-def test_bad_arguments(error: type[Exception], kwargs: Any, match: str) -> None:
+def test_bad_arguments(error, kwargs, match):
     sizes = {'in_channels': 4, 'hidden_channels': 4, 'num_layers': 2}
     with pytest.raises(error, match=match):
         GSLNet(**{**sizes, 'out_channels': 2, **kwargs})
@@ -236,7 +211,7 @@ def test_bad_arguments(error: type[Exception], kwargs: Any, match: str) -> None:
     [('linear', 20.0), ('linear', 40.0), ('linear', 100.0)]
     + [('neural_gaussian', scale) for scale in (39.0, 40.0, 100.0)],
 )
-def test_no_scale_is_too_large_to_plan(similarity: str, scale: float) -> None:
+def test_no_scale_is_too_large_to_plan(similarity, scale):
     # A race would take e^40 proposals and more: none is that long.
     x, edges = torch.randn(200, 16), torch.randint(200, (2, 4000))
     model = GSLNet(16, 8, 2, 3, similarity=similarity, scale=scale, tau=1.0)
@@ -250,14 +225,14 @@ def test_no_scale_is_too_large_to_plan(similarity: str, scale: float) -> None:
         assert bool(gradient.isfinite().all())
 
 
-def test_options_of_the_similarity() -> None:
+def test_options_of_the_similarity():
     model = GSLNet(8, 16, 2, 4, similarity_kwargs={'c_scale': 0.2})
     assert [conv.sampler.similarity.c_scale for conv in model.convs] == [0.2, 0.2]
     with pytest.raises(ValueError, match=r"'similarity_kwargs' .*\['b'\] with a Lin"):
         GSLNet(8, 4, 2, 4, LinearSimilarity(4), similarity_kwargs={'b': 0.5})
 
 
-def test_diverged_parameters_are_told_from_bad_features() -> None:
+def test_diverged_parameters_are_told_from_bad_features():
     model = GSLNet(3, 4, 2, 2, k=2)
     torch.nn.init.constant_(model.convs[0].lin.weight, torch.nan)
     with pytest.raises(ValueError, match="'x @ weight' contains NaN"):

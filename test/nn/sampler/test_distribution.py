@@ -1,11 +1,6 @@
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 import torch
 from oracles import seeded
-from torch import Tensor
 
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES, resolve_similarity
@@ -18,7 +13,7 @@ PAIR = X, torch.randn(7, 6, generator=seeded(1))
 EDGES = torch.tensor([[3, 0, 5, 1, 0, 2, 2], [2, 0, 0, 2, 0, 5, 2]])
 EVERY = torch.ones(N, N, dtype=torch.bool)
 GIVEN = torch.zeros(N, N, dtype=torch.bool).index_put((EDGES[1], EDGES[0]), EVERY[0, 0])
-FORMS: dict[str, tuple[Any, dict[str, Any], Tensor]] = {
+FORMS = {
     'all': (X, {}, EVERY),
     'batch': (X, {'batch': BATCH}, BATCH.unsqueeze(1) == BATCH),
     'edge_index': (X, {'edge_index': EDGES}, GIVEN),
@@ -30,7 +25,7 @@ FORMS: dict[str, tuple[Any, dict[str, Any], Tensor]] = {
 @pytest.mark.parametrize('loop', [True, False])
 @pytest.mark.parametrize('form', FORMS)
 @pytest.mark.parametrize('name', [*SIMILARITIES, 'uniform'])
-def test_softmax_of_the_scores(name: str, form: str, loop: bool, budget: int) -> None:
+def test_softmax_of_the_scores(name, form, loop, budget):
     x, given, is_candidate = FORMS[form]
     similarity = resolve_similarity(name, 6)
     sampler = GumbelKNNSampler(
@@ -54,13 +49,13 @@ def test_softmax_of_the_scores(name: str, form: str, loop: bool, budget: int) ->
         assert not found.entropy.requires_grad
 
 
-def _double(x: Any, dtype: torch.dtype = torch.float64) -> Any:
+def _double(x, dtype=torch.float64):
     return tuple(part.to(dtype) for part in x) if isinstance(x, tuple) else x.to(dtype)
 
 
 @pytest.mark.parametrize('training', [True, False])
 @pytest.mark.parametrize('method', ['auto', 'dense', 'race', 'stream'])
-def test_the_method_and_the_mode_do_not_matter(method: str, training: bool) -> None:
+def test_the_method_and_the_mode_do_not_matter(method, training):
     similarity, state = resolve_similarity('linear', 6), torch.get_rng_state()
     expected = GumbelKNNSampler(similarity, k=1).distribution(X, batch=BATCH)
     sampler = GumbelKNNSampler(similarity, k=1, method=method).train(training)
@@ -68,9 +63,9 @@ def test_the_method_and_the_mode_do_not_matter(method: str, training: bool) -> N
     assert torch.equal(torch.get_rng_state(), state)  # Nothing is drawn.
 
 
-def test_hooks_see_the_inputs_of_each_draw() -> None:
+def test_hooks_see_the_inputs_of_each_draw():
     sampler = GumbelKNNSampler(resolve_similarity('linear', 6), k=1)
-    seen: list[Any] = []
+    seen = []
     handle = sampler.register_draw_hook(lambda *args: seen.append(args))
     others = sampler.register_draw_hook(lambda *args: seen.append(len(args)))
     batches = BATCH, BATCH[:7]
@@ -89,8 +84,8 @@ def test_hooks_see_the_inputs_of_each_draw() -> None:
     assert len(seen) == 4
 
 
-def test_hooks_come_before_the_draw() -> None:
-    def refuse(*_: Any) -> None:
+def test_hooks_come_before_the_draw():
+    def refuse(*_):
         raise KeyError('refused')
 
     sampler = GumbelKNNSampler(resolve_similarity('linear', 6), k=1)

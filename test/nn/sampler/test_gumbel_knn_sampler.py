@@ -1,45 +1,36 @@
-from __future__ import annotations
-
 import math
-from typing import Any
 
 import oracles
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from oracles import seeded
-from torch import Tensor
 
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
 from torch_geometric_gsl.nn.similarity.neural_gaussian_similarity import (
     NeuralGaussianSimilarity,
 )
-from torch_geometric_gsl.nn.similarity.resolver import (
-    SIMILARITIES,
-    resolve_similarity,
-)
+from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES, resolve_similarity
 from torch_geometric_gsl.typing import SampledGraph
 
 N = 9
 
 
-def features(num_nodes: int = N, seed: int = 3) -> Tensor:
+def features(num_nodes=N, seed=3):
     return torch.randn(num_nodes, 6, generator=seeded(seed))
 
 
-def make(name: str = 'neural_gaussian', **kwargs: Any) -> GumbelKNNSampler:
+def make(name='neural_gaussian', **kwargs):
     torch.manual_seed(5)
     kwargs.setdefault('k', 3)
     return GumbelKNNSampler(resolve_similarity(name, 6, out_channels=4), **kwargs)
 
 
-def to_matrix(graph: SampledGraph, num_src: int = N, num_dst: int = N) -> Tensor:
+def to_matrix(graph, num_src=N, num_dst=N):
     return oracles.to_matrix(*graph, num_dst, num_src).detach()
 
 
-def assert_graph(graph: SampledGraph, num_src: int = N, num_dst: int = N) -> None:
+def assert_graph(graph, num_src=N, num_dst=N):
     source, target = graph.edge_index
     key = target * num_src + source
     assert bool((key[1:] > key[:-1]).all())  # Sorted by target, no duplicates.
@@ -53,7 +44,7 @@ def assert_graph(graph: SampledGraph, num_src: int = N, num_dst: int = N) -> Non
     torch.testing.assert_close(total, torch.ones_like(total), atol=20 * eps, rtol=0)
 
 
-def test_repr() -> None:
+def test_repr():
     assert str(GumbelKNNSampler(LinearSimilarity(4))) == (
         'GumbelKNNSampler(LinearSimilarity(4), k=5, tau=0.25, scale=1.0, method=auto)'
     )
@@ -82,7 +73,7 @@ def test_repr() -> None:
     [{}, {'hard': True}, {'replace': False}, {'hard': True, 'replace': False}],
 )
 @pytest.mark.parametrize('loop', [True, False])
-def test_graph(method: str, training: bool, options: Any, loop: bool) -> None:
+def test_graph(method, training, options, loop):
     sampler = make(method=method, loop=loop, **options).train(training)
     graph = sampler(features())
     assert isinstance(graph, SampledGraph)
@@ -98,20 +89,8 @@ def test_graph(method: str, training: bool, options: Any, loop: bool) -> None:
         assert degree.tolist() == [3] * N
 
 
-@pytest.mark.parametrize('replace', [True, False])
 @pytest.mark.parametrize('method', ['dense', 'stream'])
-def test_no_loops_at_a_large_scale(method: str, replace: bool) -> None:
-    # Some scores lie hundreds below the best, where only exclusion tells them apart.
-    options: Any = {'scale': 500.0, 'loop': False, 'replace': replace}
-    sampler = make('linear', k=N - 1, method=method, **options)
-    for seed in range(5):
-        graph = sampler(features(), generator=seeded(seed))
-        assert_graph(graph)
-        assert bool((graph.edge_index[0] != graph.edge_index[1]).all())
-
-
-@pytest.mark.parametrize('method', ['dense', 'stream'])
-def test_bipartite(method: str) -> None:
+def test_bipartite(method):
     pair = (features(7), features(4, seed=8))
     sampler = make(method=method, loop=False, num_arrivals=7)
     for _ in range(2):
@@ -123,30 +102,22 @@ def test_bipartite(method: str) -> None:
         sampler.eval()
 
 
+@pytest.mark.parametrize('training', [True, False])
 @pytest.mark.parametrize('hard', [True, False])
 @pytest.mark.parametrize('method', ['dense', 'stream'])
-def test_as_many_neighbours_as_candidates(method: str, hard: bool) -> None:
-    sampler = make(method=method, k=N, hard=hard, replace=False)
-    graph = sampler(features())
-    assert_graph(graph)
-    assert graph.edge_weight.numel() == N * N
-    if hard:
-        torch.testing.assert_close(graph.edge_weight, torch.full((N * N,), 1 / N))
-
-
-@pytest.mark.parametrize('training', [True, False])
-@pytest.mark.parametrize('replace', [True, False])
-@pytest.mark.parametrize('method', ['dense', 'stream'])
-def test_one_node(method: str, replace: bool, training: bool) -> None:
-    sampler = make(method=method, k=1, replace=replace).train(training)
-    edge_index, edge_weight = sampler(features(1))
-    assert edge_index.tolist() == [[0], [0]]
-    assert edge_weight.tolist() == [1.0]
+@pytest.mark.parametrize('n', [1, N])
+def test_as_many_neighbours_as_candidates(n, method, hard, training):
+    sampler = make(method=method, k=n, hard=hard, replace=False).train(training)
+    graph = sampler(features(n))
+    assert_graph(graph, n, n)
+    assert graph.edge_weight.numel() == n * n
+    if hard and training:
+        torch.testing.assert_close(graph.edge_weight, torch.full((n * n,), 1 / n))
 
 
 @pytest.mark.parametrize('training', [True, False])
 @pytest.mark.parametrize('method', ['dense', 'stream'])
-def test_no_nodes(method: str, training: bool) -> None:
+def test_no_nodes(method, training):
     sampler = make(method=method).train(training)
     nothing = features(0)
     graphs = [
@@ -168,7 +139,7 @@ def test_no_nodes(method: str, training: bool) -> None:
 @pytest.mark.parametrize('loop', [True, False])
 @pytest.mark.parametrize('method', ['dense', 'stream', 'auto', 'race'])
 @pytest.mark.parametrize('name', SIMILARITIES)
-def test_evaluation(name: str, method: str, loop: bool) -> None:
+def test_evaluation(name, method, loop):
     sampler = make(name, method=method, loop=loop, scale=2.0, tau=0.3).double().eval()
     x = features().double()
     state = torch.get_rng_state()
@@ -185,7 +156,7 @@ def test_evaluation(name: str, method: str, loop: bool) -> None:
             assert float(weight[i, j]) == pytest.approx(expected, abs=1e-12)
 
 
-def test_sample_in_eval() -> None:
+def test_sample_in_eval():
     sampler = make(sample_in_eval=True)
     assert sampler.is_noisy
     trained = sampler(features(), generator=seeded())
@@ -197,7 +168,7 @@ def test_sample_in_eval() -> None:
 
 
 @pytest.mark.parametrize('method', ['dense', 'stream'])
-def test_randomness(method: str) -> None:
+def test_randomness(method):
     sampler, x = make(method=method), features()
     state = torch.get_rng_state()
     first = to_matrix(sampler(x, generator=seeded(1)))
@@ -209,23 +180,10 @@ def test_randomness(method: str) -> None:
     assert not torch.equal(first, to_matrix(sampler(x)))
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
-@given(
-    st.permutations(range(N)), st.integers(0, 50), st.sampled_from(['dense', 'auto'])
-)
-def test_evaluation_commutes_with_permutations(
-    order: list[int], seed: int, method: str
-) -> None:
-    sampler = make(method=method, loop=False).double().eval()
-    x = features(seed=seed).double()
-    weight, permuted = to_matrix(sampler(x)), to_matrix(sampler(x[order]))
-    torch.testing.assert_close(permuted, weight[order][:, order])
-
-
 @pytest.mark.parametrize('training', [True, False])
 @pytest.mark.parametrize('method', ['dense', 'stream'])
 @pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16, torch.float64])
-def test_dtypes(dtype: torch.dtype, method: str, training: bool) -> None:
+def test_dtypes(dtype, method, training):
     sampler = make(method=method).to(dtype).train(training)
     x = features().to(dtype).requires_grad_()
     graph = sampler(x)
@@ -233,24 +191,8 @@ def test_dtypes(dtype: torch.dtype, method: str, training: bool) -> None:
     assert_graph(graph)
     graph.edge_weight.square().sum().backward()
     for tensor in (x, *sampler.parameters()):
-        assert tensor.grad is not None
         assert tensor.grad.dtype == dtype
         assert bool(tensor.grad.isfinite().all())
-
-
-@pytest.mark.parametrize('name', SIMILARITIES)
-@pytest.mark.parametrize('options', [{}, {'hard': True}, {'replace': False}])
-def test_duplicated_features(name: str, options: Any) -> None:
-    sampler = make(name, **options)
-    x = features(1).repeat(N, 1).requires_grad_()
-    graph = sampler(x)
-    assert_graph(graph)
-    graph.edge_weight.square().sum().backward()
-    assert x.grad is not None
-    assert bool(x.grad.isfinite().all())
-    # All candidates are alike: evaluation gives each of the neighbours the same.
-    weight = sampler.eval()(x).edge_weight
-    torch.testing.assert_close(weight, torch.full_like(weight, 1 / 3))
 
 
 @pytest.mark.parametrize(
@@ -258,12 +200,8 @@ def test_duplicated_features(name: str, options: Any) -> None:
     [
         (ValueError, {'k': 0}, r"'k' must be at least 1 \(got 0\)"),
         (TypeError, {'k': 2.0}, r"'k' must be an integer \(got float\)"),
-        (TypeError, {'k': True}, r"'k' must be an integer \(got bool\)"),
         (ValueError, {'tau': 0}, r"'tau' must be positive and finite \(got 0\)"),
-        (ValueError, {'tau': math.nan}, r"'tau' must be positive .* \(got nan\)"),
-        (TypeError, {'tau': '1'}, r"'tau' must be a positive number \(got str\)"),
         (ValueError, {'scale': -1.0}, r"'scale' must be positive .* \(got -1.0\)"),
-        (ValueError, {'scale': math.inf}, r"'scale' must be positive .* \(got inf\)"),
         (
             ValueError,
             {'method': 'fast'},
@@ -271,7 +209,6 @@ def test_duplicated_features(name: str, options: Any) -> None:
         ),
         (ValueError, {'num_arrivals': 0}, r"'num_arrivals' must be at least 1 \(got 0"),
         (ValueError, {'num_tail': -1}, r"'num_tail' must be at least 0 \(got -1\)"),
-        (TypeError, {'num_tail': 1.5}, r"'num_tail' must be an integer \(got float\)"),
         (ValueError, {'memory_budget': 0}, r"'memory_budget' must be at least 1"),
         (ValueError, {'max_eval_pairs': 0}, r"'max_eval_pairs' must be at least 1"),
         *[
@@ -284,12 +221,12 @@ def test_duplicated_features(name: str, options: Any) -> None:
         ],
     ],
 )
-def test_bad_arguments(error: type[Exception], kwargs: Any, match: str) -> None:
+def test_bad_arguments(error, kwargs, match):
     with pytest.raises(error, match=match):
         GumbelKNNSampler(**{'similarity': NeuralGaussianSimilarity(6), **kwargs})
 
 
-def test_batch_of_one_graph_is_a_batch() -> None:
+def test_batch_of_one_graph_is_a_batch():
     # The last batch of a loader must not fail where the others did not.
     sampler = make(k=5)
     x = features(8)
@@ -301,7 +238,7 @@ def test_batch_of_one_graph_is_a_batch() -> None:
         sampler(x[:4])
 
 
-def test_graph_ids_are_names_not_counts() -> None:
+def test_graph_ids_are_names_not_counts():
     sampler = make().eval()
     x = features(8)
     ids = torch.tensor([0, 0, 0, 0, 10**12, 10**12, 10**12, 10**12])

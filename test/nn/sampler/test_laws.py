@@ -4,29 +4,21 @@ Each comparison is two-sided and fails a correct race for one seed in 1000. Mist
 that are built in on purpose show that it sees what it should see.
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable
 from functools import cache, partial
-from types import ModuleType
-from typing import Any
 
 import pytest
 import torch
 from oracles import check_law, seeded
 from scipy import stats
-from torch import Tensor
 
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
-from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.gaussian_similarity import GaussianSimilarity
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES, resolve_similarity
 from torch_geometric_gsl.ops import race, relax
 
 ERROR_RATE = 1e-3
 CALLS = 16
-Samples = dict[str, Tensor]
 # What a relaxed race shares with the definition and with exact first arrivals. The few
 # sources that stand for all later ones have other squares and another entropy.
 OF_DENSE = ('loss', 'gradient', 'phi', 'largest')
@@ -44,23 +36,16 @@ LAWS = [
 SIZES = {'batch': (300, 6, 270), 'edge_index': (400,)}
 
 
-def normal(*size: int, seed: int = 0) -> Tensor:
+def normal(*size, seed=0):
     return torch.randn(*size, generator=seeded(seed))
 
 
 @cache
-def drawn(
-    name: str,
-    method: str,
-    tau: float,
-    hard: bool = False,
-    scale: float = 1.0,
-    num_tail: int | None = None,
-) -> Samples:
+def drawn(name, method, tau, hard=False, scale=1.0, num_tail=None):
     """Describe draws from just so many sources that the sampler races."""
     torch.manual_seed(0)
     similarity = resolve_similarity(name, 6, out_channels=4)
-    options: Any = {'k': 2, 'tau': tau, 'scale': scale, 'hard': hard}
+    options = {'k': 2, 'tau': tau, 'scale': scale, 'hard': hard}
     racing = GumbelKNNSampler(similarity, **options)
     num_sources = int(4.1 * (racing.plan(normal(10**5, 6)).num_proposals or 0))
     assert racing.plan(normal(num_sources, 6)).method == 'race'
@@ -69,24 +54,17 @@ def drawn(
     return samples(sampler, num_sources, rows, seed=1 + (method == 'race'))
 
 
-def samples(
-    sampler: GumbelKNNSampler, num_sources: int, rows: int, seed: int
-) -> Samples:
+def samples(sampler, num_sources, rows, seed):
     pair = normal(num_sources, 6, seed=1), normal(rows, 6, seed=2)
 
-    def draw(generator: torch.Generator) -> Tensor:
+    def draw(generator):
         (source, target), weight = sampler(pair, generator=generator)
         return torch.zeros(rows, num_sources).index_put((target, source), weight)
 
     return statistics(draw, sampler.similarity, pair, seed)
 
 
-def statistics(
-    draw: Callable[[torch.Generator], Tensor],
-    similarity: Similarity,
-    pair: tuple[Tensor, Tensor],
-    seed: int,
-) -> Samples:
+def statistics(draw, similarity, pair, seed):
     """Return means over the targets, a row for each call: calls are independent."""
     generator, found = seeded(seed), []
     h = normal(pair[0].size(0), 3, seed=3) + pair[0][:, :3]
@@ -112,7 +90,7 @@ def statistics(
 
 
 @cache
-def drawn_ragged(kind: str, method: str, tau: float, hard: bool) -> Samples:
+def drawn_ragged(kind, method, tau, hard):
     """Describe draws of targets with candidates of their own, or the definition."""
     torch.manual_seed(0)
     similarity = resolve_similarity('neural_gaussian', 6, out_channels=4)
@@ -125,16 +103,16 @@ def drawn_ragged(kind: str, method: str, tau: float, hard: bool) -> Samples:
     if kind == 'edge_index':  # Another number of candidates for each target.
         allowed &= normal(n, n, seed=4) < torch.linspace(0.5, 3, n).unsqueeze(1)
         given = {'edge_index': allowed.nonzero().t().flip(0)}
-    options: Any = {'k': 2, 'tau': tau, 'hard': hard, 'loop': False}
+    options = {'k': 2, 'tau': tau, 'hard': hard, 'loop': False}
     sampler = GumbelKNNSampler(similarity, **options)
     assert sampler.plan(x, **given).method == 'race'
 
-    def race(generator: torch.Generator) -> Tensor:
+    def race(generator):
         (source, target), weight = sampler(x, **given, generator=generator)
         assert bool(allowed[target, source].all())
         return torch.zeros(n, n).index_put((target, source), weight)
 
-    def define(generator: torch.Generator) -> Tensor:
+    def define(generator):
         score = similarity(x).masked_fill(~allowed, -math.inf)
         noise = -torch.empty(2, n, n).exponential_(generator=generator).log()
         soft = ((score + noise) / tau).softmax(dim=2)
@@ -145,7 +123,7 @@ def drawn_ragged(kind: str, method: str, tau: float, hard: bool) -> Samples:
     return statistics(draw, similarity, (x, x), seed=1 + (method == 'race'))
 
 
-def excess(first: Samples, second: Samples, *names: str) -> float:
+def excess(first, second, *names):
     """Return the largest two-sample |z| by its Bonferroni bound, shared alike."""
     ratios = []
     for a, b in ((first[name], second[name]) for name in names):
@@ -170,7 +148,7 @@ def excess(first: Samples, second: Samples, *names: str) -> float:
         ('race', 'batch'),
     ],
 )
-def test_first_draws_are_categorical(method: str, form: str, options: Any) -> None:
+def test_first_draws_are_categorical(method, form, options):
     # All targets are one; odd sources or the others are no candidates of it.
     rows, num_sources = 3000 // options['k'], 240 * (1 + (form != 'all'))
     sampler = GumbelKNNSampler(GaussianSimilarity(6), method=method, **options)
@@ -198,9 +176,7 @@ def test_first_draws_are_categorical(method: str, form: str, options: Any) -> No
     ('name', 'tau', 'hard', 'scale'),
     [(name, *law) for name in SIMILARITIES for law in LAWS],
 )
-def test_race_has_the_law_of_dense(
-    name: str, tau: float, hard: bool, scale: float
-) -> None:
+def test_race_has_the_law_of_dense(name, tau, hard, scale):
     found, expected = (drawn(name, m, tau, hard, scale) for m in ('race', 'dense'))
     # The largest weight of hard draws is 1/2 in nearly all rows.
     names = [part for part in OF_DENSE if not hard or part != 'largest']
@@ -209,14 +185,14 @@ def test_race_has_the_law_of_dense(
 
 @pytest.mark.parametrize(('tau', 'hard'), [(0.5, False), (0.75, False), (0.5, True)])
 @pytest.mark.parametrize('kind', SIZES)
-def test_ragged_race_has_the_law_of_dense(kind: str, tau: float, hard: bool) -> None:
+def test_ragged_race_has_the_law_of_dense(kind, tau, hard):
     found, expected = (drawn_ragged(kind, m, tau, hard) for m in ('race', 'dense'))
     names = [part for part in OF_DENSE if not hard or part != 'largest']
     assert excess(found, expected, *names) < 1
 
 
 @pytest.mark.parametrize(('name', 'tau'), [('linear', 0.5), ('neural_gaussian', 1.0)])
-def test_race_has_the_law_of_exact_first_arrivals(name: str, tau: float) -> None:
+def test_race_has_the_law_of_exact_first_arrivals(name, tau):
     found, expected = (drawn(name, method, tau) for method in ('race', 'stream'))
     assert excess(found, expected, *OF_STREAM) < 1
 
@@ -224,7 +200,7 @@ def test_race_has_the_law_of_exact_first_arrivals(name: str, tau: float) -> None
 SOURCES, TARGETS, SEEDS = 200, 1200, 150
 
 
-def means(method: str, first_seed: int) -> Tensor:
+def means(method, first_seed):
     """Return the mean over the targets of what they receive, for each seed."""
     x_src = normal(SOURCES, 6, seed=7)
     x = x_src, normal(TARGETS, 6, seed=8)
@@ -240,7 +216,7 @@ def means(method: str, first_seed: int) -> Tensor:
     return torch.stack(found).double()
 
 
-def test_the_variance_of_a_mean_over_targets_is_that_of_dense() -> None:
+def test_the_variance_of_a_mean_over_targets_is_that_of_dense():
     # Were rows correlated, their mean would vary more. An F ratio with 149 and 149
     # degrees of freedom leaves these limits for 3 of 100 pairs of seeds where the
     # variances are equal: 1.5 % below and 1.2 % above.
@@ -248,24 +224,24 @@ def test_the_variance_of_a_mean_over_targets_is_that_of_dense() -> None:
     assert 0.7 < ratio < 1.45
 
 
-def without_gradient(own: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def without_gradient(own):
     return lambda score, *args: own(score.detach(), *args)
 
 
-def heavier(own: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def heavier(own):
     return lambda *args: own(*args) + math.log(1.35)
 
 
-def twice(own: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def twice(own):
     return lambda *args: own(*args) + math.log(2)
 
 
-def slower(own: Callable[..., Any]) -> Callable[..., Any]:
+def slower(own):
     # The proposals and their levels stay, their gaps are longer.
     return lambda *args: (*(found := own(*args))[:2], 1.3 * found[2])
 
 
-def of_the_first(own: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def of_the_first(own):
     return lambda *args: own(*args) // 8
 
 
@@ -291,13 +267,8 @@ RAGGED = {kind: partial(drawn_ragged, kind, tau=0.75, hard=False) for kind in SI
     ],
 )
 def test_the_comparison_detects_a_mistake(
-    draw: Any,
-    method: str,
-    module: ModuleType,
-    function: str,
-    mistake: Callable[..., Any],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    draw, method, module, function, mistake, monkeypatch
+):
     expected = draw(method=method)
     monkeypatch.setattr(module, function, mistake(getattr(module, function)))
     found = draw.func.__wrapped__(*draw.args, method='race', **draw.keywords)
@@ -305,7 +276,7 @@ def test_the_comparison_detects_a_mistake(
     assert excess(found, expected, *names) > 1
 
 
-def test_the_comparison_detects_a_tail_that_is_left_out() -> None:
+def test_the_comparison_detects_a_tail_that_is_left_out():
     found = drawn('gaussian', 'race', 1.0, num_tail=0)
     expected = drawn('gaussian', 'dense', 1.0)
     for name in ('loss', 'largest'):

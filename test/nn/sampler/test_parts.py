@@ -1,15 +1,11 @@
 """Evaluation of too many pairs: sums over some of the sources, and a warning."""
 
-from __future__ import annotations
-
 import math
 import re
-from typing import Any
 
 import pytest
 import torch
 from oracles import seeded
-from torch import Tensor
 
 from torch_geometric_gsl import SampledEvaluationWarning
 from torch_geometric_gsl.nn.sampler import _parts
@@ -24,12 +20,12 @@ H = torch.randn(N, 3, generator=seeded(1)).double()
 
 
 @pytest.fixture(autouse=True)
-def _few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+def _few_samples(monkeypatch):
     monkeypatch.setattr(_parts, 'LEAST_SAMPLES', SAMPLES)
     monkeypatch.setattr(noise_free, '_MIN_PAIRS', 0)
 
 
-def make(name: str, loop: bool = True) -> GumbelKNNSampler:
+def make(name, loop=True):
     similarity = resolve_similarity(name, 6, out_channels=4)
     sampler = GumbelKNNSampler(
         similarity, k=2, tau=TAU, scale=SCALE, loop=loop, max_eval_pairs=1
@@ -39,12 +35,10 @@ def make(name: str, loop: bool = True) -> GumbelKNNSampler:
 
 @pytest.mark.parametrize('loop', [True, False])
 @pytest.mark.parametrize('name', SIMILARITIES)
-def test_estimates_by_tiles_and_with_a_gradient(
-    name: str, loop: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_estimates_by_tiles_and_with_a_gradient(name, loop, monkeypatch):
     sampler, tiled, weights = make(name, loop), [], PairScores.weights
 
-    def spy(self: PairScores, *args: Any) -> Tensor:
+    def spy(self, *args):
         tiled.append(self.src.size(0))
         return weights(self, *args)
 
@@ -70,7 +64,7 @@ def test_estimates_by_tiles_and_with_a_gradient(
             assert float(fast[i, channel]) == pytest.approx(expected, abs=1e-12)
 
 
-def test_the_warning_tells_the_error_and_the_size() -> None:
+def test_the_warning_tells_the_error_and_the_size():
     sampler = make('gaussian')
     with pytest.warns(SampledEvaluationWarning) as seen:
         out = sampler.propagate(X, H).detach()

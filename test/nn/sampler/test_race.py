@@ -1,26 +1,18 @@
 """The form of what a race samples: most candidates are never looked at."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 import torch
 from oracles import seeded
-from torch import Tensor
 
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
-from torch_geometric_gsl.nn.similarity.resolver import (
-    SIMILARITIES,
-    resolve_similarity,
-)
+from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES, resolve_similarity
 
 
-def features(num_nodes: int, seed: int = 3) -> Tensor:
+def features(num_nodes, seed=3):
     return torch.randn(num_nodes, 6, generator=seeded(seed), dtype=torch.double)
 
 
-def make(name: str, **kwargs: Any) -> GumbelKNNSampler:
+def make(name, **kwargs):
     torch.manual_seed(5)
     kwargs.setdefault('k', 3)
     similarity = resolve_similarity(name, 6, out_channels=4)
@@ -30,7 +22,7 @@ def make(name: str, **kwargs: Any) -> GumbelKNNSampler:
 @pytest.mark.parametrize('options', [{}, {'hard': True}, {'replace': False}])
 @pytest.mark.parametrize('loop', [True, False])
 @pytest.mark.parametrize('name', SIMILARITIES)
-def test_race(name: str, loop: bool, options: Any) -> None:
+def test_race(name, loop, options):
     # Many candidates, so that most of them are never looked at.
     num_sources = 900
     sampler = make(name, k=2, method='race', loop=loop, **options)
@@ -54,7 +46,6 @@ def test_race(name: str, loop: bool, options: Any) -> None:
     value = features(num_sources, seed=4)[:, 0]
     (graph.edge_weight * value[source]).sum().backward()
     for tensor in (x, *sampler.parameters()):
-        assert tensor.grad is not None
         assert bool(tensor.grad.isfinite().all())
         assert float(tensor.grad.abs().max()) > 1e-6
     again = sampler(x, generator=seeded(1))
@@ -67,7 +58,7 @@ def test_race(name: str, loop: bool, options: Any) -> None:
 
 
 @pytest.mark.parametrize('name', SIMILARITIES)
-def test_autocast_leaves_the_weights_alone(name: str) -> None:
+def test_autocast_leaves_the_weights_alone(name):
     sampler, x = make(name).float(), features(300).float()
     assert sampler.plan(x).method == 'race'
     h = torch.ones(300, 1)
@@ -85,7 +76,7 @@ SIZES = [300, 5, 1, 200, 0, 250]
 
 @pytest.mark.parametrize('training', [True, False])
 @pytest.mark.parametrize('options', [{}, {'loop': False}, {'replace': False, 'k': 1}])
-def test_a_batch_of_small_and_large_graphs(options: Any, training: bool) -> None:
+def test_a_batch_of_small_and_large_graphs(options, training):
     batch = torch.arange(len(SIZES)).repeat_interleave(torch.tensor(SIZES))
     n, loop = sum(SIZES), options.get('loop', True)
     sampler = make('neural_gaussian', **options).train(training)
@@ -111,9 +102,7 @@ def test_a_batch_of_small_and_large_graphs(options: Any, training: bool) -> None
 @pytest.mark.parametrize('training', [True, False])
 @pytest.mark.parametrize('replace', [True, False])
 @pytest.mark.parametrize('loop', [True, False])
-def test_given_candidates_of_which_some_are_many(
-    loop: bool, replace: bool, training: bool
-) -> None:
+def test_given_candidates_of_which_some_are_many(loop, replace, training):
     # Target 0 has 300 candidates, 1 has 5, 2 has 299, 3 has none; itself among them.
     rows = {0: range(300), 1: range(5), 2: range(1, 300)}
     pairs = [(j, i) for i, row in rows.items() for j in row]
@@ -133,9 +122,9 @@ def test_given_candidates_of_which_some_are_many(
 
 
 @pytest.mark.parametrize('bounds', [(1.0, 0.0), (float('nan'), 1.0)])
-def test_bounds_are_ordered(bounds: tuple[float, float]) -> None:
+def test_bounds_are_ordered(bounds):
     sampler = make('linear', method='race')
-    sampler.similarity.bounds = bounds  # type: ignore[misc, assignment]
+    sampler.similarity.bounds = bounds
     for call in (sampler, sampler.plan):
         with pytest.raises(ValueError, match=r"'bounds' of 'similarity' must be a low"):
             call(features(900))
@@ -143,7 +132,7 @@ def test_bounds_are_ordered(bounds: tuple[float, float]) -> None:
 
 @pytest.mark.parametrize('method', ['race', 'dense', 'stream'])
 @pytest.mark.parametrize('hard', [False, True])
-def test_parameters_that_are_nan_reach_the_weights(method: str, hard: bool) -> None:
+def test_parameters_that_are_nan_reach_the_weights(method, hard):
     sampler = make('neural_gaussian', method=method, hard=hard, tau=0.75)
     for parameter in sampler.similarity.parameters():
         torch.nn.init.constant_(parameter, float('nan'))

@@ -4,21 +4,16 @@ A formula maps a similarity and two *projected* rows, of the target and of the
 source, to a score. Modules differ only by their arguments.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
 import torch
-from torch import Tensor
 
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.cosine_similarity import CosineSimilarity
-from torch_geometric_gsl.nn.similarity.difference_similarity import (
-    DifferenceSimilarity,
-)
+from torch_geometric_gsl.nn.similarity.difference_similarity import DifferenceSimilarity
 from torch_geometric_gsl.nn.similarity.gaussian_similarity import GaussianSimilarity
 from torch_geometric_gsl.nn.similarity.heat_kernel_similarity import (
     HeatKernelSimilarity,
@@ -32,45 +27,45 @@ Row = list[float]
 IN_CHANNELS = 5
 
 
-def _inner(u: Row, v: Row) -> float:
+def _inner(u, v):
     return math.fsum(a * b for a, b in zip(u, v, strict=True))
 
 
-def _unit(u: Row) -> Row:
+def _unit(u):
     length = math.hypot(*u)
     return [value / length if length else 0.0 for value in u]
 
 
-def _cosine(u: Row, v: Row) -> float:
+def _cosine(u, v):
     return _inner(_unit(u), _unit(v))
 
 
-def _sigmoid(value: float) -> float:
+def _sigmoid(value):
     return 1 / (1 + math.exp(-value))
 
 
-def _bell(t: float, b: float, c: float) -> float:
+def _bell(t, b, c):
     return math.exp(-((t - b) ** 2) / c)
 
 
-def _gaussian(module: Any, u: Row, v: Row) -> float:
+def _gaussian(module, u, v):
     return _bell(_cosine(u, v), module.b, module.c)
 
 
-def _neural(module: Any, u: Row, v: Row) -> float:
+def _neural(module, u, v):
     w_b, w_c = (w.double().flatten().tolist() for w in (module.w_b, module.w_c))
     b = _sigmoid(_inner(_unit(u), w_b))
     c = module.c_scale * _sigmoid(_inner(_unit(u), w_c))
     return _bell(_cosine(u, v), b, c)
 
 
-def _heat(module: Any, u: Row, v: Row) -> float:
+def _heat(module, u, v):
     if module.normalize:
         u, v = _unit(u), _unit(v)
     return math.exp(-(math.dist(u, v) ** 2) / module.t)
 
 
-def _heads(module: Any, u: Row, v: Row) -> float:
+def _heads(module, u, v):
     heads = module.weight.double().tolist()
     total = 0.0
     for w in heads:
@@ -87,18 +82,18 @@ class Case(NamedTuple):
     kwargs: dict[str, Any]
     formula: Callable[[Any, Row, Row], float]
 
-    def build(self, **kwargs: Any) -> Similarity:
+    def build(self, **kwargs):
         return self.cls(IN_CHANNELS, **{**self.kwargs, **kwargs})
 
-    def expect(self, module: Similarity, x_dst: Tensor, x_src: Tensor) -> Tensor:
+    def expect(self, module, x_dst, x_src):
         """The scores of all sources for all targets, in double precision."""
         rows = [_project(module, x) for x in (x_dst, x_src)]
         scores = [[self.formula(module, u, v) for v in rows[1]] for u in rows[0]]
         return torch.tensor(scores, dtype=torch.float64).view(len(x_dst), len(x_src))
 
 
-def _project(module: Similarity, x: Tensor) -> list[Row]:
-    rows: list[Row] = x.detach().double().tolist()
+def _project(module, x):
+    rows = x.detach().double().tolist()
     if module.lin is None:
         return rows
     weight = module.lin.weight.detach().double().tolist()
@@ -118,13 +113,13 @@ CASES = [
 
 
 @pytest.fixture(params=CASES, ids=[case.name for case in CASES], scope='session')
-def case(request: pytest.FixtureRequest) -> Case:
+def case(request):
     """One similarity after the other."""
-    case: Case = request.param
+    case = request.param
     return case
 
 
 @pytest.fixture(scope='session')
-def cases() -> dict[str, Case]:
+def cases():
     """All similarities by name."""
     return {case.name: case for case in CASES}

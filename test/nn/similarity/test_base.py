@@ -1,12 +1,7 @@
-from __future__ import annotations
-
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from torch import Tensor
 
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.base import Similarity
@@ -25,12 +20,12 @@ TOLERANCE = {
 }
 
 
-def all_pairs(num_targets: int, num_sources: int) -> Tensor:
+def all_pairs(num_targets, num_sources):
     target = torch.arange(num_targets).repeat_interleave(num_sources)
     return torch.stack([torch.arange(num_sources).repeat(num_targets), target])
 
 
-def check(case: Any, module: Similarity, x_src: Tensor, x_dst: Tensor) -> None:
+def check(case, module, x_src, x_dst):
     """Holds all three ways to ask for scores against the formula."""
     expected = case.expect(module, x_dst, x_src)
     n, m = expected.shape
@@ -46,14 +41,14 @@ def check(case: Any, module: Similarity, x_src: Tensor, x_dst: Tensor) -> None:
 
 @pytest.mark.parametrize('dtype', TOLERANCE, ids=str)
 @pytest.mark.parametrize('sizes', [(4, 4), (5, 3), (1, 1), (1, 4)])
-def test_formula(case: Any, dtype: torch.dtype, sizes: tuple[int, int]) -> None:
+def test_formula(case, dtype, sizes):
     module = case.build().to(dtype)
     x_src = torch.randn(sizes[0], 5).to(dtype)
     x_dst = x_src if sizes[0] == sizes[1] else torch.randn(sizes[1], 5).to(dtype)
     check(case, module, x_src, x_dst)
 
 
-def odd_rows(kind: str) -> Tensor:
+def odd_rows(kind):
     """Return zero, equal, opposite, huge, tiny, distant or strided rows."""
     x = torch.randn(6, 5)
     if kind == 'equal':
@@ -67,7 +62,7 @@ def odd_rows(kind: str) -> Tensor:
 
 
 @pytest.mark.parametrize('kind', ['equal', '1e30', '1e-30', '1e4', 'strided'])
-def test_odd_rows(case: Any, kind: str) -> None:
+def test_odd_rows(case, kind):
     x, module = odd_rows(kind), case.build(out_channels=3)
     check(case, case.build(), x, x)
     x.requires_grad_()
@@ -76,34 +71,30 @@ def test_odd_rows(case: Any, kind: str) -> None:
             leaf.grad = None
         module(x, edge_index).sum().backward()
         for leaf in (x, *module.parameters()):
-            assert leaf.grad is not None
             assert bool(leaf.grad.isfinite().all())
             assert leaf is x or bool(leaf.grad.any())
 
 
 @pytest.mark.parametrize('dtype', [torch.float32, torch.float64])
-def test_formula_with_a_projection(case: Any, dtype: torch.dtype) -> None:
+def test_formula_with_a_projection(case, dtype):
     module = case.build(out_channels=3).to(dtype)
-    assert module.lin is not None
     assert module.lin.weight.shape == (3, 5)
     x_src, x_dst = torch.randn(4, 5, dtype=dtype), torch.randn(3, 5, dtype=dtype)
     check(case, module, x_src, x_src)
     check(case, module, x_src, x_dst)
 
 
-def test_gradient(case: Any) -> None:
+def test_gradient(case):
     module = case.build(out_channels=3).double()
     x_src = torch.randn(3, 5, **DOUBLE, requires_grad=True)
     x_dst = torch.randn(2, 5, **DOUBLE, requires_grad=True)
     names, values = zip(*module.named_parameters(), strict=True)
     edges = torch.tensor([[0, 2, 2], [1, 0, 0]])
 
-    def forward(
-        edge_index: Tensor | None, x_src: Tensor, x_dst: Tensor, *values: Tensor
-    ) -> Tensor:
+    def forward(edge_index, x_src, x_dst, *values):
         state = dict(zip(names, values, strict=True))
         args = ((x_src, x_dst), edge_index)
-        out: Tensor = torch.func.functional_call(module, state, args)
+        out = torch.func.functional_call(module, state, args)
         return out
 
     for edge_index in (None, edges):
@@ -111,20 +102,7 @@ def test_gradient(case: Any) -> None:
         assert torch.autograd.gradcheck(forward, inputs)
 
 
-@settings(max_examples=15)
-@given(st.permutations(range(5)))
-def test_permuting_the_nodes_permutes_the_scores(
-    cases: dict[str, Any], order: list[int]
-) -> None:
-    x = torch.randn(5, 5, **DOUBLE, generator=torch.Generator().manual_seed(1))
-    for case in cases.values():
-        torch.manual_seed(0)
-        module, index = case.build().double(), torch.tensor(order)
-        moved = module(x[index])
-        torch.testing.assert_close(moved, module(x)[index][:, index])
-
-
-def test_bounds(case: Any) -> None:
+def test_bounds(case):
     # Opposite, equal, orthogonal and random rows.
     x = torch.cat([torch.eye(5), -torch.eye(5), torch.randn(200, 5)])
     module, rounding = case.build(), 1e-6
@@ -135,7 +113,7 @@ def test_bounds(case: Any) -> None:
     assert float(out.max().detach()) > low + 0.9 * (high - low)
 
 
-def test_sparse_features(case: Any) -> None:
+def test_sparse_features(case):
     module = case.build(out_channels=3).double()
     x = torch.randn(6, 5, **DOUBLE) * (torch.rand(6, 5) < 0.5)
     torch.testing.assert_close(module(x.to_sparse_csr()), module(x))
@@ -143,12 +121,7 @@ def test_sparse_features(case: Any) -> None:
     torch.testing.assert_close(module(x.to_sparse_csr(), edges), module(x, edges))
 
 
-def test_sparse_features_need_a_projection(case: Any) -> None:
-    with pytest.raises(ValueError, match=r"'x' is sparse .* needs a projection"):
-        case.build()(torch.eye(5).to_sparse_csr())
-
-
-def test_empty_inputs(case: Any) -> None:
+def test_empty_inputs(case):
     module, nothing, x = case.build(), torch.empty(0, 5), torch.randn(3, 5)
     assert module(nothing).shape == (0, 0)
     assert module((nothing, x)).shape == (3, 0)
@@ -156,7 +129,7 @@ def test_empty_inputs(case: Any) -> None:
     assert module(x, torch.empty(2, 0, dtype=torch.long)).shape == (0,)
 
 
-def test_autocast_leaves_the_scores_alone(case: Any) -> None:
+def test_autocast_leaves_the_scores_alone(case):
     module, x = case.build(), torch.randn(6, 5)
     with torch.autocast('cpu', dtype=torch.bfloat16):
         out, listed = module(x), module(x, all_pairs(6, 6))
@@ -165,7 +138,7 @@ def test_autocast_leaves_the_scores_alone(case: Any) -> None:
     torch.testing.assert_close(listed, module(x, all_pairs(6, 6)))
 
 
-def test_parameters_start_as_those_of_glorot(case: Any) -> None:
+def test_parameters_start_as_those_of_glorot(case):
     module = case.build(out_channels=3)
     module.reset_parameters()
     for parameter in module.parameters():
@@ -174,9 +147,9 @@ def test_parameters_start_as_those_of_glorot(case: Any) -> None:
         assert 0.3 * bound < float(parameter.detach().abs().max()) <= bound
 
 
-def test_base_is_abstract() -> None:
+def test_base_is_abstract():
     with pytest.raises(TypeError, match='abstract'):
-        Similarity(4)  # type: ignore[abstract]
+        Similarity(4)
 
 
 class Shifted(Similarity):
@@ -184,14 +157,14 @@ class Shifted(Similarity):
 
     comparison: ClassVar[str] = 'squared_distance'
 
-    def encode(self, x: Tensor) -> Tensor:
+    def encode(self, x):
         return self.project(x)
 
-    def response(self, z: Tensor) -> Response:
+    def response(self, z):
         return Response(lambda value, shift: value + 100 * shift, (z[:, 0],))
 
 
-def test_own_similarity() -> None:
+def test_own_similarity():
     module = Shifted(1)
     assert str(module) == 'Shifted(1)'
     assert str(Shifted(1, 2)) == 'Shifted(1, 2)'
@@ -213,7 +186,7 @@ class Bell(Similarity):
 
     bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
 
-    def response(self, z: Tensor) -> Response:
+    def response(self, z):
         return Response(lambda cosine: torch.exp(-((cosine - 0.5) ** 2) / 0.25))
 
 
@@ -222,7 +195,7 @@ class Bell(Similarity):
     [('stream', 'all'), ('stream', 'batch')]
     + [(method, f) for method in ('race', 'dense') for f in ('all', 'batch', 'edges')],
 )
-def test_a_response_of_ones_own_is_sampled(method: str, form: str) -> None:
+def test_a_response_of_ones_own_is_sampled(method, form):
     x, n = torch.randn(130, 5, **DOUBLE, requires_grad=True), 130
     given = {
         'all': {},
@@ -247,7 +220,7 @@ def test_a_response_of_ones_own_is_sampled(method: str, form: str) -> None:
 
 
 @pytest.mark.parametrize('declared', [(-1.0, 0.25), (-0.25, 1.0)])
-def test_wrong_bounds_raise_in_a_race_alone(declared: tuple[float, float]) -> None:
+def test_wrong_bounds_raise_in_a_race_alone(declared):
     class Wrong(LinearSimilarity):
         bounds: ClassVar[tuple[float, float]] = declared
 
@@ -259,65 +232,38 @@ def test_wrong_bounds_raise_in_a_race_alone(declared: tuple[float, float]) -> No
         assert GumbelKNNSampler(Wrong(5), method=method)(x).edge_weight.isfinite().all()
 
 
-def test_unbounded_responses_do_not_race() -> None:
-    class Steep(Similarity):
-        def response(self, z: Tensor) -> Response:
-            return Response(lambda cosine: 4 * cosine)
-
-    class BoundedSteep(Steep):
-        bounds: ClassVar[tuple[float, float]] = (-4.0, 4.0)
-
-    x = torch.randn(3000, 3)
-    assert GumbelKNNSampler(Steep(3)).plan(x).method == 'stream'
-    assert GumbelKNNSampler(LinearSimilarity(3)).plan(x).method == 'race'
-    sharp = GumbelKNNSampler(BoundedSteep(3), scale=0.25).plan(x)
-    assert (sharp.method, sharp.num_proposals) == ('race', 60)
-
-
-def test_unknown_comparison() -> None:
+def test_unknown_comparison():
     text = r"'comparison' must be one of \['dot', 'squared_distance'\] \(got 'cosine'"
     with pytest.raises(ValueError, match=text):
         type('Own', (Similarity,), {'comparison': 'cosine'})
 
 
-@pytest.mark.parametrize('width', [1, 4, 6])
-def test_wrong_width(case: Any, width: int) -> None:
-    with pytest.raises(ValueError, match=rf"'x' must have 5 channels \(got {width}\)"):
-        case.build()(torch.randn(3, width))
+BAD = torch.tensor([[0.0] * 4 + [float('nan')], [float('inf')] * 5])
+PAIR = torch.randn(4, 5), torch.randn(2, 5)
 
 
-@pytest.mark.parametrize('value', [float('nan'), float('inf'), -float('inf')])
-def test_values_that_are_not_finite(case: Any, value: float) -> None:
-    x, bad = torch.randn(3, 5), torch.randn(3, 5)
-    bad[1, 2] = value
-    module = case.build()
-    for name, args in (('x', bad), ('x_src', (bad, x)), ('x_dst', (x, bad))):
-        with pytest.raises(ValueError, match=f"'{name}' contains NaN or infinite"):
-            module(args)
-
-
-def test_features_and_parameters_must_match(case: Any) -> None:
-    module = case.build(out_channels=3)
-    text = "'x' has torch.float64 but the parameters have torch.float32"
-    with pytest.raises(TypeError, match=text):
-        module(torch.randn(3, 5, dtype=torch.float64))
-
-
-def test_edges_out_of_range(case: Any) -> None:
-    module, pair = case.build(), (torch.randn(4, 5), torch.randn(2, 5))
-    assert module(pair, torch.tensor([[3], [1]])).shape == (1,)
-    with pytest.raises(ValueError, match=r"'edge_index' has sources outside 0\.\.3"):
-        module(pair, torch.tensor([[4], [1]]))
-    with pytest.raises(ValueError, match=r"'edge_index' has targets outside 0\.\.1"):
-        module(pair, torch.tensor([[3], [2]]))
+@pytest.mark.parametrize(
+    ('args', 'error', 'text'),
+    [
+        ((torch.randn(3, 4),), ValueError, r"'x' must have 5 channels \(got 4\)"),
+        ((BAD[:1],), ValueError, "'x' contains NaN or infinite"),
+        (((BAD[1:], PAIR[1]),), ValueError, "'x_src' contains NaN or infinite"),
+        (((PAIR[0], BAD),), ValueError, "'x_dst' contains NaN or infinite"),
+        ((PAIR, torch.tensor([[4], [1]])), ValueError, r'has sources outside 0\.\.3'),
+        ((PAIR, torch.tensor([[3], [2]])), ValueError, r'has targets outside 0\.\.1'),
+        ((PAIR[0].double(),), TypeError, "'x' has torch.float64 but the parameters"),
+        ((torch.eye(5).to_sparse_csr(),), ValueError, "'x' is sparse .* a projection"),
+    ],
+)
+def test_wrong_input(case, args, error, text):
+    module = case.build(**({'out_channels': 3} if error is TypeError else {}))
+    assert module(PAIR, torch.tensor([[3], [1]])).shape == (1,)
+    with pytest.raises(error, match=text):
+        module(*args)
 
 
 @pytest.mark.parametrize('name', ['in_channels', 'out_channels'])
-def test_wrong_arguments(case: Any, name: str) -> None:
-    for value, error, text in (
-        (0, ValueError, rf"'{name}' must be at least 1 \(got 0\)"),
-        (2.5, TypeError, rf"'{name}' must be an integer \(got float\)"),
-        (True, TypeError, rf"'{name}' must be an integer \(got bool\)"),
-    ):
-        with pytest.raises(error, match=text):
+def test_wrong_arguments(case, name):
+    for value, error in ((0, ValueError), (2.5, TypeError), (True, TypeError)):
+        with pytest.raises(error, match=rf"'{name}' must be .* \(got "):
             case.cls(**{'in_channels': 5, **case.kwargs, name: value})
