@@ -149,9 +149,11 @@ def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_block_runs_alone(block: Block) -> None:
     try:
         printed = run(block)
-    except ModuleNotFoundError as error:
-        if error.name in OPTIONAL:
-            pytest.skip(f"'{error.name}' is not installed")
+    except ImportError as error:
+        # The package's own error names the extra, after that of the library.
+        missing = getattr(error.__cause__ or error, 'name', None)
+        if missing in OPTIONAL:
+            pytest.skip(f"'{missing}' is not installed")
         raise
     if block.output is not None:
         assert_prints_alike(printed, written(block))

@@ -1,10 +1,10 @@
 """Write the pages of the reference from what the package exports.
 
 A module exports ``__all__``, or the public names that it defines if it has none. A
-package that holds packages (``nn``), or that exports nothing (``ops``), is documented
-by its parts. Each package has a page with a table of its names; each class has a page
-of its own, and so have the functions of each module. Names that are exported later
-appear without a change here.
+package whose packages export all that it does (``nn``), or that exports nothing
+(``ops``), is documented by its parts. Each package has a page with a table of its
+names; each class has a page of its own, and so have the functions of each module. Names
+that are exported later appear without a change here.
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ PACKAGE_PAGE = """\
    :no-members:
 {% endif %}
 .. list-table::
+   :width: 100%
    :widths: 40 60
 {% for member in part.members %}
    * - :{{ member.role }}:`~{{ part.name }}.{{ member.name }}`
@@ -115,7 +116,7 @@ class Member(NamedTuple):
 
     @property
     def role(self) -> str:
-        """The role that links to it."""
+        """Return the role that links to it."""
         roles = {'autofunction': 'func', 'autodata': 'data', 'autoexception': 'class'}
         return 'py:' + roles.get(self.directive, 'class')
 
@@ -167,7 +168,9 @@ def groups(part: dict[str, Any]) -> Iterator[tuple[str, list[Member]]]:
             others.append(member)
     if others:
         title = part['title']
-        yield title if part['is_functional'] else f'functions of {title}', others
+        are_warnings = all(m.directive == 'autoexception' for m in others)
+        kind = 'warnings' if are_warnings else 'functions'
+        yield title if part['is_functional'] else f'{kind} of {title}', others
 
 
 def rank(page: str) -> int:
@@ -175,7 +178,7 @@ def rank(page: str) -> int:
 
 
 def children(module: ModuleType) -> dict[str, ModuleType]:
-    """The public modules of a package, by name."""
+    """Return the public modules of a package, by name."""
     return {
         info.name: import_module(f'{module.__name__}.{info.name}')
         for info in pkgutil.iter_modules(module.__path__)
@@ -184,7 +187,7 @@ def children(module: ModuleType) -> dict[str, ModuleType]:
 
 
 def leaves(module: ModuleType) -> list[ModuleType]:
-    """The modules whose members document a module."""
+    """Return the modules whose members document a module."""
     if not hasattr(module, '__path__'):
         return [module]
     inner = list(children(module).values())
@@ -197,7 +200,7 @@ def leaves(module: ModuleType) -> list[ModuleType]:
 
 
 def exported_from(module: ModuleType, packages: list[ModuleType]) -> list[str]:
-    """The packages in the order in which ``__all__`` first takes from them."""
+    """Return the packages in the order in which ``__all__`` first takes from them."""
     homes = [
         child.__name__
         for name in getattr(module, '__all__', [])
@@ -236,6 +239,7 @@ def summary(module: ModuleType, name: str, kind: str) -> str:
     else:
         lines = prepare_docstring(inspect.getdoc(getattr(module, name)) or '')
     text = PAPER.sub('', ' '.join(' '.join(lines).split()))
+    text = re.sub(r'^The (network|model)\b', rf'The {name} \1', text)
     sentence = re.split(r'(?<=[^.A-Z]\.) (?=[A-Z.:])|: (?=\.\.)| \.\. ', text)[0]
     return sentence.strip() or name
 
@@ -272,7 +276,7 @@ def attributes(value: object) -> list[tuple[str, str]]:
 
 
 def exports(module: ModuleType) -> list[str]:
-    """Names in ``__all__``; else what the module defines, and constants it explains."""
+    """Return ``__all__``, or what the module defines and the constants it explains."""
     if hasattr(module, '__all__'):
         return list(module.__all__)
     constants = ModuleAnalyzer.for_module(module.__name__).find_attr_docs()
@@ -304,11 +308,14 @@ def show_public_bases(
     app: Sphinx, name: str, obj: type, options: object, bases: list[type]
 ) -> None:
     """Name the bases of a base that is private to the package."""
-    bases[:] = [
-        shown
-        for base in bases
-        for shown in (base.__bases__ if is_private(base) else (base,))
-    ]
+    bases[:] = [shown for base in bases for shown in public_bases(base)]
+
+
+def public_bases(base: type) -> list[type]:
+    """Return the base, or its own public bases where it is private."""
+    if not is_private(base):
+        return [base]
+    return [shown for above in base.__bases__ for shown in public_bases(above)]
 
 
 def is_private(base: type) -> bool:

@@ -195,7 +195,7 @@ def test_gradient_of_the_loss(
 
 
 def gradients(model: IDGL, x: Tensor, **kwargs: Any) -> list[Tensor]:
-    """Those of the loss by all parameters, and by dense features."""
+    """Return the loss and its gradients by all parameters and by dense features."""
     y, inputs = problem(x.size(0))[1], list(model.parameters())
     if x.requires_grad:
         inputs.append(x)
@@ -222,6 +222,25 @@ def test_tiles(kind: type[IDGL], form: str, monkeypatch: pytest.MonkeyPatch) -> 
     # What is wide is computed once.
     monkeypatch.setattr(idgl_pairs, 'WIDE', 0)
     torch.testing.assert_close(gradients(model, x, batch=one), expected)
+
+
+@KINDS
+@pytest.mark.parametrize('case', ['size', 'h weight', 'weight h', 'weight weight'])
+def test_second_derivatives_of_the_parts_raise(kind: type[IDGL], case: str) -> None:
+    """Also where the gradient that comes in is constant."""
+    model, x = make(kind), problem()[0]
+    anchors = model._anchors(x, None)
+    nodes = idgl_nodes.Nodes(x, None, anchors, 0.1, is_smooth=False, cached=False)
+    graph: Any = nodes.learn(model.metrics[0], x, [2])
+    h = torch.randn(N if anchors is None else len(anchors), 2).double()
+    inputs = {'h': h.requires_grad_(), 'weight': model.metrics[0].weight}
+    if kind is IDGLAnchor:
+        graph._send(torch.ones(N, 2).double(), is_back=True)
+    first, second = ('weight', 'weight') if case == 'size' else case.split()
+    value = graph.size if case == 'size' else graph._send(h, is_back=False).sum()
+    (grad,) = torch.autograd.grad(value, inputs[first], create_graph=True)
+    with pytest.raises(RuntimeError, match='second derivatives are not implemented'):
+        torch.autograd.grad(grad.sum(), inputs[second])
 
 
 @KINDS

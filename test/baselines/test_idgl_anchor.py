@@ -1,4 +1,4 @@
-"""What anchors add; equations and all that is shared are in ``test_idgl.py``."""
+"""Anchors alone; equations and all that is shared are in ``test_idgl.py``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds for every model of the package: how it is called, and what it refuses."""
+"""Calls, data types, batches, caches and derivatives of every model."""
 
 from __future__ import annotations
 
@@ -435,7 +435,7 @@ def test_second_derivatives_raise_or_are_right(
         return [(grad * way).sum() for grad, way in zip(grads, ways, strict=True)]
 
     def change(leaf: Tensor, way: Tensor, size: float = 1e-5) -> Tensor:
-        """How the slopes change along a way, by central differences."""
+        """Differentiate the slopes along a way, by central differences."""
         found = []
         for step in (size, -2 * size, size):
             leaf.data += step * way

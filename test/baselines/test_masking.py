@@ -22,14 +22,21 @@ def as_layout(x, layout):
     if layout == 'sparse':
         return csr
     # Columns in descending order, and a zero that is stored.
-    stored = x != 0
-    stored[0, int((x[0] == 0).nonzero()[0])] = True
-    row, back = stored.flip(1).nonzero(as_tuple=True)
-    column = x.size(1) - 1 - back
-    crow = torch.bincount(row, minlength=x.size(0) + 1).cumsum(0).roll(1)
-    crow[0] = 0
-    values = (crow, column, x[row, column], tuple(x.shape))
-    return torch.sparse_csr_tensor(*values, check_invariants=False)
+    row, column, value = [], [], []
+    for i in range(x.size(0)):
+        for j in reversed(range(x.size(1))):
+            if x[i, j] != 0 or (i, j) == (0, int((x[0] == 0).nonzero()[0])):
+                row.append(i)
+                column.append(j)
+                value.append(float(x[i, j]))
+    crow = torch.bincount(torch.tensor(row), minlength=x.size(0)).cumsum(0)
+    return torch.sparse_csr_tensor(
+        torch.cat([torch.zeros(1, dtype=torch.long), crow]),
+        torch.tensor(column),
+        torch.tensor(value, dtype=x.dtype),
+        tuple(x.shape),
+        check_invariants=False,
+    )
 
 
 def is_law(successes, trials, probability):

@@ -1,4 +1,4 @@
-"""What the baselines refuse, and what they print."""
+"""Options and inputs that the baselines refuse, and their representations."""
 
 from __future__ import annotations
 

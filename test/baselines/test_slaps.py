@@ -334,3 +334,18 @@ def test_nothing_hidden() -> None:
     loss = build(mask_ratio=1e9).denoising_loss(words())
     assert loss.item() == 0
     loss.backward()
+
+
+@pytest.mark.parametrize('act', ['tanh', 'relu'])
+def test_gradient_of_a_sparse_row_that_becomes_zero(act: str) -> None:
+    x = torch.rand(9, 5) * (torch.rand(9, 5) < 0.6)
+    x[2] = torch.tensor([0.0, 1.0, 0.0, 0.0, 0.0])
+    y, gradients = torch.arange(9) % 3, []
+    for features in (x, x.to_sparse_csr()):
+        torch.manual_seed(0)
+        model = SLAPS(5, 4, 2, 3, k=3, graph_generator='mlp_d', graph_act=act)
+        with torch.no_grad():  # The only entry of row 2 vanishes.
+            model.graph_generator.weight[0, 1] = -1 if act == 'relu' else 0
+        model.loss(features, y, torch.arange(9)).backward()
+        gradients.append(model.graph_generator.weight.grad)
+    torch.testing.assert_close(*gradients)

@@ -133,3 +133,4 @@ def test_equal_values_get_distinct_ranks():
     assert sorted(rank[:3].tolist()) == [0, 1, 2]
     assert sorted(rank[3:].tolist()) == [0, 1, 2]
     assert rank[5] == 0
+    assert rank_in_group(rank[:0], rank[:0]).shape == (0,)

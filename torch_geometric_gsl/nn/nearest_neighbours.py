@@ -34,7 +34,7 @@ def nearest_neighbours(
     loop: bool = False,
     memory_budget: int = MEMORY_BUDGET,
 ) -> SampledGraph:
-    """Joins each node to those of the largest cosine, weighted by a similarity.
+    """Join each node to those of the largest cosine, weighted by a similarity.
 
     The search is exact, by blocks of rows. Sparse features are neither made dense nor
     projected. In a batch no edge joins two graphs, and the nodes of a graph with fewer
@@ -75,7 +75,7 @@ def nearest_neighbours(
 
 
 def graph_sizes(x: Tensor, batch: Tensor | None) -> list[int]:
-    """Counts the nodes of each graph of a batch, or of one graph that may be empty."""
+    """Count the nodes of each graph of a batch, or of one graph that may be empty."""
     if batch is None:
         return [x.size(0)] if x.size(0) > 0 else []
     check_batch(batch, x)
@@ -106,7 +106,7 @@ def _sparse_neighbours(
 
 
 def _is_filled(x: Tensor) -> Tensor:
-    """Marks the rows of sparse features that are not all zeros."""
+    """Mark the rows of sparse features that are not all zeros."""
     places = x.crow_indices()
     filled = torch.cat([places.new_zeros(1), (x.values() != 0).cumsum(0)])
     return filled[places].diff() > 0

@@ -119,5 +119,7 @@ def unit_entries(value: Tensor, words: Neighbours) -> Tensor:
     size = value.new_zeros(words.offsets.numel() - 1)
     largest = size.scatter_reduce(0, row, value.abs(), 'amax')
     value = value / largest.masked_fill(largest == 0, 1)[row]
-    norm = size.index_add(0, row, value.square()).sqrt()
-    return value / norm.masked_fill(norm == 0, 1)[row]
+    square = size.index_add(0, row, value.square())
+    # The root of zero has no finite gradient.
+    norm = square.masked_fill(square == 0, 1).sqrt()
+    return value / norm[row]

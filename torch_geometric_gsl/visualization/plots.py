@@ -15,6 +15,7 @@ from torch_geometric_gsl.nn.similarity.cosine_similarity import CosineSimilarity
 from torch_geometric_gsl.nn.similarity.neural_gaussian_similarity import (
     NeuralGaussianSimilarity,
 )
+from torch_geometric_gsl.nn.similarity.uniform_similarity import UniformSimilarity
 from torch_geometric_gsl.ops.graph_stats import (
     chance_share,
     distribution,
@@ -265,6 +266,8 @@ def _curve(item: Similarity | LayerSummary, t: Tensor) -> tuple[Tensor, ...]:
             "a neural Gaussian similarity has one bell per node: 'similarities' must "
             f'hold the layer of describe_model instead (got {item})'
         )
+    if isinstance(item, UniformSimilarity):  # It compares nothing.
+        return (torch.zeros_like(t),)
     if item.comparison == 'dot' and not isinstance(item, CosineSimilarity):
         return (item.response(t)(t).detach(),)
     if getattr(item, 'normalize', False):

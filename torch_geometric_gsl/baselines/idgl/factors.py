@@ -33,9 +33,8 @@ class Factored(Graph):
         own, sources = self.own.detach(), self.sources.detach()
         self.size = ((own.t() @ own) * (sources.t() @ sources)).sum()
 
-    def propagate(self, h: Tensor) -> Tensor:
-        with torch.autocast(h.device.type, enabled=False):
-            return self._from_sources(h.to(self.own.dtype)).to(h.dtype)
+    def _means(self, h: Tensor) -> Tensor:
+        return divided(self.own @ (self.sources.t() @ h), self.total)
 
     def penalty(self, square: Tensor, factors: tuple[float, float, float]) -> Tensor:
         size, energy = (self.own.t() @ self.own).square().sum(), square.new_zeros(())
@@ -63,9 +62,6 @@ class Factored(Graph):
         blocks = some_blocks(self.own.size(0), bytes_per_row)
         return (self.own[rows] @ sources for rows in blocks)
 
-    def _from_sources(self, h: Tensor) -> Tensor:
-        return divided(self.own @ (self.sources.t() @ h), self.total)
-
 
 class FactoredAnchors(Factored):
     """A learned graph of nodes and anchors: messages run to the anchors and back.
@@ -80,11 +76,9 @@ class FactoredAnchors(Factored):
         self._products = products
         self._of_anchors = self.sources @ self.own.sum(dim=0)
 
-    def propagate(self, h: Tensor) -> Tensor:
-        with torch.autocast(h.device.type, enabled=False):
-            full = self.sources @ (self.own.t() @ h.to(self.own.dtype))
-            at_anchors = divided(full, self._of_anchors)
-            return self._from_sources(at_anchors).to(h.dtype)
+    def _means(self, h: Tensor) -> Tensor:
+        at_anchors = self.sources @ (self.own.t() @ h)
+        return super()._means(divided(at_anchors, self._of_anchors))
 
     def penalty(self, square: Tensor, factors: tuple[float, float, float]) -> Tensor:
         # The weights of steps from anchor to anchor: products of the sources and this.

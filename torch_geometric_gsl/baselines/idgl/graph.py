@@ -26,9 +26,14 @@ class Graph(ABC):
     total: Tensor
     size: Tensor
 
-    @abstractmethod
     def propagate(self, h: Tensor) -> Tensor:
         """Return weighted means of messages from the sources; of none, zero."""
+        with torch.autocast(h.device.type, enabled=False):
+            return self._means(h.to(self.total.dtype)).to(h.dtype)
+
+    @abstractmethod
+    def _means(self, h: Tensor) -> Tensor:
+        """Return weighted means of messages in full precision."""
 
     @abstractmethod
     def penalty(self, square: Tensor, factors: tuple[float, float, float]) -> Tensor:
@@ -87,10 +92,8 @@ class Learned(Graph):
         self.size, self.total, self._other, *slots = measures
         self._slots = iter(slots)
 
-    def propagate(self, h: Tensor) -> Tensor:
-        with torch.autocast(h.device.type, enabled=False):
-            full = h.to(self.total.dtype)
-            return divided(self._send(full, is_back=False), self.total).to(h.dtype)
+    def _means(self, h: Tensor) -> Tensor:
+        return divided(self._send(h, is_back=False), self.total)
 
     def penalty(self, square: Tensor, factors: tuple[float, float, float]) -> Tensor:
         return penalty(self.total, self.size, self._other, square, factors)
@@ -127,12 +130,8 @@ class LearnedAnchors(Learned):
         self._products = products
         self._of_steps = next(self._slots)
 
-    def propagate(self, h: Tensor) -> Tensor:
-        with torch.autocast(h.device.type, enabled=False):
-            full = h.to(self.total.dtype)
-            at_anchors = divided(self._send(full, is_back=True), self._other)
-            out = divided(self._send(at_anchors, is_back=False), self.total)
-            return out.to(h.dtype)
+    def _means(self, h: Tensor) -> Tensor:
+        return super()._means(divided(self._send(h, is_back=True), self._other))
 
     def penalty(self, square: Tensor, factors: tuple[float, float, float]) -> Tensor:
         function: Any = _Steps.apply
@@ -174,7 +173,7 @@ def divided(value: Tensor, total: Tensor) -> Tensor:
 
 
 class _Measure(torch.autograd.Function):
-    """What is known of the weights, and slots for what the uses of them will leave."""
+    """Measures of the weights, and slots for the gradients that their uses leave."""
 
     @staticmethod
     def forward(

@@ -1,4 +1,4 @@
-"""What IDGL compares nodes by: inner products of dense or sparse rows, by tiles."""
+"""Inner products of dense or sparse rows, by tiles: the similarities of nodes."""
 
 from __future__ import annotations
 

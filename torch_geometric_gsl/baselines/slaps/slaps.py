@@ -257,16 +257,6 @@ class SLAPS(Baseline):
 
         Nothing about it is random, and the weights of a target do not sum to 1.
         """
-        return [self._graph(x, edge_index, batch, generator=generator)]
-
-    def _graph(
-        self,
-        x: Tensor,
-        edge_index: Tensor | None = None,
-        batch: Tensor | None = None,
-        *,
-        generator: torch.Generator | None = None,
-    ) -> SampledGraph:
         check_features(x, width=self.in_channels)
         check_parameter_match(x, self.denoiser.first.bias)
         check_absent(edge_index, 'edge_index', 'for SLAPS, which takes no candidates')
@@ -275,10 +265,10 @@ class SLAPS(Baseline):
             check_candidate_count(self.k, x.size(0) - 1)
         similarities = self.graph_generator.similarities(x, self.k + 1, batch)
         graph = symmetric_graph(similarities, x.size(0))
-        return graph._replace(edge_weight=graph.edge_weight.to(x.dtype))
+        return [graph._replace(edge_weight=graph.edge_weight.to(x.dtype))]
 
     def _edges(self, x: Tensor, *args: Any, **kwargs: Any) -> Edges:
-        edge_index, weight = self._graph(x, *args, **kwargs)
+        ((edge_index, weight),) = self.graphs(x, *args, **kwargs)
         return Edges(list_sources(edge_index, x.size(0)), weight)
 
     def _classify(

@@ -1,4 +1,4 @@
-"""The labels of some nodes, checked."""
+"""Check the labels of some nodes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch_geometric_gsl._checks import check_index, check_mask, check_value
 
 
 def chosen_labels(y: Any, mask: Any, out: Tensor) -> Tensor:
-    """The labels of the chosen nodes, of which there must be one.
+    """Return the labels of the chosen nodes, of which there must be one.
 
     Args:
         y (torch.Tensor): The labels of all nodes; those of others may be any number.

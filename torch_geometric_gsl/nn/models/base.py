@@ -36,7 +36,7 @@ class NodeClassifier(torch.nn.Module, ABC):
 
     @abstractmethod
     def reset_parameters(self) -> None:
-        r"""Resets all learnable parameters of the module."""
+        r"""Reset all learnable parameters of the module."""
 
     @abstractmethod
     def forward(
@@ -47,7 +47,7 @@ class NodeClassifier(torch.nn.Module, ABC):
         *,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        r"""Runs the forward pass.
+        r"""Run the forward pass.
 
         Args:
             x (torch.Tensor): The node features, dense or sparse CSR.
@@ -65,7 +65,7 @@ class NodeClassifier(torch.nn.Module, ABC):
         """
 
     def loss(self, x: Tensor, y: Tensor, mask: Tensor, **kwargs: Any) -> Tensor:
-        r"""The loss to be minimised in training.
+        r"""Return the loss to be minimised in training.
 
         Labels are read where :obj:`mask` tells, and nowhere else.
 
@@ -83,6 +83,6 @@ class NodeClassifier(torch.nn.Module, ABC):
 
 
 def cross_entropy(out: Tensor, y: Tensor, mask: Tensor) -> Tensor:
-    """The mean cross-entropy of labelled nodes, of which there must be one."""
+    """Return the mean cross-entropy of labelled nodes, of which there must be one."""
     labels = chosen_labels(y, mask, out)
     return F.cross_entropy(out[mask], labels)

@@ -1,4 +1,4 @@
-"""What models with a stack of layers share."""
+"""Sizes, activations and inputs of models with a stack of layers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from torch_geometric_gsl._checks import (
 def layer_sizes(
     in_channels: int, hidden_channels: int, num_layers: int, out_channels: int
 ) -> list[tuple[int, int]]:
-    """The sizes of the input and the output of each layer, checked."""
+    """Check sizes, and return those of the input and the output of each layer."""
     if in_channels != -1:
         check_count(in_channels, 'in_channels')
     check_count(hidden_channels, 'hidden_channels')
@@ -32,7 +32,7 @@ def layer_sizes(
 
 
 def resolve_activation(act: Any) -> Callable[[Tensor], Tensor]:
-    """The activation by its name; none if :obj:`None`."""
+    """Return the activation with a name; the identity if :obj:`None`."""
     resolved: Callable[[Tensor], Tensor] = (
         torch.nn.Identity() if act is None else activation_resolver(act)
     )
@@ -42,13 +42,13 @@ def resolve_activation(act: Any) -> Callable[[Tensor], Tensor]:
 
 
 def reset_activation(act: Callable[[Tensor], Tensor]) -> None:
-    """Some have parameters."""
+    """Reset the parameters of an activation, if it has any."""
     reset = getattr(act, 'reset_parameters', None)
     if reset is not None:
         reset()
 
 
 def check_input(x: Tensor, lin: Linear) -> None:
-    """Raises unless a first layer can take the features."""
+    """Raise unless a first layer can take the features."""
     check_features(x, width=lin.in_channels)
     check_parameter_match(x, lin.weight)
