@@ -56,18 +56,8 @@ def test_repr():
 
 
 # Of so few candidates none can race: a race alone is tested elsewhere.
-@pytest.mark.parametrize(
-    ('method', 'training'),
-    [
-        ('auto', True),
-        ('dense', True),
-        ('stream', True),
-        ('auto', False),
-        ('dense', False),
-        ('race', False),
-        ('stream', False),
-    ],
-)
+@pytest.mark.parametrize('training', [True, False])
+@pytest.mark.parametrize('method', ['auto', 'dense', 'stream'])
 @pytest.mark.parametrize(
     'options',
     [{}, {'hard': True}, {'replace': False}, {'hard': True, 'replace': False}],

@@ -138,15 +138,8 @@ def excess(first, second, *names):
 )
 @pytest.mark.parametrize(
     ('method', 'form'),
-    [
-        ('dense', 'all'),
-        ('race', 'all'),
-        ('stream', 'all'),
-        ('dense', 'edge_index'),
-        ('dense', 'batch'),
-        ('race', 'edge_index'),
-        ('race', 'batch'),
-    ],
+    [('stream', 'all')]
+    + [(m, form) for m in ('dense', 'race') for form in ('all', 'edge_index', 'batch')],
 )
 def test_first_draws_are_categorical(method, form, options):
     # All targets are one; odd sources or the others are no candidates of it.
