@@ -15,7 +15,6 @@ import socket
 import sys
 import tempfile
 import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -57,18 +56,18 @@ class Block(NamedTuple):
     code: str
     output: tuple[int, int] | None = None
 
-    def __str__(self) -> str:
+    def __str__(self):
         return f'{self.path.relative_to(ROOT)}:{self.line}'
 
 
-def blocks(path: Path) -> list[Block]:
+def blocks(path):
     text = path.read_text(encoding='utf-8')
     text = ELSEWHERE.sub(lambda found: re.sub(r'[^\n]', ' ', found[0]), text)
 
-    def line(index: int) -> int:
+    def line(index):
         return text.count('\n', 0, index) + 1
 
-    found: list[Block] = []
+    found = []
     end = -1
     for match in (MARKDOWN if path.suffix == '.md' else SPHINX).finditer(text):
         kind, code = match['kind'], textwrap.dedent(match['body'])
@@ -83,7 +82,7 @@ def blocks(path: Path) -> list[Block]:
     return found
 
 
-def sessions(text: str) -> Iterator[tuple[int, str]]:
+def sessions(text):
     """Yield the examples with `>>>` that no other text stands between."""
     for match in re.finditer(r'^( *)>>> .*\n(?:\1\S.*\n|\1 .*\n)*', text, re.M):
         yield match.start(), match[0]
@@ -94,7 +93,7 @@ RUN = [block for block in ALL if block.kind in ('python', 'doctest')]
 SHELL = [block for block in ALL if block.kind in ('bash', 'console', 'shell')]
 
 
-def run(block: Block) -> str:
+def run(block):
     """Run a block in an empty folder and an empty namespace; return what it prints."""
     names = {'__name__': '__main__'}
     printed = io.StringIO()
@@ -113,22 +112,22 @@ def run(block: Block) -> str:
     return printed.getvalue()
 
 
-def run_session(block: Block, names: dict[str, str]) -> None:
+def run_session(block, names):
     test = doctest.DocTestParser().get_doctest(
         block.code, names, str(block), str(block.path), block.line
     )
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-    report: list[str] = []
+    report = []
     runner = doctest.DocTestRunner(optionflags=flags, verbose=False)
     assert not runner.run(test, out=report.append).failed, ''.join(report)
 
 
-def written(block: Block) -> str:
+def written(block):
     assert block.output is not None
     return textwrap.dedent(block.path.read_text(encoding='utf-8')[slice(*block.output)])
 
 
-def assert_prints_alike(printed: str, text: str) -> None:
+def assert_prints_alike(printed, text):
     """Compare what stands around numbers exactly, and fractions within 10 %."""
     assert FRACTION.sub('#', printed).split() == FRACTION.sub('#', text).split()
     expected = [float(number) for number in FRACTION.findall(text)]
@@ -137,8 +136,8 @@ def assert_prints_alike(printed: str, text: str) -> None:
 
 
 @pytest.fixture
-def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*args: object) -> None:
+def _no_network(monkeypatch):
+    def refuse(*args):
         raise AssertionError('a block of the documentation needs a network')
 
     monkeypatch.setattr(socket.socket, 'connect', refuse)
@@ -146,7 +145,7 @@ def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures('_no_network')
 @pytest.mark.parametrize('block', RUN, ids=str)
-def test_block_runs_alone(block: Block) -> None:
+def test_block_runs_alone(block):
     try:
         printed = run(block)
     except ImportError as error:
@@ -159,13 +158,13 @@ def test_block_runs_alone(block: Block) -> None:
         assert_prints_alike(printed, written(block))
 
 
-def test_the_first_block_prints_what_stands_below_it() -> None:
+def test_the_first_block_prints_what_stands_below_it():
     first = next(block for block in RUN if block.path.name == 'README.md')
     assert first.output is not None
 
 
 @pytest.mark.parametrize('block', SHELL, ids=str)
-def test_commands_name_what_exists(block: Block) -> None:
+def test_commands_name_what_exists(block):
     code = re.sub(r'(^|\s)#.*', '', block.code)
     targets = set(re.findall(r'^([a-z]+):.*## ', read('Makefile'), re.M))
     extras = set(re.findall(r"^    '(\w+)': ", read('setup.py'), re.M))
@@ -178,11 +177,11 @@ def test_commands_name_what_exists(block: Block) -> None:
             assert set(names.split(',')) <= extras
 
 
-def read(name: str) -> str:
+def read(name):
     return (ROOT / name).read_text(encoding='utf-8')
 
 
-def write() -> None:
+def write():
     """Put below each block that has an output what it prints now."""
     for path in PAGES:
         text = path.read_text(encoding='utf-8')

@@ -1,9 +1,6 @@
 """The floors of the package: who may import whom."""
 
-from __future__ import annotations
-
 import ast
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,11 +30,11 @@ FLOORS = {
 }
 
 
-def is_in(module: str, package: str) -> bool:
+def is_in(module, package):
     return module == package or module.startswith(f'{package}.')
 
 
-def floor_of(module: str) -> int | None:
+def floor_of(module):
     """The floor of a module, given by its name inside the package."""
     for unit, floor in FLOORS.items():
         if is_in(module, unit):
@@ -45,7 +42,7 @@ def floor_of(module: str) -> int | None:
     return None
 
 
-def names(root: Path) -> dict[str, Path]:
+def names(root):
     """All modules by their names inside the package; the root is ''."""
     found = {}
     for path in sorted(root.rglob('*.py')):
@@ -54,7 +51,7 @@ def names(root: Path) -> dict[str, Path]:
     return found
 
 
-def imports(path: Path, modules: dict[str, Path]) -> Iterator[tuple[int, str]]:
+def imports(path, modules):
     """Lines and targets of the imports from the package, wherever they stand."""
     for node in ast.walk(ast.parse(path.read_text(encoding='utf-8'))):
         if isinstance(node, ast.Import):
@@ -79,7 +76,7 @@ def imports(path: Path, modules: dict[str, Path]) -> Iterator[tuple[int, str]]:
                 yield node.lineno, target.removeprefix(PACKAGE).removeprefix('.')
 
 
-def owner_of(module: str) -> str | None:
+def owner_of(module):
     """The package inside which a private module may be imported, if it is private."""
     parts = module.split('.')
     private = [i for i, part in enumerate(parts) if part.startswith('_')]
@@ -87,7 +84,7 @@ def owner_of(module: str) -> str | None:
     return '.'.join(parts[: private[0]]) if private and private[0] > 0 else None
 
 
-def complaint(module: str, target: str, modules: dict[str, Path]) -> str | None:
+def complaint(module, target, modules):
     if target == 'relative':
         return 'a relative import'
     if target not in modules:
@@ -111,7 +108,7 @@ def complaint(module: str, target: str, modules: dict[str, Path]) -> str | None:
     return None
 
 
-def violations(root: Path) -> list[str]:
+def violations(root):
     modules = names(root)
     return [
         f'{path.relative_to(root)}:{line}: {text}'
@@ -121,7 +118,7 @@ def violations(root: Path) -> list[str]:
     ]
 
 
-def cycles(root: Path) -> list[str]:
+def cycles(root):
     """Modules that import themselves through others."""
     modules = names(root)
     below = {
@@ -130,7 +127,7 @@ def cycles(root: Path) -> list[str]:
     }
     found = []
     for module in modules:
-        reached: set[str] = set()
+        reached = set()
         pending = list(below[module])
         while pending:
             if (target := pending.pop()) not in reached:
@@ -141,7 +138,7 @@ def cycles(root: Path) -> list[str]:
     return found
 
 
-def test_floors() -> None:
+def test_floors():
     modules = names(ROOT)
     assert {'', 'ops.stream', 'nn.sampler._parts', 'nn.models'} <= set(modules)
     total = sum(len(list(imports(path, modules))) for path in modules.values())
@@ -150,7 +147,7 @@ def test_floors() -> None:
 
 
 @pytest.mark.parametrize('folder', ['examples', 'benchmark', 'docs'])
-def test_scripts_import_public_modules(folder: str) -> None:
+def test_scripts_import_public_modules(folder):
     modules = names(ROOT)
     paths = sorted((ROOT.parent / folder).rglob('*.py'))
     assert paths
@@ -162,12 +159,12 @@ def test_scripts_import_public_modules(folder: str) -> None:
     ] == []
 
 
-def test_no_cycles() -> None:
+def test_no_cycles():
     assert cycles(ROOT) == []
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Path:
+def house(tmp_path):
     """A small package that keeps the rules."""
     files = {
         '__init__.py': 'from torch_geometric_gsl.nn import conv\n',
@@ -189,7 +186,7 @@ def house(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_checker_accepts_a_clean_house(house: Path) -> None:
+def test_checker_accepts_a_clean_house(house):
     assert violations(house) == []
     assert cycles(house) == []
 
@@ -256,9 +253,7 @@ def test_checker_accepts_a_clean_house(house: Path) -> None:
         ),
     ],
 )
-def test_checker_finds_a_violation(
-    house: Path, file: str, line: str, found: str
-) -> None:
+def test_checker_finds_a_violation(house, file, line, found):
     path = house / file
     path.touch()
     path.write_text(f'{path.read_text(encoding="utf-8")}{line}\n', encoding='utf-8')
@@ -267,7 +262,7 @@ def test_checker_finds_a_violation(
     assert violation.endswith(f': {found}')
 
 
-def test_checker_finds_a_sibling_by_its_facade(house: Path) -> None:
+def test_checker_finds_a_sibling_by_its_facade(house):
     (house / 'transforms').mkdir()
     (house / 'transforms' / '__init__.py').touch()
     path = house / 'diagnostics.py'
@@ -277,7 +272,7 @@ def test_checker_finds_a_sibling_by_its_facade(house: Path) -> None:
     ]
 
 
-def test_checker_finds_a_cycle(house: Path) -> None:
+def test_checker_finds_a_cycle(house):
     path = house / 'ops' / 'scores.py'
     path.write_text('import torch_geometric_gsl.ops.stream\n', encoding='utf-8')
     assert violations(house) == []

@@ -1,11 +1,7 @@
-from __future__ import annotations
-
 import math
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 from torch.nn import functional as F
 
 from torch_geometric_gsl.baselines import _neighbour_model
@@ -18,11 +14,11 @@ N, IN, HIDDEN, OUT, K = 9, 5, 4, 3, 2
 KINDS = pytest.mark.parametrize('kind', [IDGL, IDGLAnchor])
 
 
-def seeded(seed: int = 0) -> torch.Generator:
+def seeded(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
-def problem(num_nodes: int = N) -> tuple[Tensor, Tensor]:
+def problem(num_nodes=N):
     """Classes around centres, not all features of one sign."""
     y = torch.arange(num_nodes) % OUT
     x = 0.7 * torch.randn(num_nodes, IN, generator=seeded(3), dtype=torch.double)
@@ -30,7 +26,7 @@ def problem(num_nodes: int = N) -> tuple[Tensor, Tensor]:
     return x, y
 
 
-def make(kind: type[IDGL] = IDGL, **kwargs: Any) -> IDGL:
+def make(kind=IDGL, **kwargs):
     """A model without noise that iterates three times."""
     torch.manual_seed(5)
     defaults = {'k': K, 'dropout': 0.0, 'delta': 0.0, 'max_iterations': 3}
@@ -40,7 +36,7 @@ def make(kind: type[IDGL] = IDGL, **kwargs: Any) -> IDGL:
     return kind(IN, HIDDEN, out_channels=OUT, **sizes).double()
 
 
-def in_tiles(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def in_tiles(rows, monkeypatch):
     """Divides graphs into tiles of some rows of double precision."""
     monkeypatch.setattr(idgl_pairs, 'TILE', 8 * rows**2 // torch.get_num_threads())
 
@@ -48,22 +44,22 @@ def in_tiles(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
 # The method written out for whole matrices.
 
 
-def metric(h: Tensor, sources: list[int], weight: Tensor, epsilon: float) -> Tensor:
+def metric(h, sources, weight, epsilon):
     heads = [F.normalize(h * w, dim=1) for w in weight]
     scores = torch.stack([z @ z[sources].t() for z in heads]).mean(dim=0)
     return scores.where(scores > epsilon, 0)
 
 
-def shares(a: Tensor) -> Tensor:
+def shares(a):
     total = a.sum(dim=1, keepdim=True)
     return a / total.where(total > 0, 1)
 
 
-def along(a: Tensor, h: Tensor, is_anchor: bool) -> Tensor:
+def along(a, h, is_anchor):
     return shares(a) @ (shares(a.t()) @ h if is_anchor else h)
 
 
-def prior(x: Tensor) -> Tensor:
+def prior(x):
     """The nearest neighbours and the node itself, normalized."""
     z = F.normalize(x, dim=1)
     cosine = (z @ z.t()).fill_diagonal_(-2)
@@ -73,7 +69,7 @@ def prior(x: Tensor) -> Tensor:
     return a / (degree.unsqueeze(1) * degree).sqrt()
 
 
-def penalty(model: IDGL, x: Tensor, sources: list[int], a: Tensor) -> Tensor:
+def penalty(model, x, sources, a):
     if isinstance(model, IDGLAnchor):  # The graph of the anchors.
         a = a.t() @ shares(a)
     size, own = len(sources), x[sources]
@@ -86,14 +82,12 @@ def penalty(model: IDGL, x: Tensor, sources: list[int], a: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def reference(
-    model: IDGL, x: Tensor, y: Tensor, sources: list[int]
-) -> tuple[list[Tensor], list[Tensor], float]:
+def reference(model, x, y, sources):
     """The logits and the learned graph of each iteration, and the loss."""
     start, eta, skip = prior(x), model.update_weight, model.skip_weight
-    outputs: list[Tensor] = []
-    graphs: list[Tensor] = []
-    losses: list[Tensor] = []
+    outputs = []
+    graphs = []
+    losses = []
     hidden = x
     for t in range(model.max_iterations):
         weight = model.metrics[min(t, 1)].weight
@@ -113,7 +107,7 @@ def reference(
     return outputs, graphs, float(loss)
 
 
-CASES: list[dict[str, Any]] = [
+CASES = [
     {},
     {'num_layers': 3, 'num_heads': 3},
     {'epsilon': 0.4, 'update_weight': 0.9, 'num_heads': 2},
@@ -128,12 +122,7 @@ CASES: list[dict[str, Any]] = [
 @KINDS
 @pytest.mark.parametrize('form', ['dense', 'positive', 'sparse'])
 @pytest.mark.parametrize('case', CASES, ids=str)
-def test_every_equation(
-    kind: type[IDGL],
-    case: dict[str, Any],
-    form: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_every_equation(kind, case, form, monkeypatch):
     in_tiles(4, monkeypatch)
     if kind is IDGLAnchor:
         case = {'num_anchors': 6, **case}
@@ -165,9 +154,7 @@ def test_every_equation(
 
 @KINDS
 @pytest.mark.parametrize('is_sparse', [False, True])
-def test_gradient_of_the_loss(
-    kind: type[IDGL], is_sparse: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gradient_of_the_loss(kind, is_sparse, monkeypatch):
     in_tiles(4, monkeypatch)
     model = make(kind, num_heads=2, degree=0.3)
     x, y = problem(6)
@@ -176,25 +163,25 @@ def test_gradient_of_the_loss(
     buffers = dict(model.named_buffers())
 
     class Loss(torch.nn.Module):
-        def __init__(self) -> None:
+        def __init__(self):
             super().__init__()
             self.model = model
 
-        def forward(self, x: Tensor) -> Tensor:
+        def forward(self, x):
             return self.model.loss(x, y, torch.arange(5), generator=seeded(2))
 
-    def loss(*values: Tensor) -> Tensor:
+    def loss(*values):
         state = {f'model.{n}': v for n, v in zip(names, values, strict=False)}
         state |= {f'model.{n}': v for n, v in buffers.items()}
         own = x if is_sparse else values[-1]
-        out: Tensor = torch.func.functional_call(Loss(), state, (own,))
+        out = torch.func.functional_call(Loss(), state, (own,))
         return out
 
     inputs = (*model.parameters(), *(() if is_sparse else (x,)))
     assert torch.autograd.gradcheck(loss, inputs, fast_mode=True)
 
 
-def gradients(model: IDGL, x: Tensor, **kwargs: Any) -> list[Tensor]:
+def gradients(model, x, **kwargs):
     """Return the loss and its gradients by all parameters and by dense features."""
     y, inputs = problem(x.size(0))[1], list(model.parameters())
     if x.requires_grad:
@@ -205,7 +192,7 @@ def gradients(model: IDGL, x: Tensor, **kwargs: Any) -> list[Tensor]:
 
 @KINDS
 @pytest.mark.parametrize('form', ['dense', 'positive', 'zeros', 'sparse'])
-def test_tiles(kind: type[IDGL], form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tiles(kind, form, monkeypatch):
     model = make(kind, degree=0.3, num_layers=3, epsilon=0.1)
     x = problem(12)[0]
     x = x if form == 'dense' else x.relu()
@@ -226,12 +213,12 @@ def test_tiles(kind: type[IDGL], form: str, monkeypatch: pytest.MonkeyPatch) -> 
 
 @KINDS
 @pytest.mark.parametrize('case', ['size', 'h weight', 'weight h', 'weight weight'])
-def test_second_derivatives_of_the_parts_raise(kind: type[IDGL], case: str) -> None:
+def test_second_derivatives_of_the_parts_raise(kind, case):
     """Also where the gradient that comes in is constant."""
     model, x = make(kind), problem()[0]
     anchors = model._anchors(x, None)
     nodes = idgl_nodes.Nodes(x, None, anchors, 0.1, is_smooth=False, cached=False)
-    graph: Any = nodes.learn(model.metrics[0], x, [2])
+    graph = nodes.learn(model.metrics[0], x, [2])
     h = torch.randn(N if anchors is None else len(anchors), 2).double()
     inputs = {'h': h.requires_grad_(), 'weight': model.metrics[0].weight}
     if kind is IDGLAnchor:
@@ -244,7 +231,7 @@ def test_second_derivatives_of_the_parts_raise(kind: type[IDGL], case: str) -> N
 
 
 @KINDS
-def test_gradients_that_are_asked_for(kind: type[IDGL]) -> None:
+def test_gradients_that_are_asked_for(kind):
     model, (x, y) = make(kind, degree=0.3), problem()
     loss = model.loss(x.requires_grad_(), y, y < 2)
     inputs = [*model.parameters(), x]
@@ -259,17 +246,15 @@ def test_gradients_that_are_asked_for(kind: type[IDGL]) -> None:
 
 @pytest.mark.parametrize('epsilon', [0.0, 0.2])
 @pytest.mark.parametrize(('is_sparse', 'stored'), [(False, 0), (True, 2)])
-def test_stored_weights(
-    is_sparse: bool, stored: int, epsilon: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stored_weights(is_sparse, stored, epsilon, monkeypatch):
     in_tiles(100, monkeypatch)
     num_nodes = 400
     x, y = problem(num_nodes)
     x = x.relu().to_sparse_csr() if is_sparse else x
     model = make(max_iterations=10, skip_weight=0.0, epsilon=epsilon)
-    sizes: dict[int, int] = {}
+    sizes = {}
 
-    def note(value: Tensor) -> Tensor:
+    def note(value):
         sizes[value.data_ptr()] = value.numel()
         return value
 
@@ -280,7 +265,7 @@ def test_stored_weights(
     assert stored * half <= sum(sizes.values()) < (stored + 2) * half
 
 
-def test_linear_memory(meter: Any) -> None:
+def test_linear_memory(meter):
     num_nodes = 2000
     x, y = problem(num_nodes)
     model = make(degree=0.1)
@@ -291,7 +276,7 @@ def test_linear_memory(meter: Any) -> None:
 
 
 @pytest.mark.parametrize('is_sparse', [False, True])
-def test_cached_products(is_sparse: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cached_products(is_sparse, monkeypatch):
     monkeypatch.setattr(idgl_pairs, 'WIDE', 0)
     known = len(idgl_nodes._PRODUCTS)
     kwargs = {'edge_index': torch.zeros(2, 1, dtype=torch.long)}
@@ -321,11 +306,11 @@ def test_cached_products(is_sparse: bool, monkeypatch: pytest.MonkeyPatch) -> No
     assert len(idgl_nodes._PRODUCTS) == known
 
 
-def count(model: IDGL, x: Tensor, **kwargs: Any) -> int:
+def count(model, x, **kwargs):
     return len(model.graphs(x, generator=seeded(1), **kwargs))
 
 
-def test_rule_that_ends_the_iteration() -> None:
+def test_rule_that_ends_the_iteration():
     x, y = problem()
     model = make(max_iterations=8)
     graphs = reference(model, x, y, list(range(N)))[1]
@@ -343,7 +328,7 @@ def test_rule_that_ends_the_iteration() -> None:
 
 
 @KINDS
-def test_order_of_nodes(kind: type[IDGL], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_order_of_nodes(kind, monkeypatch):
     model, (x, y), order = make(kind, degree=0.1), problem(), torch.randperm(N)
     anchors = torch.tensor([1, 4, 6])
     if kind is IDGLAnchor:
@@ -355,7 +340,7 @@ def test_order_of_nodes(kind: type[IDGL], monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @KINDS
-def test_graph_to_start_from(kind: type[IDGL]) -> None:
+def test_graph_to_start_from(kind):
     model, x = make(kind).eval(), problem()[0]
     edge_index, _ = _neighbour_model.nearest_neighbours(x, K)
     expected = model(x)
@@ -372,9 +357,9 @@ def test_graph_to_start_from(kind: type[IDGL]) -> None:
 
 
 @KINDS
-def test_dropout(kind: type[IDGL]) -> None:
+def test_dropout(kind):
     x = problem()[0]
-    inputs: list[Tensor] = []
+    inputs = []
     model = make(kind, dropout=0.5, iteration_dropout=0.0)
     model.lins[1].register_forward_pre_hook(lambda _, args: inputs.append(args[0]))
     model(x.repeat(20, 1) + torch.randn(20 * N, IN, dtype=torch.double))
@@ -390,7 +375,7 @@ def test_dropout(kind: type[IDGL]) -> None:
 
 
 @KINDS
-def test_rows_of_zeros(kind: type[IDGL]) -> None:
+def test_rows_of_zeros(kind):
     x, y = problem()
     x[2] = 0
     for given in (x, x.to_sparse_csr()):
@@ -406,7 +391,7 @@ def test_rows_of_zeros(kind: type[IDGL]) -> None:
 
 @KINDS
 @pytest.mark.parametrize('factor', [1e-30, 1e30])
-def test_length_of_features(kind: type[IDGL], factor: float) -> None:
+def test_length_of_features(kind, factor):
     x = problem()[0].float().relu()
     model = make(kind, max_iterations=1).float().eval()
     expected = model.graphs(x)[0].edge_weight
@@ -415,7 +400,7 @@ def test_length_of_features(kind: type[IDGL], factor: float) -> None:
 
 
 @KINDS
-def test_one_node(kind: type[IDGL]) -> None:
+def test_one_node(kind):
     x = problem()[0][:1]
     assert make(kind, skip_weight=0.0)(x).shape == (1, OUT)
     loop = torch.zeros(2, 1, dtype=torch.long)
@@ -423,7 +408,7 @@ def test_one_node(kind: type[IDGL]) -> None:
 
 
 @KINDS
-def test_autocast(kind: type[IDGL]) -> None:
+def test_autocast(kind):
     model, (x, y) = make(kind).float(), problem()
     exact = model(x.float(), generator=seeded(1))
     with torch.autocast('cpu', dtype=torch.bfloat16):
@@ -445,7 +430,7 @@ def test_autocast(kind: type[IDGL]) -> None:
 
 @KINDS
 @pytest.mark.parametrize('epsilon', [0.0, 0.3])
-def test_graphs_inside_of_autocast(kind: type[IDGL], epsilon: float) -> None:
+def test_graphs_inside_of_autocast(kind, epsilon):
     """They are those of full precision, where no hidden features are compared."""
     model, x = make(kind, epsilon=epsilon, max_iterations=1).float(), problem()[0]
     (expected,) = model.graphs(x.float(), generator=seeded(1))

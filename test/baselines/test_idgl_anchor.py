@@ -1,12 +1,7 @@
 """Anchors alone; equations and all that is shared are in ``test_idgl.py``."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 import torch
-from torch import Tensor
 
 from torch_geometric_gsl.baselines.idgl.idgl import IDGL
 from torch_geometric_gsl.baselines.idgl.idgl_anchor import IDGLAnchor
@@ -14,27 +9,27 @@ from torch_geometric_gsl.baselines.idgl.idgl_anchor import IDGLAnchor
 N, IN, HIDDEN, OUT = 40, 6, 5, 3
 
 
-def seeded(seed: int = 0) -> torch.Generator:
+def seeded(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
-def features(num_nodes: int = N) -> Tensor:
+def features(num_nodes=N):
     return torch.randn(num_nodes, IN, generator=seeded(3), dtype=torch.double)
 
 
-def make(**kwargs: Any) -> IDGLAnchor:
+def make(**kwargs):
     torch.manual_seed(5)
     options = {'k': 3, 'num_anchors': 12, 'dropout': 0.0, 'max_iterations': 2, **kwargs}
     return IDGLAnchor(IN, HIDDEN, 2, OUT, **options).double()
 
 
-def anchors(model: IDGLAnchor, num_nodes: int = N, **kwargs: Any) -> list[int]:
+def anchors(model, num_nodes=N, **kwargs):
     """The sources of the first graph."""
     source = model.graphs(features(num_nodes), **kwargs)[0].edge_index[0]
     return source.unique().tolist()
 
 
-def test_training_draws_anchors() -> None:
+def test_training_draws_anchors():
     model = make()
     drawn = [anchors(model, generator=seeded(seed)) for seed in range(100)]
     assert all(len(draw) == 12 for draw in drawn)
@@ -54,7 +49,7 @@ def test_training_draws_anchors() -> None:
         assert graph.edge_index[0].unique().tolist() == drawn[7]
 
 
-def test_evaluation_does_not_draw() -> None:
+def test_evaluation_does_not_draw():
     model, x = make().eval(), features()
     expected, state = model(x), torch.get_rng_state()
     assert torch.equal(model(x), expected)
@@ -71,7 +66,7 @@ def test_evaluation_does_not_draw() -> None:
     assert anchors(model) != before
 
 
-def test_anchors_are_part_of_the_state() -> None:
+def test_anchors_are_part_of_the_state():
     model, x = make().eval(), features()
     other = make().eval()
     other.reset_parameters()
@@ -81,7 +76,7 @@ def test_anchors_are_part_of_the_state() -> None:
     assert torch.equal(other(x), model(x))
 
 
-def test_kept_anchors() -> None:
+def test_kept_anchors():
     model, x = make().eval(), features()
     expected, every = model(x), set(anchors(model))
     found = [every]
@@ -96,7 +91,7 @@ def test_kept_anchors() -> None:
     assert torch.equal(model(x), expected)
 
 
-def test_randomly_kept_anchors() -> None:
+def test_randomly_kept_anchors():
     model = make().eval()
     every = set(anchors(model))
     choices = []
@@ -128,16 +123,14 @@ def test_randomly_kept_anchors() -> None:
         (TypeError, 1.5, "'num_kept' must be an integer"),
     ],
 )
-def test_wrong_numbers_of_anchors(
-    error: type[Exception], value: Any, match: str
-) -> None:
+def test_wrong_numbers_of_anchors(error, value, match):
     with pytest.raises(error, match=match):
         make().keep_anchors(value)
     with pytest.raises(ValueError, match=r"'num_anchors' must be at least 1 \(got 0"):
         make(num_anchors=0)
 
 
-def test_more_anchors_than_nodes() -> None:
+def test_more_anchors_than_nodes():
     x = features()
     every, more = make(num_anchors=N), make(num_anchors=500)
     assert anchors(more) == list(range(N))
@@ -150,7 +143,7 @@ def test_more_anchors_than_nodes() -> None:
     torch.testing.assert_close(found.edge_weight, expected.edge_weight)
 
 
-def test_messages_by_anchors_are_a_graph_of_nodes() -> None:
+def test_messages_by_anchors_are_a_graph_of_nodes():
     model, x = make(skip_weight=0.0, max_iterations=1), features()
     edge_index, _ = model.graphs(x, generator=seeded(1))[0]
     index = edge_index[0].unique()
@@ -163,7 +156,7 @@ def test_messages_by_anchors_are_a_graph_of_nodes() -> None:
     torch.testing.assert_close(model(x, generator=seeded(1)), expected)
 
 
-def test_graphs_without_anchors() -> None:
+def test_graphs_without_anchors():
     model, x = make(num_anchors=1).eval(), features()
     (anchor,) = anchors(model)
     batch = (torch.arange(N) >= 20).long()
@@ -180,7 +173,7 @@ def test_graphs_without_anchors() -> None:
 
 
 @pytest.mark.parametrize('is_sparse', [False, True])
-def test_memory(is_sparse: bool, meter: Any) -> None:
+def test_memory(is_sparse, meter):
     num_nodes = 600
     x = features(num_nodes).relu()
     x = x.to_sparse_csr() if is_sparse else x

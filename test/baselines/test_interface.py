@@ -1,16 +1,11 @@
 """Calls, data types, batches, caches and derivatives of every model."""
 
-from __future__ import annotations
-
 import copy
 import inspect
-from collections.abc import Callable
-from typing import Any
 from unittest import mock
 
 import pytest
 import torch
-from torch import Tensor
 from torch.nn import functional as F
 
 import torch_geometric_gsl as gsl
@@ -24,7 +19,7 @@ from torch_geometric_gsl.transforms import FreezeLatentGraph
 N, IN, OUT = 12, 6, 4
 SIZES = (IN, 8, 2, OUT)
 # How each model is built; one that is missing here fails a test below.
-FACTORIES: dict[str, tuple[type[Any], dict[str, Any]]] = {
+FACTORIES = {
     'GSLNet': (gsl.GSLNet, {'k': 2}),
     'GSLNet-T': (gsl.GSLNet, {'num_transition_nodes': 5, 'num_nodes': N}),
     'KNNGCN': (gsl.KNNGCN, {'k': 2, 'root_weight': True}),
@@ -60,27 +55,27 @@ STEP = torch.tensor([1, 2]).repeat_interleave(N)
 EDGES = torch.stack([(TARGET + STEP) % (N // 2) + BATCH[TARGET] * (N // 2), TARGET])
 
 
-def make(name: str, in_channels: int = IN, **options: Any) -> Any:
+def make(name, in_channels=IN, **options):
     torch.manual_seed(1)
     kind, own = FACTORIES[name]
     return kind(in_channels, *SIZES[1:], **{**own, **options})
 
 
-def features() -> Tensor:
+def features():
     return torch.randn(N, IN, generator=torch.Generator().manual_seed(0))
 
 
-def calls(model: Any) -> list[Callable[..., Any]]:
+def calls(model):
     """All that takes the arguments of the forward pass, from the second one on."""
     x, y, mask = features(), torch.arange(N) % OUT, torch.arange(N) % 2 == 0
 
-    def loss(*args: Any, **kwargs: Any) -> Tensor:
+    def loss(*args, **kwargs):
         names = ('edge_index', 'batch')[: len(args)]
         named = dict(zip(names, args, strict=True))
-        found: Tensor = model.loss(x, y, mask, **named, **kwargs)
+        found = model.loss(x, y, mask, **named, **kwargs)
         return found
 
-    found: list[Callable[..., Any]] = [loss]
+    found = [loss]
     for method in ('forward', 'graphs', 'denoising_loss'):
         if hasattr(model, method):
             own = getattr(model, method)
@@ -88,14 +83,14 @@ def calls(model: Any) -> list[Callable[..., Any]]:
     return found
 
 
-def test_every_model_is_covered() -> None:
+def test_every_model_is_covered():
     concrete = {*baselines.__all__, 'GSLNet'}
     assert {name.removesuffix('-T') for name in FACTORIES} == concrete
     assert all(isinstance(make(name), NodeClassifier) for name in FACTORIES)
 
 
 @EACH
-def test_signature(name: str) -> None:
+def test_signature(name):
     kind = type(make(name))
     common = inspect.signature(NodeClassifier.forward).parameters
     assert list(common) == ['self', 'x', 'edge_index', 'batch', 'generator']
@@ -113,13 +108,13 @@ def test_signature(name: str) -> None:
     assert inspect.signature(kind.loss) == inspect.signature(NodeClassifier.loss)
 
 
-def as_layout(x: Tensor, layout: str) -> Tensor:
+def as_layout(x, layout):
     return x if layout == 'dense' else x.to_sparse_csr()
 
 
 @EACH
 @LAYOUTS
-def test_training_fits_the_labels(name: str, layout: str) -> None:
+def test_training_fits_the_labels(name, layout):
     y, options = torch.arange(N) % OUT, {} if 'GSLNet' in name else {'dropout': 0.0}
     model = make(name, **options)
     x = features().relu() + 2 * F.one_hot(y, IN)
@@ -135,7 +130,7 @@ def test_training_fits_the_labels(name: str, layout: str) -> None:
 
 
 @EACH
-def test_layouts_agree(name: str) -> None:
+def test_layouts_agree(name):
     model, x = make(name).double().eval(), features().double().relu()
     expected = model(x)
     torch.testing.assert_close(model(x.to_sparse_csr()), expected)
@@ -146,7 +141,7 @@ def test_layouts_agree(name: str) -> None:
 @LAYOUTS
 @pytest.mark.parametrize('training', [True, False])
 @pytest.mark.parametrize('dtype', [torch.float32, torch.float16, torch.bfloat16])
-def test_dtypes(name: str, layout: str, training: bool, dtype: torch.dtype) -> None:
+def test_dtypes(name, layout, training, dtype):
     model, x = make(name).to(dtype).train(training), features().relu().to(dtype)
     y, mask = torch.arange(N) % OUT, torch.arange(N) % 2 == 0
     out, loss = model(as_layout(x, layout)), model.loss(as_layout(x, layout), y, mask)
@@ -167,7 +162,7 @@ def test_dtypes(name: str, layout: str, training: bool, dtype: torch.dtype) -> N
 
 @pytest.mark.parametrize('name', ['KNNGCN', 'KNNLINKX', 'NodeFormer', 'MLPClassifier'])
 @LAYOUTS
-def test_lazy_channels(name: str, layout: str) -> None:
+def test_lazy_channels(name, layout):
     model, x = make(name, in_channels=-1), as_layout(features().relu(), layout)
     assert model(x).shape == (N, OUT)
     for own, other in zip(model.parameters(), make(name).parameters(), strict=True):
@@ -176,7 +171,7 @@ def test_lazy_channels(name: str, layout: str) -> None:
 
 @pytest.mark.parametrize('name', ['KNNGCN', 'SLAPS', 'IDGL', 'NodeFormer', 'GSLNet'])
 @LAYOUTS
-def test_order_of_nodes(name: str, layout: str) -> None:
+def test_order_of_nodes(name, layout):
     model, x = make(name).double().eval(), features().double().relu()
     out, order = model(as_layout(x, layout)), torch.randperm(N)
     torch.testing.assert_close(model(as_layout(x[order], layout)), out[order])
@@ -184,7 +179,7 @@ def test_order_of_nodes(name: str, layout: str) -> None:
 
 @pytest.mark.parametrize('name', ['KNNGCN', 'SLAPS', 'IDGL', 'IDGLAnchor', 'GSLNet'])
 @LAYOUTS
-def test_a_batch_is_its_graphs(name: str, layout: str) -> None:
+def test_a_batch_is_its_graphs(name, layout):
     options = {'num_anchors': N} if name == 'IDGLAnchor' else {}
     model, x = make(name, **options).double().eval(), features().double().relu()
     batch = torch.tensor([0] * 5 + [2] * 7)
@@ -195,7 +190,7 @@ def test_a_batch_is_its_graphs(name: str, layout: str) -> None:
 
 @pytest.mark.parametrize('name', CACHING)
 @LAYOUTS
-def test_the_cached_graph(name: str, layout: str) -> None:
+def test_the_cached_graph(name, layout):
     x, other = as_layout(features(), layout), as_layout(features().flip(1), layout)
     with mock.patch.object(
         _neighbour_model, 'nearest_neighbours', wraps=nearest_neighbours
@@ -228,7 +223,7 @@ def test_the_cached_graph(name: str, layout: str) -> None:
 
 @pytest.mark.parametrize('name', CACHING)
 @LAYOUTS
-def test_the_cached_graph_goes_with_the_model(name: str, layout: str) -> None:
+def test_the_cached_graph_goes_with_the_model(name, layout):
     x = features().double()
     model = make(name, cached=True).double().eval()
     expected = model(as_layout(x, layout))
@@ -241,7 +236,7 @@ def test_the_cached_graph_goes_with_the_model(name: str, layout: str) -> None:
 
 @pytest.mark.parametrize('name', CACHING)
 @LAYOUTS
-def test_graphs_of_the_cached_graph(name: str, layout: str) -> None:
+def test_graphs_of_the_cached_graph(name, layout):
     model, x = make(name, cached=True), as_layout(features(), layout)
     one, two = torch.zeros(N).long(), BATCH
     match = r"'batch' must be that of the cached .* \(got another graph for 6 of 12 no"
@@ -265,7 +260,7 @@ def test_graphs_of_the_cached_graph(name: str, layout: str) -> None:
 @pytest.mark.parametrize('name', sorted(set(FACTORIES) - OF_NUM_NODES))
 @pytest.mark.parametrize('training', [True, False])
 @pytest.mark.parametrize('layout', ['dense', 'sparse'])
-def test_no_nodes(name: str, layout: str, training: bool) -> None:
+def test_no_nodes(name, layout, training):
     model, x = make(name).train(training), features()[:0]
     x = as_layout(x, layout)
     nothing = {'batch': BATCH[:0], 'edge_index': EDGES[:, :0]}
@@ -287,7 +282,7 @@ def test_no_nodes(name: str, layout: str, training: bool) -> None:
 @pytest.mark.parametrize(
     'name', [name for name in FACTORIES if isinstance(make(name), NeighbourModel)]
 )
-def test_weights_of_another_type(name: str) -> None:
+def test_weights_of_another_type(name):
     """Such as those that NumPy computes."""
     model = make(name).eval()
     weight = torch.linspace(0.5, 1.5, EDGES.size(1))
@@ -299,7 +294,7 @@ def test_weights_of_another_type(name: str) -> None:
 @pytest.mark.parametrize(
     'kind', [gsl.GSLNet, gsl.KNNGCN, gsl.NodeFormer, gsl.MLPClassifier]
 )
-def test_activations(kind: Any) -> None:
+def test_activations(kind):
     model = kind(*SIZES, act=torch.nn.PReLU())
     with torch.no_grad():
         model.act.weight.fill_(5)
@@ -313,7 +308,7 @@ def test_activations(kind: Any) -> None:
 @EACH
 @pytest.mark.parametrize('layout', ['dense', 'not negative', 'sparse'])
 @pytest.mark.parametrize('is_batch', [False, True])
-def test_gradient_inside_of_autocast(name: str, layout: str, is_batch: bool) -> None:
+def test_gradient_inside_of_autocast(name, layout, is_batch):
     if is_batch and (name, 'batch') in REFUSED:
         pytest.skip(f'{name} takes no batch')
     model, x = make(name), features()
@@ -337,9 +332,7 @@ def test_gradient_inside_of_autocast(name: str, layout: str, is_batch: bool) -> 
 @EACH
 @pytest.mark.parametrize('training', [True, False])
 @pytest.mark.parametrize('argument', ['edge_index', 'batch'])
-def test_an_argument_works_or_is_refused(
-    name: str, argument: str, training: bool
-) -> None:
+def test_an_argument_works_or_is_refused(name, argument, training):
     model = make(name).train(training)
     value = {'edge_index': EDGES, 'batch': BATCH}[argument]
     for call in calls(model):
@@ -356,7 +349,7 @@ def test_an_argument_works_or_is_refused(
 
 
 @EACH
-def test_a_generator(name: str) -> None:
+def test_a_generator(name):
     for call in calls(make(name)):
         call(None, None, generator=None)
         call(generator=torch.Generator().manual_seed(1))
@@ -368,7 +361,7 @@ TAKE_BATCH = [name for name in FACTORIES if (name, 'batch') not in REFUSED]
 
 
 @pytest.mark.parametrize('name', TAKE_BATCH)
-def test_bad_batches(name: str) -> None:
+def test_bad_batches(name):
     model = make(name)
     given = [{}] if (name, 'edge_index') in REFUSED else [{}, {'edge_index': EDGES}]
     for call in calls(model):
@@ -386,7 +379,7 @@ def test_bad_batches(name: str) -> None:
 
 
 @EACH
-def test_who_has_graphs(name: str) -> None:
+def test_who_has_graphs(name):
     model = make(name)
     assert hasattr(model, 'graphs') == (name not in WITHOUT_GRAPH)
     if name in WITHOUT_GRAPH:
@@ -398,7 +391,7 @@ def test_who_has_graphs(name: str) -> None:
         assert all(graph.edge_index.size(0) == 2 for graph in graphs)
 
 
-def second_derivative(slope: Tensor, leaf: Tensor) -> Tensor | None:
+def second_derivative(slope, leaf):
     try:
         return torch.autograd.grad(
             slope, leaf, retain_graph=True, materialize_grads=True
@@ -412,9 +405,7 @@ def second_derivative(slope: Tensor, leaf: Tensor) -> Tensor | None:
 @EACH
 @pytest.mark.parametrize('layout', ['dense', 'sparse'])
 @pytest.mark.parametrize('kwargs', [{}, {'batch': BATCH}], ids=['one', 'batch'])
-def test_second_derivatives_raise_or_are_right(
-    name: str, layout: str, kwargs: dict[str, Tensor]
-) -> None:
+def test_second_derivatives_raise_or_are_right(name, layout, kwargs):
     if kwargs and (name, 'batch') in REFUSED:
         pytest.skip(f'{name} takes no batch')
     model, x = make(name).double().eval(), features().double()
@@ -425,7 +416,7 @@ def test_second_derivatives_raise_or_are_right(
     ways = [torch.randn_like(leaf) for leaf in leaves]
     y, mask = torch.arange(N) % OUT, torch.arange(N) % 2 == 0
 
-    def slopes(create_graph: bool = False) -> list[Tensor]:
+    def slopes(create_graph=False):
         """The derivative of the loss along each way."""
         same = torch.Generator().manual_seed(3)
         loss = model.loss(x, y, mask, generator=same, **kwargs)
@@ -434,7 +425,7 @@ def test_second_derivatives_raise_or_are_right(
         )
         return [(grad * way).sum() for grad, way in zip(grads, ways, strict=True)]
 
-    def change(leaf: Tensor, way: Tensor, size: float = 1e-5) -> Tensor:
+    def change(leaf, way, size=1e-5):
         """Differentiate the slopes along a way, by central differences."""
         found = []
         for step in (size, -2 * size, size):

@@ -1,12 +1,8 @@
-from __future__ import annotations
-
 import math
-from typing import Any
 from unittest import mock
 
 import pytest
 import torch
-from torch import Tensor
 from torch_geometric.nn import GCNConv
 
 from torch_geometric_gsl.baselines.knn_gcn import KNNGCN
@@ -15,12 +11,12 @@ N, IN, OUT = 14, 5, 3
 ROOTS = pytest.mark.parametrize('root_weight', [True, False])
 
 
-def features(seed: int = 0, n: int = N) -> Tensor:
+def features(seed=0, n=N):
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(n, IN, generator=generator, dtype=torch.float64)
 
 
-def make(num_layers: int = 2, **kwargs: Any) -> KNNGCN:
+def make(num_layers=2, **kwargs):
     torch.manual_seed(1)
     model = KNNGCN(IN, 6, num_layers, OUT, **{'k': 3, **kwargs}).double()
     for conv in model.convs:
@@ -28,7 +24,7 @@ def make(num_layers: int = 2, **kwargs: Any) -> KNNGCN:
     return model
 
 
-def plain_adjacency(x: list[list[float]], k: int, heat: bool) -> list[list[float]]:
+def plain_adjacency(x, k, heat):
     """The normalised adjacency with loops, row by row."""
     n = len(x)
     unit = [[a / math.hypot(*row) for a in row] for row in x]
@@ -50,7 +46,7 @@ def plain_adjacency(x: list[list[float]], k: int, heat: bool) -> list[list[float
 @ROOTS
 @pytest.mark.parametrize('similarity', ['linear', 'heat_kernel'])
 @pytest.mark.parametrize('layout', ['dense', 'sparse'])
-def test_against_a_plain_loop(root_weight: bool, similarity: str, layout: str) -> None:
+def test_against_a_plain_loop(root_weight, similarity, layout):
     # With eleven neighbours some cosines are negative.
     model = make(3, k=11, root_weight=root_weight, similarity=similarity).eval()
     h = features()
@@ -69,7 +65,7 @@ def test_against_a_plain_loop(root_weight: bool, similarity: str, layout: str) -
     torch.testing.assert_close(model(x), h)
 
 
-def test_is_pyg_s_gcn_on_a_given_graph() -> None:
+def test_is_pyg_s_gcn_on_a_given_graph():
     model, x = make(1).eval(), features()
     edge_index = torch.randint(0, N, (2, 30))
     weight = torch.rand(30, dtype=torch.float64, requires_grad=True)
@@ -85,7 +81,7 @@ def test_is_pyg_s_gcn_on_a_given_graph() -> None:
     assert given.edge_weight.tolist() == [1.0] * 30
 
 
-def test_a_lone_node_and_a_node_without_features() -> None:
+def test_a_lone_node_and_a_node_without_features():
     model = make().eval()
     lone = torch.zeros(1, IN, dtype=torch.float64)
     assert bool(model(lone, batch=torch.zeros(1).long()).isfinite().all())
@@ -95,22 +91,22 @@ def test_a_lone_node_and_a_node_without_features() -> None:
 
 
 @ROOTS
-def test_gradient(root_weight: bool) -> None:
+def test_gradient(root_weight):
     model, x = make(root_weight=root_weight, dropout=0.0), features()
     names, values = zip(*model.named_parameters(), strict=True)
     assert len(names) == (6 if root_weight else 4)
 
-    def forward(*values: Tensor) -> Tensor:
+    def forward(*values):
         state = dict(zip(names, values, strict=True))
-        out: Tensor = torch.func.functional_call(model, state, (x,))
+        out = torch.func.functional_call(model, state, (x,))
         return out
 
     assert torch.autograd.gradcheck(forward, values)
 
 
-def test_dropout_follows_hidden_layers_only() -> None:
+def test_dropout_follows_hidden_layers_only():
     model, x = make(3, dropout=0.25, act='relu'), features(n=400)
-    inputs: list[Tensor] = []
+    inputs = []
     with mock.patch(
         'torch_geometric_gsl.baselines.knn_gcn.F.dropout',
         side_effect=lambda h, p, training: inputs.append(h) or h,
@@ -121,7 +117,7 @@ def test_dropout_follows_hidden_layers_only() -> None:
     torch.testing.assert_close(out, model.eval()(x))
 
 
-def test_graphs() -> None:
+def test_graphs():
     model, x = make(3), features()
     graphs = model.graphs(x)
     assert len(graphs) == 3

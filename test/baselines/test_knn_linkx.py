@@ -1,10 +1,5 @@
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 import torch
-from torch import Tensor
 from torch.nn import functional as F
 from torch_geometric.nn.models import LINKX
 
@@ -14,16 +9,16 @@ from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
 N, IN, OUT = 14, 5, 3
 
 
-def features(n: int = N) -> Tensor:
+def features(n=N):
     return torch.randn(n, IN, generator=torch.Generator().manual_seed(0))
 
 
-def make(num_layers: int = 2, **kwargs: Any) -> KNNLINKX:
+def make(num_layers=2, **kwargs):
     torch.manual_seed(1)
     return KNNLINKX(IN, 6, num_layers, OUT, **{'num_nodes': N, 'k': 3, **kwargs})
 
 
-def linkx_of(model: KNNLINKX) -> LINKX:
+def linkx_of(model):
     """PyG's model, with the same weights."""
     sizes = IN, 6, OUT, model.num_layers
     other = LINKX(N, *sizes, dropout=model.dropout).to(model.linkx.edge_lin.bias)
@@ -36,8 +31,8 @@ def linkx_of(model: KNNLINKX) -> LINKX:
 @pytest.mark.parametrize('layout', ['dense', 'sparse'])
 @pytest.mark.parametrize('num_graphs', [1, 2])
 def test_is_pyg_s_linkx_on_the_nearest_neighbours(
-    layout: str, num_layers: int, num_graphs: int, training: bool
-) -> None:
+    layout, num_layers, num_graphs, training
+):
     model = make(num_layers, dropout=0.0).double().train(training)
     with torch.no_grad():
         # As a training leaves them: a fresh norm does nothing and could be left out.
@@ -58,7 +53,7 @@ def test_is_pyg_s_linkx_on_the_nearest_neighbours(
 
 
 @pytest.mark.parametrize('layout', ['dense', 'sparse'])
-def test_the_adjacency_has_no_weights(layout: str) -> None:
+def test_the_adjacency_has_no_weights(layout):
     model, x = make().eval(), features()
     edge_index, _ = nearest_neighbours(x, 3)
     (graph,) = model.graphs(x if layout == 'dense' else x.to_sparse_csr())
@@ -66,7 +61,7 @@ def test_the_adjacency_has_no_weights(layout: str) -> None:
     assert graph.edge_weight.tolist() == [1.0] * 3 * N
 
 
-def test_is_pyg_s_linkx_on_a_given_graph() -> None:
+def test_is_pyg_s_linkx_on_a_given_graph():
     model, x = make(dropout=0.3), features()
     edge_index, weight = torch.randint(0, N, (2, 30)), torch.rand(30)
     edge_index[:, 1] = edge_index[:, 0]
@@ -80,7 +75,7 @@ def test_is_pyg_s_linkx_on_a_given_graph() -> None:
 
 @pytest.mark.parametrize('training', [True, False])
 @pytest.mark.parametrize('num_layers', [1, 2])
-def test_sparse_half_precision(num_layers: int, training: bool) -> None:
+def test_sparse_half_precision(num_layers, training):
     model, x = make(num_layers, dropout=0.0).train(training), features()
     sparse, exact = x.to_sparse_csr(), model(x).detach()
     with torch.autocast('cpu', dtype=torch.bfloat16):

@@ -1,21 +1,17 @@
-from __future__ import annotations
-
 import math
-from typing import Any
 
 import torch
-from torch import Tensor
 
 from torch_geometric_gsl.baselines.mlp import MLPClassifier
 
 
-def make(**kwargs: Any) -> MLPClassifier:
+def make(**kwargs):
     torch.manual_seed(1)
     sizes = {'in_channels': 5, 'hidden_channels': 4, 'num_layers': 3, 'out_channels': 2}
     return MLPClassifier(**{**sizes, **kwargs})
 
 
-def test_against_a_plain_loop() -> None:
+def test_against_a_plain_loop():
     model, x = make().double().eval(), torch.randn(3, 5, dtype=torch.float64)
     rows = x.tolist()
     for number, lin in enumerate(model.lins):
@@ -32,9 +28,9 @@ def test_against_a_plain_loop() -> None:
     torch.testing.assert_close(model(x), torch.tensor(rows, dtype=torch.float64))
 
 
-def test_dropout_follows_hidden_layers_only() -> None:
+def test_dropout_follows_hidden_layers_only():
     model, x = make(dropout=0.25, act=None, num_layers=2), torch.randn(900, 5)
-    received: list[Tensor] = []
+    received = []
     model.lins[1].register_forward_pre_hook(lambda _, args: received.append(args[0]))
     out = model(x)
     kept = received[0] != 0

@@ -1,14 +1,10 @@
-from __future__ import annotations
-
 import copy
 import math
-from typing import Any
 from unittest import mock
 
 import pytest
 import torch
 from scipy import stats
-from torch import Tensor
 from torch.nn import functional as F
 
 from torch_geometric_gsl.baselines.nodeformer import nodeformer
@@ -21,23 +17,21 @@ N, IN, HIDDEN, OUT = 12, 5, 4, 3
 ERROR_RATE = 1e-4
 
 
-def seeded(seed: int = 0) -> torch.Generator:
+def seeded(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
-def features(n: int = N, seed: int = 0) -> Tensor:
+def features(n=N, seed=0):
     return torch.randn(n, IN, generator=seeded(seed), dtype=torch.float64)
 
 
-def make(**kwargs: Any) -> NodeFormer:
+def make(**kwargs):
     torch.manual_seed(1)
     kwargs = {'heads': 2, 'k': 3, 'num_features': 6, **kwargs}
     return NodeFormer(kwargs.pop('in_channels', IN), HIDDEN, 2, OUT, **kwargs).double()
 
 
-def plain_layer(
-    layer: NodeFormerLayer, x: Tensor, directions: Tensor, noise: Tensor
-) -> Tensor:
+def plain_layer(layer, x, directions, noise):
     """One layer by a kernel of all pairs; the noise is that of Gumbel."""
     n, d = x.shape
     heads = []
@@ -67,11 +61,9 @@ def plain_layer(
     return torch.cat(heads, dim=1) @ layer.out.weight.t() + layer.out.bias
 
 
-def plain_model(
-    model: NodeFormer, x: Tensor, directions: list[Tensor], noises: list[Tensor]
-) -> Tensor:
-    def norm(number: int, h: Tensor) -> Tensor:
-        part: Any = model.norms[number]
+def plain_model(model, x, directions, noises):
+    def norm(number, h):
+        part = model.norms[number]
         centred = h - h.mean(dim=1, keepdim=True)
         size = (centred.square().mean(dim=1, keepdim=True) + part.eps).sqrt()
         return centred / size * part.weight + part.bias
@@ -84,7 +76,7 @@ def plain_model(
 
 
 @torch.no_grad()
-def test_evaluation_against_plain_loops() -> None:
+def test_evaluation_against_plain_loops():
     model, x = make(tau=0.4).eval(), features(5)
     for norm in model.norms:
         torch.nn.init.normal_(norm.weight)
@@ -96,13 +88,13 @@ def test_evaluation_against_plain_loops() -> None:
 
 
 @torch.no_grad()
-def test_training_against_plain_loops() -> None:
+def test_training_against_plain_loops():
     model, x = make(dropout=0.0, tau=0.4), features(5)
-    drawn: dict[str, list[Tensor]] = {'directions': [], 'time': []}
+    drawn = {'directions': [], 'time': []}
 
-    def keep(name: str, own: Any) -> Any:
-        def call(*args: Any, **kwargs: Any) -> Tensor:
-            out: Tensor = own(*args, **kwargs)
+    def keep(name, own):
+        def call(*args, **kwargs):
+            out = own(*args, **kwargs)
             drawn[name].append(out.clone())
             return out
 
@@ -126,7 +118,7 @@ def test_training_against_plain_loops() -> None:
     torch.testing.assert_close(out, expected)
 
 
-def test_law_of_the_noise() -> None:
+def test_law_of_the_noise():
     layer = NodeFormerLayer(4, heads=2, k=50, tau=0.5, num_features=3)
     noise = layer._draw_noise(torch.zeros(100, 2, 4, dtype=torch.float64), seeded())
     assert noise.shape == (100, 2, 50)
@@ -135,7 +127,7 @@ def test_law_of_the_noise() -> None:
     assert noise.unique().numel() == noise.numel()
 
 
-def test_randomness() -> None:
+def test_randomness():
     model, x = make(dropout=0.0), features()
     before = copy.deepcopy(model.state_dict())
     out = model(x, generator=seeded(1))
@@ -154,7 +146,7 @@ def test_randomness() -> None:
     assert not torch.equal(fresh, before['layers.0.directions'])
 
 
-def test_batch() -> None:
+def test_batch():
     model, x = make(dropout=0.0), features().requires_grad_()
     # A lone node, and names of graphs with a gap.
     batch = torch.tensor([0] * 5 + [2] + [3] * 6)
@@ -167,22 +159,22 @@ def test_batch() -> None:
     assert float(grad[5:].abs().max()) == 0
 
 
-def test_gradient() -> None:
+def test_gradient():
     model, x = make(dropout=0.0), features(4)
     names, values = zip(*model.named_parameters(), strict=True)
 
-    def forward(*values: Tensor) -> Tensor:
+    def forward(*values):
         state = dict(zip(names, values, strict=True))
         kwargs = {'generator': seeded(1)}
-        out: Tensor = torch.func.functional_call(model, state, (x,), kwargs)
+        out = torch.func.functional_call(model, state, (x,), kwargs)
         return out
 
     assert torch.autograd.gradcheck(forward, values, fast_mode=True)
 
 
-def test_dropout() -> None:
+def test_dropout():
     model, x = make(dropout=0.25, act='relu'), features(500)
-    inputs: list[Tensor] = []
+    inputs = []
     model.lin_out.register_forward_pre_hook(lambda _, args: inputs.append(args[0]))
     for layer in model.layers:
         layer.register_forward_pre_hook(lambda _, args: inputs.append(args[0]))
@@ -193,7 +185,7 @@ def test_dropout() -> None:
     assert shares == pytest.approx([0.5 + 0.5 * 0.25, 0.25, 0.25], abs=0.05)
 
 
-def test_autocast() -> None:
+def test_autocast():
     model, x = make(dropout=0.0).float(), features().float()
     exact = model(x, generator=seeded(1))
     with torch.autocast('cpu', dtype=torch.bfloat16):

@@ -1,19 +1,16 @@
 """Options and inputs that the baselines refuse, and their representations."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 import torch_geometric_gsl as gsl
 
 N, IN = 12, 6
 SIZES = {'in_channels': IN, 'hidden_channels': 8, 'num_layers': 2, 'out_channels': 4}
-OPTIONS: dict[str, dict[str, Any]] = {
+OPTIONS = {
     'KNNGCN': {'k': 2},
     'KNNLINKX': {'k': 2, 'num_nodes': N},
     'SLAPS': {'k': 2, 'denoising_channels': 16},
@@ -29,16 +26,16 @@ EDGES = torch.tensor([[0, 1], [1, 2]])
 Case = tuple[list[str], dict[str, Any], type[Exception], str]
 
 
-def make(name: str, **options: Any) -> Any:
+def make(name, **options):
     torch.manual_seed(1)
     return getattr(gsl, name)(**{**SIZES, **OPTIONS[name], **options})
 
 
-def features() -> Tensor:
+def features():
     return torch.rand(N, IN, generator=torch.Generator().manual_seed(0))
 
 
-def spread(cases: list[Case]) -> list[Any]:
+def spread(cases):
     return [
         pytest.param(name, *case, id=f'{name}-{"-".join(case[0])}-{number}')
         for number, (names, *case) in enumerate(cases)
@@ -58,13 +55,13 @@ def spread(cases: list[Case]) -> list[Any]:
         ('MLPClassifier', ''),
     ],
 )
-def test_repr(name: str, text: str) -> None:
+def test_repr(name, text):
     assert str(make(name)) == f'{name}(6, 8, num_layers=2, out_channels=4{text})'
 
 
 EVERY = list(OPTIONS)
 HAVE_K = [name for name in EVERY if name != 'MLPClassifier']
-BAD_OPTIONS: list[Case] = [
+BAD_OPTIONS = [
     (EVERY, {'in_channels': 0}, ValueError, r"'in_channels' must be at least 1 \(got"),
     (EVERY, {'hidden_channels': 0}, ValueError, "'hidden_channels' must be at least"),
     (EVERY, {'num_layers': 0}, ValueError, r"'num_layers' must be at least .*got 0"),
@@ -109,18 +106,16 @@ BAD_OPTIONS: list[Case] = [
 
 
 @pytest.mark.parametrize(('name', 'options', 'error', 'match'), spread(BAD_OPTIONS))
-def test_bad_options(
-    name: str, options: dict[str, Any], error: type[Exception], match: str
-) -> None:
+def test_bad_options(name, options, error, match):
     with pytest.raises(error, match=match):
         make(name, **options)
 
 
-def weigh(weight: Any) -> dict[str, Any]:
+def weigh(weight):
     return {'edge_index': EDGES, 'edge_weight': weight}
 
 
-BAD_INPUTS: list[Case] = [
+BAD_INPUTS = [
     (EVERY, {'x': None}, TypeError, "'x' must be a torch.Tensor"),
     (EVERY, {'x': torch.ones(N, 2)}, ValueError, r"'x' must have 6 channels \(got 2"),
     (EVERY, {'x': features().double()}, TypeError, "'x' has torch.float64 but the par"),
@@ -140,9 +135,7 @@ BAD_INPUTS: list[Case] = [
 
 
 @pytest.mark.parametrize(('name', 'given', 'error', 'match'), spread(BAD_INPUTS))
-def test_bad_inputs(
-    name: str, given: dict[str, Any], error: type[Exception], match: str
-) -> None:
+def test_bad_inputs(name, given, error, match):
     model, args = make(name), {'x': features(), **given}
     labels = {'y': torch.arange(N) % 4, 'mask': torch.arange(N)}
     calls = [(model.loss, labels), (model, {})]
@@ -155,7 +148,7 @@ def test_bad_inputs(
 
 
 @pytest.mark.parametrize('layout', ['dense', 'sparse'])
-def test_words_are_not_negative(layout: str) -> None:
+def test_words_are_not_negative(layout):
     x = features() - 1
     x = x if layout == 'dense' else x.to_sparse_csr()
     with pytest.raises(ValueError, match="'x' must not be negative where 'binary' is"):

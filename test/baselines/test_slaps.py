@@ -1,10 +1,5 @@
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 import torch
-from torch import Tensor
 from torch.nn import functional as F
 from torch_geometric.utils import to_dense_adj
 
@@ -13,14 +8,14 @@ from torch_geometric_gsl.baselines.slaps.masking import mask_features
 from torch_geometric_gsl.baselines.slaps.slaps import SLAPS
 from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
 from torch_geometric_gsl.ops.neighbours import Neighbours
-from torch_geometric_gsl.typing import SampledGraph, is_sorted_by_target
+from torch_geometric_gsl.typing import is_sorted_by_target
 
 N, IN, HIDDEN, OUT, K = 9, 5, 4, 3, 3
 GENERATORS = pytest.mark.parametrize('graph_generator', ['mlp', 'mlp_d'])
 LAYOUTS = pytest.mark.parametrize('layout', ['dense', 'sparse'])
 
 
-def words(n: int = N, width: int = IN, seed: int = 0) -> Tensor:
+def words(n=N, width=IN, seed=0):
     """Words of positive weight, and a node without any."""
     generator = torch.Generator().manual_seed(seed)
     x = torch.rand(n, width, generator=generator, dtype=torch.float64) + 0.1
@@ -30,13 +25,13 @@ def words(n: int = N, width: int = IN, seed: int = 0) -> Tensor:
     return x
 
 
-def as_layout(x: Tensor, layout: str) -> Tensor:
+def as_layout(x, layout):
     return x if layout == 'dense' else x.to_sparse_csr()
 
 
-def build(randomize: bool = True, **options: Any) -> SLAPS:
+def build(randomize=True, **options):
     """A small model with parameters that are no longer those of its beginning."""
-    settings: dict[str, Any] = {'k': K, 'denoising_channels': 6, **options}
+    settings = {'k': K, 'denoising_channels': 6, **options}
     torch.manual_seed(7)
     model = SLAPS(IN, HIDDEN, 2, OUT, **settings).double().eval()
     if randomize:
@@ -46,11 +41,11 @@ def build(randomize: bool = True, **options: Any) -> SLAPS:
     return model
 
 
-def seeded(seed: int = 0) -> torch.Generator:
+def seeded(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
-def matrix(graph: SampledGraph, n: int = N) -> Tensor:
+def matrix(graph, n=N):
     """Row i holds the weights of the sources of node i."""
     edge_index = graph.edge_index.flip(0)
     return to_dense_adj(edge_index, edge_attr=graph.edge_weight, max_num_nodes=n)[0]
@@ -59,7 +54,7 @@ def matrix(graph: SampledGraph, n: int = N) -> Tensor:
 # The method written out for whole matrices.
 
 
-def embed(model: SLAPS, x: Tensor, act: str = 'tanh') -> Tensor:
+def embed(model, x, act='tanh'):
     squash = torch.tanh if act == 'tanh' else torch.relu
     state = model.graph_generator.state_dict()
     if 'weight' in state:
@@ -69,7 +64,7 @@ def embed(model: SLAPS, x: Tensor, act: str = 'tanh') -> Tensor:
     return h @ state['second.weight'].t() + state['second.bias']
 
 
-def adjacency(z: Tensor, k: int = K) -> Tensor:
+def adjacency(z, k=K):
     z = F.normalize(z, dim=1, eps=0).nan_to_num()
     cosine = z @ z.t()
     nearest = cosine.argsort(dim=1, descending=True, stable=True)[:, : k + 1]
@@ -81,7 +76,7 @@ def adjacency(z: Tensor, k: int = K) -> Tensor:
 
 
 @torch.no_grad()
-def gcn(layers: Any, a: Tensor, h: Tensor) -> Tensor:
+def gcn(layers, a, h):
     for number, layer in enumerate(layers):
         h = a @ (h.relu() if number else h) @ layer.lin.weight.t() + layer.bias
     return h
@@ -90,9 +85,7 @@ def gcn(layers: Any, a: Tensor, h: Tensor) -> Tensor:
 @LAYOUTS
 @GENERATORS
 @pytest.mark.parametrize('act', ['tanh', 'relu'])
-def test_graph_and_output_against_loops(
-    layout: str, graph_generator: str, act: str
-) -> None:
+def test_graph_and_output_against_loops(layout, graph_generator, act):
     model = build(graph_generator=graph_generator, graph_act=act)
     x = words()
     expected = adjacency(embed(model, x, act))
@@ -107,9 +100,7 @@ def test_graph_and_output_against_loops(
 @LAYOUTS
 @GENERATORS
 @pytest.mark.parametrize('binary', [True, False])
-def test_denoising_loss_against_loops(
-    layout: str, graph_generator: str, binary: bool
-) -> None:
+def test_denoising_loss_against_loops(layout, graph_generator, binary):
     model = build(
         graph_generator=graph_generator, binary=binary, mask_ratio=2, negative_ratio=1
     )
@@ -129,7 +120,7 @@ def test_denoising_loss_against_loops(
 
 @LAYOUTS
 @GENERATORS
-def test_loss_is_the_sum_of_both(layout: str, graph_generator: str) -> None:
+def test_loss_is_the_sum_of_both(layout, graph_generator):
     model = build(graph_generator=graph_generator, denoising_weight=3.5)
     x, y = as_layout(words(), layout), torch.arange(N) % OUT
     mask = torch.tensor([0, 3, 4])
@@ -147,12 +138,12 @@ def test_loss_is_the_sum_of_both(layout: str, graph_generator: str) -> None:
 @LAYOUTS
 @GENERATORS
 @pytest.mark.parametrize('binary', [True, False])
-def test_gradient_of_the_loss(layout: str, graph_generator: str, binary: bool) -> None:
+def test_gradient_of_the_loss(layout, graph_generator, binary):
     model = build(graph_generator=graph_generator, binary=binary, mask_ratio=2)
     x, y = as_layout(words(), layout), torch.arange(N) % OUT
     names = [name for name, _ in model.named_parameters()]
 
-    def loss(*values: Tensor) -> Tensor:
+    def loss(*values):
         state = dict(zip(names, values, strict=True))
         options = {'generator': seeded()}
         return torch.func.functional_call(
@@ -168,16 +159,16 @@ def test_gradient_of_the_loss(layout: str, graph_generator: str, binary: bool) -
 
 
 class Loss(torch.nn.Module):
-    def __init__(self, model: SLAPS) -> None:
+    def __init__(self, model):
         super().__init__()
         self.model = model
 
-    def forward(self, x: Tensor, y: Tensor, options: dict[str, Any]) -> Tensor:
+    def forward(self, x, y, options):
         return self.model.loss(x, y, torch.arange(4), **options)
 
 
 @GENERATORS
-def test_the_autoencoder_alone_teaches_the_graph(graph_generator: str) -> None:
+def test_the_autoencoder_alone_teaches_the_graph(graph_generator):
     model = build(graph_generator=graph_generator).train()
     model.denoising_loss(words()).backward()
     for parameter in model.graph_generator.parameters():
@@ -186,7 +177,7 @@ def test_the_autoencoder_alone_teaches_the_graph(graph_generator: str) -> None:
     assert all(parameter.grad is None for parameter in model.classifier.parameters())
 
 
-def test_hidden_features_do_not_reach_the_autoencoder() -> None:
+def test_hidden_features_do_not_reach_the_autoencoder():
     model = build(mask_ratio=2.0, negative_ratio=1.0).train()
     x, seen = words(), []
     model.denoiser.register_forward_pre_hook(lambda module, args: seen.append(args[0]))
@@ -199,7 +190,7 @@ def test_hidden_features_do_not_reach_the_autoencoder() -> None:
 
 
 @GENERATORS
-def test_it_begins_as_the_nearest_neighbours(graph_generator: str) -> None:
+def test_it_begins_as_the_nearest_neighbours(graph_generator):
     # Identity, and relu on what is not negative: embeddings are the features.
     model = build(False, graph_generator=graph_generator, graph_act='relu')
     x = words()
@@ -212,7 +203,7 @@ def test_it_begins_as_the_nearest_neighbours(graph_generator: str) -> None:
 
 @LAYOUTS
 @GENERATORS
-def test_batch(layout: str, graph_generator: str) -> None:
+def test_batch(layout, graph_generator):
     # The second graph has fewer nodes than neighbours, the third but one.
     sizes = [7, 3, 1, 8]
     model, x = build(graph_generator=graph_generator), words(sum(sizes), seed=2)
@@ -233,7 +224,7 @@ def test_batch(layout: str, graph_generator: str) -> None:
 
 @LAYOUTS
 @GENERATORS
-def test_all_nodes_and_equal_nodes(layout: str, graph_generator: str) -> None:
+def test_all_nodes_and_equal_nodes(layout, graph_generator):
     model = build(graph_generator=graph_generator, k=N - 1)
     (graph,) = model.graphs(as_layout(words(), layout))
     assert torch.equal(matrix(graph) > 0, matrix(graph).t() > 0)
@@ -245,7 +236,7 @@ def test_all_nodes_and_equal_nodes(layout: str, graph_generator: str) -> None:
 
 @LAYOUTS
 @GENERATORS
-def test_nodes_without_features(layout: str, graph_generator: str) -> None:
+def test_nodes_without_features(layout, graph_generator):
     model = build(False, graph_generator=graph_generator)
     x = torch.zeros(N, IN, dtype=torch.float64)
     x[0, 0] = 1
@@ -258,7 +249,7 @@ def test_nodes_without_features(layout: str, graph_generator: str) -> None:
 
 
 @pytest.mark.parametrize('is_batch', [False, True])
-def test_blocks_of_rows(is_batch: bool) -> None:
+def test_blocks_of_rows(is_batch):
     z = words(30)
     batch = torch.arange(30) // 12 if is_batch else None
     whole, rows = (_nearest_rows(z, K, batch, budget) for budget in (2**25, 1))
@@ -267,7 +258,7 @@ def test_blocks_of_rows(is_batch: bool) -> None:
 
 
 @LAYOUTS
-def test_autocast_finds_the_same_graph(layout: str) -> None:
+def test_autocast_finds_the_same_graph(layout):
     # Without a projection, nothing is rounded.
     model = build(graph_generator='mlp_d').float()
     x = as_layout(words(200).float(), layout)
@@ -278,7 +269,7 @@ def test_autocast_finds_the_same_graph(layout: str) -> None:
     torch.testing.assert_close(found.edge_weight, expected.edge_weight)
 
 
-def test_a_generator_decides() -> None:
+def test_a_generator_decides():
     model, x = build(dropout=0.0).train(), words(30)
     y, mask = torch.arange(30) % OUT, torch.arange(10)
     state = torch.get_rng_state()
@@ -298,7 +289,7 @@ def test_a_generator_decides() -> None:
     assert torch.equal(losses[0], losses[1])
 
 
-def test_dropout_of_edges() -> None:
+def test_dropout_of_edges():
     stats = pytest.importorskip('scipy.stats')
     count = 20_000
     neighbours = Neighbours(torch.zeros(1, count, dtype=torch.long), num_sources=1)
@@ -313,7 +304,7 @@ def test_dropout_of_edges() -> None:
     assert drop_edges(edges, 0.0, None) is edges
 
 
-def test_each_network_has_its_dropout() -> None:
+def test_each_network_has_its_dropout():
     x = words()
     for options, changes in (
         ({'adjacency_dropout': (0.5, 0.0), 'dropout': 0.0}, (True, False)),
@@ -330,14 +321,14 @@ def test_each_network_has_its_dropout() -> None:
         assert differ == changes
 
 
-def test_nothing_hidden() -> None:
+def test_nothing_hidden():
     loss = build(mask_ratio=1e9).denoising_loss(words())
     assert loss.item() == 0
     loss.backward()
 
 
 @pytest.mark.parametrize('act', ['tanh', 'relu'])
-def test_gradient_of_a_sparse_row_that_becomes_zero(act: str) -> None:
+def test_gradient_of_a_sparse_row_that_becomes_zero(act):
     x = torch.rand(9, 5) * (torch.rand(9, 5) < 0.6)
     x[2] = torch.tensor([0.0, 1.0, 0.0, 0.0, 0.0])
     y, gradients = torch.arange(9) % 3, []

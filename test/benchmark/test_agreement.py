@@ -1,15 +1,9 @@
 """The comparison passes for what is right, and sees each of some mistakes."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 import torch
-from agreement import Agreement, check
-from torch import Tensor
-from workloads import Workload, load
+from agreement import check
+from workloads import load
 
 from torch_geometric_gsl.baselines.nodeformer import nodeformer
 from torch_geometric_gsl.ops import race
@@ -19,12 +13,12 @@ TRAINING_NODES = 200
 
 
 @pytest.fixture(scope='module')
-def workload() -> Workload:
+def workload():
     """A prime number of documents."""
     return load('words-1009', seed=0)
 
 
-def compare(implementation: str, variant: str, workload: Workload) -> Agreement:
+def compare(implementation, variant, workload):
     return check(implementation, variant, workload, 0, TRAINING_NODES)
 
 
@@ -39,18 +33,16 @@ def compare(implementation: str, variant: str, workload: Workload) -> Agreement:
         ('nodeformer-4', 'full'),
     ],
 )
-def test_agrees(implementation: str, variant: str, workload: Workload) -> None:
+def test_agrees(implementation, variant, workload):
     found = compare(implementation, variant, workload)
     assert found.agrees, found.detail
 
 
-def test_runs_what_is_timed(
-    workload: Workload, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_what_is_timed(workload, monkeypatch):
     # Many blocks of targets and tiles of sources, of which some are smaller.
     tiles = set()
 
-    def weights(self: PairScores, *args: Any) -> Tensor:
+    def weights(self, *args):
         weight = own(self, *args)
         tiles.add(tuple(weight.shape))
         return weight
@@ -61,23 +53,23 @@ def test_runs_what_is_timed(
     assert tiles == {(n, m) for n in (505, 504) for m in (169, 164)}
 
 
-def shifted(own: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def shifted(own):
     return lambda *args: own(*args) + 0.01
 
 
-def larger(own: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def larger(own):
     return lambda *args: 1.01 * own(*args)
 
 
-def of_one_source(own: Callable[..., Any]) -> Callable[..., Any]:
-    def propose(*args: Any) -> tuple[Tensor, Tensor, Tensor]:
+def of_one_source(own):
+    def propose(*args):
         source, level, gap = own(*args)
         return torch.zeros_like(source), level, gap
 
     return propose
 
 
-def without_gradient(own: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def without_gradient(own):
     return lambda query, key, *args: own(query.detach(), key, *args)
 
 
@@ -92,14 +84,7 @@ def without_gradient(own: Callable[..., Tensor]) -> Callable[..., Tensor]:
     ],
     ids=['a tile', 'a race', 'attention', 'a gradient', 'noise'],
 )
-def test_sees_a_mistake(
-    implementation: str,
-    where: Any,
-    name: str,
-    mistake: Callable[..., Any],
-    workload: Workload,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_sees_a_mistake(implementation, where, name, mistake, workload, monkeypatch):
     monkeypatch.setattr(where, name, mistake(getattr(where, name)))
     found = compare(implementation, 'full', workload)
     assert not found.agrees, found.detail

@@ -1,9 +1,4 @@
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import estimate
 import pytest
@@ -13,7 +8,7 @@ from torch_geometric_gsl.nn.sampler import _parts
 
 
 @pytest.fixture(autouse=True)
-def _memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def _memory(monkeypatch):
     """Measuring it changes how the process allocates from then on."""
     monkeypatch.setattr(estimate, 'peak_memory', lambda step, warm_up: 1.0)
 
@@ -28,16 +23,16 @@ def _memory(monkeypatch: pytest.MonkeyPatch) -> None:
         ('--sizes 30000 1000', "'--sizes' must exceed the smallest of '--samples'"),
     ],
 )
-def test_arguments(args: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_arguments(args, message, capsys):
     with pytest.raises(SystemExit, match='2'):
         parse_args(args.split())
     assert message in capsys.readouterr().err
 
 
-def test_measure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_measure(monkeypatch):
     drawn = set()
 
-    def spy(h: Any, scorer: Any, tau: float, count: int, **kwargs: Any) -> Any:
+    def spy(h, scorer, tau, count, **kwargs):
         drawn.add(count)
         return own(h, scorer, tau, count, **kwargs)
 
@@ -55,19 +50,14 @@ def test_measure(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ('actual', 'expected'), [(0.49, False), (0.51, True), (1.9, True), (2.1, False)]
 )
-def test_agrees(actual: float, expected: bool) -> None:
+def test_agrees(actual, expected):
     assert agrees({'actual_error': 3 * actual, 'announced_error': 3.0}) is expected
     assert agrees({'announced_error': 3.0})  # Without an exact sum nobody knows.
 
 
 @pytest.mark.parametrize('factor', [1.0, 9.0])
-def test_main(
-    factor: float,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    def ask(function: Callable[[Any], Any], request: Any) -> tuple[Any, int]:
+def test_main(factor, monkeypatch, tmp_path, capsys):
+    def ask(function, request):
         rows = function(request)
         rows[0]['actual_error'] *= factor
         return rows, 0

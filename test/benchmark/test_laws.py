@@ -1,9 +1,5 @@
-from __future__ import annotations
-
 import json
 import math
-from pathlib import Path
-from typing import Any
 
 import laws
 import pytest
@@ -15,11 +11,11 @@ SHORT = ['--repeats', '20', '--similarities', 'linear', '--tau', '0.5', '--scale
 
 
 @pytest.fixture
-def found(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[float]]:
+def found(monkeypatch):
     """The z-scores of each setting in place of those of a run."""
-    z: dict[str, list[float]] = {'loss': [1.0], 'entropy': [1.0], 'gradient': [0, -1.0]}
+    z = {'loss': [1.0], 'entropy': [1.0], 'gradient': [0, -1.0]}
 
-    def run(setting: Setting, repeats: int, seed: int) -> dict[str, Any]:
+    def run(setting, repeats, seed):
         parts = {name: Comparison(values, values) for name, values in z.items()}
         numbers = {'num_sources': 2, 'num_targets': 1, 'variance_ratio': 1.0}
         return setting._asdict() | numbers | parts
@@ -40,14 +36,7 @@ def found(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[float]]:
         ('entropy_stream', [99.0], True),
     ],
 )
-def test_exit_status(
-    name: str,
-    values: list[float],
-    is_failure: bool,
-    found: dict[str, list[float]],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_exit_status(name, values, is_failure, found, tmp_path, capsys):
     found[name] = values
     args = [*SHORT, '--out', str(tmp_path / 'laws.json')]
     if is_failure:
@@ -70,16 +59,14 @@ def test_exit_status(
         (['--scale', '-1'], "'--tau' and '--scale' must be positive"),
     ],
 )
-def test_arguments(
-    args: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_arguments(args, message, capsys):
     with pytest.raises(SystemExit, match='2'):
         main(args)
     assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize('hard', [False, True])
-def test_run_setting(hard: bool) -> None:
+def test_run_setting(hard):
     torch.manual_seed(1)  # It takes seeds of its own.
     row = run_setting(Setting('neural_gaussian', 0.25, 1.0, hard), 20, seed=0)
     names = {name for name, part in row.items() if isinstance(part, Comparison)}

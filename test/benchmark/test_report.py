@@ -1,12 +1,10 @@
-from __future__ import annotations
-
 import pytest
 from report import Row, bound, growth, make_rows, markdown
 
 STEP = 'forward+backward'
 
 
-def row(workload: str, implementation: str, median: float, **kwargs: object) -> Row:
+def row(workload, implementation, median, **kwargs):
     return Row(
         workload,
         int(workload.rpartition('-')[2]) if '-' in workload else 3327,
@@ -15,11 +13,11 @@ def row(workload: str, implementation: str, median: float, **kwargs: object) -> 
         'race',
         agrees=True,
         median=median,
-        **kwargs,  # type: ignore[arg-type]
+        **kwargs,
     )
 
 
-def test_growth() -> None:
+def test_growth():
     rows = [
         row(f'synthetic-{size}', 'race', 1e-3 * size**1.25)
         for size in (100_000, 10_000, 1_000_000)
@@ -50,7 +48,7 @@ TIMED = {
 }
 
 
-def test_bound() -> None:
+def test_bound():
     rows = [
         row('words-2000', 'stream', 9.0),
         row('words-2000', 'race', 7.0, task='forward'),
@@ -73,7 +71,7 @@ def test_bound() -> None:
     assert bound('words-2000', TIMED, rows[:2]) == speed
 
 
-def part(implementation: str, seconds: list[float] | None, **kwargs: object) -> object:
+def part(implementation, seconds, **kwargs):
     return {
         'variant': 'full',
         'task': STEP,
@@ -85,7 +83,7 @@ def part(implementation: str, seconds: list[float] | None, **kwargs: object) -> 
     }
 
 
-def test_markdown() -> None:
+def test_markdown():
     timed = {
         'num_nodes': 2000,
         'rows': [

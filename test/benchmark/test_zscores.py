@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 import math
-from typing import Any
 
 import pytest
 import torch
@@ -11,8 +8,8 @@ from zscores import ERROR_RATE, Comparison, bonferroni_bound, compare, verdict
 REPEATS = 20
 
 
-def row(**z: list[float]) -> dict[str, Any]:
-    found: dict[str, Any] = {
+def row(**z):
+    found = {
         name: Comparison(values, [0.0] * len(values)) for name, values in z.items()
     }
     return found | {'similarity': 'linear', 'variance_ratio': 1.5}
@@ -20,13 +17,13 @@ def row(**z: list[float]) -> dict[str, Any]:
 
 @pytest.mark.parametrize('degrees', [18, 98, 1998])
 @pytest.mark.parametrize('count', [1, 100, 5000])
-def test_bonferroni_bound_is_students_quantile(count: int, degrees: int) -> None:
+def test_bonferroni_bound_is_students_quantile(count, degrees):
     exact = stats.t(degrees).isf(ERROR_RATE / count / 2)
     # What the first order leaves out is of the second, and positive.
     assert 0 < 1 - bonferroni_bound(count, degrees) / exact < 35 / degrees**2
 
 
-def test_compare() -> None:
+def test_compare():
     dense = torch.tensor([[1.0, 4], [3, 4], [5, 7]], dtype=torch.float64)
     race = torch.tensor([[4.0, 1], [6, 2]], dtype=torch.float64)
     found = compare(dense, race)
@@ -48,17 +45,17 @@ def test_compare() -> None:
         (0.0, math.nan, math.nan),
     ],
 )
-def test_constants(dense: float, race: float, z: float) -> None:
+def test_constants(dense, race, z):
     found = compare(*(torch.full((3, 1), value) for value in (dense, race)))
     assert found.z == pytest.approx([z], nan_ok=True)
 
 
-def test_plain() -> None:
+def test_plain():
     found = Comparison([1.23456, math.inf, math.nan], [-math.inf, 0.0, 1.0]).plain()
     assert found == {'z': [1.235, None, None], 'difference': [None, 0.0, 1.0]}
 
 
-def test_verdict() -> None:
+def test_verdict():
     bound = bonferroni_bound(5, 2 * (REPEATS // 2 - 1))
     below, over = bound - 1e-9, bound + 1e-9
     rows = [row(loss=[below, 0.0], entropy=[-over]), row(loss=[-below, 0.1])]
@@ -75,7 +72,7 @@ def test_verdict() -> None:
 
 
 @pytest.mark.parametrize('value', [1e3, -1e3, math.inf, math.nan])
-def test_what_exceeds_the_bound(value: float) -> None:
+def test_what_exceeds_the_bound(value):
     _, above, text = verdict([row(loss=[0.0], gradient=[0.0, value])], REPEATS)
     assert above == {'gradient'}
     assert '- gradient: 1 ABOVE THE BOUND (of 2; largest' in text

@@ -1,8 +1,4 @@
-from __future__ import annotations
-
 import os
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -10,13 +6,13 @@ import pytest
 class Harm:
     """An object whose pickle makes a folder when it is loaded."""
 
-    def __init__(self, marker: Path) -> None:
+    def __init__(self, marker):
         self.marker = marker
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self):
         return os.mkdir, (str(self.marker),)
 
 
 @pytest.fixture
-def harm(tmp_path: Path) -> Any:
+def harm(tmp_path):
     return Harm(tmp_path / 'executed')

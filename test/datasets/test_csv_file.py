@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import math
 from pathlib import Path
 
@@ -12,13 +10,13 @@ from torch_geometric_gsl.datasets._io.csv_file import _find_label
 CSV = 'width,species,length\n1,b,0.5\n2, a,-3\n4,b,1e2\n4,b,1e2\n'
 
 
-def write(folder: Path, text: str | bytes, name: str = 'my.csv') -> Path:
+def write(folder, text, name='my.csv'):
     path = folder / name
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return path
 
 
-def test_csv(tmp_path: Path) -> None:
+def test_csv(tmp_path):
     path = write(tmp_path, CSV)
     data = load_dataset(path, label='species', standardize=False)
     assert data.x.tolist() == [[1, 0.5], [2, -3], [4, 100], [4, 100]]
@@ -31,7 +29,7 @@ def test_csv(tmp_path: Path) -> None:
     assert path.read_bytes() == CSV.encode()
 
 
-def test_csv_is_standardized_by_default(tmp_path: Path) -> None:
+def test_csv_is_standardized_by_default(tmp_path):
     rows = [[5.0, 1.0, 1e6], [5, 2, 1e6 + 1], [5, 6, 1e6 + 5]]
     lines = [f'{i % 2},{",".join(map(str, row))}' for i, row in enumerate(rows)]
     path = write(tmp_path, '\n'.join(['y,a,b,c', *lines]))
@@ -51,7 +49,7 @@ def test_csv_is_standardized_by_default(tmp_path: Path) -> None:
         ' a , y \n 1 , 0 \n 2 , 1',
     ],
 )
-def test_dialects(tmp_path: Path, text: str) -> None:
+def test_dialects(tmp_path, text):
     data = load_dataset(write(tmp_path, text, 'my.CSV'), label='y', standardize=False)
     assert data.x.tolist() == [[1], [2]]
     assert data.y.tolist() == [0, 1]
@@ -84,9 +82,7 @@ def test_dialects(tmp_path: Path, text: str) -> None:
         ('a,y\n1,0\n"2,1', 'y', r"my.csv', after line 2: unexpected end of data"),
     ],
 )
-def test_damaged_csv(
-    tmp_path: Path, text: str | bytes, label: str | None, message: str
-) -> None:
+def test_damaged_csv(tmp_path, text, label, message):
     path = write(tmp_path, text)
     with pytest.raises(ValueError, match=message) as caught:
         load_dataset(path, label=label, standardize=False)
@@ -99,14 +95,14 @@ class Name(str):
     comparisons = 0
     __hash__ = str.__hash__
 
-    def __eq__(self, other: object) -> bool:
+    def __eq__(self, other):
         Name.comparisons += 1
         return str.__eq__(self, other)
 
 
 @pytest.mark.parametrize('count', [100, 1000])
-def test_wide_headers_take_few_comparisons(count: int) -> None:
+def test_wide_headers_take_few_comparisons(count):
     Name.comparisons = 0
-    header: list[str] = [Name(f'c{i}') for i in range(count)]
+    header = [Name(f'c{i}') for i in range(count)]
     assert _find_label(Path('my.csv'), header, f'c{count - 1}') == count - 1
     assert Name.comparisons <= 5 * count

@@ -1,11 +1,6 @@
 """Too little memory is told as such: it is no damage of a file."""
 
-from __future__ import annotations
-
 import pickle
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,15 +16,15 @@ VALUES = torch.ones(10_000)
 TEXT = "DefaultCPUAllocator: can't allocate memory: you tried to allocate {} bytes."
 
 
-def write_pickle(path: Path) -> None:
+def write_pickle(path):
     path.write_bytes(pickle.dumps({'x': VALUES}))
 
 
-def write_data(path: Path) -> None:
+def write_data(path):
     torch.save(Data(x=VALUES.view(-1, 1), y=torch.arange(10_000) % 2), path)
 
 
-FILES: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any]]] = {
+FILES = {
     'my.pkl': (write_pickle, lambda path: load_arrays(str(path), ['x'])),
     'my.sealed': (
         lambda path: write_sealed(str(path), {'x': VALUES}),
@@ -39,8 +34,8 @@ FILES: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any]]] = {
 }
 
 
-def fail_with(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    def load(*args: object, **kwargs: object) -> None:
+def fail_with(monkeypatch, error):
+    def load(*args, **kwargs):
         raise error
 
     monkeypatch.setattr(torch, 'load', load)
@@ -58,13 +53,8 @@ def fail_with(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     ],
 )
 def test_too_little_memory_is_no_damage(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-    error: Exception,
-    kinds: type[Exception] | tuple[type[Exception], ...],
-    text: str,
-) -> None:
+    tmp_path, monkeypatch, name, error, kinds, text
+):
     write, read = FILES[name]
     write(tmp_path / name)
     fail_with(monkeypatch, error)
@@ -72,9 +62,7 @@ def test_too_little_memory_is_no_damage(
         read(tmp_path / name)
 
 
-def test_what_cannot_be_read_back_for_lack_of_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_read_back_for_lack_of_memory(tmp_path, monkeypatch):
     for error in (MemoryError(), RuntimeError(TEXT.format(40_000))):
         fail_with(monkeypatch, error)
         with pytest.raises(MemoryError):
@@ -82,10 +70,8 @@ def test_what_cannot_be_read_back_for_lack_of_memory(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_matrix_and_too_little_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def copy(*args: object) -> None:
+def test_a_matrix_and_too_little_memory(tmp_path, monkeypatch):
+    def copy(*args):
         raise MemoryError
 
     path = tmp_path / 'ind.citeseer.allx'
@@ -95,7 +81,7 @@ def test_a_matrix_and_too_little_memory(
         load_matrix(str(path))
 
 
-def test_the_text_of_torch() -> None:
+def test_the_text_of_torch():
     """What torch says today is what is looked for."""
     with pytest.raises(RuntimeError, match=rf'tried to allocate {2**52} bytes'):
         torch.UntypedStorage(2**52)

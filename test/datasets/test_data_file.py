@@ -1,8 +1,3 @@
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import pytest
 import torch
 from torch_geometric.data import Data
@@ -11,12 +6,12 @@ from torch_geometric.data.storage import GlobalStorage
 from torch_geometric_gsl.datasets import load_dataset
 
 
-def save(folder: Path, content: object) -> Path:
+def save(folder, content):
     torch.save(content, folder / 'my.pt')
     return folder / 'my.pt'
 
 
-def test_pt(tmp_path: Path) -> None:
+def test_pt(tmp_path):
     x = torch.tensor([[1.0, 0], [0, 3], [0, 0]], dtype=torch.float64)
     data = Data(x=x, y=torch.tensor([0, 2, 0], dtype=torch.int32))
     data.edge_index = torch.tensor([[0, 1], [1, 2]])
@@ -53,9 +48,7 @@ def test_pt(tmp_path: Path) -> None:
         ([1, 2, 3, 2], ['none', 'a', 'b', 'c'], [1, 2, 3, 2]),
     ],
 )
-def test_class_names(
-    tmp_path: Path, labels: list[int], class_names: list[str], y: list[int]
-) -> None:
+def test_class_names(tmp_path, labels, class_names, y):
     content = Data(x=torch.ones(4, 2), y=torch.tensor(labels), class_names=class_names)
     data = load_dataset(save(tmp_path, content))
     assert data.y.tolist() == y
@@ -73,16 +66,14 @@ def test_class_names(
         ({0: 'a', 3: 'b'}, r'be a list \(got dict\)'),
     ],
 )
-def test_class_names_that_do_not_fit(
-    tmp_path: Path, class_names: object, text: str
-) -> None:
+def test_class_names_that_do_not_fit(tmp_path, class_names, text):
     y = torch.tensor([0, 3, 0, 3])
     path = save(tmp_path, Data(x=torch.ones(4, 2), y=y, class_names=class_names))
     with pytest.raises(ValueError, match=rf"^'class_names' in '{path}' must .*{text}$"):
         load_dataset(path)
 
 
-def bits(*nodes: int) -> torch.Tensor:
+def bits(*nodes):
     return torch.isin(torch.arange(4), torch.tensor(nodes))
 
 
@@ -90,7 +81,7 @@ SPLIT = {'train_mask': bits(0), 'val_mask': bits(1), 'test_mask': bits(3)}
 BASE = {'x': torch.ones(4, 2), 'y': torch.arange(4) % 2}
 
 
-def test_a_split_of_the_file_is_kept(tmp_path: Path) -> None:
+def test_a_split_of_the_file_is_kept(tmp_path):
     out = load_dataset(save(tmp_path, Data(**BASE, **SPLIT)))
     for name, mask in SPLIT.items():  # Node 2 is in none of them.
         assert torch.equal(out[name], mask)
@@ -126,7 +117,7 @@ def test_a_split_of_the_file_is_kept(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_split_is_checked(tmp_path: Path, changes: dict[str, Any], text: str) -> None:
+def test_a_split_is_checked(tmp_path, changes, text):
     masks = {k: v for k, v in (SPLIT | changes).items() if v is not None}
     path = save(tmp_path, Data(**BASE, **masks))
     with pytest.raises(ValueError, match=text) as caught:
@@ -171,7 +162,7 @@ X, Y = torch.ones(3, 2), torch.arange(3)
         ),
     ],
 )
-def test_damaged_pt(tmp_path: Path, content: Any, text: str) -> None:
+def test_damaged_pt(tmp_path, content, text):
     path = save(tmp_path, content)
     with pytest.raises(ValueError, match=text) as caught:
         load_dataset(path)
@@ -188,9 +179,7 @@ def test_damaged_pt(tmp_path: Path, content: Any, text: str) -> None:
     ],
 )
 @pytest.mark.filterwarnings('ignore:Sparse CSR')
-def test_damaged_csr(
-    tmp_path: Path, crow: list[int], column: list[int], text: str
-) -> None:
+def test_damaged_csr(tmp_path, crow, column, text):
     parts = torch.tensor(crow), torch.tensor(column), torch.ones(3)
     x = torch.sparse_csr_tensor(*parts, size=(3, 2), check_invariants=False)
     path = save(tmp_path, Data(x=x, y=Y))

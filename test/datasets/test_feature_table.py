@@ -1,11 +1,7 @@
-from __future__ import annotations
-
 import hashlib
 import io
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,40 +16,40 @@ class Table(FeatureTable):
     """Three nodes, whose features are read from a raw file."""
 
     @property
-    def raw_file_names(self) -> str:
+    def raw_file_names(self):
         return 'x.txt'
 
-    def process(self) -> None:
+    def process(self):
         x = np.array(Path(self.raw_paths[0]).read_text().split(), dtype=float)
         self._save_table(x[:, None], np.arange(3) % 2, 'it')
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(tmp_path):
     (tmp_path / 'raw').mkdir()
     (tmp_path / 'raw' / 'x.txt').write_text('1 2 3')
     return tmp_path
 
 
-def load(root: Path, **options: Any) -> Data:
+def load(root, **options):
     return Table(str(root), **options)[0]
 
 
-def sealed(root: Path) -> Path:
+def sealed(root):
     return root / 'processed' / 'data.sealed'
 
 
-def to_bytes(content: object) -> bytes:
+def to_bytes(content):
     buffer = io.BytesIO()
     torch.save(content, buffer)
     return buffer.getvalue()
 
 
-def seal(payload: bytes) -> bytes:
+def seal(payload):
     return hashlib.sha256(payload).digest() + payload
 
 
-def test_it_is_a_dataset_of_pyg(root: Path) -> None:
+def test_it_is_a_dataset_of_pyg(root):
     dataset = Table(str(root))
     assert isinstance(dataset, InMemoryDataset)
     assert (repr(dataset), len(dataset)) == ('Table()', 1)
@@ -69,9 +65,7 @@ def test_it_is_a_dataset_of_pyg(root: Path) -> None:
 
 @pytest.mark.parametrize('is_sealed', [False, True])
 @pytest.mark.parametrize('is_data', [False, True])
-def test_nothing_in_a_processed_file_is_executed(
-    root: Path, harm: Any, is_sealed: bool, is_data: bool
-) -> None:
+def test_nothing_in_a_processed_file_is_executed(root, harm, is_sealed, is_data):
     load(root)
     # Also in the form in which PyG saves data sets.
     content = ({'x': harm}, None, Data) if is_data else {'data': harm, 'slices': None}
@@ -91,9 +85,7 @@ def test_nothing_in_a_processed_file_is_executed(
     'name', ['data.pt', 'pre_transform.pt', 'pre_filter.pt', 'pre_transform.txt']
 )
 @pytest.mark.filterwarnings("ignore:'pre_transform' is not the one")
-def test_nothing_beside_the_processed_file_is_executed(
-    root: Path, harm: Any, name: str
-) -> None:
+def test_nothing_beside_the_processed_file_is_executed(root, harm, name):
     load(root)
     (root / 'processed' / name).write_bytes(to_bytes(harm))
     assert load(root).num_nodes == 3
@@ -120,9 +112,7 @@ def test_nothing_beside_the_processed_file_is_executed(
         *('sealed empty', 'sealed text', 'list', 'keys', 'no data'),
     ],
 )
-def test_a_damaged_file_is_named_and_made_again(
-    root: Path, damage: Callable[[bytes], bytes]
-) -> None:
+def test_a_damaged_file_is_named_and_made_again(root, damage):
     load(root)
     content = sealed(root).read_bytes()
     sealed(root).write_bytes(damage(content))
@@ -134,12 +124,12 @@ def test_a_damaged_file_is_named_and_made_again(
     assert load(root).x.tolist() == [[1], [2], [3]]
 
 
-def test_a_damaged_raw_file_is_told(root: Path) -> None:
+def test_a_damaged_raw_file_is_told(root):
     load(root)
     os.truncate(sealed(root), 100)
 
     class Broken(Table):
-        def process(self) -> None:
+        def process(self):
             raise OSError(f"'{self.raw_paths[0]}' is damaged")
 
     with (
@@ -150,12 +140,10 @@ def test_a_damaged_raw_file_is_told(root: Path) -> None:
     assert sealed(root).stat().st_size == 100
 
 
-def test_a_second_process_meanwhile(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_process_meanwhile(root, monkeypatch):
     seen = []
 
-    def look(descriptor: int) -> None:
+    def look(descriptor):
         monkeypatch.undo()
         seen.append(sealed(root).exists())
         seen.append(load(root).num_nodes)
@@ -169,10 +157,8 @@ def test_a_second_process_meanwhile(
     assert load(root).num_nodes == 3
 
 
-def test_a_write_that_fails_leaves_nothing(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(descriptor: int) -> None:
+def test_a_write_that_fails_leaves_nothing(root, monkeypatch):
+    def fail(descriptor):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(os, 'fsync', fail)
@@ -183,7 +169,7 @@ def test_a_write_that_fails_leaves_nothing(
     assert load(root).num_nodes == 3
 
 
-def test_force_reload(root: Path) -> None:
+def test_force_reload(root):
     load(root)
     stamp = sealed(root).stat().st_mtime_ns
     load(root)
@@ -194,7 +180,7 @@ def test_force_reload(root: Path) -> None:
     assert load(root).x.tolist() == [[4], [5], [6]]
 
 
-def test_another_pre_transform_is_told(root: Path) -> None:
+def test_another_pre_transform_is_told(root):
     expected = [[0], [1], [1]]
     assert load(root, transform=NormalizeFeatures()).x.tolist() == expected
     load(root, pre_transform=NormalizeFeatures(), force_reload=True)
@@ -208,8 +194,8 @@ def test_another_pre_transform_is_told(root: Path) -> None:
     load(root)
 
 
-def test_what_pre_transform_adds_is_kept(root: Path) -> None:
-    def add(data: Data) -> Data:
+def test_what_pre_transform_adds_is_kept(root):
+    def add(data):
         data.edge_index = torch.tensor([[0, 1], [1, 2]])
         data.adj = torch.eye(3).to_sparse_csr()
         data.names, data.scale = ['a', 'b', 'c'], 0.5
@@ -222,8 +208,8 @@ def test_what_pre_transform_adds_is_kept(root: Path) -> None:
     assert (data.names, data.scale) == (['a', 'b', 'c'], 0.5)
 
 
-def test_what_cannot_be_read_without_trust_is_not_written(root: Path) -> None:
-    def add(data: Data) -> Data:
+def test_what_cannot_be_read_without_trust_is_not_written(root):
+    def add(data):
         data.path = Path('a')
         return data
 
@@ -235,7 +221,7 @@ def test_what_cannot_be_read_without_trust_is_not_written(root: Path) -> None:
     assert not list((root / 'processed').iterdir())
 
 
-def test_several_graphs_can_be_saved(root: Path) -> None:
+def test_several_graphs_can_be_saved(root):
     path = str(root / 'own')
     Table.save([Data(x=torch.ones(2, 1)), Data(x=torch.zeros(3, 1))], path)
     dataset = Table(str(root))
@@ -243,9 +229,7 @@ def test_several_graphs_can_be_saved(root: Path) -> None:
     assert [data.num_nodes for data in dataset] == [2, 3]
 
 
-def test_progress_is_told(
-    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_progress_is_told(root, monkeypatch, capsys):
     load(root)
     assert capsys.readouterr() == ('', '')
     monkeypatch.delenv('PYTEST_CURRENT_TEST')

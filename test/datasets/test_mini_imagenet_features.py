@@ -1,9 +1,5 @@
-from __future__ import annotations
-
 import os
 import pickle
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,24 +12,24 @@ class Small(MiniImageNetFeatures):
     _expected = (12, 4, 3)
 
 
-def small_content() -> dict[str, Any]:
+def small_content():
     rng = np.random.default_rng(0)
     sizes = {'train': 6, 'val': 4, 'test': 2}
-    content: dict[str, Any] = {}
+    content = {}
     for part, size in sizes.items():
         content[f'x_{part}'] = torch.from_numpy(rng.standard_normal((size, 4))).float()
         content[f'y_{part}'] = np.arange(size) % 3
     return content
 
 
-def write(root: Path, content: object) -> Path:
+def write(root, content):
     path = root / 'raw' / 'mini_imagenet.pkl'
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(pickle.dumps(content))
     return path
 
 
-def test_small_file(tmp_path: Path) -> None:
+def test_small_file(tmp_path):
     content = small_content()
     write(tmp_path, content)
     dataset = Small(str(tmp_path))
@@ -48,9 +44,9 @@ def test_small_file(tmp_path: Path) -> None:
     assert data.y.tolist() == [0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 0, 1]
 
 
-def test_published_counts(tmp_path: Path) -> None:
+def test_published_counts(tmp_path):
     sizes = {'train': 9000, 'val': 4500, 'test': 4500}
-    content: dict[str, Any] = {f'x_{p}': torch.zeros(n, 128) for p, n in sizes.items()}
+    content = {f'x_{p}': torch.zeros(n, 128) for p, n in sizes.items()}
     content |= {f'y_{part}': np.arange(size) % 30 for part, size in sizes.items()}
     write(tmp_path, content)
     dataset = MiniImageNetFeatures(str(tmp_path))
@@ -58,7 +54,7 @@ def test_published_counts(tmp_path: Path) -> None:
     assert str(dataset[0]) == 'Data(x=[18000, 128], y=[18000])'
 
 
-def test_classes_are_numbered_by_their_sorted_labels(tmp_path: Path) -> None:
+def test_classes_are_numbered_by_their_sorted_labels(tmp_path):
     content = small_content()
     for part in ('train', 'val', 'test'):
         content[f'y_{part}'] = np.array([64, 80, 99])[content[f'y_{part}']]
@@ -66,7 +62,7 @@ def test_classes_are_numbered_by_their_sorted_labels(tmp_path: Path) -> None:
     assert Small(str(tmp_path))[0].y.tolist() == [0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 0, 1]
 
 
-def test_missing_file(tmp_path: Path) -> None:
+def test_missing_file(tmp_path):
     text = (
         r"'.*raw/mini_imagenet.pkl' is missing and cannot be downloaded: take "
         r"'mini_imagenet.pkl' from .*qitianwu/NodeFormer links, and put it there"
@@ -80,19 +76,10 @@ def test_missing_file(tmp_path: Path) -> None:
     ('changes', 'text'),
     [
         ({'x_train': torch.zeros(6, 5)}, r'of one width \(got \[5, 4, 4\]\)'),
-        (
-            {'x_val': torch.zeros(3, 4)},
-            r"'x_val' and .* of shape \(3, 4\) and int",
-        ),
+        ({'x_val': torch.zeros(3, 4)}, r"'x_val' and .* of shape \(3, 4\) and int"),
         ({'x_val': torch.zeros(4, 2, 2)}, r'float32 of shape \(4, 2, 2\) and int64 of'),
-        (
-            {'x_test': np.zeros((2, 4), 'u1')},
-            r'\(got uint8 of shape \(2, 4\) and',
-        ),
-        (
-            {'y_train': np.eye(6, 3, dtype=int)},
-            r'and int64 of shape \(6, 3\)\)',
-        ),
+        ({'x_test': np.zeros((2, 4), 'u1')}, r'\(got uint8 of shape \(2, 4\) and'),
+        ({'y_train': np.eye(6, 3, dtype=int)}, r'and int64 of shape \(6, 3\)\)'),
         ({'y_train': np.zeros(6)}, r'an integer .* and float64 of shape \(6,\)\)'),
         (
             {'x_test': torch.tensor([[0, 0, 0, float('nan')], [0, 0, 0, 0]])},
@@ -110,7 +97,7 @@ def test_missing_file(tmp_path: Path) -> None:
         ({'y_test': None}, r"'y_test' in .* must be an array, .* \(got NoneType\)"),
     ],
 )
-def test_content_is_checked(tmp_path: Path, changes: dict[str, Any], text: str) -> None:
+def test_content_is_checked(tmp_path, changes, text):
     write(tmp_path, small_content() | changes)
     with pytest.raises(ValueError, match=text) as caught:
         Small(str(tmp_path))
@@ -118,7 +105,7 @@ def test_content_is_checked(tmp_path: Path, changes: dict[str, Any], text: str) 
     assert not list((tmp_path / 'processed').iterdir())
 
 
-def test_nothing_in_the_file_is_executed(tmp_path: Path, harm: Any) -> None:
+def test_nothing_in_the_file_is_executed(tmp_path, harm):
     write(tmp_path, small_content() | {'x_val': harm})
     with pytest.raises(OSError, match=rf"the global '{os.name}.mkdir'"):
         Small(str(tmp_path))

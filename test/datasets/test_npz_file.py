@@ -1,11 +1,7 @@
-from __future__ import annotations
-
 import io
 import struct
 import warnings
 import zipfile
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +12,7 @@ from torch_geometric_gsl.datasets import load_dataset
 X, Y = np.ones((3, 2)), np.array([0, 1, 0])
 
 
-def test_npz(tmp_path: Path) -> None:
+def test_npz(tmp_path):
     path = tmp_path / 'my.npz'
     x = np.array([[1.0, 2], [3, 4], [3, 4]])
     np.savez(path, x=x, y=np.array([7, 5, 7]), z=np.array([{}]))
@@ -34,7 +30,7 @@ def test_npz(tmp_path: Path) -> None:
     assert (data.y.tolist(), data.class_names) == ([0, 1, 0], ['u', 'v'])
 
 
-def test_arrays_larger_than_their_file_are_read(tmp_path: Path) -> None:
+def test_arrays_larger_than_their_file_are_read(tmp_path):
     path = tmp_path / 'my.npz'
     np.savez_compressed(path, x=np.ones((5000, 9)), y=np.arange(5000) % 2)
     assert path.stat().st_size < 5000
@@ -59,7 +55,7 @@ def test_arrays_larger_than_their_file_are_read(tmp_path: Path) -> None:
         ({'x': X * np.nan, 'y': Y}, r'finite features \(got 6 that are not'),
     ],
 )
-def test_damaged_npz(tmp_path: Path, arrays: dict[str, Any], text: str) -> None:
+def test_damaged_npz(tmp_path, arrays, text):
     path = tmp_path / 'my.npz'
     np.savez(path, **arrays)
     with pytest.raises(ValueError, match=text) as caught:
@@ -67,8 +63,9 @@ def test_damaged_npz(tmp_path: Path, arrays: dict[str, Any], text: str) -> None:
     assert str(path) in str(caught.value)
 
 
-def to_npy(header: str, content: bytes = X.tobytes()) -> bytes:
+def to_npy(header, content=None):
     """Return an array in NumPy's format, with a header of one's own."""
+    content = X.tobytes() if content is None else content
     size = struct.pack('<H', len(header) + 1)
     return b'\x93NUMPY\x01\x00' + size + f'{header}\n'.encode() + content
 
@@ -95,7 +92,7 @@ WHOLE = to_npy(STATE.format((3, 2)))
         ({'x.npy': b''}, ''),
     ],
 )
-def test_forged_npz(tmp_path: Path, members: dict[str, bytes], text: str) -> None:
+def test_forged_npz(tmp_path, members, text):
     path = tmp_path / 'my.npz'
     with zipfile.ZipFile(path, 'w') as archive, warnings.catch_warnings():
         warnings.simplefilter('ignore')  # Two members of one name.

@@ -1,10 +1,5 @@
-from __future__ import annotations
-
 import pickle
 import struct
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +8,6 @@ from torch_geometric.data import Data
 from torch_geometric.io import read_npz, read_planetoid_data
 
 from torch_geometric_gsl.datasets._io.raw_files import (
-    Entries,
     load_matrix,
     read_coauthor,
     read_planetoid,
@@ -25,7 +19,7 @@ sparse = pytest.importorskip('scipy.sparse')
 NAMES = ('allx', 'tx', 'ally', 'ty', 'test.index')
 
 
-def python2_pickle(array: np.ndarray[Any, Any]) -> bytes:
+def python2_pickle(array):
     """An array as Python 2 wrote it: its bytes are a string."""
     content = array.tobytes()
     kind = array.dtype.str[1:].encode()
@@ -42,7 +36,7 @@ def python2_pickle(array: np.ndarray[Any, Any]) -> bytes:
     )
 
 
-def write_planetoid(folder: Path) -> list[Path]:
+def write_planetoid(folder):
     """Files like those of CiteSeer: two test nodes are missing, one row is empty."""
     rng = np.random.default_rng(0)
     dense = (rng.random((10, 5)) * (rng.random((10, 5)) < 0.5)).astype(np.float32)
@@ -60,7 +54,7 @@ def write_planetoid(folder: Path) -> list[Path]:
     return [folder / f'ind.citeseer.{name}' for name in NAMES]
 
 
-def dense(entries: Entries) -> torch.Tensor:
+def dense(entries):
     out = torch.zeros(entries.shape)
     for i, j, value in zip(entries.row, entries.column, entries.value, strict=True):
         out[int(i), int(j)] += float(value)
@@ -68,13 +62,13 @@ def dense(entries: Entries) -> torch.Tensor:
     return out
 
 
-def same(read: tuple[Entries, Any], data: Data) -> None:
+def same(read, data):
     entries, y = read
     assert torch.equal(entries.to_sparse().to_dense(), data.x)
     assert y.tolist() == data.y.tolist()
 
 
-def test_planetoid_puts_test_rows_where_the_index_tells(tmp_path: Path) -> None:
+def test_planetoid_puts_test_rows_where_the_index_tells(tmp_path):
     paths = write_planetoid(tmp_path)
     first, second, *labels = (pickle.loads(path.read_bytes()) for path in paths[:4])
     x, y = np.zeros((12, 5), dtype=np.float32), np.zeros(12, dtype=np.int64)
@@ -87,13 +81,13 @@ def test_planetoid_puts_test_rows_where_the_index_tells(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize('name', ['CiteSeer', 'PubMed'])
-def test_planetoid_on_real_data(gsl_data: Callable[[str], Path], name: str) -> None:
+def test_planetoid_on_real_data(gsl_data, name):
     folder = gsl_data(f'{name}/raw')
     paths = [folder / f'ind.{name.lower()}.{part}' for part in NAMES]
     same(read_planetoid(paths), read_planetoid_data(str(folder), name))
 
 
-def test_python2_strings_are_bytes(tmp_path: Path) -> None:
+def test_python2_strings_are_bytes(tmp_path):
     path = tmp_path / 'file'
     for array in (np.arange(200, dtype=np.uint8), np.array([[0.5], [-3.0]])):
         path.write_bytes(python2_pickle(array))
@@ -101,7 +95,7 @@ def test_python2_strings_are_bytes(tmp_path: Path) -> None:
         np.testing.assert_array_equal(load_matrix(str(path))['data'], array)
 
 
-def test_nothing_else_is_loaded(tmp_path: Path) -> None:
+def test_nothing_else_is_loaded(tmp_path):
     path, mark = tmp_path / 'file', tmp_path / 'mark'
     csr = b'\x80\x02cscipy.sparse.csr\ncsr_matrix\n'
     cases = {
@@ -141,7 +135,7 @@ def test_nothing_else_is_loaded(tmp_path: Path) -> None:
         {'_shape': (6, 5, 1)},
     ],
 )
-def test_corrupt_sparse_matrix(tmp_path: Path, parts: dict[str, Any]) -> None:
+def test_corrupt_sparse_matrix(tmp_path, parts):
     paths = write_planetoid(tmp_path)
     indptr = np.array([0, 3, 3, 6, 9, 12, 15])
     csr = (np.ones(15), np.tile([0, 2, 4], 5), indptr)
@@ -154,7 +148,7 @@ def test_corrupt_sparse_matrix(tmp_path: Path, parts: dict[str, Any]) -> None:
         read_planetoid(paths)
 
 
-def test_files_that_disagree(tmp_path: Path) -> None:
+def test_files_that_disagree(tmp_path):
     index = tmp_path / 'ind.citeseer.test.index'
     for text, reason in {
         '9 6 11': r"tx' is damaged \(it must give \(3, 5\), not \(4, 5\)\)",
@@ -176,7 +170,7 @@ def test_files_that_disagree(tmp_path: Path) -> None:
         read_planetoid(paths)
 
 
-def wikipedia_file(folder: Path) -> Path:
+def wikipedia_file(folder):
     path = folder / 'out1_node_feature_label.txt'
     path.write_bytes(
         b'node_id\tfeature\tlabel\n0\t0,1,0\t1\n1\t7,0,0\t0\n2\t0,0,0\t4\n'
@@ -184,7 +178,7 @@ def wikipedia_file(folder: Path) -> Path:
     return path
 
 
-def test_wikipedia(tmp_path: Path) -> None:
+def test_wikipedia(tmp_path):
     entries, y = read_wikipedia([wikipedia_file(tmp_path)])
     assert dense(entries).tolist() == [[0, 1, 0], [7, 0, 0], [0, 0, 0]]
     assert y.tolist() == [1, 0, 4]
@@ -204,7 +198,7 @@ def test_wikipedia(tmp_path: Path) -> None:
         (b'\t0\n', b'\t99999999999999999999\n', r'line 5: .* too large'),
     ],
 )
-def test_damaged_wikipedia(tmp_path: Path, old: bytes, new: bytes, text: str) -> None:
+def test_damaged_wikipedia(tmp_path, old, new, text):
     path = wikipedia_file(tmp_path)
     content = path.read_bytes()
     assert old in content
@@ -218,9 +212,9 @@ def test_damaged_wikipedia(tmp_path: Path, old: bytes, new: bytes, text: str) ->
         read_wikipedia([path])
 
 
-def coauthor_file(folder: Path, **changes: Any) -> Path:
+def coauthor_file(folder, **changes):
     rng = np.random.default_rng(0)
-    arrays: dict[str, Any] = {}
+    arrays = {}
     for kind, width in (('attr', 5), ('adj', 6)):
         matrix = sparse.csr_matrix(rng.integers(1, 3, size=(6, width)))
         matrix.data[::4] = 0  # Stored, yet no occurrence.
@@ -232,7 +226,7 @@ def coauthor_file(folder: Path, **changes: Any) -> Path:
     return path
 
 
-def test_coauthor_reads_what_pyg_reads(tmp_path: Path) -> None:
+def test_coauthor_reads_what_pyg_reads(tmp_path):
     path = coauthor_file(tmp_path)
     same(read_coauthor([path]), read_npz(str(path)))
     # A part that is not needed may hold objects, which are not unpickled.
@@ -242,7 +236,7 @@ def test_coauthor_reads_what_pyg_reads(tmp_path: Path) -> None:
     )
 
 
-def test_damaged_coauthor(tmp_path: Path) -> None:
+def test_damaged_coauthor(tmp_path):
     content = coauthor_file(tmp_path).read_bytes()
     path = tmp_path / 'file.npz'
     middle = content.index(b'attr_data') + 50
@@ -251,7 +245,7 @@ def test_damaged_coauthor(tmp_path: Path) -> None:
         path.write_bytes(damage)
         with pytest.raises(OSError, match=r"file\.npz' is damaged \(.*\): delete it"):
             read_coauthor([path])
-    cases: list[tuple[dict[str, Any], str]] = [
+    cases = [
         ({'attr_shape': np.array([6, 2])}, 'its parts make no sparse matrix'),
         ({'attr_data': np.array(['a'] * 30)}, 'its parts make no sparse matrix'),
         ({'attr_data': np.array([{}])}, 'Object arrays cannot be loaded'),
@@ -265,7 +259,7 @@ def test_damaged_coauthor(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize('kept', [0, 0.5, 0.97])
 @pytest.mark.parametrize('name', NAMES)
-def test_truncated_planetoid_file(tmp_path: Path, name: str, kept: float) -> None:
+def test_truncated_planetoid_file(tmp_path, name, kept):
     paths = write_planetoid(tmp_path)
     path = tmp_path / f'ind.citeseer.{name}'
     content = path.read_bytes()

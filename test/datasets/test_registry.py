@@ -1,11 +1,7 @@
-from __future__ import annotations
-
 import os
 import pickle
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +20,7 @@ FOLDER = 'chameleon/geom_gcn/raw'
 
 
 @pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
+def small(monkeypatch):
     """Chameleon with three nodes, no GSL_DATA, and no network."""
     entry = registry._TABLE['Chameleon']._replace(
         num_nodes=3, num_features=3, num_classes=2
@@ -32,24 +28,24 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(registry._TABLE, 'Chameleon', entry)
     monkeypatch.delenv('GSL_DATA', raising=False)
 
-    def refuse(url: str, path: str) -> None:
+    def refuse(url, path):
         raise OSError('no network in tests')
 
     monkeypatch.setattr(torch.hub, 'download_url_to_file', refuse)
 
 
-def write(folder: Path, content: bytes = LINES) -> Path:
+def write(folder, content=LINES):
     folder.mkdir(parents=True)
     (folder / FILE).write_bytes(content)
     return folder / FILE
 
 
-def snapshot(folder: Path) -> dict[str, bytes]:
+def snapshot(folder):
     paths = [path for path in folder.rglob('*') if path.is_file()]
     return {str(path): path.read_bytes() for path in paths}
 
 
-def test_documented_counts() -> None:
+def test_documented_counts():
     doc = load_dataset.__doc__ or ''
     rows = re.findall(r'(\w+) +([\d,]+) +([\d,]+) +([\d,]+)\n', doc)
     found = {name: [int(n.replace(',', '')) for n in counts] for name, *counts in rows}
@@ -68,14 +64,7 @@ def test_documented_counts() -> None:
         ('Physics', 1_137_311, True),
     ],
 )
-def test_words(
-    gsl_data: Callable[[str], Path],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    name: str,
-    num_words: int,
-    is_sparse: bool,
-) -> None:
+def test_words(gsl_data, monkeypatch, tmp_path, name, num_words, is_sparse):
     folder = registry._TABLE[name].folder
     source = gsl_data(folder)
     monkeypatch.setenv('GSL_DATA', str(source.parents[folder.count('/')]))
@@ -97,9 +86,7 @@ def test_words(
 
 @pytest.mark.usefixtures('small')
 @pytest.mark.parametrize('place', [FOLDER, 'chameleon/geom_gcn'])
-def test_files_of_the_environment_come_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
-) -> None:
+def test_files_of_the_environment_come_first(tmp_path, monkeypatch, place):
     write(tmp_path / 'root' / FOLDER, b'damaged')
     write(tmp_path / 'own' / place)
     monkeypatch.setenv('GSL_DATA', str(tmp_path / 'own'))
@@ -113,7 +100,7 @@ def test_files_of_the_environment_come_first(
 
 
 @pytest.mark.parametrize(('count', 'is_sparse'), [(9, True), (10, False)])
-def test_rows_of_words(count: int, is_sparse: bool) -> None:
+def test_rows_of_words(count, is_sparse):
     # Sums below and above 1, and one of them is stored in no order.
     x = torch.zeros(10, 10)
     x.view(-1)[torch.arange(count) * 7] = torch.arange(1, count + 1) / 5
@@ -127,9 +114,7 @@ def test_rows_of_words(count: int, is_sparse: bool) -> None:
 
 
 @pytest.mark.usefixtures('small')
-def test_the_home_folder_is_known_by_its_sign(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_home_folder_is_known_by_its_sign(tmp_path, monkeypatch):
     write(tmp_path / FOLDER)
     (tmp_path / 'my.csv').write_text('a,y\n1,0\n2,1\n')
     monkeypatch.setenv('HOME', str(tmp_path))
@@ -137,9 +122,7 @@ def test_the_home_folder_is_known_by_its_sign(
     assert load_dataset('~/my.csv', label='y').num_nodes == 2
 
 
-def test_an_incomplete_folder_is_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_incomplete_folder_is_passed_over(tmp_path, monkeypatch):
     monkeypatch.setenv('GSL_DATA', str(tmp_path))
     (tmp_path / 'CiteSeer' / 'raw').mkdir(parents=True)
     (tmp_path / 'CiteSeer' / 'raw' / 'ind.citeseer.allx').touch()
@@ -147,10 +130,10 @@ def test_an_incomplete_folder_is_passed_over(
 
 
 @pytest.mark.usefixtures('small')
-def test_download(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_download(tmp_path, monkeypatch):
     urls = []
 
-    def download(url: str, path: str) -> None:
+    def download(url, path):
         urls.append(url)
         Path(path).write_bytes(LINES)
 
@@ -164,14 +147,14 @@ def test_download(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(urls) == 1
 
 
-def test_addresses() -> None:
+def test_addresses():
     for name in ('CiteSeer', 'PubMed', 'Squirrel', 'CS', 'Physics'):
         url = registry._TABLE[name].url
         assert re.fullmatch(r'https://[\w.-]+(/[\w.-]+)+', url), url
 
 
 @pytest.mark.usefixtures('small')
-def test_download_fails(tmp_path: Path) -> None:
+def test_download_fails(tmp_path):
     text = rf"'.*{FILE}' could not be downloaded from https.* \(no network in tests\)"
     with pytest.raises(OSError, match=text) as caught:
         load_dataset('Chameleon', str(tmp_path))
@@ -190,7 +173,7 @@ def test_download_fails(tmp_path: Path) -> None:
         (LINES[:-3], r'is damaged \(line 4'),
     ],
 )
-def test_damaged_files_are_named(tmp_path: Path, content: bytes, text: str) -> None:
+def test_damaged_files_are_named(tmp_path, content, text):
     path = write(tmp_path / FOLDER, content)
     with pytest.raises(OSError, match=text) as caught:
         load_dataset('Chameleon', str(tmp_path))
@@ -198,18 +181,14 @@ def test_damaged_files_are_named(tmp_path: Path, content: bytes, text: str) -> N
     assert path.read_bytes() == content
 
 
-def test_mini_imagenet_must_be_brought(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mini_imagenet_must_be_brought(tmp_path, monkeypatch):
     monkeypatch.delenv('GSL_DATA', raising=False)
     path = tmp_path / 'MiniImageNet' / 'raw' / 'mini_imagenet.pkl'
     with pytest.raises(FileNotFoundError, match=f"'{path}' is missing and cannot"):
         load_dataset('MiniImageNet', str(tmp_path))
 
 
-def test_a_table_reads_its_raw_file_where_it_lies(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_reads_its_raw_file_where_it_lies(tmp_path, monkeypatch):
     monkeypatch.setattr(MiniImageNetFeatures, '_expected', (6, 3, 2))
     parts = {f'x_{part}': np.ones((2, 3)) for part in ('train', 'val', 'test')}
     parts |= {f'y_{part}': np.array([0, 1]) for part in ('train', 'val', 'test')}
@@ -236,12 +215,7 @@ def test_a_table_reads_its_raw_file_where_it_lies(
 @pytest.mark.parametrize(
     ('args', 'options', 'error', 'text'),
     [
-        (
-            ['Cora'],
-            {},
-            ValueError,
-            r"must be one of \['CiteSeer', .*or the path",
-        ),
+        (['Cora'], {}, ValueError, r"must be one of \['CiteSeer', .*or the path"),
         (['citeseer'], {}, ValueError, r"\['.csv', '.npz', '.pt'\] \(got 'citeseer'\)"),
         ([Path('a.txt')], {}, ValueError, r"\(got 'a.txt'\)"),
         ([3], {}, TypeError, r"'name' must be a str or a Path \(got int\)"),
@@ -251,16 +225,12 @@ def test_a_table_reads_its_raw_file_where_it_lies(
         (['wine'], {'standardize': 1}, TypeError, r"'standardize' must be a bool"),
     ],
 )
-def test_arguments_are_checked(
-    args: list[Any], options: dict[str, Any], error: type[Exception], text: str
-) -> None:
+def test_arguments_are_checked(args, options, error, text):
     with pytest.raises(error, match=text):
         load_dataset(*args, **options)
 
 
-def test_the_folder_of_the_environment_is_checked(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_folder_of_the_environment_is_checked(monkeypatch):
     monkeypatch.setenv('GSL_DATA', '/no/such/folder')
     text = r"'GSL_DATA' must name a folder \(got '/no/such/folder'\)"
     with pytest.raises(ValueError, match=text):

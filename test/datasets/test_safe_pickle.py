@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import builtins
 import codecs
 import contextlib
@@ -10,10 +8,8 @@ import os
 import pickle
 import struct
 import subprocess
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -32,20 +28,20 @@ LOAD = torch.storage._load_from_bytes
 class Call:
     """Pickles as a call of a function, with a state to set on the result."""
 
-    def __init__(self, function: Callable[..., Any], *args: Any, state: Any = None):
+    def __init__(self, function, *args, state=None):
         self.value = (function, args) if state is None else (function, args, state)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self):
         return self.value
 
 
-def read(folder: Path, content: bytes) -> Any:
+def read(folder, content):
     path = folder / 'file.pkl'
     path.write_bytes(content)
     return load_arrays(str(path), ['x'])['x']
 
 
-def refused(folder: Path, content: object, text: str) -> None:
+def refused(folder, content, text):
     data = content if isinstance(content, bytes) else pickle.dumps({'x': content})
     with pytest.raises(OSError, match=rf"file.pkl' is not a readable .*: .*{text}"):
         read(folder, data)
@@ -75,7 +71,7 @@ VALUES = {
 
 @pytest.mark.parametrize('protocol', range(pickle.HIGHEST_PROTOCOL + 1))
 @pytest.mark.parametrize('value', VALUES.values(), ids=VALUES)
-def test_arrays_are_read(tmp_path: Path, value: Any, protocol: int) -> None:
+def test_arrays_are_read(tmp_path, value, protocol):
     expected = np.asarray(value.detach() if isinstance(value, torch.Tensor) else value)
     out = read(tmp_path, pickle.dumps({'x': value, 'y': None}, protocol))
     assert out.dtype == expected.dtype.newbyteorder('=')
@@ -84,7 +80,7 @@ def test_arrays_are_read(tmp_path: Path, value: Any, protocol: int) -> None:
     np.testing.assert_array_equal(out, expected)
 
 
-def test_names_before_numpy_2_are_read(tmp_path: Path) -> None:
+def test_names_before_numpy_2_are_read(tmp_path):
     content = pickle.dumps({'x': ARRAY}, protocol=2)
     for name in (b'numpy.core', b'numpy._core'):
         old = content.replace(MULTIARRAY.__package__.encode(), name)
@@ -92,7 +88,7 @@ def test_names_before_numpy_2_are_read(tmp_path: Path) -> None:
         np.testing.assert_array_equal(read(tmp_path, old), ARRAY)
 
 
-def harms(marker: Path) -> dict[str, tuple[Call, str]]:
+def harms(marker):
     path = str(marker)
     return {
         'system': (Call(os.system, f'touch {path}'), rf"'{os.name}.system'"),
@@ -109,9 +105,7 @@ def harms(marker: Path) -> dict[str, tuple[Call, str]]:
 
 @pytest.mark.parametrize('protocol', [2, 4])
 @pytest.mark.parametrize('kind', harms(Path()))
-def test_every_other_global_is_refused_by_name(
-    tmp_path: Path, kind: str, protocol: int
-) -> None:
+def test_every_other_global_is_refused_by_name(tmp_path, kind, protocol):
     marker = tmp_path / 'executed'
     call, name = harms(marker)[kind]
     content = pickle.dumps({'x': call}, protocol)
@@ -122,7 +116,7 @@ def test_every_other_global_is_refused_by_name(
     assert not marker.exists()
 
 
-def test_the_harm_is_real(tmp_path: Path) -> None:
+def test_the_harm_is_real(tmp_path):
     for kind in ('system', 'mkdir', 'eval', 'open', 'memmap'):
         marker = tmp_path / kind
         value = pickle.loads(pickle.dumps(harms(marker)[kind][0]))
@@ -131,20 +125,20 @@ def test_the_harm_is_real(tmp_path: Path) -> None:
         assert marker.exists(), kind
 
 
-def test_attributes_of_allowed_globals_are_refused(tmp_path: Path) -> None:
+def test_attributes_of_allowed_globals_are_refused(tmp_path):
     content = b'\x80\x04\x8c\x05numpy\x8c\x0fndarray.__new__\x93.'
     refused(tmp_path, content, "the global 'numpy.ndarray.__new__'")
     long = b'\x80\x02c' + b'm' * 1000 + b'\nname\n.'
     refused(tmp_path, long, f"the global '{'m' * 100}'")
 
 
-def nested(value: object) -> bytes:
+def nested(value):
     stream = io.BytesIO()
     torch.save(value, stream, _use_new_zipfile_serialization=False)
     return stream.getvalue()
 
 
-def test_a_payload_inside_a_tensor_is_refused(tmp_path: Path) -> None:
+def test_a_payload_inside_a_tensor_is_refused(tmp_path):
     marker = tmp_path / 'executed'
     for kind in ('system', 'mkdir', 'eval'):
         payload = nested({'x': harms(marker)[kind][0]})
@@ -158,14 +152,14 @@ def test_a_payload_inside_a_tensor_is_refused(tmp_path: Path) -> None:
     assert marker.exists()
 
 
-def array(*state: Any) -> Call:
+def array(*state):
     return Call(RECONSTRUCT, np.ndarray, (0,), b'b', state=state)
 
 
 PAYLOAD = torch.ones(4).__reduce_ex__(2)[1][0].__reduce__()[1][0]
 
 
-def tensor(offset: Any, size: Any, stride: Any, *rest: Any) -> Call:
+def tensor(offset, size, stride, *rest):
     storage = Call(LOAD, PAYLOAD)
     return Call(REBUILD, storage, offset, size, stride, *(rest or (False, {})))
 
@@ -224,13 +218,13 @@ ORDER = (3, 'x', None, None, None, -1, -1, 0)
         (torch.ones(2).to_sparse(), r"global 'torch._utils._rebuild_sp"),
     ],
 )
-def test_hostile_values(tmp_path: Path, value: Any, text: str) -> None:
+def test_hostile_values(tmp_path, value, text):
     refused(tmp_path, value, text)
 
 
-def test_a_tensor_cannot_claim_more_values_than_it_brings(tmp_path: Path) -> None:
+def test_a_tensor_cannot_claim_more_values_than_it_brings(tmp_path):
     class Pickler(pickle.Pickler):
-        def persistent_id(self, obj: object) -> Any:
+        def persistent_id(self, obj):
             if obj is Ellipsis:
                 return ('storage', torch.FloatStorage, '0', 'cpu', 10**6, None)
             return None
@@ -262,11 +256,11 @@ def test_a_tensor_cannot_claim_more_values_than_it_brings(tmp_path: Path) -> Non
         (b'I' + b'9' * 100_000 + b'\n.', ''),
     ],
 )
-def test_hostile_instructions(tmp_path: Path, content: bytes, text: str) -> None:
+def test_hostile_instructions(tmp_path, content, text):
     refused(tmp_path, content, text)
 
 
-def test_registered_extensions_are_refused(tmp_path: Path) -> None:
+def test_registered_extensions_are_refused(tmp_path):
     copyreg.add_extension('builtins', 'eval', 240)
     try:
         content = b'\x80\x02\x82\xf0.'
@@ -280,7 +274,7 @@ def test_registered_extensions_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     'name', [b'torch._utils\n_rebuild_tensor_v2', b'numpy\ndtype', b'numpy\nndarray']
 )
-def test_allowed_globals_cannot_be_changed(tmp_path: Path, name: bytes) -> None:
+def test_allowed_globals_cannot_be_changed(tmp_path, name):
     state = b'N}X\x0c\x00\x00\x00__defaults__K\x01\x85s\x86b'
     before = REBUILD.__defaults__
     refused(tmp_path, b'\x80\x02c' + name + b'\n' + state + b'.', 'a change of Func')
@@ -303,20 +297,20 @@ def test_allowed_globals_cannot_be_changed(tmp_path: Path, name: bytes) -> None:
         ({'x': np.dtype('f4')}, r'\(got DType\)'),
     ],
 )
-def test_content_is_checked(tmp_path: Path, content: object, text: str) -> None:
+def test_content_is_checked(tmp_path, content, text):
     with pytest.raises(ValueError, match=text):
         read(tmp_path, pickle.dumps(content))
 
 
 @pytest.mark.parametrize('protocol', range(pickle.HIGHEST_PROTOCOL + 1))
-def test_every_truncation_is_refused(tmp_path: Path, protocol: int) -> None:
+def test_every_truncation_is_refused(tmp_path, protocol):
     content = pickle.dumps({'x': ARRAY[:1], 'y': torch.ones(2)}, protocol)
     for end in range(len(content)):
         refused(tmp_path, content[:end], '')
 
 
 @cache
-def pickled(kind: int, protocol: int) -> bytes:
+def pickled(kind, protocol):
     """Once: that of a tensor is as long as the number of its address."""
     value = (ARRAY, torch.ones(2), [1, 2], [np.int64(3)])[kind]
     return pickle.dumps({'x': value}, protocol)
@@ -328,9 +322,7 @@ def pickled(kind: int, protocol: int) -> bytes:
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(st.data())
-def test_damage_raises_only_what_is_documented(
-    tmp_path: Path, data: st.DataObject
-) -> None:
+def test_damage_raises_only_what_is_documented(tmp_path, data):
     protocol = data.draw(st.integers(0, pickle.HIGHEST_PROTOCOL))
     content = bytearray(pickled(data.draw(st.integers(0, 3)), protocol))
     for _ in range(data.draw(st.integers(1, 4))):

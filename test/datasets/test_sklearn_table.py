@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,9 +14,7 @@ TABLES = [('digits', 1797, 64, 10), ('wine', 178, 13, 3), ('breast_cancer', 569,
 
 
 @pytest.mark.parametrize(('name', 'num_nodes', 'num_features', 'num_classes'), TABLES)
-def test_tables(
-    tmp_path: Path, name: str, num_nodes: int, num_features: int, num_classes: int
-) -> None:
+def test_tables(tmp_path, name, num_nodes, num_features, num_classes):
     dataset = SklearnTable(str(tmp_path), name)
     assert str(dataset) == f"SklearnTable('{name}', standardize=True)"
     assert len(dataset) == 1
@@ -52,24 +47,22 @@ def test_tables(
     assert torch.equal(loaded.x, original[0].x)
 
 
-def test_settings_do_not_share_files(tmp_path: Path) -> None:
+def test_settings_do_not_share_files(tmp_path):
     SklearnTable(str(tmp_path), 'wine', pre_transform=lambda data: data)
     # Neither a stale table, nor a warning about the other's pre_transform.
     assert SklearnTable(str(tmp_path), 'wine', standardize=False)[0].x.max() == 1680
 
 
-def test_arguments_are_checked(tmp_path: Path) -> None:
+def test_arguments_are_checked(tmp_path):
     text = r"'name' must be one of \['digits', 'wine', 'breast_cancer'\] \(got 'iris'\)"
     with pytest.raises(ValueError, match=text):
         SklearnTable(str(tmp_path), 'iris')
     with pytest.raises(TypeError, match=r"'standardize' must be a bool \(got 'no'\)"):
-        SklearnTable(str(tmp_path), 'wine', standardize='no')  # type: ignore[arg-type]
+        SklearnTable(str(tmp_path), 'wine', standardize='no')
     assert not list(tmp_path.iterdir())
 
 
-def test_scikit_learn_is_optional(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_scikit_learn_is_optional(tmp_path, monkeypatch):
     x = SklearnTable(str(tmp_path), 'wine')[0].x
     monkeypatch.setitem(sys.modules, 'sklearn.datasets', None)
     assert torch.equal(SklearnTable(str(tmp_path), 'wine')[0].x, x)

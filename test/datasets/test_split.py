@@ -1,7 +1,3 @@
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -12,7 +8,7 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric_gsl.datasets.split import paper_split
 
 
-def masks(data: Data) -> torch.Tensor:
+def masks(data):
     return torch.stack([data.train_mask, data.val_mask, data.test_mask])
 
 
@@ -25,7 +21,7 @@ def masks(data: Data) -> torch.Tensor:
         (100, {'train': 0.29, 'val': 0.58}, [29, 58, 13]),  # Without a rounding error.
     ],
 )
-def test_sizes(num_nodes: int, options: dict[str, float], sizes: list[int]) -> None:
+def test_sizes(num_nodes, options, sizes):
     split = masks(paper_split(Data(x=torch.zeros(num_nodes, 1)), **options))
     assert split.dtype == torch.bool
     assert split.sum(1).tolist() == sizes
@@ -33,12 +29,12 @@ def test_sizes(num_nodes: int, options: dict[str, float], sizes: list[int]) -> N
 
 @settings(deadline=None, max_examples=50)
 @given(st.integers(4, 300), st.integers(0, 2**64 - 1))
-def test_sets_are_disjoint_and_cover_all_nodes(num_nodes: int, seed: int) -> None:
+def test_sets_are_disjoint_and_cover_all_nodes(num_nodes, seed):
     split = masks(paper_split(Data(num_nodes=num_nodes), seed))
     assert split.sum(0).tolist() == [1] * num_nodes
 
 
-def test_a_seed_gives_one_split() -> None:
+def test_a_seed_gives_one_split():
     data = Data(x=torch.zeros(50, 1))
     first = masks(paper_split(data, seed=3))
     assert torch.equal(first, masks(paper_split(data, seed=3)))
@@ -49,7 +45,7 @@ def test_a_seed_gives_one_split() -> None:
     )
 
 
-def test_every_node_is_as_likely_in_each_set() -> None:
+def test_every_node_is_as_likely_in_each_set():
     data = Data(x=torch.zeros(8, 1))
     runs = 2000
     share = sum(masks(paper_split(data, seed)).double() for seed in range(runs)) / runs
@@ -59,7 +55,7 @@ def test_every_node_is_as_likely_in_each_set() -> None:
     assert ((share - expected).abs() < 4.5 * deviation).all()
 
 
-def test_global_random_state_is_neither_read_nor_changed() -> None:
+def test_global_random_state_is_neither_read_nor_changed():
     data = Data(x=torch.zeros(50, 1))
     torch.manual_seed(1)
     before = torch.get_rng_state()
@@ -69,7 +65,7 @@ def test_global_random_state_is_neither_read_nor_changed() -> None:
     assert torch.equal(first, masks(paper_split(data)))
 
 
-def test_the_given_data_is_untouched() -> None:
+def test_the_given_data_is_untouched():
     old = torch.ones(8, 10, dtype=torch.bool)
     x = torch.randn(8, 2)
     data = Data(x=x, train_mask=old)
@@ -81,7 +77,7 @@ def test_the_given_data_is_untouched() -> None:
     assert out.validate()
 
 
-def test_masks_lie_on_the_device_of_the_data() -> None:
+def test_masks_lie_on_the_device_of_the_data():
     assert paper_split(Data(x=torch.zeros(8, 1, device='meta'))).val_mask.is_meta
     assert paper_split(Data(num_nodes=8)).val_mask.device.type == 'cpu'
 
@@ -102,18 +98,16 @@ def test_masks_lie_on_the_device_of_the_data() -> None:
         ({'val': 0.5}, ValueError, r"'train' \+ 'val' must be less than 1 \(got 1.0\)"),
     ],
 )
-def test_options_are_checked(
-    options: dict[str, Any], error: type[Exception], text: str
-) -> None:
+def test_options_are_checked(options, error, text):
     with pytest.raises(error, match=text):
         paper_split(Data(x=torch.zeros(8, 1)), **options)
 
 
-def test_data_is_checked() -> None:
+def test_data_is_checked():
     with pytest.raises(TypeError, match=r"'data' must be a Data object \(got dict\)"):
-        paper_split({'x': torch.zeros(8, 1)})  # type: ignore[arg-type]
+        paper_split({'x': torch.zeros(8, 1)})
     with pytest.raises(TypeError, match=r'\(got HeteroData\)'):
-        paper_split(HeteroData())  # type: ignore[arg-type]
+        paper_split(HeteroData())
     with pytest.raises(ValueError, match=r'too few nodes .*\(got 3, which gives \['):
         paper_split(Data(x=torch.zeros(3, 1)))
     with (

@@ -1,10 +1,5 @@
 """Tables of every kind of file: they are read and refused alike."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -17,7 +12,7 @@ KINDS = pytest.mark.parametrize('kind', ['csv', 'npz', 'pt'])
 LARGE = 'finite features .got {} that are not, or are too large for float32, the first'
 
 
-def save(folder: Path, kind: str, x: Any, y: Any) -> tuple[Path, str | None]:
+def save(folder, kind, x, y):
     """Write a table, and return its path and the name of its labels."""
     path, x, y = folder / f'my.{kind}', np.array(x, dtype=float), np.array(y)
     if kind == 'csv':
@@ -42,9 +37,7 @@ def save(folder: Path, kind: str, x: Any, y: Any) -> tuple[Path, str | None]:
         ([2**62, 0, 3, 3], [2, 0, 1, 1]),
     ],
 )
-def test_classes_are_counted(
-    tmp_path: Path, kind: str, labels: list[int], y: list[int]
-) -> None:
+def test_classes_are_counted(tmp_path, kind, labels, y):
     path, label = save(tmp_path, kind, np.ones((4, 1)), labels)
     data = load_dataset(path, label=label)
     assert data.y.tolist() == y
@@ -53,7 +46,7 @@ def test_classes_are_counted(
 
 
 @KINDS
-def test_a_number_to_predict_is_no_class(tmp_path: Path, kind: str) -> None:
+def test_a_number_to_predict_is_no_class(tmp_path, kind):
     y = np.random.default_rng(0).permutation(1000)[:200]
     path, label = save(tmp_path, kind, np.ones((200, 2)), y)
     text = (
@@ -65,7 +58,7 @@ def test_a_number_to_predict_is_no_class(tmp_path: Path, kind: str) -> None:
 
 
 @KINDS
-def test_files_that_cannot_be_opened(tmp_path: Path, kind: str) -> None:
+def test_files_that_cannot_be_opened(tmp_path, kind):
     path, label = tmp_path / f'my.{kind}', 'y' if kind == 'csv' else None
     with pytest.raises(FileNotFoundError, match=path.name):
         load_dataset(path, label=label)
@@ -75,7 +68,7 @@ def test_files_that_cannot_be_opened(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize('kind', ['npz', 'pt'])
-def test_truncated_files(tmp_path: Path, kind: str) -> None:
+def test_truncated_files(tmp_path, kind):
     path, _ = save(tmp_path, kind, np.ones((3, 2)), [0, 1, 0])
     content = path.read_bytes()
     for kept in (0, 1, len(content) // 2, len(content) - 1):
@@ -84,7 +77,7 @@ def test_truncated_files(tmp_path: Path, kind: str) -> None:
             load_dataset(path)
 
 
-def test_nothing_is_executed(tmp_path: Path, harm: Any) -> None:
+def test_nothing_is_executed(tmp_path, harm):
     path = tmp_path / 'my.pt'
     for content in (harm, Data(x=torch.ones(2, 1), harm=harm)):
         torch.save(content, path)
@@ -111,9 +104,7 @@ def test_nothing_is_executed(tmp_path: Path, harm: Any) -> None:
         ([1e300, -1e300, 1e200], 3),
     ],
 )
-def test_values_too_large_to_standardize(
-    tmp_path: Path, kind: str, values: list[float], count: int
-) -> None:
+def test_values_too_large_to_standardize(tmp_path, kind, values, count):
     """An error, without a warning before it."""
     x = np.stack([[1.0, 2.0, 4.0], values], axis=1)
     path, label = save(tmp_path, kind, x, [0, 1, 0])
@@ -123,7 +114,7 @@ def test_values_too_large_to_standardize(
         load_dataset(path, label=label, standardize=True)
 
 
-def test_the_column_of_sparse_features(tmp_path: Path) -> None:
+def test_the_column_of_sparse_features(tmp_path):
     path = tmp_path / 'my.pt'
     x = torch.tensor([[0.0, 0, 1], [0, 0, 1e39], [2, 0, 0]], dtype=torch.float64)
     torch.save(Data(x=x.to_sparse_csr(), y=torch.tensor([0, 1, 0])), path)
@@ -131,7 +122,7 @@ def test_the_column_of_sparse_features(tmp_path: Path) -> None:
         load_dataset(path)
 
 
-def test_values_beyond_float64(tmp_path: Path) -> None:
+def test_values_beyond_float64(tmp_path):
     path, x = tmp_path / 'my.npz', np.ones((3, 2), dtype=np.longdouble)
     x[1, 1] = np.longdouble('1e400')
     np.savez(path, x=x, y=np.array([0, 1, 0]))
@@ -140,13 +131,13 @@ def test_values_beyond_float64(tmp_path: Path) -> None:
             load_dataset(path, standardize=standardize)
 
 
-def test_a_column_that_is_infinite_throughout(tmp_path: Path) -> None:
+def test_a_column_that_is_infinite_throughout(tmp_path):
     path, _ = save(tmp_path, 'npz', [[np.inf, i] for i in range(3)], [0, 1, 0])
     with pytest.raises(ValueError, match=LARGE.format(3) + r' in column 0\)$'):
         load_dataset(path, standardize=True)
 
 
-def test_large_small_and_constant_columns_are_scaled() -> None:
+def test_large_small_and_constant_columns_are_scaled():
     x = np.array([[1e100, 1e-100, 1e-200], [3e100, 3e-100, 3e-200]])
     out = standardize_columns(x)
     np.testing.assert_allclose(out[:, :2], [[-1, -1], [1, 1]])
@@ -158,9 +149,9 @@ def test_large_small_and_constant_columns_are_scaled() -> None:
     assert (standardize_columns(constant) == 0).all()
 
 
-def test_arguments_are_checked(tmp_path: Path) -> None:
+def test_arguments_are_checked(tmp_path):
     path, _ = save(tmp_path, 'pt', np.ones((3, 2)), [0, 1, 2])
     with pytest.raises(ValueError, match=r"'label' has no meaning for a '.pt' file"):
         load_dataset(path, label='y')
     with pytest.raises(TypeError, match=r"'standardize' must be a bool \(got 'no'\)"):
-        load_dataset(path, standardize='no')  # type: ignore[arg-type]
+        load_dataset(path, standardize='no')

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import contextlib
 import math
 import os
@@ -7,9 +5,7 @@ import pickle
 import shutil
 import sys
 import zlib
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from urllib.error import URLError
 
 import numpy as np
@@ -32,12 +28,12 @@ class Small(TwentyNewsgroups):
     _expected = (20, 11, 10)
 
 
-def small_content() -> dict[str, Any]:
+def small_content():
     """Two posts in each of the ten groups, and two in one that is left out."""
     groups = [*GROUPS, 'zzz.other']
     posts = [f'the common {group.replace(".", "")}' for group in groups]
 
-    def part() -> Any:
+    def part():
         return utils.Bunch(
             data=list(posts),
             target=np.arange(11),
@@ -48,25 +44,25 @@ def small_content() -> dict[str, Any]:
     return {'train': part(), 'test': part()}
 
 
-def pack(content: object, protocol: int | None = None) -> bytes:
+def pack(content, protocol=None):
     return zlib.compress(pickle.dumps(content, protocol))
 
 
-def write(root: Path, content: bytes) -> Path:
+def write(root, content):
     (root / 'raw').mkdir(parents=True)
     (root / 'raw' / NAME).write_bytes(content)
     return root / 'raw' / NAME
 
 
 @pytest.fixture(autouse=True)
-def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*args: Any, **kwargs: Any) -> None:
+def no_network(monkeypatch):
+    def refuse(*args, **kwargs):
         raise URLError('no network in tests')
 
     monkeypatch.setattr('sklearn.datasets._twenty_newsgroups._fetch_remote', refuse)
 
 
-def test_real_posts(gsl_data: Callable[[str], Path], tmp_path: Path) -> None:
+def test_real_posts(gsl_data, tmp_path):
     source = gsl_data(f'20News/{NAME}')
     (tmp_path / 'raw').mkdir()
     shutil.copyfile(source, tmp_path / 'raw' / NAME)
@@ -90,7 +86,7 @@ def test_real_posts(gsl_data: Callable[[str], Path], tmp_path: Path) -> None:
     assert int((norm == 0).sum()) < 100
 
 
-def test_small_posts(tmp_path: Path) -> None:
+def test_small_posts(tmp_path):
     write(tmp_path, pack(small_content()))
     with pytest.raises(
         ValueError, match=rf'{NAME}. with scikit-learn .* must give 9607'
@@ -113,7 +109,7 @@ def test_small_posts(tmp_path: Path) -> None:
     assert torch.allclose(data.x, expected)
 
 
-def flip(content: bytes) -> bytes:
+def flip(content):
     middle = len(content) // 2
     return content[:middle] + bytes([content[middle] ^ 255]) + content[middle + 1 :]
 
@@ -129,9 +125,7 @@ def flip(content: bytes) -> bytes:
     ],
     ids=['half', 'end', 'empty', 'flip', 'html'],
 )
-def test_damaged_file(
-    tmp_path: Path, damage: Callable[[bytes], bytes], reason: str
-) -> None:
+def test_damaged_file(tmp_path, damage, reason):
     content = damage(pack(small_content()))
     path = write(tmp_path, content)
     text = rf"'.*{NAME}' is damaged \(.*({reason}).*\): delete it to download it again"
@@ -143,7 +137,7 @@ def test_damaged_file(
     assert not list((tmp_path / 'processed').iterdir())
 
 
-def edit(part: str = 'test', **changes: Any) -> dict[str, Any]:
+def edit(part='test', **changes):
     content = small_content()
     content[part] |= changes
     return content
@@ -168,7 +162,7 @@ def edit(part: str = 'test', **changes: Any) -> dict[str, Any]:
         (edit('train', data=['a'] * 11) | {'test': edit(data=['a'] * 11)['test']}, ''),
     ],
 )
-def test_content_is_checked(tmp_path: Path, content: object, reason: str) -> None:
+def test_content_is_checked(tmp_path, content, reason):
     write(tmp_path, pack(content))
     with pytest.raises(OSError, match=rf"'.*{NAME}' is damaged \(.*{reason}.*\): del"):
         Small(str(tmp_path))
@@ -177,9 +171,7 @@ def test_content_is_checked(tmp_path: Path, content: object, reason: str) -> Non
 
 @pytest.mark.parametrize('protocol', range(2, pickle.HIGHEST_PROTOCOL + 1))
 @pytest.mark.parametrize('module', ['sklearn.utils._bunch', 'sklearn.utils'])
-def test_posts_are_those_of_scikit_learn(
-    tmp_path: Path, protocol: int, module: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_posts_are_those_of_scikit_learn(tmp_path, protocol, module, monkeypatch):
     monkeypatch.setattr(utils.Bunch, '__module__', module)
     path = write(tmp_path, pack(small_content(), protocol))
     texts, y = read_posts(path, GROUPS)
@@ -194,8 +186,8 @@ def test_posts_are_those_of_scikit_learn(
 
 
 @pytest.mark.parametrize('place', ['part', 'posts', 'array', 'state'])
-def test_nothing_in_the_file_is_executed(tmp_path: Path, harm: Any, place: str) -> None:
-    content: Any = small_content()
+def test_nothing_in_the_file_is_executed(tmp_path, harm, place):
+    content = small_content()
     if place == 'part':
         content['test'] = harm
     elif place == 'posts':
@@ -224,25 +216,23 @@ def test_nothing_in_the_file_is_executed(tmp_path: Path, harm: Any, place: str) 
         (pickle.dumps(datasets.load_iris), "global 'sklearn.datasets._base.load_iris'"),
     ],
 )
-def test_hostile_pickles(tmp_path: Path, content: bytes, text: str) -> None:
+def test_hostile_pickles(tmp_path, content, text):
     write(tmp_path, zlib.compress(content))
     with pytest.raises(OSError, match=rf"'.*{NAME}' is not a readable pickle.*{text}"):
         Small(str(tmp_path))
 
 
-def test_a_small_file_cannot_ask_for_much_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_small_file_cannot_ask_for_much_memory(tmp_path, monkeypatch):
     write(tmp_path, pack(small_content()))
     monkeypatch.setattr(newsgroups_file, '_MAX_BYTES', 1000)
     with pytest.raises(OSError, match=r'\(it expands to more than 1,000 bytes'):
         Small(str(tmp_path))
 
 
-def test_download(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folders: list[Path] = []
+def test_download(tmp_path, monkeypatch):
+    folders = []
 
-    def fake(data_home: str, subset: str) -> None:
+    def fake(data_home, subset):
         # Nothing is there that scikit-learn could unpickle.
         assert list(Path(data_home).iterdir()) == []
         (Path(data_home) / NAME).write_bytes(pack(small_content()))
@@ -256,7 +246,7 @@ def test_download(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [item.name for item in (tmp_path / 'raw').iterdir()] == [NAME]
 
 
-def test_download_fails(tmp_path: Path) -> None:
+def test_download_fails(tmp_path):
     text = rf"'.*raw/{NAME}' could not be downloaded \(.*no network in tests.*\): try"
     with pytest.raises(OSError, match=text):
         Small(str(tmp_path))
@@ -265,9 +255,7 @@ def test_download_fails(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize('module', ['datasets', 'feature_extraction.text'])
-def test_scikit_learn_is_optional(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str
-) -> None:
+def test_scikit_learn_is_optional(tmp_path, monkeypatch, module):
     if module != 'datasets':  # Which only downloads.
         write(tmp_path, pack(small_content()))
     monkeypatch.setitem(sys.modules, f'sklearn.{module}', None)

@@ -1,19 +1,15 @@
-from __future__ import annotations
-
 import math
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
-from torch_geometric_gsl.typing import SampledGraph, is_sorted_by_target
+from torch_geometric_gsl.typing import is_sorted_by_target
 
 LAYOUTS = pytest.mark.parametrize('layout', ['dense', 'sparse'])
 
 
-def features(n: int = 12, seed: int = 0, **kwargs: Any) -> Tensor:
+def features(n=12, seed=0, **kwargs):
     """Rows of some zeros, the second of zeros alone."""
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(n, 7, generator=generator, dtype=torch.float64)
@@ -22,21 +18,21 @@ def features(n: int = 12, seed: int = 0, **kwargs: Any) -> Tensor:
     return x.to(**kwargs)
 
 
-def as_layout(x: Tensor, layout: str) -> Tensor:
+def as_layout(x, layout):
     return x if layout == 'dense' else x.to_sparse_csr()
 
 
-def cosine(u: list[float], v: list[float]) -> float:
+def cosine(u, v):
     size = math.hypot(*u) * math.hypot(*v)
     return math.fsum(a * b for a, b in zip(u, v, strict=True)) / size if size else 0.0
 
 
-def unit(u: list[float]) -> list[float]:
+def unit(u):
     return [a / math.hypot(*u) if any(u) else 0.0 for a in u]
 
 
-def lists(graph: SampledGraph, n: int) -> list[dict[int, float]]:
-    found: list[dict[int, float]] = [{} for _ in range(n)]
+def lists(graph, n):
+    found = [{} for _ in range(n)]
     for source, target, weight in zip(
         *graph.edge_index.tolist(), graph.edge_weight.tolist(), strict=True
     ):
@@ -48,11 +44,9 @@ def lists(graph: SampledGraph, n: int) -> list[dict[int, float]]:
 @pytest.mark.parametrize('similarity', ['linear', 'heat_kernel'])
 @pytest.mark.parametrize('loop', [True, False])
 @pytest.mark.parametrize('memory_budget', [1, 2**25])
-def test_against_a_plain_loop(
-    layout: str, similarity: str, loop: bool, memory_budget: int
-) -> None:
+def test_against_a_plain_loop(layout, similarity, loop, memory_budget):
     x, n, k = features(), 12, 4
-    options: Any = {'loop': loop, 'memory_budget': memory_budget}
+    options = {'loop': loop, 'memory_budget': memory_budget}
     graph = nearest_neighbours(
         as_layout(x, layout), k, similarity=similarity, **options
     )
@@ -73,7 +67,7 @@ def test_against_a_plain_loop(
 
 
 @LAYOUTS
-def test_batch(layout: str) -> None:
+def test_batch(layout):
     # A graph with too few nodes, one with a lone node, and names with a gap.
     sizes, names = [5, 3, 1, 9], [0, 2, 3, 7]
     x = features(sum(sizes)) + 0.1
@@ -96,7 +90,7 @@ def test_batch(layout: str) -> None:
 
 @LAYOUTS
 @pytest.mark.parametrize('dtype', [torch.float32, torch.float16, torch.bfloat16])
-def test_dtypes(layout: str, dtype: torch.dtype) -> None:
+def test_dtypes(layout, dtype):
     x = features(30).to(dtype) + 0.5
     graph = nearest_neighbours(as_layout(x, layout), 3)
     expected = nearest_neighbours(x.double(), 3)
@@ -110,7 +104,7 @@ def test_dtypes(layout: str, dtype: torch.dtype) -> None:
 
 @LAYOUTS
 @pytest.mark.parametrize('factor', [1e-30, 1e30])
-def test_lengths_do_not_matter(layout: str, factor: float) -> None:
+def test_lengths_do_not_matter(layout, factor):
     x = features(dtype=torch.float32)
     scaled = x * torch.tensor([1.0, factor]).repeat(6).unsqueeze(1)
     graph, expected = (nearest_neighbours(as_layout(y, layout), 3) for y in (scaled, x))
@@ -121,7 +115,7 @@ def test_lengths_do_not_matter(layout: str, factor: float) -> None:
 
 
 @LAYOUTS
-def test_duplicates_and_zeros(layout: str) -> None:
+def test_duplicates_and_zeros(layout):
     x = torch.randn(4, 5).repeat_interleave(3, dim=0)
     graph = nearest_neighbours(as_layout(x, layout), 2, similarity='heat_kernel')
     for i, found in enumerate(lists(graph, 12)):
@@ -137,7 +131,7 @@ def test_duplicates_and_zeros(layout: str) -> None:
 
 
 @LAYOUTS
-def test_smallest_inputs(layout: str) -> None:
+def test_smallest_inputs(layout):
     one = as_layout(torch.ones(1, 3), layout)
     graph = nearest_neighbours(one, 1, loop=True)
     assert graph.edge_index.tolist() == [[0], [0]]
@@ -157,6 +151,6 @@ def test_smallest_inputs(layout: str) -> None:
         (3, {'batch': torch.ones(12).long().cumsum(0).flip(0)}, "'batch' must be sor"),
     ],
 )
-def test_errors(layout: str, k: int, kwargs: Any, match: str) -> None:
+def test_errors(layout, k, kwargs, match):
     with pytest.raises(ValueError, match=match):
         nearest_neighbours(as_layout(features(), layout), k, **kwargs)

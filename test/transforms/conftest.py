@@ -1,9 +1,6 @@
-from __future__ import annotations
-
 import pytest
 import torch
 from torch_geometric.data import Data
-from torch_geometric.transforms import BaseTransform
 
 from torch_geometric_gsl.nn.models import GSLNet
 from torch_geometric_gsl.transforms import (
@@ -21,12 +18,12 @@ TRANSFORMS = {
 
 
 @pytest.fixture(params=TRANSFORMS)
-def transform(request: pytest.FixtureRequest) -> BaseTransform:
+def transform(request):
     return TRANSFORMS[request.param]()
 
 
 @pytest.fixture
-def examples() -> list[Data]:
+def examples():
     """Graphs of different sizes; the third one has as many edges as nodes."""
     return [
         Data(

@@ -1,7 +1,5 @@
 """Test what all transforms have in common."""
 
-from __future__ import annotations
-
 import pickle
 
 import pytest

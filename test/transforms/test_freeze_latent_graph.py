@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 import torch
 from torch_geometric.data import Batch, Data
@@ -15,13 +13,13 @@ SAMPLER = GumbelKNNSampler(NeuralGaussianSimilarity(4), k=3)
 
 
 @pytest.fixture
-def data() -> Data:
+def data():
     edge_index = torch.tensor([[0, 1, 2, 5, 7], [1, 0, 5, 2, 8]])
     return Data(x=torch.randn(12, 4), edge_index=edge_index)
 
 
 @pytest.fixture
-def model() -> GSLNet:
+def model():
     return GSLNet(4, 8, num_layers=2, out_channels=3, k=3)
 
 
@@ -84,7 +82,7 @@ def test_given_candidates(data, model, of):
 class Listed(torch.nn.Module):
     """A model of somebody else, whose edges are not sorted."""
 
-    def __init__(self, edge_index: list[list[int]]) -> None:
+    def __init__(self, edge_index):
         super().__init__()
         self.edge_index = torch.tensor(edge_index)
 

@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 import copy
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,7 +16,7 @@ from torch_geometric_gsl.transforms._graph_data import graph_keys
 OBSERVED = {'observed_edge_index', 'observed_edge_attr', 'observed_edge_weight'}
 
 
-def assert_same(one: Data, other: Data) -> None:
+def assert_same(one, other):
     assert set(one.keys()) == set(other.keys())
     for key, value in one.to_dict().items():
         if isinstance(value, torch.Tensor):
@@ -29,7 +26,7 @@ def assert_same(one: Data, other: Data) -> None:
             assert value == other[key], key
 
 
-def assert_is_graph(data: Data) -> None:
+def assert_is_graph(data):
     assert data.validate()
     assert data.edge_index.dtype == torch.long
     assert data.edge_weight.shape == (data.edge_index.size(1),)
@@ -38,7 +35,7 @@ def assert_is_graph(data: Data) -> None:
     assert bool((code.diff() > 0).all())  # By target, then source, no duplicates.
 
 
-def stored(path: Path, examples: list[Data], transform=None) -> InMemoryDataset:
+def stored(path, examples, transform=None):
     InMemoryDataset.save(examples, path)
     dataset = InMemoryDataset(transform=transform)
     dataset.load(path)
@@ -189,7 +186,7 @@ def test_batch_vectors():
     assert out.edge_weight.shape == (0,)
 
 
-def make(num_nodes: int, num_edges: int, **kwargs) -> Data:
+def make(num_nodes, num_edges, **kwargs):
     edge_index = torch.zeros(2, num_edges, dtype=torch.long)
     return Data(x=torch.randn(num_nodes, 2), edge_index=edge_index, **kwargs)
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -12,11 +10,11 @@ from torch_geometric_gsl.transforms import SampledLatentGraph
 
 
 @pytest.fixture
-def data() -> Data:
+def data():
     return Data(x=torch.randn(20, 4))
 
 
-def sums(data: Data) -> torch.Tensor:
+def sums(data):
     zeros = torch.zeros(data.num_nodes)
     return zeros.index_add(0, data.edge_index[1], data.edge_weight)
 

@@ -1,14 +1,9 @@
-from __future__ import annotations
-
 import pytest
 import torch
 
 from torch_geometric_gsl.nn.similarity import NeuralGaussianSimilarity
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES
-from torch_geometric_gsl.transforms._similarity import (
-    UNTRAINED,
-    evaluation,
-)
+from torch_geometric_gsl.transforms._similarity import UNTRAINED, evaluation
 
 
 def test_untrained_are_those_with_parameters():

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 import torch
 from sklearn.metrics.pairwise import cosine_similarity
@@ -20,7 +18,7 @@ EUCLIDEAN = HeatKernelSimilarity(3, normalize=False)
 TRAINED = NeuralGaussianSimilarity(3, 2)
 
 
-def assert_nearest(data: Data, score: torch.Tensor, k: int, loop: bool) -> None:
+def assert_nearest(data, score, k, loop):
     score = score if loop else score.clone().fill_diagonal_(-torch.inf)
     best = score.topk(k).indices.sort().values
     assert torch.equal(data.edge_index[0].view(-1, k), best)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import warnings
 
 import pytest
@@ -11,7 +9,7 @@ from torch_geometric_gsl.transforms import ToSparseFeatures
 
 
 @pytest.fixture
-def data() -> Data:
+def data():
     x = torch.randn(6, 5).relu()
     return Data(x=x, edge_index=torch.tensor([[0, 1], [1, 0]]), y=torch.arange(6))
 

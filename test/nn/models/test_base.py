@@ -1,14 +1,9 @@
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 import torch
 
 from torch_geometric_gsl.baselines.idgl.idgl import IDGL
 from torch_geometric_gsl.baselines.mlp import MLPClassifier
 from torch_geometric_gsl.baselines.slaps.slaps import SLAPS
-from torch_geometric_gsl.nn.models.base import NodeClassifier
 from torch_geometric_gsl.nn.models.gsl_net import GSLNet
 
 N, OUT = 40, 3
@@ -16,14 +11,14 @@ Y, MASK = torch.arange(N) % OUT, torch.arange(N) < 9
 KINDS = pytest.mark.parametrize('kind', [GSLNet, IDGL, MLPClassifier, SLAPS])
 
 
-def loss(kind: type[NodeClassifier], y: Any = Y, mask: Any = MASK) -> torch.Tensor:
+def loss(kind, y=Y, mask=MASK):
     torch.manual_seed(1)
     model = kind(5, 8, 2, OUT)
     return model.loss(torch.rand(N, 5), y, mask)
 
 
 @KINDS
-def test_labelled_nodes(kind: type[NodeClassifier]) -> None:
+def test_labelled_nodes(kind):
     one = torch.arange(N) == 3
     assert bool(loss(kind, mask=one).isfinite())
     assert torch.equal(loss(kind, mask=torch.tensor([3])), loss(kind, mask=one))
@@ -34,7 +29,7 @@ def test_labelled_nodes(kind: type[NodeClassifier]) -> None:
 
 @KINDS
 @pytest.mark.parametrize('missing', [-1, -100, OUT])
-def test_labels_of_other_nodes(kind: type[NodeClassifier], missing: int) -> None:
+def test_labels_of_other_nodes(kind, missing):
     expected = loss(kind)
     assert torch.equal(loss(kind, y=Y.masked_fill(~MASK, missing)), expected)
 
@@ -54,9 +49,7 @@ def test_labels_of_other_nodes(kind: type[NodeClassifier], missing: int) -> None
         (ValueError, torch.tensor([-1]), r"'mask' .* outside 0\.\.39 \(got -1\.\.-1"),
     ],
 )
-def test_bad_masks(
-    kind: type[NodeClassifier], error: type[Exception], mask: Any, match: str
-) -> None:
+def test_bad_masks(kind, error, mask, match):
     with pytest.raises(error, match=match):
         loss(kind, mask=mask)
 
@@ -75,15 +68,13 @@ def test_bad_masks(
         (ValueError, Y.where(Y > 0, -100), r"'y' has labels .* \(got -100\.\.2\)"),
     ],
 )
-def test_bad_labels(
-    kind: type[NodeClassifier], error: type[Exception], y: Any, match: str
-) -> None:
+def test_bad_labels(kind, error, y, match):
     with pytest.raises(error, match=match):
         loss(kind, y=y)
 
 
 @pytest.mark.parametrize('order', [[0], [1, 0], [2, 0, 1]])
-def test_indices_of_all_nodes_are_no_mask(order: list[int]) -> None:
+def test_indices_of_all_nodes_are_no_mask(order):
     torch.manual_seed(1)
     model, x = MLPClassifier(5, 8, 1, OUT), torch.rand(len(order), 5)
     y, every = torch.tensor(order), torch.ones(len(order), dtype=torch.bool)
