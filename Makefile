@@ -1,6 +1,6 @@
 # `make demo` and `make test` start from nothing: they create the virtual environment
-# in .venv, install into it what is missing, and run. The demo needs no compiler; all
-# else needs one for torch-scatter and torch-sparse. `make help` lists the rest.
+# in .venv, install into it what is missing, and run. The tests need a compiler, for
+# torch-scatter and torch-sparse; all else needs none. `make help` lists the rest.
 
 PYTHON ?= python3
 WORKERS ?= 2
@@ -24,6 +24,7 @@ TORCH_STAMP := $(STAMPS)/$(TORCH)
 SPARSE_STAMP := $(STAMPS)/sparse-$(TORCH)
 PLACE := $(shell pwd | cksum | cut -d ' ' -f 1)
 DEMO_STAMP := $(STAMPS)/demo-$(PLACE)
+TOOLS_STAMP := $(STAMPS)/tools-$(PLACE)
 PACKAGE_STAMP := $(STAMPS)/package-$(PLACE)
 
 .DELETE_ON_ERROR:
@@ -43,16 +44,16 @@ test: setup  ## Run all tests and doctests, with coverage
 	$(PY) -m pytest -n $(WORKERS) --cov --cov-report=term \
 		--doctest-modules test torch_geometric_gsl
 
-lint: setup  ## Check style and types
+lint: $(TOOLS_STAMP)  ## Check style and types
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 
-format: setup  ## Apply the style
+format: $(TOOLS_STAMP)  ## Apply the style
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
-docs: setup  ## Build the documentation into docs/_build/html
+docs: $(TOOLS_STAMP)  ## Build the documentation into docs/_build/html
 	$(PY) -m sphinx -W --keep-going -b html -d docs/_build/doctrees docs docs/_build/html
 
 clean:  ## Remove what tests and builds leave behind
@@ -93,8 +94,12 @@ $(DEMO_STAMP): $(TORCH_STAMP) setup.py
 	$(PIP) install -e '.[$(DEMO_EXTRAS)]'
 	touch $@
 
-# Everything includes what the demo needs.
-$(PACKAGE_STAMP): $(SPARSE_STAMP) setup.py
-	rm -f $(STAMPS)/package-* $(STAMPS)/demo-*
-	$(PIP) install --no-build-isolation -e '.[$(EXTRAS)]'
+# All but what is compiled, and with it what the demo needs.
+$(TOOLS_STAMP): $(TORCH_STAMP) setup.py
+	rm -f $(STAMPS)/tools-* $(STAMPS)/demo-*
+	$(PIP) install -e '.[$(EXTRAS)]'
 	touch $(DEMO_STAMP) $@
+
+$(PACKAGE_STAMP): $(SPARSE_STAMP) $(TOOLS_STAMP)
+	rm -f $(STAMPS)/package-*
+	touch $@

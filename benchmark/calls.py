@@ -1,4 +1,4 @@
-"""Counts the package's functions that one step of a layer calls, and their files.
+"""Count the package's functions that one step of a layer calls, and their files.
 
     python benchmark/calls.py [--verbose]
 

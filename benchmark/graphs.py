@@ -1,4 +1,4 @@
-"""Draws graphs over a grid of settings, and compares two versions of the package.
+"""Draw graphs over a grid of settings, and compare two versions of the package.
 
     PYTHONPATH=old python benchmark/graphs.py draw old.pt
     PYTHONPATH=new python benchmark/graphs.py draw new.pt

@@ -43,6 +43,8 @@ SPHINX = re.compile(
     r'(?P<body>(?:(?P=indent)   .*\n|\n)+)',
     re.M,
 )
+#: A program that a page shows as a whole, the worked example.
+INCLUDED = re.compile(r'^\.\. literalinclude:: (\S+\.py)$', re.M)
 #: A number with a point may differ: processors round differently.
 FRACTION = re.compile(r'-?\d+\.\d+')
 
@@ -77,6 +79,9 @@ def blocks(path):
         elif '>>> ' not in code:
             found.append(Block(path, line(match.start()), kind, code))
         end = match.end()
+    for match in INCLUDED.finditer(text):
+        code = (path.parent / match[1]).read_text(encoding='utf-8')
+        found.append(Block(path, line(match.start()), 'python', code))
     if path.suffix == '.rst':
         found += [Block(path, line(i), 'doctest', code) for i, code in sessions(text)]
     return found
@@ -143,6 +148,7 @@ def _no_network(monkeypatch):
     monkeypatch.setattr(socket.socket, 'connect', refuse)
 
 
+@pytest.mark.filterwarnings('ignore:neighbours are drawn almost uniformly')
 @pytest.mark.usefixtures('_no_network')
 @pytest.mark.parametrize('block', RUN, ids=str)
 def test_block_runs_alone(block):

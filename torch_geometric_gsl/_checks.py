@@ -81,7 +81,7 @@ def check_probability(value: object, name: str) -> None:
 def check_value(
     holds: Tensor, message: str, got: Callable[[], object] | None = None
 ) -> None:
-    """Raises a :class:`ValueError` unless the scalar tensor :obj:`holds`.
+    """Raise a :class:`ValueError` unless the scalar tensor :obj:`holds`.
 
     What arrived, :obj:`got`, is read and told where that costs nothing: on a CPU.
     """
@@ -126,7 +126,7 @@ def check_features(x: object, name: str = 'x', width: int | None = None) -> None
 
 
 def check_pair(x: Features, width: int | None = None) -> tuple[Tensor, Tensor]:
-    """Checks features of one set of nodes, or of sources and targets."""
+    """Check features of one set of nodes, or of sources and targets."""
     if not isinstance(x, tuple | list):
         check_features(x, 'x', width)
         return x, x

@@ -11,7 +11,7 @@ from torch_geometric_gsl.typing import SampledGraph
 
 
 def check_graph(graph: Any) -> SampledGraph:
-    """Raises unless weights are finite and not negative; drops their gradient."""
+    """Raise unless weights are finite and not negative; drop their gradient."""
     if not isinstance(graph, tuple | list) or len(graph) != 2:
         raise TypeError(
             f"'graph' must be a SampledGraph or a pair (edge_index, edge_weight) "
@@ -47,7 +47,7 @@ def num_targets(graph: SampledGraph) -> int:
 
 
 def check_node_labels(y: Any, graph: SampledGraph) -> tuple[Tensor, Tensor]:
-    """Returns labels of sources and of targets, one tensor twice for one set."""
+    """Return labels of sources and of targets, one tensor twice for one set."""
     pair = tuple(y) if isinstance(y, tuple | list) else (y, y)
     if len(pair) != 2:
         raise ValueError(

@@ -23,7 +23,7 @@ class SampledGraph(NamedTuple):
 
     .. warning::
         A graph that is sampled in training holds many more than :obj:`k` edges a
-        target, some 30 to 40 for :obj:`k=5` (:attr:`edges_per_target`), and most of
+        target, about 40 for :obj:`k=5` (:attr:`edges_per_target`), and most of
         them weigh almost nothing. A layer that takes :obj:`edge_index` alone, such as
         :class:`~torch_geometric.nn.conv.SAGEConv`, counts each in full, and gradient
         reaches the similarity through :obj:`edge_weight` only: such a layer never

@@ -1,5 +1,6 @@
 import io
 import struct
+import tracemalloc
 import warnings
 import zipfile
 
@@ -103,3 +104,16 @@ def test_forged_npz(tmp_path, members, text):
         archive.writestr('y.npy', stream.getvalue())
     with pytest.raises(ValueError, match=rf"^'{path}' must hold .*\(.*{text}.*\)$"):
         load_dataset(path)
+
+
+def test_no_more_is_unpacked_than_a_header_states(tmp_path):
+    path, header = tmp_path / 'my.npz', STATE.format((2, 2))
+    with zipfile.ZipFile(path, 'w', zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr('x.npy', to_npy(header, bytes(2**26)))
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=r'of 32 bytes, but holds 67,108,864'):
+            load_dataset(path)
+        assert tracemalloc.get_traced_memory()[1] < 2**22
+    finally:
+        tracemalloc.stop()

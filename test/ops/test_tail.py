@@ -203,7 +203,8 @@ def test_default_num_arrivals():
     [(0.5, 1, 40), (0.8, 12, 2000), (1.0, 16, 900), (5.0, 80, 300)],
 )
 def test_needed_tail(tau, kept, n):
-    weight = [r ** (-1 / tau) for r in range(1, n + 1)]
+    # The r-th of n exponential times is about that quantile.
+    weight = [math.log((n + 1) / (n + 1 - r)) ** (-1 / tau) for r in range(1, n + 1)]
     mean = sum(weight) / n
     share = sum(weight[kept:]) ** 2 / sum((w - mean) ** 2 for w in weight)
     for size in (1, 7, n):
@@ -220,23 +221,24 @@ def test_needed_tail_by_hand():
     share = (zeta(2) - 1) ** 2 / zeta(4)
     assert needed_tail(0.5, 1, 10**9) == math.ceil(50 * share) == 20
     assert needed_tail(0.5, 8, 10**9) == 8  # The default of the arrivals.
-    # Weights 1, 1/2: the late mass is 1/4, the variance 5/4 - 9/8, S = 1 / 0.51.
+    # Of two, the times log 3/2 and log 3: half of the late mass over the variance.
+    early, late = 1 / math.log(1.5), 1 / math.log(3)
     assert needed_tail(1.0, 1, 2) == 2
-    assert added_variance(1.0, 1, 1, 2) == pytest.approx(1.0)
+    expected = late**2 / (early - late) ** 2
+    assert added_variance(1.0, 1, 1, 2) == pytest.approx(expected)
     assert needed_tail(1.0, 3, 3) == 3  # Nothing arrives later.
     assert added_variance(1.0, 3, 1, 3) == 0
 
 
 @pytest.mark.parametrize(
-    ('tau', 'kept', 'num_sources', 'size', 'own'),
+    ('tau', 'kept', 'num_sources', 'size'),
     [
-        (0.25, 4, 2000, 4, 4),  # The least.
-        (1.0, 16, 200, 104, 64),  # As many as it takes, and the limits.
-        (2.0, 32, 2000, 512, 500),  # A quarter of the candidates.
-        (2.0, 32, 10_000, 2500, 512),
-        (2.0, 32, 10**6, 4096, 512),
+        (0.25, 4, 2000, 4),  # The least.
+        (1.0, 16, 200, 80),  # As many as it takes.
+        (1.2, 20, 200, 200),  # All where it takes more than half of them.
+        (2.0, 32, 2000, 2000),
+        (2.0, 32, 10_000, 4096),  # The limit.
     ],
 )
-def test_tail_size(tau, kept, num_sources, size, own):
+def test_tail_size(tau, kept, num_sources, size):
     assert tail_size(tau, kept, num_sources) == size
-    assert tail_size(tau, kept, num_sources, is_own=True) == own

@@ -39,7 +39,7 @@ UNIFORM_SHARE = 0.9
 
 
 class UniformSamplingWarning(UserWarning):
-    r"""Says that a layer draws its neighbours almost uniformly at random.
+    r"""A layer draws its neighbours almost uniformly at random.
 
     :func:`describe_model` issues it once per process, if in some layer the effective
     number of candidates, the exponential of the entropy of :math:`\pi_i`, exceeds
@@ -50,7 +50,7 @@ class UniformSamplingWarning(UserWarning):
 
     @classmethod
     def reset(cls) -> None:
-        r"""Lets the warning be issued once more in this process."""
+        r"""Let the warning be issued once more in this process."""
         UniformSamplingWarning._issued = False
 
 
@@ -61,7 +61,7 @@ def describe_graph(
     *,
     threshold: float = 0.0,
 ) -> GraphSummary:
-    r"""Describes a weighted graph.
+    r"""Describe a weighted graph.
 
     The entropy :math:`H_i` of a target's weights, normalised to sum to 1, tells how
     far they are spread: :math:`e^{H_i}` neighbours of equal weight have the same
@@ -128,7 +128,7 @@ def describe_graph(
 
 @torch.no_grad()
 def describe_model(model: torch.nn.Module, *args: Any, **kwargs: Any) -> ModelSummary:
-    r"""Describes what the samplers of a model choose among, and how decidedly.
+    r"""Describe what the samplers of a model choose among, and how decidedly.
 
     For each call of a :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler` in
     one forward pass in evaluation mode it reports

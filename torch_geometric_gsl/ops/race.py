@@ -165,7 +165,7 @@ def _race_rows(
     num_sources = pairs.src.size(0)
     proposed = Neighbours(source, num_sources, memory_budget=memory_budget)
     score = pairs.pairs(rows, proposed)
-    _check_bounds(score[:, : options.num_arrivals], pairs.lower, pairs.upper)
+    _check_bounds(score, pairs.lower, pairs.upper)
     accepted = level < (score - pairs.upper).exp_()
     source, accepted = source.view(shape), accepted.view(shape)
     if not options.replace:
@@ -184,14 +184,17 @@ def _race_rows(
 
 def _check_bounds(score: Tensor, lower: float, upper: float) -> None:
     """Raise if some of the scores lie beyond, which no race would notice."""
+    if score.numel() == 0:
+        return
     eps = 64 * torch.finfo(score.dtype).eps
-    above = score > upper + eps * max(1.0, abs(upper))
-    beneath = score < lower - eps * max(1.0, abs(lower))
+    lowest, highest = score.aminmax()
+    above = highest > upper + eps * max(1.0, abs(upper))
+    beneath = lowest < lower - eps * max(1.0, abs(lower))
     check_value(
-        ~(above | beneath).any(),
+        ~(above | beneath),
         "'similarity' must lie between its 'bounds'",
         got=lambda: (
-            f'scores in [{float(score.min()):.4g}, {float(score.max()):.4g}] '
+            f'scores in [{float(lowest):.4g}, {float(highest):.4g}] '
             f'for [{lower:.4g}, {upper:.4g}]'
         ),
     )

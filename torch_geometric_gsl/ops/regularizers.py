@@ -240,7 +240,7 @@ def _check_edges(
     prefix: str = '',
     is_share: bool = False,
 ) -> Tensor:
-    """Raises unless edges join existing nodes; returns weights to compute with."""
+    """Raise unless edges join existing nodes; return weights to compute with."""
     check_option(reduction, _REDUCTIONS, 'reduction')
     check_count(num_nodes, 'num_nodes')
     name = f'{prefix}edge_weight'
@@ -264,7 +264,7 @@ def _check_edges(
 
 
 def _reduce(term: Tensor, edge_index: Tensor, num_nodes: int, reduction: str) -> Tensor:
-    """Sums terms of edges by target, then over the targets."""
+    """Sum terms of edges by target, then over the targets."""
     return _finish(_per_target(term, edge_index, num_nodes), reduction)
 
 

@@ -17,9 +17,8 @@ from torch_geometric_gsl.ops.pair_scores import PairScores, compare_groups, excl
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, disable_compile
 
-# The tail has at most a quarter of the candidates, never more than the second number,
-# and the first one in any case; targets with candidates of their own gather their own.
-_MOST, _MOST_OWN = (512, 4096), (64, 512)
+# The tail has at most so many sources.
+_MOST = 4096
 # What sampling the tail may add to the variance of a sum of neighbours.
 TOLERANCE = 0.02
 # The law of flat races is simulated with so many of them, among so many sources.
@@ -162,25 +161,20 @@ def default_num_arrivals(tau: float) -> int:
     return max(4, math.ceil(16 * tau))
 
 
-def tail_size(
-    tau: float, num_arrivals: int, num_sources: int, *, is_own: bool = False
-) -> int:
+def tail_size(tau: float, num_arrivals: int, num_sources: int) -> int:
     r"""Return the number of sources :math:`S` that stand for the tail of each draw.
 
-    It is :func:`needed_tail`, at most a quarter of the candidates but no more than
-    4,096 of them, or 512 where that is more.
+    It is :func:`needed_tail`, or all sources where these would be more than half of
+    them; at most 4,096.
 
     Args:
         tau (float): The temperature :math:`\tau`.
         num_arrivals (int): The number of arrivals :math:`M`.
         num_sources (int): The number of candidates :math:`N`.
-        is_own (bool, optional): Whether each target has candidates of its own; it
-            gathers its tail then, and the limits are 512 and 64.
-            (default: :obj:`False`)
     """
-    low, high = _MOST_OWN if is_own else _MOST
-    most = max(low, min(num_sources // 4, high))
-    return min(needed_tail(tau, num_arrivals, num_sources), most)
+    size = needed_tail(tau, num_arrivals, num_sources)
+    # One of each part, where parts hold less than two, would miss some and repeat some.
+    return min(size if 2 * size <= num_sources else num_sources, _MOST)
 
 
 def needed_tail(tau: float, num_arrivals: int, num_sources: int) -> int:
@@ -207,10 +201,10 @@ def added_variance(
     .. math::
         \left( \frac{1}{S} - \frac{1}{N} \right) \frac{\left( \sum_{r > M} w_r
         \right)^2}{\sum_r w_r^2 - \frac{1}{N} \left( \sum_r w_r \right)^2}, \qquad
-        w_r = r^{-1/\tau}
+        w_r = \left( -\log \left( 1 - \frac{r}{N + 1} \right) \right)^{-1/\tau}
 
-    The :math:`r`-th arrival weighs about :math:`w_r`; the denominator is the variance
-    of a sum of messages that are independent of the scores.
+    The :math:`r`-th of equal scores weighs about :math:`w_r`; the denominator is the
+    variance of a sum of messages that are independent of the scores.
 
     Args:
         tau (float): The temperature :math:`\tau`.
@@ -230,7 +224,7 @@ def added_variance(
 def _variance_over_mass(tau: float, num_arrivals: int, num_sources: int) -> float:
     """Return the variance of a sum over the squared weight of the late arrivals."""
     n = min(num_sources, 10**6)
-    weight = np.arange(1.0, n + 1) ** (-1 / tau)
+    weight = (-np.log1p(-np.arange(1.0, n + 1) / (n + 1))) ** (-1 / tau)
     late = float(weight[num_arrivals:].sum())
     variance = float((weight**2).sum() - weight.sum() ** 2 / n)
     return variance / late**2 if late > 0 else math.inf

@@ -15,7 +15,7 @@ from torch_geometric_gsl.transforms._graph_data import (
 
 @functional_transform('drop_observed_graph')
 class DropObservedGraph(BaseTransform):
-    r"""Removes the graph of :obj:`data` and leaves its nodes (functional name:
+    r"""Remove the graph of :obj:`data` and leave its nodes (functional name:
     :obj:`drop_observed_graph`).
 
     It drops :obj:`edge_index`, :obj:`adj`, :obj:`adj_t`, every attribute with

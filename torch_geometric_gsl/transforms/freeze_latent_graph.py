@@ -24,7 +24,7 @@ from torch_geometric_gsl.typing import SampledGraph
 
 @functional_transform('freeze_latent_graph')
 class FreezeLatentGraph(BaseTransform):
-    r"""Stores the graph that a trained model learned, so that any model takes it
+    r"""Store the graph that a trained model learned, so that any model takes it
     (functional name: :obj:`freeze_latent_graph`).
 
     The model is asked for its graph of :obj:`data.x` in evaluation mode, without

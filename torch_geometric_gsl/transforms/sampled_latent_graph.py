@@ -53,7 +53,7 @@ def _accept_similarity_first(init: Init) -> Init:
 
 @functional_transform('sampled_latent_graph')
 class SampledLatentGraph(BaseTransform):
-    r"""Samples a latent graph from the features :obj:`data.x`, as
+    r"""Sample a latent graph from the features :obj:`data.x`, as
     :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler` does in training, but
     without gradient (functional name: :obj:`sampled_latent_graph`).
 
@@ -69,7 +69,7 @@ class SampledLatentGraph(BaseTransform):
     new graph at every access, as :obj:`pre_transform` one for all.
 
     .. warning::
-        The graph is relaxed: it holds some 30 to 40 edges a node for :obj:`k=5`, or
+        The graph is relaxed: it holds about 40 edges a node for :obj:`k=5`, or
         all pairs of a small graph, and most of them weigh almost nothing. A layer
         that ignores :obj:`edge_weight`, such as
         :class:`~torch_geometric.nn.conv.SAGEConv`, counts each in full: give it

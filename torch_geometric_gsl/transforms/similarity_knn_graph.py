@@ -30,7 +30,7 @@ from torch_geometric_gsl.typing import SampledGraph
 
 @functional_transform('similarity_knn_graph')
 class SimilarityKNNGraph(BaseTransform):
-    r"""Joins each node with the :obj:`k` nodes whose features :obj:`data.x` are most
+    r"""Join each node with the :obj:`k` nodes whose features :obj:`data.x` are most
     similar to its own, under any similarity (functional name:
     :obj:`similarity_knn_graph`).
 

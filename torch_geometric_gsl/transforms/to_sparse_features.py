@@ -9,7 +9,7 @@ from torch_geometric_gsl.transforms._graph_data import node_features, quiet_csr
 
 @functional_transform('to_sparse_features')
 class ToSparseFeatures(BaseTransform):
-    r"""Stores the features :obj:`data.x` as a sparse CSR tensor (functional name:
+    r"""Store the features :obj:`data.x` as a sparse CSR tensor (functional name:
     :obj:`to_sparse_features`).
 
     Bag-of-words features are mostly zeros, and a product

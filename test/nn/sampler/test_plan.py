@@ -17,7 +17,8 @@ from torch_geometric_gsl.nn.sampler.plan import (
 )
 from torch_geometric_gsl.nn.similarity.gaussian_similarity import GaussianSimilarity
 from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
-from torch_geometric_gsl.ops.tail import draw_tail, tail_size
+from torch_geometric_gsl.nn.similarity.uniform_similarity import UniformSimilarity
+from torch_geometric_gsl.ops.tail import draw_tail, lost_variance, tail_size
 
 LARGE = (10_000, 10_000)
 BOUNDED = 'the scores are bounded and the candidates many'
@@ -82,8 +83,7 @@ def test_a_race_that_looks_at_a_quarter_of_the_candidates():
         ),
         (
             {'bounds': (-1.0, 1.0), 'scale': 20.0},
-            'inf proposals a draw (scale=20, bounds=(-1.0, 1.0)) need more than inf '
-            'candidates (got 10000)',
+            'no race is as long as scores that range over 40 need it',
         ),
     ],
 )
@@ -270,3 +270,20 @@ def test_high_temperatures(tau):
     large, _ = choose_plan(GIVEN._replace(tau=tau), 10**6, 3000)
     assert large.method == 'race'
     assert large.caveat == plan.caveat
+
+
+@pytest.mark.parametrize('tau', [2.0, 3.0, 5.0])
+@pytest.mark.parametrize('method', ['race', 'stream'])
+@pytest.mark.filterwarnings('ignore::torch_geometric_gsl.TruncatedRaceWarning')
+def test_variance_of_a_sum_beyond_tau_1(method, tau):
+    # Equal scores: 4,000 sums of 1,200 messages, with the default arrivals and tail.
+    pair, h = (torch.ones(1200, 2), torch.ones(4000, 2)), torch.randn(1200, 64)
+
+    def variance(method):
+        sampler = GumbelKNNSampler(UniformSimilarity(2), k=1, tau=tau, method=method)
+        sums = sampler.propagate(pair, h)
+        return float((sums - h.mean(dim=0)).square().mean())
+
+    lost = lost_variance(tau, math.ceil(16 * tau), 1200)
+    # Four standard errors of the ratio; it was 40 at tau = 5.
+    assert variance(method) / variance('dense') == pytest.approx(1 - lost, abs=0.15)

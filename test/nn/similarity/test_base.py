@@ -1,3 +1,4 @@
+import math
 from typing import ClassVar
 
 import pytest
@@ -267,3 +268,41 @@ def test_wrong_arguments(case, name):
     for value, error in ((0, ValueError), (2.5, TypeError), (True, TypeError)):
         with pytest.raises(error, match=rf"'{name}' must be .* \(got "):
             case.cls(**{'in_channels': 5, **case.kwargs, name: value})
+
+
+def test_scores_of_ones_own_have_no_inherited_bounds():
+    class Steep(LinearSimilarity):
+        def response(self, z):
+            return Response(lambda cosine: cosine + 6 * (cosine > 0.999))
+
+    class Mixin:
+        def encode(self, x):
+            return x
+
+    class Raw(Mixin, LinearSimilarity):
+        pass
+
+    class Named(LinearSimilarity):
+        pass
+
+    assert Steep.bounds == Raw.bounds == (-math.inf, math.inf)
+    assert Named.bounds == (-1.0, 1.0)
+    x = torch.randn(5000, 4)
+    with pytest.raises(ValueError, match=r"no finite 'bounds'"):
+        GumbelKNNSampler(Steep(4), method='race')(x)
+
+
+def test_former_interfaces_are_refused():
+    with pytest.raises(TypeError, match=r"in place of \['target_params'\]"):
+
+        class Former(LinearSimilarity):
+            def target_params(self, z):
+                return ()
+
+    class Plain(LinearSimilarity):
+        def response(self, z):
+            return z
+
+    text = r"'response' of Plain must return a Response \(got Tensor\)"
+    with pytest.raises(TypeError, match=text):
+        Plain(4)(torch.randn(2, 4))

@@ -1,12 +1,11 @@
 """Read arrays out of an ``.npz`` archive without believing what it claims.
 
-NumPy allocates the shape that a header states before it reads a value. Here values are
-read first, and must fill the shape: a small file cannot ask for much memory.
+NumPy allocates the shape that a header states before it reads a value. Here the shape
+must agree with the size that the archive lists, and no more than that is unpacked.
 """
 
 from __future__ import annotations
 
-import io
 import math
 import re
 import zipfile
@@ -16,7 +15,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from tokenize import TokenError
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,15 +51,19 @@ def open_npz(
 
 
 def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
-    stream = io.BytesIO(archive.read(member))
-    shape, fortran, dtype = _read_header(stream)
-    if dtype.hasobject:
-        raise ValueError('Object arrays cannot be loaded without running code')
-    content = stream.getbuffer()[stream.tell() :]
-    if (size := math.prod(shape) * dtype.itemsize) != len(content):
+    with archive.open(member) as stream:
+        shape, fortran, dtype = _read_header(stream)
+        if dtype.hasobject:
+            raise ValueError('Object arrays cannot be loaded without running code')
+        size, place = math.prod(shape) * dtype.itemsize, stream.tell()
+        held = member.file_size - place
+        # No more is unpacked than the header states, nor more than the archive lists.
+        content = stream.read(size + 1) if held == size else b''
+    if len(content) != size:
+        held = len(content) if held == size else held
         raise ValueError(
             f"'{member.filename}' states the shape {shape} of {size:,} bytes, "
-            f'but holds {len(content):,}'
+            f'but holds {held:,}'
         )
     array: NDArray[Any] = np.ndarray(
         shape, dtype, content, order='F' if fortran else 'C'
@@ -68,7 +71,7 @@ def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
     return array
 
 
-def _read_header(stream: io.BytesIO) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+def _read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     version = np.lib.format.read_magic(stream)
     if version not in _READ_HEADER:
         raise ValueError(f'its arrays have the unknown format {version}')

@@ -21,7 +21,9 @@ from torch_geometric_gsl.nn.sampler._parts import (
     Part,
 )
 from torch_geometric_gsl.nn.sampler.plan import (
+    LISTED,
     CallOptions,
+    SamplingPlan,
     choose_plan,
     draw_options,
     largest_list,
@@ -242,7 +244,10 @@ def _short_and_long(
         score = pairs.edges(edges, memory_budget=given.memory_budget)
         if pairs.excluded is not None:  # They keep their noise, as in a block.
             score = score.masked_fill(edges[0] == edges[1], -torch.inf)
-        options, plan = draw_options(given, short.most), list_plan(given.method)
+        options, plan = (
+            draw_options(given, short.most),
+            _plan_of_lists(given, short.most),
+        )
         parts.append(CandidateList(edges, score, sizes, num_targets, plan, options))
     if bool(is_raced.any()):
         target = is_raced.nonzero().squeeze(1)
@@ -251,6 +256,14 @@ def _short_and_long(
         plan, options = choose_plan(given, target.numel(), own.most, is_own=True)
         parts.append(OwnCandidates(own, target, num_targets, plan, options))
     return parts
+
+
+def _plan_of_lists(given: CallOptions, most: int) -> SamplingPlan:
+    """Return the plan of targets that list at most so many candidates."""
+    if given.method != 'auto' or not given.is_noisy:
+        return list_plan()
+    plan, _ = choose_plan(given, 1, most, is_own=True)
+    return list_plan(plan.reason if plan.method == 'dense' else LISTED)
 
 
 def _blocks(

@@ -35,7 +35,6 @@ from torch_geometric_gsl.nn.sampler.plan import (
     SamplingPlan,
     TruncatedRaceWarning,
     choose_plan,
-    list_plan,
 )
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.pair_scores import PairScores
@@ -116,8 +115,8 @@ class GumbelKNNSampler(torch.nn.Module):
             :math:`16 \tau`, at least 4. (default: :obj:`None`)
         num_tail (int, optional): The number of sources that stand for the later
             arrivals of each draw; :obj:`0` leaves these out. By default as many as
-            would add 2 % to the variance of a sum of neighbours, at most 4,096 or a
-            quarter of the candidates. (default: :obj:`None`)
+            would add 2 % to the variance of a sum of neighbours, at most 4,096.
+            (default: :obj:`None`)
         sample_in_eval (bool, optional): If :obj:`True`, evaluation mode samples as
             training does. (default: :obj:`False`)
         max_eval_pairs (int, optional): The number of pairs of one graph up to which
@@ -295,7 +294,8 @@ class GumbelKNNSampler(torch.nn.Module):
         with torch.no_grad():
             _, parts = self._assign(x, edge_index, batch, self._options(x, True))
         if not parts:
-            return list_plan(self.method)
+            method = 'dense' if self.method == 'auto' else self.method
+            return SamplingPlan(method, 'there is nothing to draw', None, None, 0)
         return max(parts, key=lambda part: part.most).plan
 
     def distribution(

@@ -142,7 +142,7 @@ def choose_plan(
     Raises:
         ValueError: If the method that is asked for cannot serve.
     """
-    options = draw_options(given, num_sources, is_own=is_own)
+    options = draw_options(given, num_sources)
     is_all = options.num_arrivals >= num_sources - int(not given.loop)
     caveat = None
     if given.is_noisy and given.method != 'dense' and not is_all:
@@ -154,10 +154,13 @@ def choose_plan(
         obstacle = _race_obstacle(given, num_sources)
         if asked == 'race' and obstacle is not None:
             raise ValueError(f"'method' cannot be 'race': {obstacle}")
-        if asked == 'race' or (obstacle is None and caveat is None):
+        # A target that gathers a tail of its own pays for it.
+        is_long = is_own and SHARE * options.num_tail >= num_sources
+        serves = obstacle is None and caveat is None and not is_long
+        if asked == 'race' or serves:
             method, reason = 'race', RACE
         elif is_own:
-            method, reason = 'dense', LISTED
+            method, reason = 'dense', _why_listed(given, caveat)
         else:
             method, reason = _method(obstacle, caveat, num_targets, num_sources)
     is_all |= method == 'dense' and options.replace
@@ -172,25 +175,33 @@ def choose_plan(
     return plan, options
 
 
-def draw_options(
-    given: CallOptions, num_sources: int, *, is_own: bool = False
-) -> DrawOptions:
+def draw_options(given: CallOptions, num_sources: int) -> DrawOptions:
     """Return how neighbours are drawn from so many candidates."""
     num_arrivals, num_tail = given.arrivals, given.num_tail
     if not given.replace or num_arrivals >= num_sources - int(not given.loop):
         num_tail = 0
     elif num_tail is None:
-        num_tail = tail_size(given.tau, num_arrivals, num_sources, is_own=is_own)
+        num_tail = tail_size(given.tau, num_arrivals, num_sources)
     num_tail = min(num_tail, num_sources)
     return DrawOptions(
         given.k, given.tau, num_arrivals, num_tail, given.hard, given.replace
     )
 
 
-def list_plan(method: str) -> SamplingPlan:
+def list_plan(reason: str = 'all are listed') -> SamplingPlan:
     """Return the plan of targets whose candidates are all listed."""
-    reason = 'all are listed' if method == 'dense' else LISTED
     return SamplingPlan('dense', reason, None, None, 0)
+
+
+def _why_listed(given: CallOptions, caveat: str | None) -> str:
+    """Return why all candidates of a target are listed."""
+    if caveat is not None:
+        return f'all are listed: {caveat}'
+    if not all(map(math.isfinite, given.bounds)):
+        return (
+            f"all are listed: 'similarity' has no finite 'bounds' (got {given.bounds})"
+        )
+    return LISTED
 
 
 def largest_list(given: CallOptions) -> float:
@@ -217,6 +228,9 @@ def _race_obstacle(given: CallOptions, num_sources: int) -> str | None:
         return None
     if not all(map(math.isfinite, given.bounds)):
         return f"'similarity' has no finite 'bounds' (got {given.bounds})"
+    if math.isinf(needed):
+        spread = given.scale * (given.bounds[1] - given.bounds[0])
+        return f'no race is as long as scores that range over {spread:g} need it'
     return (
         f'{needed:.4g} proposals a draw (scale={given.scale:g}, bounds={given.bounds}) '
         f'need more than {needed * SHARE:.4g} candidates (got {num_sources})'
@@ -230,11 +244,13 @@ def _caveat(given: CallOptions, options: DrawOptions, num_sources: int) -> str |
     if given.num_tail is None and options.replace:
         added = added_variance(tau, num_arrivals, options.num_tail, num_sources)
         if added > TOLERANCE:
-            found.append(f'a tail of {options.num_tail} sources adds {added:.1%}')
+            found.append(
+                f'a tail of {options.num_tail} sources adds {100 * added:.3g} %'
+            )
     if given.num_arrivals is None and options.replace and tau > 1:
         lost = lost_variance(tau, num_arrivals, num_sources)
         if lost > TOLERANCE:
-            found.append(f'{num_arrivals} arrivals a draw lack {lost:.1%}')
+            found.append(f'{num_arrivals} arrivals a draw lack {100 * lost:.3g} %')
     if not found:
         return None
     return f'at tau={tau:g} {" and ".join(found)} of the variance of a sum'

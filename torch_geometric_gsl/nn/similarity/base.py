@@ -21,6 +21,10 @@ from torch_geometric_gsl.ops.pair_scores import COMPARISONS, PairScores
 from torch_geometric_gsl.ops.runtime import full_precision
 from torch_geometric_gsl.typing import Features
 
+# What decides on the scores of a class, and what did in versions before 0.2.
+_SCORING = {'response', 'encode', 'comparison'}
+_FORMER = {'target_params', 'formula', 'formula_params', 'score_rows', 'respond_rows'}
+
 
 class Similarity(torch.nn.Module, ABC):
     r"""Base class of all similarities :math:`\phi_{ij}` between nodes.
@@ -34,9 +38,9 @@ class Similarity(torch.nn.Module, ABC):
     under autocast: a narrow bell cannot be resolved otherwise.
 
     .. note::
-        Overriding :meth:`response`, :meth:`encode` or :obj:`comparison` of a
-        similarity invalidates its :obj:`bounds`: declare them anew. A race that sees a
-        score beyond them raises.
+        A class with a :meth:`response`, :meth:`encode` or :obj:`comparison` of its own
+        has no :obj:`bounds` until it declares them. A race that sees a score beyond
+        them raises.
 
     Args:
         in_channels (int): Size of each input sample.
@@ -70,6 +74,18 @@ class Similarity(torch.nn.Module, ABC):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         check_option(cls.comparison, COMPARISONS, 'comparison')
+        if former := sorted(_FORMER & cls.__dict__.keys()):
+            raise TypeError(
+                f"'{cls.__name__}' must implement 'response(z)', which returns a "
+                f'Response, in place of {former}'
+            )
+        # The bounds of a class are those of its own scores.
+        for base in cls.__mro__:
+            if 'bounds' in base.__dict__:
+                break
+            if _SCORING & base.__dict__.keys():
+                cls.bounds = Similarity.bounds
+                break
 
     def __init__(self, in_channels: int, out_channels: int | None = None) -> None:
         super().__init__()
@@ -161,6 +177,11 @@ class Similarity(torch.nn.Module, ABC):
         dst = src if x_dst is x_src else self.encode(x_dst)
         with torch.autocast(src.device.type, enabled=False):
             response = self.response(dst)
+        if not isinstance(response, scores.Response):
+            raise TypeError(
+                f"'response' of {type(self).__name__} must return a Response "
+                f'(got {type(response).__name__})'
+            )
         lower, upper = self.bounds
         return PairScores(
             dst, src, response, self.comparison, scale, scale * lower, scale * upper
