@@ -51,7 +51,7 @@ PANELS = [
 
 
 class Numbers(NamedTuple):
-    """What the panels show."""
+    """The numbers that the panels show."""
 
     x: Tensor
     phi: Tensor

@@ -214,7 +214,7 @@ def added_variance(
 
     Example:
         >>> round(added_variance(1.0, 16, num_tail=512, num_sources=3000), 3)
-        0.027
+        0.021
     """
     share = _variance_over_mass(tau, num_arrivals, num_sources)
     return (1 / num_tail - 1 / num_sources) / share

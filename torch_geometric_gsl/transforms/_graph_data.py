@@ -223,7 +223,7 @@ def _counts(data: Data, key: str) -> list[int] | None:
 
 
 def _set_slices(data: Data, edge_index: Tensor) -> None:
-    """Tell a batch which edges belong to which of its examples."""
+    """Assign the edges of a batch to its examples."""
     slices, incs = data._slice_dict, data._inc_dict
     # Features that were given to the batch itself have no slices.
     bounds = slices['x'].view(-1) if 'x' in slices else data.ptr.cpu()

@@ -217,7 +217,7 @@ def _verdict(cell: Cell, printed: Accuracy | None) -> Entry:
 
 
 def _is_marked(cell: Cell, printed: Accuracy | None) -> bool:
-    """Tell if the figure is judged, or there is none."""
+    """Return whether the figure is judged, or there is none."""
     is_judged = printed is not None and len(cell.test) >= LEAST_RUNS
     return is_judged or not cell.test
 

@@ -34,7 +34,7 @@ FIRST_SEED = (0,)
 
 
 def has_model(store: Store, config: RunConfig) -> bool:
-    """Tell if the run is finished, and has selected an epoch."""
+    """Return whether the run is finished, and has selected an epoch."""
     record = store.record(config)
     return record is not None and record['outcome'].get('test') is not None
 

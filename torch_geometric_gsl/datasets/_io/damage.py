@@ -1,4 +1,4 @@
-"""Tell a damaged file from a machine with too little memory."""
+"""Distinguish a damaged file from a machine with too little memory."""
 
 from __future__ import annotations
 
