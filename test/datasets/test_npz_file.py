@@ -117,3 +117,20 @@ def test_no_more_is_unpacked_than_a_header_states(tmp_path):
         assert tracemalloc.get_traced_memory()[1] < 2**22
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize('method', [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_an_archive_that_claims_more_than_its_file(tmp_path, method):
+    path, size = tmp_path / 'my.npz', 8 * 10**12
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, 'w', method) as archive:
+        archive.writestr('x.npy', to_npy(STATE.format((10**12, 1)), b''))
+        (member,) = archive.infolist()
+        # Only the list of members at the archive's end is forged.
+        member.file_size += size
+        member.compress_size += size
+    path.write_bytes(stream.getvalue())
+    assert path.stat().st_size < 1000
+    text = rf"^'{path}' must .*\(a member claims more than \d+ bytes\)$"
+    with pytest.raises(ValueError, match=text):
+        load_dataset(path)

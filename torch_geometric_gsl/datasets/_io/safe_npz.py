@@ -35,6 +35,7 @@ def open_npz(
     path: Path, damaged: Callable[[Path, str], Exception]
 ) -> Iterator[dict[str, Callable[[], NDArray[Any]]]]:
     """Open an archive that :func:`numpy.savez` has written; nothing is unpickled."""
+    size = path.stat().st_size
     with path.open('rb') as stream:
         try:
             with zipfile.ZipFile(stream) as archive:
@@ -42,6 +43,9 @@ def open_npz(
                 names = [member.filename.removesuffix('.npy') for member in members]
                 if twice := [n for n, count in Counter(names).items() if count > 1]:
                     raise ValueError(f'it holds more than one array named {twice}')
+                # To read a member allocates all that it claims to occupy.
+                if max((m.compress_size for m in members), default=0) > size:
+                    raise ValueError(f'a member claims more than {size:,} bytes')
                 reads = [partial(_read, archive, member) for member in members]
                 yield dict(zip(names, reads, strict=True))
         except (*ERRORS, OSError) as error:
