@@ -97,7 +97,7 @@ class Store:
         write_json(folder / 'result.json', {'config': config.to_dict(), **outcome})
 
     def is_finished(self, config: RunConfig, memory_limit: float = 0.0) -> bool:
-        """Return whether there is a result that this much memory (GB) would not change."""
+        """Return whether this much memory (GB) would not change the result."""
         record = self.record(config)
         return record is not None and memory_of(record) >= memory_limit
 

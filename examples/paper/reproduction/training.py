@@ -166,7 +166,7 @@ class Run:
         return float(loss.item())
 
     def _is_divergence(self, error: ValueError) -> bool:
-        """Return whether the model, and not the data, has numbers that a layer refused."""
+        """Return whether a layer refused numbers of the model, not of the data."""
         x = self.x.values() if self.x.layout == torch.sparse_csr else self.x
         return NOT_FINITE in str(error) and bool(x.isfinite().all())
 
@@ -190,7 +190,7 @@ class Run:
         return {'val': val, 'val_loss': loss}
 
     def _is_late(self) -> bool:
-        """Return whether neither accuracy nor loss of validation improved for too long."""
+        """Return whether neither accuracy nor loss improved for too long."""
         return self.epoch - 1 - self.improved >= self.config.patience
 
     def score(self, data: Data) -> Outcome:
