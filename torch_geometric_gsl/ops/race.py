@@ -165,7 +165,9 @@ def _race_rows(
     num_sources = pairs.src.size(0)
     proposed = Neighbours(source, num_sources, memory_budget=memory_budget)
     score = pairs.pairs(rows, proposed)
-    _check_bounds(score, pairs.lower, pairs.upper)
+    # A sample: the first proposals of each race.
+    first = score.view(shape)[..., : options.num_arrivals]
+    _check_bounds(first, pairs.lower, pairs.upper)
     accepted = level < (score - pairs.upper).exp_()
     source, accepted = source.view(shape), accepted.view(shape)
     if not options.replace:

@@ -40,7 +40,7 @@ class Similarity(torch.nn.Module, ABC):
     .. note::
         A class with a :meth:`response`, :meth:`encode` or :obj:`comparison` of its own
         has no :obj:`bounds` until it declares them. A race that sees a score beyond
-        them raises.
+        them among its first proposals raises.
 
     Args:
         in_channels (int): Size of each input sample.
