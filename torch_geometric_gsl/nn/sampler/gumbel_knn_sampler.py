@@ -273,6 +273,14 @@ class GumbelKNNSampler(torch.nn.Module):
                 (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness.
                 (default: :obj:`None`)
+
+        Returns:
+            torch.Tensor: The sums :math:`[n, m]` of the targets.
+
+        Raises:
+            TypeError: If an input has the wrong type or dtype.
+            ValueError: If an input has the wrong shape or device, or holds NaN or
+                infinite values, or the method that is asked for cannot serve.
         """
         given, pairs, parts = self._begin(x, edge_index, batch, generator)
         check_messages(h, pairs.src.size(0), pairs.src.device)

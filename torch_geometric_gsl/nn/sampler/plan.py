@@ -36,7 +36,7 @@ class SampledEvaluationWarning(UserWarning):
 class TruncatedRaceWarning(UserWarning):
     r"""Truncated races do not have the law of the definition: the temperature is high.
 
-    At temperatures above 1 no few arrivals carry the weight of a draw;
+    At high temperatures no few arrivals carry the weight of a draw;
     :obj:`SamplingPlan.caveat` tells how far the variance of a sum is off.
     """
 
