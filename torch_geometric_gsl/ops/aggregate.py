@@ -14,7 +14,7 @@ from torch_geometric_gsl.ops.neighbours import Neighbours, neighbour_sum
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions, relax
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, full_precision
-from torch_geometric_gsl.ops.tail import Tail, tail_scores, ungroup
+from torch_geometric_gsl.ops.tail import Tail, mask_tail, tail_scores, ungroup
 from torch_geometric_gsl.typing import SampledGraph
 
 
@@ -76,6 +76,8 @@ def drawn_sum(
     """
     full = full_precision(h)
     source, num_sources = arrivals.source.flatten(1), pairs.src.size(0)
+    if tail is not None and tail.group == 1:
+        return _own_sum(full, pairs, arrivals, tail, options, memory_budget).to(h.dtype)
     neighbours = Neighbours(source, num_sources, memory_budget=memory_budget)
     value = pairs.compare(slice(0, source.size(0)), neighbours)
     if tail is None:
@@ -104,6 +106,25 @@ def drawn_sum(
     parts = [run(*piece) for piece in pieces]
     weight, late = (torch.cat(part) for part in zip(*parts, strict=True))
     return (neighbour_sum(full, weight, neighbours) + late).to(h.dtype)
+
+
+def _own_sum(
+    h: Tensor,
+    pairs: PairScores,
+    arrivals: Arrivals,
+    tail: Tail,
+    options: DrawOptions,
+    memory_budget: int,
+) -> Tensor:
+    """Sum the messages of targets that have a tail of their own."""
+    source = torch.cat([arrivals.source.flatten(1), tail.source], dim=1)
+    neighbours = Neighbours(source, pairs.src.size(0), memory_budget=memory_budget)
+    every = slice(0, source.size(0))
+    score = pairs.pairs(every, neighbours)
+    early, late = score.split([arrivals.source[0].numel(), tail.source.size(1)], dim=1)
+    late = mask_tail(pairs, tail, arrivals, late)
+    weight = relax(early.view_as(arrivals.source), arrivals, options, late, tail.log_share)
+    return neighbour_sum(h, torch.cat([w.flatten(1) for w in weight], 1).to(h), neighbours)
 
 
 def _block_sizes(

@@ -14,7 +14,7 @@ from torch import Tensor
 # torch.rand draws zeros, and their arrival time would be infinite.
 _MIN_UNIFORM = 2.0**-54
 # The constants of SplitMix64 as signed numbers: torch multiplies int64 modulo 2^64.
-_GAMMA = 0x9E3779B97F4A7C15 - 2**64
+STEP = 0x9E3779B97F4A7C15 - 2**64
 _MIX_1 = 0xBF58476D1CE4E5B9 - 2**64
 _MIX_2 = 0x94D049BB133111EB - 2**64
 
@@ -46,7 +46,22 @@ def states(seed: Tensor, rows: slice, width: int) -> tuple[Tensor, Tensor]:
     """
     row = torch.arange(rows.start, rows.stop, device=seed.device)
     column = torch.arange(1, width + 1, device=seed.device)
-    return seed + row * width * _GAMMA, column * _GAMMA
+    return seed + row * width * STEP, column * STEP
+
+
+def race_states(seed: Tensor, first: int, count: int) -> Tensor:
+    r"""Return the states :math:`[\mathrm{count}]` of races, each a sequence of its own.
+
+    Word :math:`p` of a race is :obj:`random_words(state + p * step)` with the odd number
+    :data:`STEP`.
+
+    Args:
+        seed (torch.Tensor): The seed, one number of type :obj:`torch.int64`.
+        first (int): The number of the first race.
+        count (int): The number of races.
+    """
+    number = torch.arange(first + 1, first + count + 1, device=seed.device)
+    return random_words(seed + number * STEP)
 
 
 def random_words(state: Tensor) -> Tensor:
@@ -91,6 +106,11 @@ def uniform(word: Tensor, dtype: torch.dtype) -> Tensor:
     bits = 32 if dtype == torch.float64 else 23
     whole = (word & ((1 << bits) - 1)).to(dtype)
     return (whole + 0.5) * 2.0**-bits
+
+
+def upper_uniform(word: Tensor) -> Tensor:
+    r"""Turn the upper 32 bits of words into double numbers of (0, 1)."""
+    return (shift_right(word, 32).double() + 0.5) * 2.0**-32
 
 
 def arrival_times(

@@ -122,13 +122,19 @@ class PairScores(NamedTuple):
         run = maybe_compile(function, value.numel(), dst.device)
         return run(value, *line, *params)
 
-    def take(self, target: Tensor, candidates: Candidates) -> PairScores:
-        r"""Return the scores of some targets, with candidates of their own.
+    def take(
+        self, target: Tensor, candidates: Candidates | None = None
+    ) -> PairScores:
+        r"""Return the scores of some targets.
 
         Args:
             target (torch.Tensor): The targets.
-            candidates (Candidates): The candidates of these.
+            candidates (Candidates, optional): The candidates of these, if they are
+                others than before. (default: :obj:`None`)
         """
+        if candidates is None and self.candidates is not None:
+            start, size, source = self.candidates
+            candidates = Candidates(start[target], size[target], source)
         params = tuple(param[target] for param in self.response.params)
         return self._replace(
             dst=self.dst[target],

@@ -3,28 +3,34 @@ r"""The Gumbel race by thinning: first arrivals without a look at all pairs."""
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from torch_geometric_gsl._checks import check_value
+from torch_geometric_gsl.ops.clusters import Clusters
+from torch_geometric_gsl.ops.envelope import Envelope, Rates, proposal_rates, propose
 from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.noise import (
+    STEP,
     below,
     draw_seed,
+    race_states,
     random_words,
-    states,
     uniform,
+    upper_uniform,
 )
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
 from torch_geometric_gsl.ops.runtime import (
     MEMORY_BUDGET,
     disable_compile,
-    has_triton,
     maybe_compile,
     row_blocks,
 )
+from torch_geometric_gsl.ops.scan import scan_arrivals
+from torch_geometric_gsl.ops.tail import Tail, draw_tail
 
 # What one proposal takes in a block of rows, in bytes.
 _BYTES_PER_PROPOSAL = 64
@@ -64,20 +70,26 @@ def num_proposals(num_arrivals: int, spread: float, *, replace: bool = True) -> 
 def race_arrivals(
     pairs: PairScores,
     options: DrawOptions,
-    proposals: int,
+    length: int,
+    envelope: Envelope | None = None,
     *,
     generator: torch.Generator | None = None,
     memory_budget: int = MEMORY_BUDGET,
-) -> Arrivals:
+) -> tuple[Arrivals, Tail | None]:
     r"""Find the first arrivals of each race by thinning a Poisson process.
 
     Proposals arrive at the times :math:`\Gamma_1 < \Gamma_2 < \dots`, cumulative sums
-    of :math:`\mathrm{Exp}(1) / (N e^{s_{\max}})`. Each proposes a uniform candidate
-    :math:`j` and is accepted with probability :math:`e^{s_{ij} - s_{\max}}`. The first
-    acceptance of :math:`j` is its arrival :math:`T_{ij}`; later ones are dropped. With
-    :math:`P` proposals all arrivals before :math:`\Gamma_P` are known, at a cost that
-    does not depend on :math:`N`. Should a race accept none, its last proposal counts as
-    accepted. What the Triton kernel computes on a GPU is the same.
+    of :math:`\mathrm{Exp}(1) / R_i`. Each proposes a candidate :math:`j` with
+    probability :math:`e^{u_{ij}} / R_i` and is accepted with probability
+    :math:`e^{s_{ij} - u_{ij}}`, where the envelope has the bounds :math:`u_{ij} \ge
+    s_{ij}` and :math:`R_i = \sum_j e^{u_{ij}}`. The first acceptance of :math:`j` is
+    its arrival :math:`T_{ij}`; later ones are dropped. A race ends with its
+    :math:`M`-th acceptance :math:`\Gamma`, after :math:`M R_i / Z_i` proposals in the
+    mean, where :math:`Z_i = \sum_j e^{s_{ij}}`: all arrivals before are known.
+
+    Races that lack acceptances go on in rounds of twice the length. One that has
+    proposed as often as it has candidates looks at all of those that have not arrived:
+    by memorylessness these arrive at :math:`\Gamma + \mathrm{Exp}(e^{s_{ij}})`.
 
     The noise is a function of (seed, target, draw, proposal), so one seed gives one
     graph whatever the memory budget.
@@ -85,103 +97,247 @@ def race_arrivals(
     Args:
         pairs (PairScores): The scores.
         options (DrawOptions): How neighbours are drawn.
-        proposals (int): The number of proposals :math:`P`.
+        length (int): The number of proposals of the first round.
+        envelope (Envelope, optional): Bounds of the scores; :obj:`pairs.upper` for all
+            if :obj:`None`. (default: :obj:`None`)
         generator (torch.Generator, optional): Source of randomness.
             (default: :obj:`None`)
         memory_budget (int, optional): Bytes for one block of rows.
             (default: :obj:`2**25`)
 
     Returns:
-        Arrivals: The first arrivals, without gradient.
+        tuple[Arrivals, Tail or None]: The first arrivals, without gradient, and the
+        sources that stand for the later ones: proposed by the envelope if it has
+        clusters, so that no heavy one is missed, else uniform.
     """
-    device = pairs.dst.device
-    seed = draw_seed(device, generator)
-    is_float = pairs.dst.dtype == torch.float32
-    is_known = pairs.response.formula is not None
-    if is_known and is_float and options.replace and has_triton(device):
-        from torch_geometric_gsl.ops._triton.race_kernel import race_kernel
-
-        return race_kernel(pairs, options, proposals, seed)
-    num_races = options.num_races
-    noise = pairs.dst.new_empty(pairs.dst.size(0), num_races, options.num_arrivals)
-    source = torch.empty_like(noise, dtype=torch.long)
+    envelope = Envelope() if envelope is None else envelope
+    dst, num_races = pairs.dst, options.num_races
+    seed = draw_seed(dst.device, generator)
+    noise = dst.new_full((dst.size(0), num_races, options.num_arrivals), -torch.inf)
+    source = torch.zeros_like(noise, dtype=torch.long)
     horizon = noise.new_empty(noise.shape[:2])
-    bytes_per_row = _BYTES_PER_PROPOSAL * num_races * proposals
-    for rows in row_blocks(noise.size(0), bytes_per_row, memory_budget):
-        found = _race_rows(pairs, options, proposals, seed, rows, memory_budget)
-        source[rows], noise[rows], horizon[rows] = found
-    return Arrivals(source, noise, horizon)
+    tail = None
+    if envelope.clusters is not None and options.num_tail > 0:
+        shape = *noise.shape[:2], options.num_tail
+        tail = source.new_empty(shape), noise.new_empty(shape)
+        tail_seed = draw_seed(dst.device, generator)
+    bytes_per_row = _BYTES_PER_PROPOSAL * (num_races * length + envelope.num_kinds)
+    for rows in row_blocks(dst.size(0), bytes_per_row, memory_budget):
+        count = num_candidates(pairs, rows)
+        number = (rows.stop - rows.start) * num_races
+        block = _Block(
+            pairs,
+            options,
+            envelope.clusters,
+            proposal_rates(pairs, envelope, rows, count),
+            count,
+            rows.start,
+            race_states(seed, rows.start * num_races, number),
+            Arrivals(source[rows], noise[rows], horizon[rows]),
+            torch.zeros(number, dtype=torch.long, device=dst.device),
+            dst.new_zeros(number),
+            memory_budget,
+        )
+        block.run(length)
+        if tail is not None:
+            tail[0][rows], tail[1][rows] = block.tail(tail_seed)
+    noise.masked_fill_(_is_repeated(source), -torch.inf)
+    arrivals = Arrivals(source, noise, horizon)
+    if tail is None:
+        return arrivals, draw_tail(pairs, options, generator=generator)
+    return arrivals, Tail(tail[0].flatten(1), tail[1], group=1)
 
 
-def propose(
-    row: Tensor, column: Tensor, size: Tensor | int, dtype: torch.dtype
-) -> tuple[Tensor, Tensor, Tensor]:
-    r"""Draw each proposal's candidate, acceptance level and waiting time.
+def num_candidates(pairs: PairScores, rows: slice) -> Tensor:
+    """Return the number of candidates of some targets."""
+    is_less = int(pairs.excluded is not None)
+    if pairs.candidates is not None:
+        return pairs.candidates.size[rows] - is_less
+    size, num_rows = pairs.src.size(0) - is_less, rows.stop - rows.start
+    return torch.full((num_rows,), size, device=pairs.dst.device)
 
-    Each takes two random words.
+
+class _Block(NamedTuple):
+    """The races of a block of targets.
 
     Args:
-        row (torch.Tensor): Random states of the rows :math:`[n]`.
-        column (torch.Tensor): Random states of the columns :math:`[2 q]`.
-        size (torch.Tensor or int): The number of candidates, or those of each row
-            :math:`[n, 1]`.
+        pairs (PairScores): The scores.
+        options (DrawOptions): How neighbours are drawn.
+        clusters (Clusters or None): The clusters of the envelope.
+        rates (Rates): The rates of the targets.
+        count (torch.Tensor): The numbers of their candidates.
+        first (int): The first target.
+        state (torch.Tensor): The random state of each race.
+        arrivals (Arrivals): What has arrived, written in place.
+        found (torch.Tensor): The number of acceptances of each race, in place.
+        clock (torch.Tensor): The time of its last proposal, in units of the mean gap
+            between two proposals, in place.
+        memory_budget (int): Bytes for the proposals of one round.
+    """
+
+    pairs: PairScores
+    options: DrawOptions
+    clusters: Clusters | None
+    rates: Rates
+    count: Tensor
+    first: int
+    state: Tensor
+    arrivals: Arrivals
+    found: Tensor
+    clock: Tensor
+    memory_budget: int
+
+    def run(self, length: int) -> None:
+        """Run the races in rounds, until each has its arrivals."""
+        race, begin = torch.arange(self.found.numel(), device=self.found.device), 0
+        while race.numel() > 0:
+            for some in race.split(max(1, self.memory_budget // (64 * length))):
+                self._propose(some, begin, length)
+            race = race[self.found[race] < self.options.num_arrivals]
+            begin, length = begin + length, 2 * length
+            is_long = begin >= self.count[self._row(race)]
+            self._scan(race[is_long], begin)
+            race = race[~is_long]
+
+    def _row(self, race: Tensor) -> Tensor:
+        """Return the row of the block that each race belongs to."""
+        return torch.div(race, self.options.num_races, rounding_mode='floor')
+
+    def _propose(self, race: Tensor, begin: int, length: int) -> None:
+        """Let some races propose so many times, and note what arrives."""
+        row = self._row(race)
+        local = self.pairs.take(self.first + row)
+        proposed = self._candidates(race, row, local, begin, length)
+        source, bound, level, gap = proposed
+        listed = Neighbours(source, local.src.size(0), memory_budget=self.memory_budget)
+        score = local.pairs(slice(0, row.numel()), listed)
+        if begin == 0:  # A sample: the first proposals of each race.
+            some = score[:, : self.options.num_arrivals]
+            _check_bounds(some, self.pairs.lower, self.pairs.upper)
+        accepted = level < (score - bound).exp_()
+        time = self.clock[race].unsqueeze(1) + gap.cumsum_(dim=1)
+        self._note(race, source, score, time, accepted)
+
+    def _candidates(
+        self, race: Tensor, row: Tensor, local: PairScores, begin: int, length: int
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Draw proposals: sources, bounds, levels of acceptance, and gaps of time."""
+        place = torch.arange(begin, begin + length, device=race.device)
+        draw = maybe_compile(draw_numbers, race.numel() * length, race.device)
+        args = self.state[race], (2 * place + 1) * STEP, self.pairs.dst.dtype
+        word, other, level, gap = draw(*args)
+        excluded = local.excluded
+        if self.clusters is None:
+            source = below(word, self.count[row].unsqueeze(1))
+            if excluded is not None:  # Step over it.
+                at = local.candidates
+                own = excluded if at is None else excluded - at.start
+                source += source >= own.unsqueeze(1)
+            if local.candidates is not None:
+                source = local.candidates.at(slice(None), source)
+            return source, self.rates.bound[row], level, gap
+        kind = upper_uniform(other)
+        found = propose(self.rates, self.clusters, row, kind, word)
+        if found.is_void is not None:
+            level.masked_fill_(found.is_void, torch.inf)
+        if excluded is not None:
+            level.masked_fill_(found.source == excluded.unsqueeze(1), torch.inf)
+        return found.source, found.bound, level, gap
+
+    def tail(self, seed: Tensor) -> tuple[Tensor, Tensor]:
+        """Draw the sources of the tail, in proportion to the rates of proposals.
+
+        Returns:
+            tuple[torch.Tensor, torch.Tensor]: Sources and the logarithms of their
+            shares, :math:`[n, K, S]` each; shares of :math:`-\infty` are void.
+        """
+        assert self.clusters is not None
+        num_races, size = self.options.num_races, self.options.num_tail
+        number = self.found.numel()
+        place = torch.arange(size, device=seed.device)
+        state = race_states(seed, self.first * num_races, number).unsqueeze(1)
+        word, other = (random_words(state + (2 * place + i) * STEP) for i in (1, 2))
+        kind = (place + upper_uniform(other)) / size
+        row = self._row(torch.arange(number, device=seed.device))
+        source, bound, is_void = propose(self.rates, self.clusters, row, kind, word)
+        share = self.rates.total[row].unsqueeze(1) - bound - math.log(size)
+        if is_void is not None:
+            share.masked_fill_(is_void, -torch.inf)
+        shape = -1, num_races, size
+        return source.view(shape), share.view(shape)
+
+    def _note(
+        self, race: Tensor, source: Tensor, score: Tensor, time: Tensor, accepted: Tensor
+    ) -> None:
+        """Note the first arrivals among some proposals."""
+        options, arrivals = self.options, self.arrivals
+        out_source, out_noise = (x.view(-1, options.num_arrivals) for x in arrivals[:2])
+        if not options.replace:
+            is_known = torch.zeros_like(accepted)
+            for place in range(options.num_arrivals):
+                is_new = place < self.found[race]
+                earlier = out_source[race, place].masked_fill(~is_new, -1)
+                is_known |= source == earlier.unsqueeze(1)
+            accepted &= ~is_known
+            accepted &= ~_is_accepted_before(source, accepted)
+        rank = accepted.cumsum(dim=1).add_(self.found[race].unsqueeze(1))
+        accepted &= rank <= options.num_arrivals
+        which, place = accepted.nonzero(as_tuple=True)
+        index = race[which], rank[which, place] - 1
+        log_time = time[which, place].log_() - self.rates.total[self._row(race)[which]]
+        out_source[index] = source[which, place]
+        out_noise[index] = -(log_time + score[which, place])
+        is_last = index[1] == options.num_arrivals - 1
+        arrivals.horizon.view(-1)[index[0][is_last]] = log_time[is_last]
+        self.found[race] = rank[:, -1].clamp(max=options.num_arrivals)
+        self.clock[race] = time[:, -1]
+
+    def _scan(self, race: Tensor, begin: int) -> None:
+        """Draw what some races lack from all candidates that have not arrived."""
+        if race.numel() == 0:
+            return
+        row, most = self._row(race), self.options.num_arrivals
+        arrivals, found = self.arrivals, self.found[race].unsqueeze(1)
+        out_source, out_noise = (x.view(-1, most) for x in arrivals[:2])
+        local = self.pairs.take(self.first + row)
+        slot = torch.arange(most, device=race.device)
+        source, log_time = scan_arrivals(
+            local,
+            self.state[race],
+            2 * begin,
+            self.clock[race].log() - self.rates.total[row],
+            out_source[race].masked_fill(slot >= found, -1),
+            most,
+            memory_budget=self.memory_budget,
+        )
+        score = local.pairs(slice(0, row.numel()), Neighbours(source, local.src.size(0)))
+        # The first of them are the arrivals that the race lacks.
+        which, place = (slot < most - found).nonzero(as_tuple=True)
+        index = race[which], place + self.found[race][which]
+        out_source[index] = source[which, place]
+        out_noise[index] = -(log_time + score)[which, place]
+        last = (most - 1 - self.found[race]).unsqueeze(1)
+        arrivals.horizon.view(-1)[race] = log_time.gather(1, last).squeeze(1)
+
+
+def draw_numbers(
+    state: Tensor, column: Tensor, dtype: torch.dtype
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    r"""Draw the random numbers of proposals, two random words each.
+
+    Args:
+        state (torch.Tensor): Random states of the races :math:`[r]`.
+        column (torch.Tensor): Random states of the proposals :math:`[q]`.
         dtype (torch.dtype): The type of the numbers.
 
     Returns:
-        tuple[torch.Tensor, torch.Tensor, torch.Tensor]: The proposed candidate, the
-        uniform number that decides on it, and the time since the proposal before it in
-        units of the mean, :math:`[n, q]` each.
+        tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]: Two words whose
+        upper bits choose a candidate, the uniform number that decides on it, and the
+        time since the proposal before it in units of the mean, :math:`[r, q]` each.
     """
-    first, second = column.chunk(2)
-    word = random_words(row.unsqueeze(1) + first)
-    gap = uniform(random_words(row.unsqueeze(1) + second), dtype).log().neg()
-    return below(word, size), uniform(word, dtype), gap
-
-
-def _race_rows(
-    pairs: PairScores,
-    options: DrawOptions,
-    proposals: int,
-    seed: Tensor,
-    rows: slice,
-    memory_budget: int,
-) -> Arrivals:
-    shape = (rows.stop - rows.start, options.num_races, proposals)
-    width = shape[1] * shape[2]
-    row, column = states(seed, rows, 2 * width)
-    draw = maybe_compile(propose, shape[0] * width, seed.device)
-    candidates, excluded = pairs.candidates, pairs.excluded
-    size: Tensor | int = pairs.src.size(0)
-    if candidates is not None:
-        size = candidates.size[rows, None]
-    if excluded is not None:
-        size = size - 1
-    source, level, gap = draw(row, column, size, pairs.dst.dtype)
-    if excluded is not None:  # Step over it.
-        own = excluded[rows] - (0 if candidates is None else candidates.start[rows])
-        source += source >= own.unsqueeze(1)
-    if candidates is not None:
-        source = candidates.at(rows, source)
-    num_sources = pairs.src.size(0)
-    proposed = Neighbours(source, num_sources, memory_budget=memory_budget)
-    score = pairs.pairs(rows, proposed)
-    # A sample: the first proposals of each race.
-    first = score.view(shape)[..., : options.num_arrivals]
-    _check_bounds(first, pairs.lower, pairs.upper)
-    accepted = level < (score - pairs.upper).exp_()
-    source, accepted = source.view(shape), accepted.view(shape)
-    if not options.replace:
-        accepted &= ~_is_accepted_before(source, accepted)
-    time = gap.view(shape).cumsum(-1)
-    score = score.view(shape)
-    found = _first(source, score, time, accepted, options.num_arrivals)
-    # Times were counted in units of the mean gap between two proposals.
-    if isinstance(size, int):
-        log_size = time.new_full((1, 1), math.log(size))
-    else:
-        log_size = size.to(time.dtype).log()
-    unit = log_size + pairs.upper
-    return Arrivals(found.source, found.noise + unit.unsqueeze(2), found.horizon - unit)
+    place = state.unsqueeze(1) + column
+    first, second = random_words(place), random_words(place + STEP)
+    return first, second, uniform(first, dtype), uniform(second, dtype).log().neg()
 
 
 def _check_bounds(score: Tensor, lower: float, upper: float) -> None:
@@ -210,30 +366,6 @@ def _is_accepted_before(source: Tensor, accepted: Tensor) -> Tensor:
     repeated = torch.zeros_like(accepted)
     repeated[..., 1:] = ordered[..., 1:] == ordered[..., :-1]
     return torch.zeros_like(accepted).scatter_(-1, order, repeated)
-
-
-def _first(
-    source: Tensor, score: Tensor, time: Tensor, accepted: Tensor, num_arrivals: int
-) -> Arrivals:
-    """Keep the first accepted proposals of each race, in their order."""
-    last = source.size(-1) - 1
-    is_short = source.size(-1) < 2**15  # Ranks count up to the number of proposals.
-    rank = accepted.cumsum(-1, dtype=torch.int16 if is_short else torch.int32)
-    # All places begin with the last proposal, which counts where none is accepted.
-    found = rank[..., -1:].clamp(min=1)
-    # Slot 0 collects rejections, the last slot the overflow; drop both.
-    slot = rank.clamp_(min=1, max=num_arrivals + 1).mul_(accepted).long()
-    place = torch.arange(last + 1, device=source.device).expand_as(source)
-    chosen = place.new_full((*source.shape[:-1], num_arrivals + 2), last)
-    chosen = chosen.scatter_(-1, slot, place)[..., 1:-1]
-    source, score = source.gather(-1, chosen), score.gather(-1, chosen)
-    log_time = time.gather(-1, chosen).log_()
-    missing = torch.arange(num_arrivals, device=source.device) >= found
-    missing |= _is_repeated(source)
-    noise = (log_time + score).neg_().masked_fill_(missing, -torch.inf)
-    is_full = found.squeeze(-1) >= num_arrivals
-    horizon = torch.where(is_full, log_time[..., -1], time[..., -1].log())
-    return Arrivals(source, noise, horizon)
 
 
 def _is_repeated(source: Tensor) -> Tensor:

@@ -74,6 +74,11 @@ class Response(NamedTuple):
             :math:`[n, 1]` to scores :math:`[n, q]`, element by element.
         params (tuple[torch.Tensor, ...], optional): The parameters of each target,
             :math:`[n]` each. (default: :obj:`()`)
+        interval (Callable, optional): Maps the ends :math:`[n, q]` of intervals of
+            compared values, and the parameters :math:`[n, 1]`, to a lower and an upper
+            bound of the scores there. Known functions have one (:data:`INTERVALS`);
+            without one a race can only use the bounds of all scores.
+            (default: :obj:`None`)
 
     Example:
         >>> response = Response(gaussian, (torch.tensor([0.5]), torch.tensor([0.04])))
@@ -83,6 +88,7 @@ class Response(NamedTuple):
 
     function: Callable[..., Tensor]
     params: tuple[Tensor, ...] = ()
+    interval: Callable[..., tuple[Tensor, Tensor]] | None = None
 
     def __call__(self, value: Tensor, rows: slice | Tensor = slice(None)) -> Tensor:
         """Map the compared values of some targets, or of pairs of them, to scores.
@@ -93,11 +99,35 @@ class Response(NamedTuple):
             rows (slice or torch.Tensor, optional): The targets.
                 (default: :obj:`slice(None)`)
         """
-        params = []
-        for param in self.params:
-            own = param[rows]
-            params.append(own.unsqueeze(-1) if value.dim() > 1 else own)
-        return self.function(value, *params)
+        return self.function(value, *self._params_of(rows, value.dim()))
+
+    def bounds(
+        self, low: Tensor, high: Tensor, rows: slice | Tensor = slice(None)
+    ) -> tuple[Tensor, Tensor]:
+        """Bound the scores of compared values that lie in intervals.
+
+        Args:
+            low (torch.Tensor): The lower ends of the intervals of some targets.
+            high (torch.Tensor): Their upper ends.
+            rows (slice or torch.Tensor, optional): The targets.
+                (default: :obj:`slice(None)`)
+
+        Raises:
+            ValueError: If the response has no :obj:`interval`.
+        """
+        interval = self.interval or INTERVALS.get(self.function)
+        if interval is None:
+            raise ValueError("the 'response' has no 'interval' (got None)")
+        return interval(low, high, *self._params_of(rows, low.dim()))
+
+    def _params_of(self, rows: slice | Tensor, dim: int) -> list[Tensor]:
+        params = (param[rows] for param in self.params)
+        return [param.unsqueeze(-1) if dim > 1 else param for param in params]
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether scores of intervals of compared values can be bounded."""
+        return self.interval is not None or self.function in INTERVALS
 
     @property
     def formula(self) -> str | None:
@@ -136,6 +166,41 @@ FORMULAS: dict[Callable[..., Tensor], str] = {
     difference: 'difference',
     gaussian: 'gaussian',
     heat_kernel: 'heat_kernel',
+}
+
+
+def identity_interval(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+    r"""Bound :func:`identity` on intervals."""
+    return low, high
+
+
+def difference_interval(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+    r"""Bound :func:`difference` on intervals."""
+    return 1 - high, 1 - low
+
+
+def gaussian_interval(
+    low: Tensor, high: Tensor, b: Tensor, c: Tensor
+) -> tuple[Tensor, Tensor]:
+    r"""Bound :func:`gaussian` on intervals: largest next to the centre."""
+    nearest = torch.minimum(torch.maximum(b, low), high)
+    farthest = torch.where(b - low > high - b, low, high)
+    return gaussian(farthest, b, c), gaussian(nearest, b, c)
+
+
+def heat_kernel_interval(
+    low: Tensor, high: Tensor, t: Tensor
+) -> tuple[Tensor, Tensor]:
+    r"""Bound :func:`heat_kernel` on intervals."""
+    return heat_kernel(high, t), heat_kernel(low, t)
+
+
+#: What bounds the known responses on intervals of compared values.
+INTERVALS: dict[Callable[..., Tensor], Callable[..., tuple[Tensor, Tensor]]] = {
+    identity: identity_interval,
+    difference: difference_interval,
+    gaussian: gaussian_interval,
+    heat_kernel: heat_kernel_interval,
 }
 
 

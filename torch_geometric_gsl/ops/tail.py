@@ -63,7 +63,7 @@ def tail_scores(
         torch.Tensor: Scores :math:`[n, K, S]`.
     """
     every = slice(0, pairs.dst.size(0))
-    if pairs.candidates is not None:  # Each target has a tail of its own.
+    if tail.group == 1:  # Each target has a tail of its own.
         num_sources = pairs.src.size(0)
         own = Neighbours(tail.source, num_sources, memory_budget=memory_budget)
         score = pairs.pairs(every, own)
@@ -71,12 +71,27 @@ def tail_scores(
         src = pairs.src[tail.source] if src is None else src
         value = compare_groups(pairs.comparison, pairs.dst, src, tail.group)
         score = pairs.respond(every, value)
+    return mask_tail(pairs, tail, arrivals, score)
+
+
+def mask_tail(
+    pairs: PairScores, tail: Tail, arrivals: Arrivals, score: Tensor
+) -> Tensor:
+    r"""Set what has arrived, is excluded or void to :math:`-\infty`.
+
+    Args:
+        pairs (PairScores): The scores.
+        tail (Tail): The tail.
+        arrivals (Arrivals): The first arrivals of the same targets.
+        score (torch.Tensor): The scores of the tail :math:`[n, K S]`.
+    """
     source = ungroup(tail.source, tail.group, pairs.dst.size(0))
     if pairs.excluded is not None:
         score = exclude(score, pairs.excluded, source)
     by_race = arrivals.source.size(1), -1
     source, score = source.unflatten(1, by_race), score.unflatten(1, by_race)
-    late: Tensor = score.masked_fill(_has_arrived(source, arrivals), -torch.inf)
+    is_none = _has_arrived(source, arrivals) | (tail.log_share == -torch.inf)
+    late: Tensor = score.masked_fill(is_none, -torch.inf)
     return late
 
 

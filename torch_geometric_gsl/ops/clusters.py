@@ -1,0 +1,226 @@
+r"""Clusters of sources, and intervals that hold what is compared with all of a cluster.
+
+The clusters may be as old as they like: centres and radii are those of today's
+embeddings, so that old clusters have wide intervals and never wrong ones.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, row_blocks
+from torch_geometric_gsl.ops.scores import unit_rows
+
+# Lloyd's steps see so many rows of each cluster.
+_ROWS_PER_CLUSTER = 64
+
+
+class Clusters(NamedTuple):
+    r"""A partition of the sources.
+
+    Args:
+        source (torch.Tensor): All sources :math:`[N]`, those of the first cluster first.
+        offsets (torch.Tensor): Where each cluster begins, and the end of the last,
+            :math:`[C + 1]`.
+    """
+
+    source: Tensor
+    offsets: Tensor
+
+    @property
+    def size(self) -> Tensor:
+        """The number of sources of each cluster."""
+        return self.offsets.diff()
+
+    @property
+    def number(self) -> Tensor:
+        """The cluster of each place of :obj:`source`."""
+        every = torch.arange(self.offsets.numel() - 1, device=self.source.device)
+        return every.repeat_interleave(self.size, output_size=self.source.numel())
+
+
+def num_clusters(num_sources: int) -> int:
+    r"""Return a number of clusters that balances bounds and proposals.
+
+    It is the power of two next to :math:`4 \sqrt{N}`: bounds of all clusters then cost
+    a target about as much as the proposals of its races.
+
+    Example:
+        >>> [num_clusters(n) for n in (1, 1000, 100_000)]
+        [1, 128, 1024]
+    """
+    return min(max(1, num_sources // 4), 2 ** round(math.log2(4 * num_sources**0.5)))
+
+
+@torch.no_grad()
+def k_means(
+    x: Tensor,
+    num_clusters: int,
+    num_steps: int = 4,
+    *,
+    memory_budget: int = MEMORY_BUDGET,
+) -> Clusters:
+    r"""Cut the rows of :obj:`x` into clusters by Lloyd's algorithm.
+
+    It begins with distinct rows, steps over at most 64 rows a cluster, and then assigns
+    all rows. The same rows have the same clusters in each call; empty ones are left
+    out.
+
+    Args:
+        x (torch.Tensor): Embeddings :math:`[N, m]`.
+        num_clusters (int): The number of clusters, at most :math:`N`.
+        num_steps (int, optional): The number of steps. (default: :obj:`4`)
+        memory_budget (int, optional): Bytes for one block of rows.
+            (default: :obj:`2**25`)
+
+    Example:
+        >>> k_means(torch.tensor([[0.0], [5.0], [0.1], [5.1]]), 2).source.tolist()
+        [0, 2, 1, 3]
+    """
+    generator = torch.Generator(x.device).manual_seed(0)
+    order = torch.randperm(x.size(0), generator=generator, device=x.device)
+    some = x[order[: _ROWS_PER_CLUSTER * num_clusters].sort().values]
+    centre = x[order[:num_clusters].sort().values]
+    for _ in range(num_steps):
+        number = _nearest(some, centre, memory_budget)
+        count = number.bincount(minlength=num_clusters).unsqueeze(1)
+        mean = torch.zeros_like(centre).index_add_(0, number, some) / count
+        centre = torch.where(count > 0, mean, centre)
+    return group(_nearest(x, centre, memory_budget))
+
+
+def group(number: Tensor) -> Clusters:
+    r"""Return the clusters of numbered sources, without empty ones.
+
+    Args:
+        number (torch.Tensor): The cluster of each source :math:`[N]`.
+
+    Example:
+        >>> group(torch.tensor([2, 0, 2]))
+        Clusters(source=tensor([1, 0, 2]), offsets=tensor([0, 1, 3]))
+    """
+    size = number.bincount()
+    size = size[size > 0]
+    offsets = size.new_zeros(size.numel() + 1)
+    offsets[1:] = size.cumsum(0)
+    return Clusters(number.argsort(stable=True), offsets)
+
+
+def _nearest(x: Tensor, centre: Tensor, memory_budget: int) -> Tensor:
+    """Return the centre next to each row."""
+    half = centre.square().sum(dim=1) / 2
+    number = torch.empty(x.size(0), dtype=torch.long, device=x.device)
+    for rows in row_blocks(x.size(0), 2 * centre.size(0) * x.element_size(), memory_budget):
+        number[rows] = torch.addmm(half, x[rows], centre.t(), beta=-1).argmax(dim=1)
+    return number
+
+
+class Balls(NamedTuple):
+    r"""What holds the embeddings of each cluster.
+
+    Args:
+        centre (torch.Tensor): Centres :math:`[C, m]`: directions of unit norm where
+            inner products are compared, points where distances are.
+        radius (torch.Tensor): The cosine of the widest angle to the centre, or the
+            largest distance to it, :math:`[C]`.
+        norm (torch.Tensor): The smallest and the largest norm :math:`[2, C]`.
+        error (float): A bound of the rounding error of a product of two unit rows.
+    """
+
+    centre: Tensor
+    radius: Tensor
+    norm: Tensor
+    error: float
+
+
+@torch.no_grad()
+def enclose(comparison: str, src: Tensor, clusters: Clusters) -> Balls:
+    r"""Enclose the embeddings of each cluster.
+
+    Args:
+        comparison (str): :obj:`"dot"` or :obj:`"squared_distance"`.
+        src (torch.Tensor): Embeddings of the sources :math:`[N, m]`.
+        clusters (Clusters): The clusters, found for any embeddings of these sources.
+    """
+    number = clusters.number
+    is_dot = comparison == 'dot'
+    error = (src.size(1) + 8) * torch.finfo(src.dtype).eps
+    src = src[clusters.source]
+    unit = unit_rows(src) if is_dot else src
+    count = clusters.size.unsqueeze(1)
+    centre = src.new_zeros(count.size(0), src.size(1))
+    # Halved first, so that no sum of huge rows overflows.
+    centre = centre.index_add_(0, number, unit / count[number])
+    centre = unit_rows(centre) if is_dot else centre
+    norm = torch.linalg.vector_norm(src, dim=1)
+    norms = torch.stack([_extreme(norm, number, count, how) for how in ('amin', 'amax')])
+    if is_dot:
+        cosine = (unit * centre[number]).sum(dim=1)
+        cosine = cosine.masked_fill(norm == 0, 1.0)  # Zero rows have no angle.
+        radius = _extreme(cosine, number, count, 'amin') - error
+    else:
+        distance = torch.linalg.vector_norm(src - centre[number], dim=1)
+        radius = _extreme(distance, number, count, 'amax') * (1 + error)
+    return Balls(centre, radius.clamp(min=-1.0), norms, error)
+
+
+def _extreme(value: Tensor, number: Tensor, count: Tensor, how: str) -> Tensor:
+    out = value.new_zeros(count.size(0))
+    return out.scatter_reduce(0, number, value, how, include_self=False)
+
+
+@torch.no_grad()
+def compare_range(
+    comparison: str, dst: Tensor, balls: Balls
+) -> tuple[Tensor, Tensor]:
+    r"""Return an interval that holds what each target compares with a cluster.
+
+    With :math:`\theta` the angle between target and centre and :math:`\rho` the widest
+    one between the centre and a member, cosines lie in
+
+    .. math::
+        \left[ \cos \min(\theta + \rho, \pi), \cos \max(\theta - \rho, 0) \right]
+
+    and with :math:`d` the distance to the centre and :math:`r` the radius, squared
+    distances lie in :math:`[\max(d - r, 0)^2, (d + r)^2]`. Rounding is accounted for.
+
+    Args:
+        comparison (str): :obj:`"dot"` or :obj:`"squared_distance"`.
+        dst (torch.Tensor): Embeddings of the targets :math:`[n, m]`.
+        balls (Balls): What holds the clusters.
+
+    Returns:
+        tuple[torch.Tensor, torch.Tensor]: The ends of the intervals :math:`[n, C]`.
+    """
+    if comparison == 'dot':
+        return _product_range(dst, balls)
+    # The matrix product would lose the distances of near nodes where others are far.
+    distance = torch.cdist(
+        dst, balls.centre, compute_mode='donot_use_mm_for_euclid_dist'
+    )
+    slack = balls.error * (distance + balls.radius)
+    low = (distance - balls.radius - slack).clamp_(min=0)
+    return low.square_(), (distance + balls.radius + slack).square_()
+
+
+def _product_range(dst: Tensor, balls: Balls) -> tuple[Tensor, Tensor]:
+    norm = torch.linalg.vector_norm(dst, dim=1, keepdim=True)
+    cosine = unit_rows(dst) @ balls.centre.t()
+    near, error = balls.radius, balls.error
+    wide = (1 - near.square()).clamp_(min=0).sqrt_()
+    # The sine is largest for the smallest cosine that rounding allows.
+    sine = (cosine.abs() - error).clamp_(min=0).square_().neg_().add_(1).sqrt_()
+    along, across = cosine * near, sine * wide
+    high = (along + across + error).masked_fill_(cosine + error >= near, 1).clamp_(max=1)
+    low = (along - across - error).masked_fill_(cosine - error <= -near, -1)
+    low.clamp_(min=-1)
+    least, most = balls.norm.unbind(0)
+    slack = 1 + error
+    # A positive cosine is largest for the longest member, a negative one for the least.
+    high = high * torch.where(high > 0, most * slack, least)
+    low = low * torch.where(low < 0, most * slack, least)
+    return norm * low - error * norm * most, norm * high + error * norm * most

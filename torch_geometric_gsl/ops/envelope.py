@@ -1,0 +1,211 @@
+r"""Upper bounds of the scores, under which the candidates of a race are proposed.
+
+A race proposes candidate :math:`j` at a rate :math:`e^{u_{ij}} \ge e^{s_{ij}}` and
+accepts with probability :math:`e^{s_{ij} - u_{ij}}`, so that its law is exact under any
+bounds, and its length is that of the bounds over the scores.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from torch_geometric_gsl.ops.clusters import Balls, Clusters, compare_range, enclose
+from torch_geometric_gsl.ops.neighbours import Neighbours
+from torch_geometric_gsl.ops.noise import below
+from torch_geometric_gsl.ops.pair_scores import PairScores, exclude
+
+
+class Head(NamedTuple):
+    r"""Candidates of each target that are proposed at their exact rates.
+
+    Args:
+        source (torch.Tensor): Distinct sources :math:`[n, H]`, in ascending order.
+        rest (torch.Tensor): A bound :math:`[n]` of what a target compares with all
+            other sources: from above for inner products, from below for distances.
+    """
+
+    source: Tensor
+    rest: Tensor
+
+
+class Envelope(NamedTuple):
+    r"""Upper bounds of the scores: of the candidates of a head, and of clusters.
+
+    Args:
+        clusters (Clusters, optional): A partition of the sources; a single cluster if
+            :obj:`None`. (default: :obj:`None`)
+        balls (Balls, optional): What holds the embeddings of each cluster.
+            (default: :obj:`None`)
+        head (Head, optional): Candidates with their exact rates.
+            (default: :obj:`None`)
+    """
+
+    clusters: Clusters | None = None
+    balls: Balls | None = None
+    head: Head | None = None
+
+    @property
+    def num_kinds(self) -> int:
+        """The number of clusters and of candidates of a head."""
+        num_clusters = 1 if self.clusters is None else self.clusters.size.numel()
+        return num_clusters + (0 if self.head is None else self.head.source.size(1))
+
+
+class Rates(NamedTuple):
+    r"""The rates at which a block of targets proposes.
+
+    There are :math:`D` kinds of proposals: :math:`C` clusters, and then the :math:`H`
+    candidates of the head.
+
+    Args:
+        bound (torch.Tensor): The bound of the scores of each kind :math:`[n, D]`.
+        total (torch.Tensor): The logarithm of the sum of all rates :math:`[n]`.
+        share (torch.Tensor, optional): The share of the rates up to each kind plus the
+            number of the target, :math:`[n D]`, ascending; :obj:`None` where there is
+            one kind only. (default: :obj:`None`)
+        head (torch.Tensor, optional): The candidates of the head :math:`[n, H]`.
+            (default: :obj:`None`)
+    """
+
+    bound: Tensor
+    total: Tensor
+    share: Tensor | None = None
+    head: Tensor | None = None
+
+
+def make_envelope(
+    pairs: PairScores, clusters: Clusters | None = None, head: Head | None = None
+) -> Envelope:
+    r"""Bound the scores by clusters and a head, found for any embeddings of the nodes.
+
+    Args:
+        pairs (PairScores): The scores.
+        clusters (Clusters, optional): A partition of the sources.
+            (default: :obj:`None`)
+        head (Head, optional): Candidates with their exact rates.
+            (default: :obj:`None`)
+    """
+    balls = None
+    if clusters is not None:
+        balls = enclose(pairs.comparison, pairs.src.detach(), clusters)
+    elif head is not None:
+        every = torch.arange(pairs.src.size(0), device=pairs.src.device)
+        clusters = Clusters(every, every.new_tensor([0, every.numel()]))
+    return Envelope(clusters, balls, head)
+
+
+@torch.no_grad()
+def bound_scores(pairs: PairScores, envelope: Envelope, rows: slice) -> Tensor:
+    r"""Return a bound of the scores of each cluster :math:`[n, C]` for some targets.
+
+    Members of the head are left out of what it bounds.
+    """
+    num_rows = rows.stop - rows.start
+    upper = pairs.dst.new_empty(num_rows, 1).copy_(torch.as_tensor(pairs.upper))
+    ranges = []
+    if envelope.balls is not None:
+        ranges.append(compare_range(pairs.comparison, pairs.dst[rows], envelope.balls))
+    if envelope.head is not None:
+        rest = envelope.head.rest[rows].unsqueeze(1)
+        without = torch.full_like(rest, -math.inf if pairs.comparison == 'dot' else math.inf)
+        ranges.append((without, rest) if pairs.comparison == 'dot' else (rest, without))
+    if not ranges:
+        return upper
+    low, high = ranges[0]
+    for other_low, other_high in ranges[1:]:
+        low, high = torch.maximum(low, other_low), torch.minimum(high, other_high)
+    # An empty interval: all members of the cluster are in the head.
+    _, most = pairs.response.bounds(torch.minimum(low, high), high, rows)
+    bound = pairs.scale * most
+    # Scores are rounded as well.
+    bound = bound + 16 * torch.finfo(bound.dtype).eps * (bound.abs() + abs(pairs.scale))
+    return torch.minimum(bound, upper)
+
+
+@torch.no_grad()
+def proposal_rates(
+    pairs: PairScores, envelope: Envelope, rows: slice, count: Tensor
+) -> Rates:
+    r"""Return the rates at which a block of targets proposes.
+
+    Args:
+        pairs (PairScores): The scores.
+        envelope (Envelope): What bounds them.
+        rows (slice): The targets.
+        count (torch.Tensor): The number of candidates of each target, :math:`[n]` or
+            one for all; the sizes of the clusters take its place where there are some.
+    """
+    bound = bound_scores(pairs, envelope, rows)
+    size = count.view(-1, 1).expand_as(bound)
+    if envelope.clusters is not None:
+        size = envelope.clusters.size.expand_as(bound)
+    rate = bound + size.to(bound.dtype).log()
+    head = None
+    if envelope.head is not None:
+        head = envelope.head.source[rows]
+        neighbours = Neighbours(head, pairs.src.size(0))
+        score = pairs.pairs(rows, neighbours)
+        if pairs.excluded is not None:
+            score = exclude(score, pairs.excluded[rows], head)
+        bound, rate = torch.cat([bound, score], 1), torch.cat([rate, score], 1)
+    total = rate.logsumexp(dim=1)
+    if rate.size(1) == 1:
+        return Rates(bound, total)
+    # In double precision: a sum of many shares, and then the numbers of the targets.
+    share = (rate - total.unsqueeze(1)).double().exp_().cumsum_(dim=1)
+    share = share.div_(share[:, -1:].clone())
+    share += torch.arange(share.size(0), device=share.device).unsqueeze(1)
+    return Rates(bound, total, share.flatten(), head)
+
+
+class Proposals(NamedTuple):
+    r"""Proposed candidates.
+
+    Args:
+        source (torch.Tensor): The sources :math:`[r, q]`.
+        bound (torch.Tensor): The bounds of their scores :math:`[r, q]`.
+        is_void (torch.Tensor or None): Which of them are no candidates of their kind:
+            proposed by a cluster, but members of the head.
+    """
+
+    source: Tensor
+    bound: Tensor
+    is_void: Tensor | None
+
+
+def propose(
+    rates: Rates, clusters: Clusters, row: Tensor, kind: Tensor, word: Tensor
+) -> Proposals:
+    r"""Look up proposed candidates.
+
+    Args:
+        rates (Rates): The rates of the targets.
+        clusters (Clusters): The clusters.
+        row (torch.Tensor): The target of each row of proposals :math:`[r]`.
+        kind (torch.Tensor): Numbers of (0, 1) that choose a kind :math:`[r, q]`.
+        word (torch.Tensor): Random words that choose a member :math:`[r, q]`.
+    """
+    assert rates.share is not None
+    num_kinds = rates.bound.size(1)
+    kind = kind.double() + row.unsqueeze(1)
+    number = torch.searchsorted(rates.share, kind, right=True)
+    # Rounding may lead past the last kind of a target.
+    number = torch.minimum(number, ((row + 1) * num_kinds - 1).unsqueeze(1))
+    bound = rates.bound.view(-1)[number]
+    number -= (row * num_kinds).unsqueeze(1)
+    num_clusters = num_kinds - (0 if rates.head is None else rates.head.size(1))
+    is_head = number >= num_clusters
+    own = number.clamp(max=num_clusters - 1)
+    size = clusters.size[own]
+    source = clusters.source[clusters.offsets[own] + below(word, size)]
+    if rates.head is None:
+        return Proposals(source, bound, None)
+    head = rates.head[row]
+    listed = head.gather(1, (number - num_clusters).clamp_(min=0))
+    near = torch.searchsorted(head, source).clamp_(max=head.size(1) - 1)
+    is_void = (head.gather(1, near) == source) & ~is_head
+    return Proposals(torch.where(is_head, listed, source), bound, is_void)
