@@ -24,12 +24,18 @@ class Head(NamedTuple):
 
     Args:
         source (torch.Tensor): Distinct sources :math:`[n, H]`, in ascending order.
-        rest (torch.Tensor): A bound :math:`[n]` of what a target compares with all
-            other sources: from above for inner products, from below for distances.
+        low (torch.Tensor): A lower bound :math:`[n]` of what a target compares with all
+            other sources.
+        high (torch.Tensor): An upper bound of it.
     """
 
     source: Tensor
-    rest: Tensor
+    low: Tensor
+    high: Tensor
+
+    def take(self, target: Tensor) -> Head:
+        """Return the heads of some targets."""
+        return Head(*(x[target] for x in self))
 
 
 class Envelope(NamedTuple):
@@ -110,9 +116,8 @@ def bound_scores(pairs: PairScores, envelope: Envelope, rows: slice) -> Tensor:
     if envelope.balls is not None:
         ranges.append(compare_range(pairs.comparison, pairs.dst[rows], envelope.balls))
     if envelope.head is not None:
-        rest = envelope.head.rest[rows].unsqueeze(1)
-        without = torch.full_like(rest, -math.inf if pairs.comparison == 'dot' else math.inf)
-        ranges.append((without, rest) if pairs.comparison == 'dot' else (rest, without))
+        head = envelope.head
+        ranges.append((head.low[rows, None], head.high[rows, None]))
     if not ranges:
         return upper
     low, high = ranges[0]
@@ -160,6 +165,32 @@ def proposal_rates(
     share = share.div_(share[:, -1:].clone())
     share += torch.arange(share.size(0), device=share.device).unsqueeze(1)
     return Rates(bound, total, share.flatten(), head)
+
+
+@torch.no_grad()
+def num_expected(
+    pairs: PairScores, envelope: Envelope, needed: float, num_targets: int = 64
+) -> float:
+    r"""Return the mean number of proposals until a race has its arrivals.
+
+    It is :math:`\mathrm{needed} \cdot R_i / Z_i` or the number of candidates, where this
+    is less, in the mean over some targets, all of whose candidates are scored.
+
+    Args:
+        pairs (PairScores): The scores.
+        envelope (Envelope): The bounds.
+        needed (float): The number of acceptances.
+        num_targets (int, optional): The number of targets. (default: :obj:`64`)
+    """
+    count = pairs.dst.size(0)
+    target = torch.arange(0, count, -(-count // num_targets), device=pairs.dst.device)
+    some, head = pairs.take(target), envelope.head
+    if head is not None:
+        envelope = envelope._replace(head=head.take(target))
+    size = pairs.src.new_tensor([pairs.available])
+    rates = proposal_rates(some, envelope, slice(0, target.numel()), size)
+    ratio = (rates.total - some.rows().logsumexp(dim=1)).double().exp()
+    return float((needed * ratio).clamp(max=pairs.available).mean())
 
 
 class Proposals(NamedTuple):

@@ -1,0 +1,94 @@
+r"""Lists of the nearest sources, and how far embeddings have moved since."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from torch_geometric_gsl.ops import scores
+from torch_geometric_gsl.ops.envelope import Head
+from torch_geometric_gsl.ops.pair_scores import PairScores, compare_all
+from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, row_blocks
+
+#: Whether the best sources are those of the largest or of the smallest compared values.
+LARGEST = {
+    scores.identity: True,
+    scores.difference: False,
+    scores.heat_kernel: False,
+}
+
+
+class NearestLists(NamedTuple):
+    r"""The best sources of each target, for the embeddings that they were found with.
+
+    Args:
+        source (torch.Tensor): Their indices :math:`[n, H]`, in ascending order.
+        rest (torch.Tensor): The best compared value of all others :math:`[n]`.
+        dst (torch.Tensor): Those embeddings of the targets :math:`[n, m]`.
+        src (torch.Tensor): Those embeddings of the sources :math:`[N, m]`.
+    """
+
+    source: Tensor
+    rest: Tensor
+    dst: Tensor
+    src: Tensor
+
+    def head(self, pairs: PairScores) -> Head:
+        r"""Return the heads of today's embeddings.
+
+        Where :math:`d_i` and :math:`d_j` denote the distances by which embeddings have
+        moved since, an inner product has changed by at most :math:`d_i \lVert z_j
+        \rVert + d_j \lVert z_i \rVert`, and a distance by :math:`d_i + d_j`.
+
+        Args:
+            pairs (PairScores): The scores of today's embeddings.
+        """
+        low, high = (torch.full_like(self.rest, sign * torch.inf) for sign in (-1, 1))
+        is_largest = LARGEST[pairs.response.function]
+        slack = self._slack(pairs)
+        if pairs.comparison == 'dot':
+            low, high = (low, self.rest + slack) if is_largest else (self.rest - slack, high)
+        else:
+            low = (self.rest.sqrt() - slack).clamp(min=0).square()
+        return Head(self.source, low, high)
+
+    @torch.no_grad()
+    def _slack(self, pairs: PairScores) -> Tensor:
+        error = (self.src.size(1) + 8) * torch.finfo(self.src.dtype).eps
+        moved = [
+            torch.linalg.vector_norm(now - then, dim=1)
+            for now, then in ((pairs.dst, self.dst), (pairs.src, self.src))
+        ]
+        if pairs.comparison != 'dot':
+            largest = moved[1].amax()
+            return (moved[0] + largest) * (1 + error) + error * self.rest.sqrt()
+        norm = [torch.linalg.vector_norm(x, dim=1) for x in (self.dst, pairs.src)]
+        slack = moved[0] * norm[1].amax() + norm[0] * moved[1].amax()
+        return slack * (1 + error) + 2 * error * norm[0] * norm[1].amax()
+
+
+@torch.no_grad()
+def find_nearest(
+    pairs: PairScores, size: int, *, memory_budget: int = MEMORY_BUDGET
+) -> NearestLists:
+    r"""List the best sources of each target, by blocks of rows.
+
+    Args:
+        pairs (PairScores): The scores; the response is monotone, one of
+            :data:`LARGEST`.
+        size (int): The number of sources :math:`H`, less than :math:`N`.
+        memory_budget (int, optional): Bytes for one block of rows.
+            (default: :obj:`2**25`)
+    """
+    dst, src = pairs.dst.detach(), pairs.src.detach()
+    is_largest = LARGEST[pairs.response.function]
+    source = torch.empty(dst.size(0), size, dtype=torch.long, device=dst.device)
+    rest = dst.new_empty(dst.size(0))
+    for rows in row_blocks(dst.size(0), 3 * src.size(0) * dst.element_size(), memory_budget):
+        value = compare_all(pairs.comparison, dst[rows], src)
+        found, index = value.topk(size + 1, dim=1, largest=is_largest)
+        source[rows] = index[:, :size].sort(dim=1).values
+        rest[rows] = found[:, size]
+    return NearestLists(source, rest, dst, src)
