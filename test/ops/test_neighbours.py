@@ -10,8 +10,8 @@ from torch import Tensor
 from torch_geometric_gsl.ops import neighbours as module
 from torch_geometric_gsl.ops.neighbours import (
     Neighbours,
+    _gathered_dots,
     compare_listed,
-    gathered_dots,
     neighbour_sum,
     pair_dots,
 )
@@ -237,17 +237,19 @@ def test_wide_pairs_are_not_compiled(monkeypatch, width):
 
     def quick(*args):
         called.append(1)
-        return gathered_dots(*args)
+        return _gathered_dots(*args)
 
     monkeypatch.setattr(module, 'maybe_compile', lambda *_: quick)
     dst, src = rand(40, width), rand(40, width, seed=1)
     neighbours = lists((40, 40, 6))
     found = pair_dots(dst, src, neighbours)
     assert bool(called) == (width < 64)
-    torch.testing.assert_close(found, gathered_dots(dst, src, neighbours.source.long()))
+    torch.testing.assert_close(
+        found, _gathered_dots(dst, src, neighbours.source.long())
+    )
     # A matrix has no place for more pairs than it has entries.
     few = lists((3, 2, 7))
-    expected = gathered_dots(dst[:3], src[:2], few.source.long())
+    expected = _gathered_dots(dst[:3], src[:2], few.source.long())
     called.clear()
     torch.testing.assert_close(pair_dots(dst[:3], src[:2], few), expected)
     assert called

@@ -34,8 +34,7 @@ def drawn_graph(
         arrivals (Arrivals): The first arrivals of each target.
         tail (Tail or None): The sources that stand for the later ones.
         options (DrawOptions): How neighbours are drawn.
-        memory_budget (int, optional): Bytes for one block of gathered rows.
-            (default: :obj:`2**25`)
+        memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
     """
     every = slice(0, pairs.dst.size(0))
     source, num_sources = arrivals.source.flatten(1), pairs.src.size(0)
@@ -71,8 +70,7 @@ def drawn_sum(
         arrivals (Arrivals): The first arrivals of each target.
         tail (Tail or None): The sources that stand for the later ones.
         options (DrawOptions): How neighbours are drawn.
-        memory_budget (int, optional): Bytes for one block of rows.
-            (default: :obj:`2**25`)
+        memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
     """
     full = full_precision(h)
     source, num_sources = arrivals.source.flatten(1), pairs.src.size(0)
@@ -176,8 +174,7 @@ def neighbour_graph(
     Args:
         source (torch.Tensor): Sources :math:`[n, q]`.
         weight (torch.Tensor): Weights :math:`[n, q]`.
-        listed (torch.Tensor, optional): Which of them are edges.
-            (default: :obj:`None`)
+        listed (torch.Tensor, optional): Which are edges. (default: :obj:`None`)
 
     Example:
         >>> neighbour_graph(torch.tensor([[1, 1]]), torch.tensor([[0.5, 0.5]]))

@@ -45,8 +45,7 @@ def sort_candidates(edge_index: Tensor, *, loop: bool = True) -> Tensor:
 
     Args:
         edge_index (torch.Tensor): Candidate edges :math:`[2, |E|]`.
-        loop (bool, optional): If :obj:`False`, self-loops are removed.
-            (default: :obj:`True`)
+        loop (bool, optional): Whether to keep self-loops. (default: :obj:`True`)
 
     Example:
         >>> sort_candidates(torch.tensor([[2, 0, 0], [1, 1, 0]]), loop=False)

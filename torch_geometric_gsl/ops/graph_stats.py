@@ -106,8 +106,7 @@ def score_spread(pairs: PairScores, *, memory_budget: int = MEMORY_BUDGET) -> Sp
 
     Args:
         pairs (PairScores): The scores.
-        memory_budget (int, optional): Bytes for one block of rows.
-            (default: :obj:`2**25`)
+        memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
 
     Returns:
         Spread: Entropy and effective number of neighbours, in double precision.

@@ -32,8 +32,7 @@ def top_k(scores: PairScores, k: int, *, memory_budget: int = MEMORY_BUDGET) -> 
     Args:
         scores (PairScores): The scores.
         k (int): How many sources to keep, at most :obj:`scores.available`.
-        memory_budget (int, optional): Bytes for one block of rows.
-            (default: :obj:`2**25`)
+        memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
 
     Returns:
         torch.Tensor: Sources :math:`[n, k]`, best first.
@@ -74,10 +73,8 @@ def cosine_top_k(
         k (int): How many rows to keep, at most as many as there are.
         rows (slice, optional): The :math:`n` rows that are compared with each other,
             and counted from the first of them. (default: :obj:`slice(None)`)
-        loop (bool, optional): If :obj:`False`, no row is its own neighbour.
-            (default: :obj:`True`)
-        memory_budget (int, optional): Bytes for one block of rows.
-            (default: :obj:`2**25`)
+        loop (bool, optional): Whether rows are their own. (default: :obj:`True`)
+        memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
 
     Example:
         >>> x = torch.tensor([[1.0, 0.0], [4.0, 3.0], [0.0, 1.0]])

@@ -33,10 +33,8 @@ def stream_arrivals(
         k (int): The number of races :math:`K` per target.
         num_arrivals (int): The number :math:`M` of arrivals to keep, at most
             :obj:`pairs.available`.
-        generator (torch.Generator, optional): Source of randomness.
-            (default: :obj:`None`)
-        memory_budget (int, optional): Bytes for one block of rows.
-            (default: :obj:`2**25`)
+        generator (torch.Generator, optional): The generator. (default: :obj:`None`)
+        memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
 
     Returns:
         Arrivals: The first arrivals, without gradient.

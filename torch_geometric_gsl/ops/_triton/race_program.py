@@ -34,30 +34,19 @@ def _uniform(word):
 
 
 @triton.jit
-def _compare(
-    dst,
-    src,
-    row,
-    source,
-    is_wanted,
-    channels,
-    IS_DISTANCE: tl.constexpr,
-    BLOCK_CHANNELS: tl.constexpr,
-):
+def _compare(embedded, row, source, is_wanted, IS_DISTANCE, SIZE: tl.constexpr):
     """Compare targets with their sources [R, P]: products or squared distances."""
+    dst, src, channels = embedded
     target = dst + row * channels
     gathered = src + source.to(tl.int64) * channels
-    shape: tl.constexpr = [source.shape[0], source.shape[1], BLOCK_CHANNELS]
-    total = tl.zeros(shape, tl.float32)
-    for first in range(0, channels, BLOCK_CHANNELS):
-        channel = first + tl.arange(0, BLOCK_CHANNELS)
+    total = tl.zeros([source.shape[0], source.shape[1], SIZE], tl.float32)
+    for first in range(0, channels, SIZE):
+        channel = first + tl.arange(0, SIZE)[None, :]
         is_channel = channel < channels
-        u = tl.load(
-            target[:, None] + channel[None, :], mask=is_channel[None, :], other=0.0
-        )[:, None, :]
+        u = tl.load(target[:, None] + channel, mask=is_channel, other=0.0)[:, None, :]
         v = tl.load(
-            gathered[:, :, None] + channel[None, None, :],
-            mask=is_wanted[:, :, None] & is_channel[None, None, :],
+            gathered[:, :, None] + channel[None],
+            mask=is_wanted[:, :, None] & is_channel[None],
             other=0.0,
         )
         if IS_DISTANCE:
@@ -68,32 +57,9 @@ def _compare(
 
 
 @triton.jit
-def _score(
-    dst,
-    src,
-    b,
-    c,
-    b_stride,
-    c_stride,
-    row,
-    source,
-    is_wanted,
-    channels,
-    scale,
-    RESPONSE: tl.constexpr,
-    BLOCK_CHANNELS: tl.constexpr,
-):
-    """Return the scores `PairScores.pairs` [R, P]."""
-    value = _compare(
-        dst,
-        src,
-        row,
-        source,
-        is_wanted,
-        channels,
-        RESPONSE == 'heat_kernel',
-        BLOCK_CHANNELS,
-    )
+def _respond(value, params, row, RESPONSE: tl.constexpr):
+    """Return the responses `PairScores.respond` of compared values, unscaled."""
+    b, b_stride, c, c_stride = params
     if RESPONSE == 'difference':
         value = 1 - value
     elif RESPONSE == 'gaussian':
@@ -102,23 +68,13 @@ def _score(
     elif RESPONSE == 'heat_kernel':
         width = tl.load(c + row * c_stride)[:, None]
         value = tl.exp(-tl.minimum(value, 1e36) / width)
-    return scale * value
+    return value
 
 
 @triton.jit
-def _first_state(seed, row, draw, per_target, proposals):
-    """Return the random states [R] of first proposals, and the way to gaps."""
-    width = per_target.to(tl.int64) * proposals
-    place = row * 2 * width + draw * proposals + 1
-    first = tl.load(seed).to(tl.uint64) + place.to(tl.uint64) * _GAMMA
-    return first, width.to(tl.uint64) * _GAMMA
-
-
-@triton.jit
-def _count(
-    row, excluded, start, size, num_sources, log_size, BLOCK_RACES: tl.constexpr
-):
+def _count(row, sets, num_sources, log_size, BLOCK_RACES: tl.constexpr):
     """Return the number of candidates, its logarithm, the excluded place."""
+    excluded, start, size, _ = sets
     own = tl.zeros([BLOCK_RACES], tl.int64)
     if size is None:
         count = tl.full([BLOCK_RACES], num_sources, tl.int64)
@@ -137,8 +93,9 @@ def _count(
 
 
 @triton.jit
-def _propose(word, row, count, own, is_wanted, excluded, start, listed):
+def _propose(word, row, count, own, is_wanted, sets):
     """Return the proposed sources [R, P]."""
+    excluded, start, _, listed = sets
     index = (((word >> 32) * count[:, None].to(tl.uint64)) >> 32).to(tl.int64)
     if excluded is not None:
         index += (index >= own[:, None]).to(tl.int64)
@@ -204,15 +161,18 @@ def run_races(
     BLOCK_KEPT: tl.constexpr,
 ):
     """Run a block of races, some proposals at a time, until all have arrivals."""
+    sets = (excluded, start, size, listed)
     number = tl.program_id(0).to(tl.int64) * BLOCK_RACES + tl.arange(0, BLOCK_RACES)
     # What is too many runs the last race once more, and writes nothing.
     race = tl.minimum(number, num_races - 1)
     row = race // per_target
-    count, log_count, own = _count(
-        row, excluded, start, size, num_sources, log_size, BLOCK_RACES
-    )
+    count, log_count, own = _count(row, sets, num_sources, log_size, BLOCK_RACES)
     shift = log_count + upper
-    first, to_gap = _first_state(seed, row, race % per_target, per_target, proposals)
+    # The random states of first proposals [R], and the way to those of gaps.
+    width = per_target.to(tl.int64) * proposals
+    place = row * 2 * width + race % per_target * proposals + 1
+    first = tl.load(seed).to(tl.uint64) + place.to(tl.uint64) * _GAMMA
+    to_gap = width.to(tl.uint64) * _GAMMA
     slot = tl.arange(0, BLOCK_KEPT)[None, :]
     kept_source = tl.zeros([BLOCK_RACES, BLOCK_KEPT], tl.int32)
     kept_noise = tl.zeros([BLOCK_RACES, BLOCK_KEPT], tl.float32)
@@ -232,22 +192,11 @@ def run_races(
         time = tl.log(clock[:, None] + tl.cumsum(gap, 1)) - shift[:, None]
         # A race that is full needs no more scores.
         is_wanted = is_turn & (found < num_arrivals)[:, None]
-        source = _propose(word, row, count, own, is_wanted, excluded, start, listed)
-        score = _score(
-            dst,
-            src,
-            b,
-            c,
-            b_stride,
-            c_stride,
-            row,
-            source,
-            is_wanted,
-            channels,
-            scale,
-            RESPONSE,
-            BLOCK_CHANNELS,
-        )
+        source = _propose(word, row, count, own, is_wanted, sets)
+        is_distance: tl.constexpr = RESPONSE == 'heat_kernel'
+        embedded = (dst, src, channels)
+        value = _compare(embedded, row, source, is_wanted, is_distance, BLOCK_CHANNELS)
+        score = scale * _respond(value, (b, b_stride, c, c_stride), row, RESPONSE)
         accepted = is_wanted & (_uniform(word) < tl.exp(score - upper))
         rank = found[:, None] + tl.cumsum(accepted.to(tl.int32), 1)
         accepted = accepted | (is_last & (rank == 0))
