@@ -177,15 +177,6 @@ def test_weighted_sum(num_sources, num_targets, size, seed):
     torch.testing.assert_close(out, naive_sum(h, edges, weight, num_targets))
 
 
-def test_weighted_sum_gradient():
-    edges = random_edges(0, 4, 3, 9)
-    h = torch.randn(4, 2, dtype=torch.float64, requires_grad=True)
-    weight = torch.randn(9, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(
-        lambda h, weight: weighted_sum(h, edges, weight, 3), (h, weight)
-    )
-
-
 @pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16, torch.float64])
 def test_messages_of_another_type_and_layout(dtype):
     edges = random_edges(0, 4, 3, 9)

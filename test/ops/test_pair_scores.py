@@ -6,11 +6,7 @@ import torch
 from torch_geometric_gsl.ops import runtime
 from torch_geometric_gsl.ops.candidates import Candidates
 from torch_geometric_gsl.ops.neighbours import Neighbours
-from torch_geometric_gsl.ops.pair_scores import (
-    PairScores,
-    compare_groups,
-    exclude,
-)
+from torch_geometric_gsl.ops.pair_scores import PairScores, compare_groups, exclude
 from torch_geometric_gsl.ops.scores import FORMULAS, Response
 
 INF = math.inf

@@ -200,27 +200,6 @@ def _compare(case, found):
     torch.testing.assert_close(result.horizon, expected.horizon, rtol=0, atol=1e-5)
 
 
-def test_cases_meet_what_they_are_for():
-    for name, sizes in SIZES.items():
-        assert {getattr(case, name) for case in _grid()} >= set(sizes)
-    missing, repeated, before, after = 0, 0, 0, 0
-    for case in CASES:
-        excluded = make(case)[0].excluded
-        source, noise, _ = _define(case)
-        missing += int(noise.isneginf().sum())
-        again = (source.unsqueeze(-1) == source.unsqueeze(-2)).tril(-1)
-        repeated += int(again.sum())
-        if excluded is not None:
-            side = source - excluded.view(-1, 1, 1)
-            before, after = (
-                before + int((side < 0).sum()),
-                after + int((side > 0).sum()),
-            )
-            assert bool(side.all())
-    # Races end early, sources arrive twice, and they stand on both sides of a loop.
-    assert min(missing, repeated, before, after) > 0
-
-
 @pytest.mark.parametrize(('proposals', 'num_sources'), [(0, 4), (2**31, 4), (5, 0)])
 def test_refuses(proposals, num_sources):
     # What is checked is checked before a kernel is launched.
@@ -230,14 +209,6 @@ def test_refuses(proposals, num_sources):
     text = rf'between 1 and 2\^31 - 1 \(got {proposals} and {num_sources}\)'
     with pytest.raises(ValueError, match=text):
         race_kernel(pairs, DrawOptions(2, 0.5, 2), proposals, torch.tensor(0))
-
-
-def test_no_races_need_no_kernel():
-    from torch_geometric_gsl.ops._triton.race_kernel import race_kernel
-
-    pairs, options = make(Case(n=0))
-    found = race_kernel(pairs, options, 5, torch.tensor(0))
-    assert [tuple(part.shape) for part in found] == [(0, 5, 4), (0, 5, 4), (0, 5)]
 
 
 if __name__ == '__main__':

@@ -154,7 +154,7 @@ def test_compiled_functions_equal_the_eager_ones():
     ],
 )
 def test_has_triton(monkeypatch, device, installed, capability, expected):
-    monkeypatch.setattr(module, '_has_triton_package', lambda: installed)
+    monkeypatch.setattr(module, 'find_spec', lambda _: installed or None)
     monkeypatch.setattr(torch.cuda, 'get_device_capability', lambda _: capability)
     assert has_triton(torch.device(device)) is expected
 

@@ -198,8 +198,7 @@ def test_default_num_arrivals():
 
 
 @pytest.mark.parametrize(
-    ('tau', 'kept', 'n'),
-    [(0.5, 1, 40), (0.8, 12, 2000), (1.0, 16, 900)],
+    ('tau', 'kept', 'n'), [(0.5, 1, 40), (0.8, 12, 2000), (1.0, 16, 900)]
 )
 def test_the_least_tail_that_is_needed(tau, kept, n):
     # The r-th of n exponential times is about that quantile.

@@ -20,11 +20,6 @@ def dense_graph(weight: Tensor, *, loop: bool = True) -> SampledGraph:
     Args:
         weight (torch.Tensor): Weights :math:`[n, N]` of sources for targets.
         loop (bool, optional): Whether to list the diagonal. (default: :obj:`True`)
-
-    Example:
-        >>> dense_graph(torch.eye(2)).edge_index
-        tensor([[0, 1, 0, 1],
-                [0, 0, 1, 1]])
     """
     edges = torch.ones_like(weight, dtype=torch.bool)
     if not loop:
@@ -63,10 +58,6 @@ def relaxed_weights(
             pass and relaxed in the backward pass. (default: :obj:`False`)
         generator (torch.Generator, optional): The generator. (default: :obj:`None`)
         memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
-
-    Example:
-        >>> relaxed_weights(torch.zeros(2, 3), k=5, tau=0.5).sum(dim=1)
-        tensor([1., 1.])
     """
     weight: Tensor = _RelaxedWeights.apply(  # type: ignore[no-untyped-call]
         score, k, tau, hard, generator, memory_budget

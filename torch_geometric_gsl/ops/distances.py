@@ -35,12 +35,6 @@ def pair_distances(dst: Tensor, src: Tensor, neighbours: Neighbours) -> Tensor:
 
     Returns:
         torch.Tensor: :obj:`(dst.unsqueeze(1) - src[source]).square().sum(-1)`.
-
-    Example:
-        >>> pair_distances(torch.eye(2), torch.tensor([[1.0, 2.0]]),
-        ...                Neighbours(torch.tensor([[0], [0]]), num_sources=1))
-        tensor([[4.],
-                [2.]])
     """
     distance: Tensor = _PairDistances.apply(dst, src, neighbours)  # type: ignore[no-untyped-call]
     return distance
@@ -59,11 +53,6 @@ def edge_distances(
             gradient flows to sparse ones.
         edge_index (torch.Tensor): The edges :math:`[2, |E|]`.
         memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
-
-    Example:
-        >>> x = torch.tensor([[0.0, 0.0], [3.0, 4.0]])
-        >>> edge_distances(x, torch.tensor([[0, 1], [1, 1]]))
-        tensor([25.,  0.])
     """
     if x.layout != torch.strided:
         return _sparse_distances(x, edge_index, memory_budget)

@@ -82,11 +82,7 @@ def _is_matrix(score: Tensor, target: Tensor, num_targets: int) -> bool:
 
 
 def nearest_candidates(
-    score: Tensor,
-    edge_index: Tensor,
-    num_targets: int,
-    k: int | None,
-    tau: float,
+    score: Tensor, edge_index: Tensor, num_targets: int, k: int | None, tau: float
 ) -> SampledGraph:
     r"""Return the largest scores among listed candidates, with noise-free weights.
 
@@ -121,11 +117,6 @@ def rank_in_group(value: Tensor, group: Tensor) -> Tensor:
     Args:
         value (torch.Tensor): The values :math:`[E]`.
         group (torch.Tensor): The number of the group of each, sorted.
-
-    Example:
-        >>> rank_in_group(torch.tensor([1.0, 3.0, 2.0, 5.0]),
-        ...               torch.tensor([0, 0, 0, 1]))
-        tensor([2, 0, 1, 0])
     """
     if value.numel() == 0:
         return group

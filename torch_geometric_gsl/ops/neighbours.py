@@ -198,12 +198,6 @@ def pair_dots(dst: Tensor, src: Tensor, neighbours: Neighbours) -> Tensor:
 
     Returns:
         torch.Tensor: :obj:`(dst.unsqueeze(1) * src[source]).sum(-1)`.
-
-    Example:
-        >>> pair_dots(torch.eye(2), torch.tensor([[1.0, 2.0]]),
-        ...           Neighbours(torch.tensor([[0], [0]]), num_sources=1))
-        tensor([[1.],
-                [2.]])
     """
     product: Tensor = _PairDots.apply(dst, src, neighbours)  # type: ignore[no-untyped-call]
     return product
@@ -231,11 +225,6 @@ def compare_listed(
 
     Returns:
         torch.Tensor: What is compared, of that shape.
-
-    Example:
-        >>> compare_listed(pair_dots, torch.eye(2), torch.tensor([[1.0, 2.0]]),
-        ...                source=torch.tensor([0, 0]), target=torch.tensor([1, 0]))
-        tensor([2., 1.])
     """
     ordered, place = target.flatten().sort()
     every = torch.arange(dst.size(0) + 1, device=target.device)
@@ -260,11 +249,6 @@ def neighbour_sum(h: Tensor, weight: Tensor, neighbours: Neighbours) -> Tensor:
 
     Returns:
         torch.Tensor: :obj:`(weight.unsqueeze(-1) * h[source]).sum(1)`.
-
-    Example:
-        >>> neighbour_sum(torch.tensor([[1.0], [2.0]]), torch.tensor([[0.5, 0.5]]),
-        ...               Neighbours(torch.tensor([[0, 1]]), num_sources=2))
-        tensor([[1.5000]])
     """
     total: Tensor = _NeighbourSum.apply(h, weight, neighbours)  # type: ignore[no-untyped-call]
     return total

@@ -57,11 +57,6 @@ def random_words(state: Tensor) -> Tensor:
 
     Args:
         state (torch.Tensor): Sums of what :func:`states` returns.
-
-    Example:
-        >>> row, column = states(torch.tensor(0), slice(0, 1), width=2)
-        >>> random_words(row.unsqueeze(1) + column)
-        tensor([[-2152535657050944081,  7960286522194355700]])
     """
     word = (state ^ _shift_right(state, 30)) * _MIX_1
     word = (word ^ _shift_right(word, 27)) * _MIX_2

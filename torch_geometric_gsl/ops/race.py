@@ -45,10 +45,6 @@ def num_proposals(num_arrivals: int, spread: float, *, replace: bool = True) -> 
         num_arrivals (int): The number of arrivals :math:`M`.
         spread (float): The range :math:`\Delta` of the scores.
         replace (bool, optional): Draws with replacement. (default: :obj:`True`)
-
-    Example:
-        >>> num_proposals(num_arrivals=4, spread=1.0)
-        22
     """
     m = num_arrivals
     needed = max(8, m + 2 * math.sqrt(m))
@@ -68,15 +64,15 @@ def race_arrivals(
     generator: torch.Generator | None = None,
     memory_budget: int = MEMORY_BUDGET,
 ) -> Arrivals:
-    r"""Find the first arrivals of each race by thinning a Poisson process.
+    r"""Find the first arrivals of each race, without gradient, by thinning.
 
-    Proposals arrive at the times :math:`\Gamma_1 < \Gamma_2 < \dots`, cumulative sums
-    of :math:`\mathrm{Exp}(1) / (N e^{s_{\max}})`. Each proposes a uniform candidate
-    :math:`j` and is accepted with probability :math:`e^{s_{ij} - s_{\max}}`. The first
-    acceptance of :math:`j` is its arrival :math:`T_{ij}`; later ones are dropped. With
-    :math:`P` proposals all arrivals before :math:`\Gamma_P` are known, at a cost that
-    does not depend on :math:`N`. Should a race accept none, its last proposal counts as
-    accepted. What the Triton kernel computes on a GPU is the same.
+    A Poisson process makes proposals at the times :math:`\Gamma_1 < \Gamma_2 < \dots`,
+    cumulative sums of :math:`\mathrm{Exp}(1) / (N e^{s_{\max}})`. Each is a uniform
+    candidate :math:`j`, accepted with probability :math:`e^{s_{ij} - s_{\max}}`. The
+    first acceptance of :math:`j` is its arrival :math:`T_{ij}`; later ones are dropped.
+    With :math:`P` proposals all arrivals before :math:`\Gamma_P` are known, at a cost
+    that does not depend on :math:`N`. Should a race accept none, its last proposal
+    counts as accepted. What the Triton kernel computes on a GPU is the same.
 
     The noise is a function of (seed, target, draw, proposal), so one seed gives one
     graph whatever the memory budget.
@@ -87,9 +83,6 @@ def race_arrivals(
         proposals (int): The number of proposals :math:`P`.
         generator (torch.Generator, optional): The generator. (default: :obj:`None`)
         memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
-
-    Returns:
-        Arrivals: The first arrivals, without gradient.
     """
     device = pairs.dst.device
     seed = draw_seed(device, generator)

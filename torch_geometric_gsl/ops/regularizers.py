@@ -107,11 +107,7 @@ def degree_log_barrier(
 
 
 def frobenius(
-    edge_index: Tensor,
-    edge_weight: Tensor,
-    num_nodes: int,
-    *,
-    reduction: str = 'mean',
+    edge_index: Tensor, edge_weight: Tensor, num_nodes: int, *, reduction: str = 'mean'
 ) -> Tensor:
     r"""Return the squared Frobenius norm: small if no weight is large.
 
@@ -141,11 +137,7 @@ def frobenius(
 
 
 def edge_entropy(
-    edge_index: Tensor,
-    edge_weight: Tensor,
-    num_nodes: int,
-    *,
-    reduction: str = 'mean',
+    edge_index: Tensor, edge_weight: Tensor, num_nodes: int, *, reduction: str = 'mean'
 ) -> Tensor:
     r"""Return the entropy of each target's weights: small if one of them dominates.
 

@@ -159,10 +159,6 @@ def log_tail_mass(log_rate: Tensor, tau: float) -> Tensor:
     Args:
         log_rate (torch.Tensor): Logarithms of rates :math:`\log r`.
         tau (float): The temperature :math:`\tau`.
-
-    Example:
-        >>> log_tail_mass(torch.tensor([0.0]), tau=1.0).exp()  # e E_1(1)
-        tensor([0.5963])
     """
     table = _table(tau, log_rate.dtype, log_rate.device)
     place = (log_rate - _FIRST) / _STEP

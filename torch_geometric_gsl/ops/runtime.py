@@ -34,10 +34,6 @@ def rows_per_block(bytes_per_row: int, budget: int = MEMORY_BUDGET) -> int:
     Args:
         bytes_per_row (int): What one row needs, in bytes.
         budget (int, optional): The budget in bytes. (default: :obj:`2**25`)
-
-    Example:
-        >>> rows_per_block(bytes_per_row=1024, budget=10_000)
-        9
     """
     return max(1, budget // max(1, bytes_per_row))
 
@@ -136,14 +132,9 @@ def has_triton(device: torch.device) -> bool:
     Args:
         device (torch.device): The device.
     """
-    if device.type != 'cuda' or not _has_triton_package():
+    if device.type != 'cuda' or find_spec('triton') is None:
         return False
     return torch.cuda.get_device_capability(device) >= (8, 0)
-
-
-@cache
-def _has_triton_package() -> bool:
-    return find_spec('triton') is not None
 
 
 def full_dtype(dtype: torch.dtype) -> torch.dtype:

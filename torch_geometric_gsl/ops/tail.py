@@ -61,15 +61,14 @@ def tail_scores(
     Returns:
         torch.Tensor: Scores :math:`[n, K, S]`.
     """
-    every = slice(0, pairs.dst.size(0))
     if pairs.candidates is not None:  # Each target has a tail of its own.
         num_sources = pairs.src.size(0)
         own = Neighbours(tail.source, num_sources, memory_budget=memory_budget)
-        score = pairs.pairs(every, own)
+        score = pairs.pairs(slice(None), own)
     else:
         src = pairs.src[tail.source] if src is None else src
         value = compare_groups(pairs.comparison, pairs.dst, src, tail.group)
-        score = pairs.respond(every, value)
+        score = pairs.respond(slice(None), value)
     source = ungroup(tail.source, tail.group, pairs.dst.size(0))
     if pairs.excluded is not None:
         score = exclude(score, pairs.excluded, source)
@@ -104,10 +103,7 @@ def ungroup(x: Tensor, group: int, count: int) -> Tensor:
 
 @disable_compile
 def draw_tail(
-    pairs: PairScores,
-    options: DrawOptions,
-    *,
-    generator: torch.Generator | None = None,
+    pairs: PairScores, options: DrawOptions, *, generator: torch.Generator | None = None
 ) -> Tail | None:
     r"""Draw the sources that stand for the later arrivals.
 
@@ -160,10 +156,6 @@ def default_num_arrivals(tau: float) -> int:
 
     Args:
         tau (float): The temperature :math:`\tau`.
-
-    Example:
-        >>> [default_num_arrivals(tau) for tau in (0.1, 0.25, 0.5, 1.0)]
-        [4, 4, 8, 16]
     """
     return max(4, math.ceil(16 * tau))
 
@@ -280,10 +272,6 @@ def spread_sources(
 
     Returns:
         torch.Tensor: Sources :math:`[\mathrm{repeats} \cdot \mathrm{size}]`.
-
-    Example:
-        >>> spread_sources(4, 4, torch.device('cpu'))
-        tensor([0, 1, 2, 3])
     """
     part = torch.rand(
         (repeats, size), dtype=torch.double, device=device, generator=generator

@@ -34,9 +34,17 @@ def _uniform(word):
 
 
 @triton.jit
-def _compare(embedded, row, source, is_wanted, IS_DISTANCE, SIZE: tl.constexpr):
+def _compare(
+    dst,
+    src,
+    channels,
+    row,
+    source,
+    is_wanted,
+    RESPONSE: tl.constexpr,
+    SIZE: tl.constexpr,
+):
     """Compare targets with their sources [R, P]: products or squared distances."""
-    dst, src, channels = embedded
     target = dst + row * channels
     gathered = src + source.to(tl.int64) * channels
     total = tl.zeros([source.shape[0], source.shape[1], SIZE], tl.float32)
@@ -49,7 +57,7 @@ def _compare(embedded, row, source, is_wanted, IS_DISTANCE, SIZE: tl.constexpr):
             mask=is_wanted[:, :, None] & is_channel[None],
             other=0.0,
         )
-        if IS_DISTANCE:
+        if RESPONSE == 'heat_kernel':
             total += (u - v) * (u - v)
         else:
             total += u * v
@@ -57,9 +65,8 @@ def _compare(embedded, row, source, is_wanted, IS_DISTANCE, SIZE: tl.constexpr):
 
 
 @triton.jit
-def _respond(value, params, row, RESPONSE: tl.constexpr):
-    """Return the responses `PairScores.respond` of compared values, unscaled."""
-    b, b_stride, c, c_stride = params
+def _respond(value, b, b_stride, c, c_stride, row, RESPONSE: tl.constexpr):
+    """Return the responses to compared values [R, P]."""
     if RESPONSE == 'difference':
         value = 1 - value
     elif RESPONSE == 'gaussian':
@@ -72,9 +79,10 @@ def _respond(value, params, row, RESPONSE: tl.constexpr):
 
 
 @triton.jit
-def _count(row, sets, num_sources, log_size, BLOCK_RACES: tl.constexpr):
+def _count(
+    row, excluded, start, size, num_sources, log_size, BLOCK_RACES: tl.constexpr
+):
     """Return the number of candidates, its logarithm, the excluded place."""
-    excluded, start, size, _ = sets
     own = tl.zeros([BLOCK_RACES], tl.int64)
     if size is None:
         count = tl.full([BLOCK_RACES], num_sources, tl.int64)
@@ -93,9 +101,8 @@ def _count(row, sets, num_sources, log_size, BLOCK_RACES: tl.constexpr):
 
 
 @triton.jit
-def _propose(word, row, count, own, is_wanted, sets):
+def _propose(word, row, count, own, is_wanted, excluded, start, listed):
     """Return the proposed sources [R, P]."""
-    excluded, start, _, listed = sets
     index = (((word >> 32) * count[:, None].to(tl.uint64)) >> 32).to(tl.int64)
     if excluded is not None:
         index += (index >= own[:, None]).to(tl.int64)
@@ -161,12 +168,13 @@ def run_races(
     BLOCK_KEPT: tl.constexpr,
 ):
     """Run a block of races, some proposals at a time, until all have arrivals."""
-    sets = (excluded, start, size, listed)
     number = tl.program_id(0).to(tl.int64) * BLOCK_RACES + tl.arange(0, BLOCK_RACES)
     # What is too many runs the last race once more, and writes nothing.
     race = tl.minimum(number, num_races - 1)
     row = race // per_target
-    count, log_count, own = _count(row, sets, num_sources, log_size, BLOCK_RACES)
+    count, log_count, own = _count(
+        row, excluded, start, size, num_sources, log_size, BLOCK_RACES
+    )
     shift = log_count + upper
     # The random states of first proposals [R], and the way to those of gaps.
     width = per_target.to(tl.int64) * proposals
@@ -192,11 +200,11 @@ def run_races(
         time = tl.log(clock[:, None] + tl.cumsum(gap, 1)) - shift[:, None]
         # A race that is full needs no more scores.
         is_wanted = is_turn & (found < num_arrivals)[:, None]
-        source = _propose(word, row, count, own, is_wanted, sets)
-        is_distance: tl.constexpr = RESPONSE == 'heat_kernel'
-        embedded = (dst, src, channels)
-        value = _compare(embedded, row, source, is_wanted, is_distance, BLOCK_CHANNELS)
-        score = scale * _respond(value, (b, b_stride, c, c_stride), row, RESPONSE)
+        source = _propose(word, row, count, own, is_wanted, excluded, start, listed)
+        value = _compare(
+            dst, src, channels, row, source, is_wanted, RESPONSE, BLOCK_CHANNELS
+        )
+        score = scale * _respond(value, b, b_stride, c, c_stride, row, RESPONSE)
         accepted = is_wanted & (_uniform(word) < tl.exp(score - upper))
         rank = found[:, None] + tl.cumsum(accepted.to(tl.int32), 1)
         accepted = accepted | (is_last & (rank == 0))
