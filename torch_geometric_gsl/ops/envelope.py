@@ -110,8 +110,7 @@ def bound_scores(pairs: PairScores, envelope: Envelope, rows: slice) -> Tensor:
 
     Members of the head are left out of what it bounds.
     """
-    num_rows = rows.stop - rows.start
-    upper = pairs.dst.new_empty(num_rows, 1).copy_(torch.as_tensor(pairs.upper))
+    upper = torch.full_like(pairs.dst[rows, :1], float(pairs.upper))
     ranges = []
     if envelope.balls is not None:
         ranges.append(compare_range(pairs.comparison, pairs.dst[rows], envelope.balls))
@@ -188,7 +187,7 @@ def num_expected(
     if head is not None:
         envelope = envelope._replace(head=head.take(target))
     size = pairs.src.new_tensor([pairs.available])
-    rates = proposal_rates(some, envelope, slice(0, target.numel()), size)
+    rates = proposal_rates(some, envelope, slice(None), size)
     ratio = (rates.total - some.rows().logsumexp(dim=1)).double().exp()
     return float((needed * ratio).clamp(max=pairs.available).mean())
 

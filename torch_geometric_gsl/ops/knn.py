@@ -1,3 +1,5 @@
+r"""The rows of largest cosine to each row of sparse features."""
+
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -6,7 +8,6 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl.ops.neighbours import Neighbours
-from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, full_precision, row_blocks
 
 
@@ -20,38 +21,6 @@ class NearestRows(NamedTuple):
 
     source: Tensor
     cosine: Tensor
-
-
-@torch.no_grad()
-def top_k(scores: PairScores, k: int, *, memory_budget: int = MEMORY_BUDGET) -> Tensor:
-    r"""Return the :obj:`k` best sources of each target, exactly and by blocks of rows.
-
-    Nothing of size :math:`n \times N` is stored. No gradient flows: compute the
-    scores of the pairs that were found again.
-
-    Args:
-        scores (PairScores): The scores.
-        k (int): How many sources to keep, at most :obj:`scores.available`.
-        memory_budget (int, optional): Bytes for one block of rows.
-            (default: :obj:`2**25`)
-
-    Returns:
-        torch.Tensor: Sources :math:`[n, k]`, best first.
-
-    Example:
-        >>> from torch_geometric_gsl.ops.scores import Response, identity
-        >>> x = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0]])
-        >>> top_k(PairScores(x, x, Response(identity)), k=2)
-        tensor([[0, 1],
-                [1, 0],
-                [2, 1]])
-    """
-    num_rows, num_columns = scores.dst.size(0), scores.src.size(0)
-    found = torch.empty(num_rows, k, dtype=torch.long, device=scores.dst.device)
-    bytes_per_row = 3 * num_columns * scores.dst.element_size()
-    for rows in row_blocks(num_rows, bytes_per_row, memory_budget):
-        found[rows] = scores.rows(rows).topk(k, dim=-1).indices
-    return found
 
 
 @torch.no_grad()
@@ -74,19 +43,8 @@ def cosine_top_k(
         k (int): How many rows to keep, at most as many as there are.
         rows (slice, optional): The :math:`n` rows that are compared with each other,
             and counted from the first of them. (default: :obj:`slice(None)`)
-        loop (bool, optional): If :obj:`False`, no row is its own neighbour.
-            (default: :obj:`True`)
-        memory_budget (int, optional): Bytes for one block of rows.
-            (default: :obj:`2**25`)
-
-    Example:
-        >>> x = torch.tensor([[1.0, 0.0], [4.0, 3.0], [0.0, 1.0]])
-        >>> cosine_top_k(x.to_sparse_csr(), k=1, loop=False)
-        NearestRows(source=tensor([[1],
-                [0],
-                [1]]), cosine=tensor([[0.8000],
-                [0.8000],
-                [0.6000]]))
+        loop (bool, optional): Whether a row may be its own. (default: :obj:`True`)
+        memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
     """
     start, stop, _ = rows.indices(x.size(0))
     offsets = x.crow_indices()[start : stop + 1]
@@ -113,7 +71,12 @@ def cosine_top_k(
 
 
 def unit_entries(value: Tensor, words: Neighbours) -> Tensor:
-    """Scale the entries of each row to unit 2-norm, without under- or overflow."""
+    r"""Scale the entries of each row to unit 2-norm, without under- or overflow.
+
+    Args:
+        value (torch.Tensor): The entries of sparse rows :math:`[E]`.
+        words (Neighbours): Their columns.
+    """
     row = words.target.long()
     value = full_precision(value)
     size = value.new_zeros(words.offsets.numel() - 1)

@@ -50,12 +50,7 @@ def num_proposals(num_arrivals: int, spread: float, *, replace: bool = True) -> 
     Args:
         num_arrivals (int): The number of arrivals :math:`M`.
         spread (float): The range :math:`\Delta` of the scores.
-        replace (bool, optional): Whether neighbours are drawn with replacement.
-            (default: :obj:`True`)
-
-    Example:
-        >>> num_proposals(num_arrivals=4, spread=1.0)
-        22
+        replace (bool, optional): Draws with replacement. (default: :obj:`True`)
     """
     m = num_arrivals
     needed = max(8, m + 2 * math.sqrt(m))
@@ -210,10 +205,9 @@ class _Block(NamedTuple):
         proposed = self._candidates(race, row, local, begin, length)
         source, bound, level, gap = proposed
         listed = Neighbours(source, local.src.size(0), memory_budget=self.memory_budget)
-        score = local.pairs(slice(0, row.numel()), listed)
+        score = local.pairs(slice(None), listed)
         if begin == 0:  # A sample: the first proposals of each race.
-            some = score[:, : self.options.num_arrivals]
-            _check_bounds(some, self.pairs.lower, self.pairs.upper)
+            _check_bounds(local, score[:, : self.options.num_arrivals])
         accepted = level < (score - bound).exp_()
         time = self.clock[race].unsqueeze(1) + gap.cumsum_(dim=1)
         self._note(race, source, score, time, accepted)
@@ -310,7 +304,7 @@ class _Block(NamedTuple):
             most,
             memory_budget=self.memory_budget,
         )
-        score = local.pairs(slice(0, row.numel()), Neighbours(source, local.src.size(0)))
+        score = local.pairs(slice(None), Neighbours(source, local.src.size(0)))
         # The first of them are the arrivals that the race lacks.
         which, place = (slot < most - found).nonzero(as_tuple=True)
         index = race[which], place + self.found[race][which]
@@ -340,20 +334,20 @@ def draw_numbers(
     return first, second, uniform(first, dtype), uniform(second, dtype).log().neg()
 
 
-def _check_bounds(score: Tensor, lower: float, upper: float) -> None:
-    """Raise if some of the scores lie beyond, which no race would notice."""
+def _check_bounds(pairs: PairScores, score: Tensor) -> None:
+    """Raise if a sample of scores lies beyond the bounds: no race would notice."""
     if score.numel() == 0:
         return
     eps = 64 * torch.finfo(score.dtype).eps
     lowest, highest = score.aminmax()
-    above = highest > upper + eps * max(1.0, abs(upper))
-    beneath = lowest < lower - eps * max(1.0, abs(lower))
+    above = highest > pairs.upper + eps * max(1.0, abs(pairs.upper))
+    beneath = lowest < pairs.lower - eps * max(1.0, abs(pairs.lower))
     check_value(
         ~(above | beneath),
         "'similarity' must lie between its 'bounds'",
         got=lambda: (
             f'scores in [{float(lowest):.4g}, {float(highest):.4g}] '
-            f'for [{lower:.4g}, {upper:.4g}]'
+            f'for [{pairs.lower:.4g}, {pairs.upper:.4g}]'
         ),
     )
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from torch_geometric_gsl.baselines.idgl.pairs import DensePairs
 from torch_geometric_gsl.baselines.idgl.weights import AnchorWeights, Kept, Weights
-from torch_geometric_gsl.ops.runtime import once_differentiable
+from torch_geometric_gsl.ops.derivatives import once_differentiable
 from torch_geometric_gsl.typing import SampledGraph
 
 # Keeps the logarithm of an isolated node's degree finite.

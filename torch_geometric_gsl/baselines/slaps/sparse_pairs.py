@@ -8,13 +8,9 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
 from torch_geometric_gsl.ops.candidates import expand_ranges
+from torch_geometric_gsl.ops.derivatives import once_differentiable
 from torch_geometric_gsl.ops.neighbours import Neighbours
-from torch_geometric_gsl.ops.runtime import (
-    MEMORY_BUDGET,
-    disable_compile,
-    once_differentiable,
-    row_blocks,
-)
+from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, disable_compile, row_blocks
 
 
 @disable_compile
