@@ -10,7 +10,7 @@ from oracles import matrix_pairs, seeded
 
 from torch_geometric_gsl.ops import race as module
 from torch_geometric_gsl.ops.candidates import Candidates
-from torch_geometric_gsl.ops.noise import draw_seed, random_words, states
+from torch_geometric_gsl.ops.noise import STEP, draw_seed, race_states, random_words
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.race import num_proposals, race_arrivals
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
@@ -24,54 +24,76 @@ def scores(n, num_sources, dtype=torch.float64):
     return -torch.rand(n, num_sources, generator=seeded(1), dtype=dtype)
 
 
-def loop_race(score, pairs, options, proposals, bits):
+def words_of(state, first, count):
+    """Random words of a race, as unsigned numbers."""
+    place = torch.arange(first + 1, first + count + 1)
+    return [word % 2**64 for word in random_words(state + place * STEP).tolist()]
+
+
+def own_candidates(pairs, i):
+    own = list(range(pairs.src.size(0)))
+    if pairs.candidates is not None:
+        start, size, listed = pairs.candidates
+        own = list(range(int(start[i]), int(start[i] + size[i])))
+        own = own if listed is None else [int(listed[p]) for p in own]
+    if pairs.excluded is not None:
+        own.remove(int(pairs.excluded[i]))
+    return own
+
+
+def loop_race(score, pairs, options, length, bits):
     """Arrivals (source, log time) of each race in order, and its log horizon."""
-    n, num_sources = score.shape
-    width = options.num_races * proposals
-    row, column = states(draw_seed(CPU, seeded()), slice(0, n), 2 * width)
-    words = random_words(row.unsqueeze(1) + column).tolist()
+    races = options.num_races
+    states = race_states(draw_seed(CPU, seeded()), 0, len(score) * races)
     result = []
-    for i in range(n):
-        own = list(range(num_sources))
-        if pairs.candidates is not None:
-            start, size, listed = pairs.candidates
-            own = list(range(int(start[i]), int(start[i] + size[i])))
-            own = own if listed is None else [int(listed[p]) for p in own]
-        if pairs.excluded is not None:
-            own.remove(int(pairs.excluded[i]))
-        races = []
-        for k in range(options.num_races):
-            time, accepted, found = 0.0, [], set()
-            for p in range(proposals):
-                word = words[i][k * proposals + p] % 2**64
-                gap = words[i][width + k * proposals + p] % 2**bits
-                time -= math.log((gap + 0.5) / 2**bits)
-                log_time = math.log(time) - math.log(len(own)) - pairs.upper
+    for number, state in enumerate(states):
+        i = number // races
+        own = own_candidates(pairs, i)
+        sure = {j: math.exp(float(score[i, j]) - pairs.upper) for j in own}
+        total = math.log(len(own)) + pairs.upper
+        clock, accepted, begin, width = 0.0, [], 0, length
+        while len(accepted) < options.num_arrivals:
+            if begin >= len(own):
+                accepted += scanned(score[i], pairs, i, state, begin, clock, total, accepted)
+                break
+            words = words_of(state, 2 * begin, 2 * width)
+            for word, other in zip(words[::2], words[1::2], strict=True):
+                clock -= math.log((other % 2**bits + 0.5) / 2**bits)
                 j = own[((word >> 32) * len(own)) >> 32]
                 level = (word % 2**bits + 0.5) / 2**bits
-                last = p == proposals - 1 and not accepted
-                sure = math.exp(float(score[i, j]) - pairs.upper)
-                again = not options.replace and j in found
-                if (level < sure and not again) or last:
-                    accepted.append((j, log_time))
-                    found.add(j)
-            kept = accepted[: options.num_arrivals]
-            horizon = kept[-1][1] if len(kept) == options.num_arrivals else log_time
-            seen = set()
-            arrivals = []
-            for j, log_time in kept:
-                arrivals.append(None if j in seen else (j, log_time))
-                seen.add(j)
-            arrivals += [None] * (options.num_arrivals - len(kept))
-            races.append((arrivals, horizon))
-        result.append(races)
-    return result
+                again = not options.replace and j in [a for a, _ in accepted]
+                if level < sure[j] and not again:
+                    accepted.append((j, math.log(clock) - total))
+            begin, width = begin + width, 2 * width
+        kept = accepted[: options.num_arrivals]
+        is_full = len(kept) == options.num_arrivals
+        arrivals = [
+            None if j in [a for a, _ in kept[:r]] else (j, time)
+            for r, (j, time) in enumerate(kept)
+        ]
+        arrivals += [None] * (options.num_arrivals - len(kept))
+        result.append((arrivals, kept[-1][1] if is_full else INF))
+    return [result[i : i + races] for i in range(0, len(result), races)]
+
+
+def scanned(score, pairs, i, state, begin, clock, total, accepted):
+    """What has not arrived by the last proposal arrives later."""
+    places = list(range(pairs.src.size(0)))
+    if pairs.candidates is not None:
+        places = own_candidates(pairs._replace(excluded=None), i)
+    late = []
+    words = words_of(state, 2 * begin, len(places))
+    for j, word in zip(places, words, strict=True):
+        if j in own_candidates(pairs, i) and j not in [a for a, _ in accepted]:
+            wait = -math.log((word % 2**32 + 0.5) / 2**32) / math.exp(float(score[j]))
+            late.append((j, math.log(clock / math.exp(total) + wait)))
+    return sorted(late, key=lambda arrival: arrival[1])
 
 
 CASES = {
     'all': {},
     'excluded': {'excluded': torch.tensor([0, 1, 2, 3])},
-    # Hardly any proposal is accepted: places stay empty, the last one counts.
+    # Hardly any proposal is accepted: all candidates are looked at in the end.
     'rare': {'upper': 4.0},
     'rare without one': {'upper': 5.0, 'excluded': torch.tensor([5, 2, 0, 3])},
     'ranges': {
@@ -97,20 +119,20 @@ LENGTHS = [(12, 4), (60, 9), (3, 5), (1, 1)]
 
 @pytest.mark.parametrize('dtype', [torch.float32, torch.float64])
 @pytest.mark.parametrize('replace', [True, False])
-@pytest.mark.parametrize(('proposals', 'kept'), LENGTHS)
+@pytest.mark.parametrize(('length', 'kept'), LENGTHS)
 @pytest.mark.parametrize('case', CASES)
-def test_against_loops(case, proposals, kept, replace, dtype):
+def test_against_loops(case, length, kept, replace, dtype):
     score = scores(4, 6, dtype)
     pairs = matrix_pairs(score)._replace(**{'upper': 0.0, **CASES[case]})
     options = DrawOptions(3 if replace else kept, 0.5, kept, replace=replace)
-    found = race_arrivals(pairs, options, proposals, generator=seeded())
+    found, _ = race_arrivals(pairs, options, length, generator=seeded())
     races = options.num_races
     assert races == (3 if replace else 1)
     assert found.source.shape == found.noise.shape == (4, races, kept)
     assert found.horizon.shape == (4, races)
     assert found.noise.dtype == found.horizon.dtype == dtype
     bits = 23 if dtype == torch.float32 else 32
-    expected = loop_race(score, pairs, options, proposals, bits)
+    expected = loop_race(score, pairs, options, length, bits)
     for i in range(4):
         for k in range(races):
             arrivals, horizon = expected[i][k]

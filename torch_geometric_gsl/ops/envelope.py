@@ -110,7 +110,7 @@ def bound_scores(pairs: PairScores, envelope: Envelope, rows: slice) -> Tensor:
 
     Members of the head are left out of what it bounds.
     """
-    upper = torch.full_like(pairs.dst[rows, :1], float(pairs.upper))
+    upper = pairs.upper + torch.zeros_like(pairs.dst[rows, :1])
     ranges = []
     if envelope.balls is not None:
         ranges.append(compare_range(pairs.comparison, pairs.dst[rows], envelope.balls))

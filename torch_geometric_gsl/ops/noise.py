@@ -113,7 +113,7 @@ def uniform(word: Tensor, dtype: torch.dtype) -> Tensor:
 
 def upper_uniform(word: Tensor) -> Tensor:
     r"""Turn the upper 32 bits of words into double numbers of (0, 1)."""
-    return (shift_right(word, 32).double() + 0.5) * 2.0**-32
+    return (_shift_right(word, 32).double() + 0.5) * 2.0**-32
 
 
 def arrival_times(

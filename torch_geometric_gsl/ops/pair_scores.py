@@ -34,7 +34,8 @@ class PairScores(NamedTuple):
         response (Response): The response :math:`\phi` of each target.
         comparison (str, optional): The compared value :math:`v_{ij}`, :obj:`"dot"` or
             :obj:`"squared_distance"`. (default: :obj:`"dot"`)
-        scale (float, optional): The factor :math:`\lambda`. (default: :obj:`1.0`)
+        scale (float or torch.Tensor, optional): The factor :math:`\lambda`.
+            (default: :obj:`1.0`)
         lower (float, optional): The bound of the scores below. (default: :obj:`-inf`)
         upper (float, optional): The bound of the scores above. (default: :obj:`inf`)
         excluded (torch.Tensor, optional): The source that is no candidate of each
@@ -53,9 +54,9 @@ class PairScores(NamedTuple):
     src: Tensor
     response: scores.Response
     comparison: str = 'dot'
-    scale: float = 1.0
-    lower: float = -math.inf
-    upper: float = math.inf
+    scale: float | Tensor = 1.0
+    lower: float | Tensor = -math.inf
+    upper: float | Tensor = math.inf
     excluded: Tensor | None = None
     candidates: Candidates | None = None
 
@@ -65,7 +66,7 @@ class PairScores(NamedTuple):
         Args:
             rows (slice, optional): The targets. (default: :obj:`slice(None)`)
         """
-        value = _compare_all(self.comparison, self.dst[rows], self.src)
+        value = compare_all(self.comparison, self.dst[rows], self.src)
         score = self.scale * self.response(value, rows)
         return score if self.excluded is None else exclude(score, self.excluded[rows])
 
@@ -121,11 +122,11 @@ class PairScores(NamedTuple):
             tau (float): The temperature :math:`\tau`.
         """
         dst, src = self.dst[rows], self.src[columns]
-        value = _compare_all(self.comparison, dst, src)
+        value = compare_all(self.comparison, dst, src)
         factor, shift = self.scale / tau, -self.upper / tau
         if self.response.function is scores.difference:  # scale * (1 - v)
             factor, shift = -factor, shift + factor
-        line = dst.new_full((), factor), dst.new_full((), shift)
+        line = [torch.as_tensor(v, dtype=dst.dtype, device=dst.device) for v in (factor, shift)]
         params = (param[rows].unsqueeze(1) for param in self.response.params)
         function = _WEIGHTS[self.response.function]
         run = maybe_compile(function, value.numel(), dst.device)
@@ -194,7 +195,7 @@ class PairScores(NamedTuple):
         return self.most - int(self.excluded is not None)
 
 
-def _compare_all(comparison: str, dst: Tensor, src: Tensor) -> Tensor:
+def compare_all(comparison: str, dst: Tensor, src: Tensor) -> Tensor:
     """Compare all targets with all sources, also of each of some groups."""
     if comparison == 'dot':
         return dst @ src.mT
@@ -215,7 +216,7 @@ def compare_groups(comparison: str, dst: Tensor, src: Tensor, group: int) -> Ten
     """
     missing = src.size(0) * group - dst.size(0)
     grouped = F.pad(dst, (0, 0, 0, missing)).unflatten(0, (-1, group))
-    value = _compare_all(comparison, grouped, src)
+    value = compare_all(comparison, grouped, src)
     return value.flatten(0, 1)[: dst.size(0)]
 
 

@@ -239,7 +239,7 @@ class _Block(NamedTuple):
         return found.source, found.bound, level, gap
 
     def tail(self, seed: Tensor) -> tuple[Tensor, Tensor]:
-        """Draw the sources of the tail, in proportion to the rates of proposals.
+        r"""Draw the sources of the tail, in proportion to the rates of proposals.
 
         Returns:
             tuple[torch.Tensor, torch.Tensor]: Sources and the logarithms of their

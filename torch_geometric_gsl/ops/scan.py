@@ -34,17 +34,18 @@ def scan_arrivals(
         horizon (torch.Tensor): The logarithm of that time :math:`[n]`.
         arrived (torch.Tensor): The sources that have arrived :math:`[n, M]`;
             :obj:`-1` for none.
-        num_arrivals (int): How many arrivals to find, at most as many as there are.
+        num_arrivals (int): How many arrivals to find.
         memory_budget (int, optional): Bytes for one block of rows.
             (default: :obj:`2**25`)
 
     Returns:
         tuple[torch.Tensor, torch.Tensor]: Sources in the order of their arrival and
-        the logarithms of their times, :math:`[n, \mathrm{num\_arrivals}]` each.
+        the logarithms of their times, :math:`[n, \mathrm{num\_arrivals}]` each;
+        :math:`\infty` where fewer are left.
     """
     num_races, most = state.size(0), pairs.most
-    source = arrived.new_empty(num_races, num_arrivals)
-    log_time = horizon.new_empty(num_races, num_arrivals)
+    source = arrived.new_zeros(num_races, num_arrivals)
+    log_time = horizon.new_full((num_races, num_arrivals), torch.inf)
     column = torch.arange(num_words + 1, num_words + most + 1, device=state.device)
     column *= STEP
     for rows in row_blocks(num_races, 48 * most, memory_budget):
@@ -55,9 +56,10 @@ def scan_arrivals(
         time = torch.logaddexp(wait, horizon[rows].double().unsqueeze(1))
         for place in arrived[rows].unbind(1):
             time.masked_fill_(listed == place.unsqueeze(1), torch.inf)
-        value, index = time.topk(num_arrivals, dim=1, largest=False)
-        log_time[rows] = value.to(log_time.dtype)
-        source[rows] = listed.expand(time.shape).gather(1, index)
+        found = min(num_arrivals, most)
+        value, index = time.topk(found, dim=1, largest=False)
+        log_time[rows, :found] = value.to(log_time.dtype)
+        source[rows, :found] = listed.expand(time.shape).gather(1, index).clamp_(min=0)
     return source, log_time
 
 

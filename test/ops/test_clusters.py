@@ -1,0 +1,103 @@
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from oracles import seeded
+
+from torch_geometric_gsl.ops.clusters import (
+    compare_range,
+    enclose,
+    group,
+    k_means,
+    num_clusters,
+)
+from torch_geometric_gsl.ops.pair_scores import compare_all
+
+COMPARISONS = ['dot', 'squared_distance']
+# Embeddings by name: what they are made of, and how long the rows are.
+KINDS = ['normal', 'unit', 'equal', 'antipodal', 'zeros', 'far', 'huge', 'tiny']
+
+
+def embeddings(kind, n, m, seed):
+    x = torch.randn(n, m, generator=seeded(seed))
+    if kind == 'unit':
+        return torch.nn.functional.normalize(x)
+    if kind == 'equal':
+        return x[:1].expand(n, m).clone()
+    if kind == 'antipodal':
+        return x[:1] * (1 - 2 * (torch.arange(n) % 2)).unsqueeze(1)
+    if kind == 'zeros':
+        return x * (torch.arange(n) % 3 > 0).unsqueeze(1)
+    if kind == 'far':
+        return x + 1e4 * (torch.arange(n) == 0).unsqueeze(1)
+    return x * {'normal': 1.0, 'huge': 1e12, 'tiny': 1e-12}[kind]
+
+
+@given(
+    st.sampled_from(COMPARISONS),
+    st.sampled_from(KINDS),
+    st.sampled_from(KINDS),
+    st.integers(1, 40),
+    st.integers(1, 40),
+    st.integers(1, 6),
+    st.integers(1, 40),
+    st.integers(0, 10**6),
+)
+def test_no_pair_lies_outside_of_its_interval(
+    comparison, kind, of_targets, n, num_sources, clusters, m, seed
+):
+    src, dst = embeddings(kind, num_sources, m, seed), embeddings(of_targets, n, m, seed)
+    found = group(torch.randint(clusters, (num_sources,), generator=seeded(seed)))
+    low, high = compare_range(comparison, dst, enclose(comparison, src, found))
+    number = torch.empty_like(found.source)
+    number[found.source] = found.number
+    # What float32 computes, and what it rounds.
+    for u, v in ((dst, src), (dst.double(), src.double())):
+        value = compare_all(comparison, u, v)
+        assert (value >= low[:, number]).all()
+        assert (value <= high[:, number]).all()
+
+
+@pytest.mark.parametrize('comparison', COMPARISONS)
+def test_clusters_of_one_are_known_up_to_rounding(comparison):
+    x = embeddings('unit', 30, 8, 0)
+    low, high = compare_range(
+        comparison, x, enclose(comparison, x, group(torch.arange(30)))
+    )
+    assert (high - low).max() < 0.02
+    assert (high - low).median() < 1e-2
+
+
+def test_k_means_finds_what_is_apart():
+    centre = 10 * torch.randn(6, 4, generator=seeded())
+    label = torch.arange(60) % 6
+    x = centre[label] + 0.1 * torch.randn(60, 4, generator=seeded(1))
+    clusters = k_means(x, 20)
+    pure = [set(label[part].tolist()) for part in clusters.source.split(clusters.size.tolist())]
+    assert all(len(labels) == 1 for labels in pure)
+
+
+@given(st.integers(1, 60), st.integers(1, 60), st.booleans())
+def test_clusters_are_a_partition(n, count, are_equal):
+    x = torch.ones(n, 2) if are_equal else torch.randn(n, 2, generator=seeded())
+    count = min(n, count)
+    clusters = k_means(x, count, memory_budget=100)
+    assert clusters.source.sort().values.tolist() == list(range(n))
+    assert (clusters.size > 0).all()
+    assert int(clusters.offsets[0]) == 0 and int(clusters.offsets[-1]) == n
+    assert clusters.size.numel() <= count
+    again = k_means(x, count)
+    assert torch.equal(clusters.source, again.source)
+
+
+def test_k_means_leaves_the_generator_alone():
+    state = torch.get_rng_state()
+    k_means(torch.randn(20, 2, generator=seeded()), 4)
+    assert torch.equal(state, torch.get_rng_state())
+
+
+@pytest.mark.parametrize('n', [1, 2, 3, 5, 100, 10**6])
+def test_num_clusters(n):
+    count = num_clusters(n)
+    assert 1 <= count <= max(1, n // 4)
+    assert n < 100 or 2 * n**0.5 < count < 8 * n**0.5

@@ -1,0 +1,195 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from oracles import check_law, seeded
+
+from torch_geometric_gsl.ops import scores
+from torch_geometric_gsl.ops.clusters import Clusters, group
+from torch_geometric_gsl.ops.envelope import (
+    Head,
+    bound_scores,
+    make_envelope,
+    num_expected,
+    proposal_rates,
+    propose,
+)
+from torch_geometric_gsl.ops.nearest_lists import find_nearest
+from torch_geometric_gsl.ops.noise import random_words, upper_uniform
+from torch_geometric_gsl.ops.pair_scores import PairScores
+
+
+def cubic_interval(low, high):
+    return low**3, high**3
+
+
+RESPONSES = {
+    'identity': (scores.identity, 'dot', (), (-1.0, 1.0)),
+    'difference': (scores.difference, 'dot', (), (0.0, 2.0)),
+    'gaussian': (scores.gaussian, 'dot', (0.5, 0.05), (0.0, 1.0)),
+    'heat_kernel': (scores.heat_kernel, 'squared_distance', (0.5,), (0.0, 1.0)),
+    'of a user': (lambda t: t**3, 'dot', (), (-1.0, 1.0)),
+}
+
+
+def make_pairs(name, n=40, num_sources=30, m=4, scale=5.0, seed=0, own=False):
+    function, comparison, params, bounds = RESPONSES[name]
+    interval = cubic_interval if name == 'of a user' else None
+    src = scores.unit_rows(torch.randn(num_sources, m, generator=seeded(seed)))
+    dst = src if own else scores.unit_rows(torch.randn(n, m, generator=seeded(seed + 1)))
+    # Each target has a bell of its own.
+    params = tuple(p * (0.5 + torch.rand(dst.size(0), generator=seeded(2))) for p in params)
+    return PairScores(
+        dst,
+        src,
+        scores.Response(function, params, interval),
+        comparison,
+        scale,
+        scale * bounds[0],
+        scale * bounds[1],
+        excluded=torch.arange(num_sources) if own else None,
+    )
+
+
+def cluster_of(clusters: Clusters):
+    number = torch.empty_like(clusters.source)
+    number[clusters.source] = clusters.number
+    return number
+
+
+@given(
+    st.sampled_from(sorted(RESPONSES)),
+    st.integers(1, 30),
+    st.integers(1, 12),
+    st.floats(0.1, 40.0),
+    st.integers(0, 10**6),
+)
+def test_no_score_exceeds_the_bound_of_its_cluster(name, count, m, scale, seed):
+    pairs = make_pairs(name, m=m, scale=scale, seed=seed)
+    clusters = group(torch.randint(count, (30,), generator=seeded(seed)))
+    bound = bound_scores(pairs, make_envelope(pairs, clusters), slice(0, 40))
+    assert (pairs.rows() <= bound[:, cluster_of(clusters)]).all()
+    assert (bound <= pairs.upper).all()
+
+
+@given(
+    st.sampled_from(['identity', 'difference', 'heat_kernel']),
+    st.integers(1, 29),
+    st.floats(0.0, 2.0),
+    st.booleans(),
+    st.integers(0, 10**6),
+)
+def test_no_score_beyond_the_head_exceeds_its_bound(name, size, drift, norms, seed):
+    then = make_pairs(name, seed=seed)
+    src, dst = (
+        x + drift * torch.randn(x.shape, generator=seeded(seed)) / 2
+        for x in (then.src, then.dst)
+    )
+    if norms:
+        src, dst = scores.unit_rows(src), scores.unit_rows(dst)
+    now = then._replace(src=src, dst=dst, upper=math.inf)
+    head = find_nearest(then, size, memory_budget=1000).head(now)
+    assert (head.source.diff(dim=1) > 0).all()
+    bound = bound_scores(now, make_envelope(now, None, head), slice(0, 40))
+    rest = now.rows().scatter(1, head.source, -math.inf)
+    assert (rest <= bound).all()
+    if drift == 0:  # Then it is the best of the rest, up to rounding.
+        assert torch.allclose(rest.amax(dim=1), bound[:, 0], atol=1e-2)
+
+
+def envelopes(pairs):
+    count = pairs.src.size(0)
+    every = torch.arange(count).expand(pairs.dst.size(0), count)
+    anything = torch.full((2, pairs.dst.size(0)), 9.0)
+    anything[0] = -9.0 if pairs.comparison == 'dot' else 0.0
+    some = torch.stack([torch.randperm(count, generator=seeded(i))[:5] for i in range(len(every))])
+    one, each = group(torch.zeros(count).long()), group(torch.arange(count))
+    five = group(torch.randint(5, (count,), generator=seeded()))
+    found = {
+        'one cluster': make_envelope(pairs, one),
+        'clusters': make_envelope(pairs, five),
+        'a cluster each': make_envelope(pairs, each),
+        'random head': make_envelope(pairs, None, Head(some.sort().values, *anything)),
+        'head and clusters': make_envelope(pairs, five, Head(some.sort().values, *anything)),
+        'all in the head': make_envelope(pairs, five, Head(every, *anything)),
+    }
+    if pairs.response.function in (scores.identity, scores.heat_kernel):
+        found['nearest'] = make_envelope(pairs, None, find_nearest(pairs, 7).head(pairs))
+    return found
+
+
+@pytest.mark.parametrize('name', sorted(RESPONSES))
+def test_proposals_follow_their_rates(name):
+    # What is proposed and not void has the rates of the bounds, in each envelope.
+    pairs = make_pairs(name, n=3, num_sources=12)
+    for envelope in envelopes(pairs).values():
+        rates = proposal_rates(pairs, envelope, slice(0, 3), torch.tensor([12]))
+        assert torch.allclose(rates.bound.isfinite().double().mean(), torch.ones((), dtype=torch.double))
+        if rates.share is None:
+            continue
+        words = random_words(torch.arange(120_000).view(2, 3, 20_000) * 7919)
+        found = propose(rates, envelope.clusters, torch.arange(3), upper_uniform(words[0]), words[1])
+        for i, law in enumerate(laws_of_proposals(pairs, envelope, rates)):
+            source = found.source[i]
+            if found.is_void is not None:
+                source = source.masked_fill(found.is_void[i], 12)
+            counts = source.bincount(minlength=13)
+            # Rare outcomes count as one with the most frequent.
+            common = law * 20_000 > 6
+            common[law.argmax()] = False
+            check_law(
+                [*counts[common].tolist(), int(counts[~common].sum())],
+                [*law[common].tolist(), float(law[~common].sum())],
+            )
+
+
+def laws_of_proposals(pairs, envelope, rates):
+    """The share of each source, and of what is void, of each target."""
+    number, weight = cluster_of(envelope.clusters), pairs.rows().double().exp()
+    for i, bound in enumerate(rates.bound.double()):
+        rate, void = bound[number].exp(), 0.0
+        if envelope.head is not None:
+            head = envelope.head.source[i]
+            void, rate[head] = float(rate[head].sum()), weight[i, head]
+        law = torch.cat([rate, torch.tensor([void], dtype=torch.double)])
+        assert float(law.sum().log()) == pytest.approx(float(rates.total[i]), abs=1e-4)
+        yield law / law.sum()
+
+
+@pytest.mark.parametrize('name', sorted(RESPONSES))
+def test_bounds_reach_the_source_of_each_proposal(name):
+    pairs = make_pairs(name, n=5, num_sources=12)
+    for envelope in envelopes(pairs).values():
+        rates = proposal_rates(pairs, envelope, slice(0, 5), torch.tensor([12]))
+        if rates.share is None:
+            continue
+        words = random_words(torch.arange(500).view(2, 5, 50) * 7919)
+        source, bound, is_void = propose(
+            rates, envelope.clusters, torch.arange(5), upper_uniform(words[0]), words[1]
+        )
+        beneath = pairs.rows().gather(1, source) <= bound + 1e-5
+        assert (beneath if is_void is None else beneath | is_void).all()
+
+
+def test_num_expected():
+    # All scores equal their bound: each proposal is accepted.
+    x = torch.ones(30, 1)
+    pairs = PairScores(x, x, scores.Response(scores.identity), 'dot', 3.0, -3.0, 3.0)
+    assert num_expected(pairs, make_envelope(pairs), 5.0) == pytest.approx(5.0, rel=1e-4)
+    # And a race never proposes more often than it has candidates.
+    far = pairs._replace(upper=13.0)
+    assert num_expected(far, make_envelope(far), 5.0) == 30.0
+    own = far._replace(excluded=torch.arange(30))
+    assert num_expected(own, make_envelope(own), 5.0) == 29.0
+    clusters = group(torch.arange(30) % 4)
+    assert num_expected(far, make_envelope(far, clusters), 5.0) == pytest.approx(5.0, rel=1e-3)
+
+
+def test_a_response_without_an_interval_has_no_clusters():
+    pairs = make_pairs('of a user')
+    pairs = pairs._replace(response=scores.Response(lambda t: t**3))
+    envelope = make_envelope(pairs, group(torch.arange(30) % 4))
+    with pytest.raises(ValueError, match=r"the 'response' has no 'interval' \(got None\)"):
+        bound_scores(pairs, envelope, slice(0, 40))
