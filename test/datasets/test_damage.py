@@ -8,9 +8,8 @@ import torch
 from torch_geometric.data import Data
 
 from torch_geometric_gsl.datasets import load_dataset
-from torch_geometric_gsl.datasets._io.raw_files import load_matrix
-from torch_geometric_gsl.datasets._io.safe_pickle import load_arrays
-from torch_geometric_gsl.datasets._io.sealed_file import read_sealed, write_sealed
+from torch_geometric_gsl.datasets._feature_table import FeatureTable
+from torch_geometric_gsl.datasets._io.safe_pickle import load_arrays, read_pickle
 
 VALUES = torch.ones(10_000)
 TEXT = "DefaultCPUAllocator: can't allocate memory: you tried to allocate {} bytes."
@@ -25,10 +24,10 @@ def write_data(path):
 
 
 FILES = {
-    'my.pkl': (write_pickle, lambda path: load_arrays(str(path), ['x'])),
+    'my.pkl': (write_pickle, lambda path: load_arrays(path, ['x'])),
     'my.sealed': (
-        lambda path: write_sealed(str(path), {'x': VALUES}),
-        lambda path: read_sealed(str(path)),
+        lambda path: FeatureTable.save([Data(x=VALUES)], str(path)),
+        lambda path: FeatureTable.load(FeatureTable.__new__(FeatureTable), str(path)),
     ),
     'my.pt': (write_data, load_dataset),
 }
@@ -66,7 +65,7 @@ def test_what_cannot_be_read_back_for_lack_of_memory(tmp_path, monkeypatch):
     for error in (MemoryError(), RuntimeError(TEXT.format(40_000))):
         fail_with(monkeypatch, error)
         with pytest.raises(MemoryError):
-            write_sealed(str(tmp_path / 'my.sealed'), {'x': VALUES})
+            FeatureTable.save([Data(x=VALUES)], str(tmp_path / 'my.sealed'))
     assert not list(tmp_path.iterdir())
 
 
@@ -78,7 +77,7 @@ def test_a_matrix_and_too_little_memory(tmp_path, monkeypatch):
     path.write_bytes(pickle.dumps(np.ones(3)))
     monkeypatch.setattr(np, 'frombuffer', copy)
     with pytest.raises(MemoryError):
-        load_matrix(str(path))
+        read_pickle(path)
 
 
 def test_the_text_of_torch():

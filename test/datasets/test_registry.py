@@ -10,7 +10,6 @@ from torch_geometric.data import Data
 from torch_geometric.transforms import NormalizeFeatures
 
 from torch_geometric_gsl.datasets import DATASETS, load_dataset, registry
-from torch_geometric_gsl.datasets._io.raw_files import Entries
 from torch_geometric_gsl.datasets.mini_imagenet_features import MiniImageNetFeatures
 from torch_geometric_gsl.datasets.registry import raw_folder
 
@@ -101,12 +100,10 @@ def test_files_of_the_environment_come_first(tmp_path, monkeypatch, place):
 
 @pytest.mark.parametrize(('count', 'is_sparse'), [(9, True), (10, False)])
 def test_rows_of_words(count, is_sparse):
-    # Sums below and above 1, and one of them is stored in no order.
+    # Sums below and above 1.
     x = torch.zeros(10, 10)
     x.view(-1)[torch.arange(count) * 7] = torch.arange(1, count + 1) / 5
-    row, column = x.nonzero().flip(0).t().numpy()
-    entries = Entries(row, column, x.numpy()[row, column], (10, 10))
-    out = registry._normalize(entries)
+    out = registry._normalize(x.to_sparse())
     assert (out.layout == torch.sparse_csr) == is_sparse
     expected = NormalizeFeatures()(Data(x=x.clone())).x
     assert 0 < float(expected.sum(dim=1)[0]) < 1

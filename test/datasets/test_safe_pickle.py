@@ -38,7 +38,7 @@ class Call:
 def read(folder, content):
     path = folder / 'file.pkl'
     path.write_bytes(content)
-    return load_arrays(str(path), ['x'])['x']
+    return load_arrays(path, ['x'])['x']
 
 
 def refused(folder, content, text):

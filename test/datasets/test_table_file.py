@@ -6,7 +6,7 @@ import torch
 from torch_geometric.data import Data
 
 from torch_geometric_gsl.datasets import load_dataset
-from torch_geometric_gsl.datasets._standardize import standardize_columns
+from torch_geometric_gsl.datasets.table_file import standardize_columns
 
 KINDS = pytest.mark.parametrize('kind', ['csv', 'npz', 'pt'])
 LARGE = 'finite features .got {} that are not, or are too large for float32, the first'

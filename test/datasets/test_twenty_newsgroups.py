@@ -13,8 +13,6 @@ import pytest
 import torch
 
 from torch_geometric_gsl.datasets import twenty_newsgroups
-from torch_geometric_gsl.datasets._io import newsgroups_file
-from torch_geometric_gsl.datasets._io.newsgroups_file import read_posts
 from torch_geometric_gsl.datasets.twenty_newsgroups import TwentyNewsgroups
 
 datasets = pytest.importorskip('sklearn.datasets')
@@ -174,7 +172,7 @@ def test_content_is_checked(tmp_path, content, reason):
 def test_posts_are_those_of_scikit_learn(tmp_path, protocol, module, monkeypatch):
     monkeypatch.setattr(utils.Bunch, '__module__', module)
     path = write(tmp_path, pack(small_content(), protocol))
-    texts, y = read_posts(path, GROUPS)
+    texts, y = twenty_newsgroups._read_posts(path)
     expected = datasets.fetch_20newsgroups(
         data_home=str(path.parent),
         subset='all',
@@ -224,7 +222,7 @@ def test_hostile_pickles(tmp_path, content, text):
 
 def test_a_small_file_cannot_ask_for_much_memory(tmp_path, monkeypatch):
     write(tmp_path, pack(small_content()))
-    monkeypatch.setattr(newsgroups_file, '_MAX_BYTES', 1000)
+    monkeypatch.setattr(twenty_newsgroups, '_MAX_BYTES', 1000)
     with pytest.raises(OSError, match=r'\(it expands to more than 1,000 bytes'):
         Small(str(tmp_path))
 

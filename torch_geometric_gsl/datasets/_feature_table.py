@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+import hashlib
+import io
 import os
 import os.path as osp
 import re
 import sys
+import uuid
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, cast
+from importlib import import_module
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -14,15 +19,17 @@ from torch_geometric.data import Data, InMemoryDataset
 from torch_geometric.data.data import BaseData
 
 from torch_geometric_gsl._warnings import warn_caller
-from torch_geometric_gsl.datasets._io.sealed_file import (
-    DamagedFileError,
-    damaged_file,
-    read_sealed,
-    write_atomically,
-    write_sealed,
+from torch_geometric_gsl.datasets._io.damage import (
+    ERRORS,
+    check_memory,
+    refused_global,
 )
 
-_NOTE = 'pre_transform.txt'
+_DIGEST_BYTES = hashlib.sha256().digest_size
+
+
+class DamagedFileError(OSError):
+    """A processed file is not as it was written."""
 
 
 class FeatureTable(InMemoryDataset):
@@ -67,7 +74,18 @@ class FeatureTable(InMemoryDataset):
                 f'(got {other[0].__name__})'
             )
         data, slices = cls.collate(data_list)
-        write_sealed(path, {'data': data.to_dict(), 'slices': slices})
+        buffer = io.BytesIO()
+        torch.save({'data': data.to_dict(), 'slices': slices}, buffer)
+        payload = buffer.getvalue()
+        try:
+            _load_tensors(payload)
+        except ValueError as error:
+            raise TypeError(
+                f"'{path}' can only hold tensors, numbers, text, and lists and dicts "
+                f'of them (got {error})'
+            ) from error
+        # The digest of the rest comes first.
+        _write_atomically(path, hashlib.sha256(payload).digest() + payload)
 
     def load(self, path: str, data_cls: type[BaseData] = Data) -> None:
         r"""Load a file of :meth:`save`, and execute nothing that it holds."""
@@ -76,14 +94,14 @@ class FeatureTable(InMemoryDataset):
 
     # PyG's own would unpickle the notes that it keeps beside the data.
     def _process(self) -> None:
-        note = osp.join(self.processed_dir, _NOTE)
+        note = osp.join(self.processed_dir, 'pre_transform.txt')
         if not self.force_reload and self._is_processed():
             self._compare_note(note)
             return
         self._tell('Processing...')
         os.makedirs(self.processed_dir, exist_ok=True)
         self.process()
-        write_atomically(note, _describe_callable(self.pre_transform).encode())
+        _write_atomically(note, _describe_callable(self.pre_transform).encode())
         self._tell('Done!')
 
     def _is_processed(self) -> bool:
@@ -98,8 +116,7 @@ class FeatureTable(InMemoryDataset):
 
     def _compare_note(self, path: str) -> None:
         try:
-            with open(path, 'rb') as file:
-                note = file.read().decode(errors='replace')
+            note = Path(path).read_text(encoding='utf-8', errors='replace')
         except FileNotFoundError:
             return
         if note != (own := _describe_callable(self.pre_transform)):
@@ -130,13 +147,60 @@ class FeatureTable(InMemoryDataset):
         self.save([data], self.processed_paths[0])
 
 
+def import_sklearn(module: str, user: str) -> Any:
+    """Import a module of scikit-learn, which is an optional dependency."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ImportError(
+            f"'{user}' needs scikit-learn: install the extra "
+            "'torch_geometric_gsl[datasets]'"
+        ) from error
+
+
+def _write_atomically(path: str, content: bytes) -> None:
+    """Replace a file: a kill, or another process, sees the old content or the new."""
+    folder, name = osp.split(path)
+    # Of this process alone, should two ever write the same file.
+    draft = osp.join(folder, f'.{name}.{uuid.uuid4().hex[:8]}.tmp')
+    try:
+        with open(draft, 'wb') as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+    finally:
+        if osp.exists(draft):
+            os.remove(draft)
+
+
 def _read_table(path: str) -> tuple[dict[str, Any], Any]:
-    content = read_sealed(path)
-    if type(content) is not dict or content.keys() != {'data', 'slices'}:
-        raise damaged_file(path, 'it holds something else')
-    if type(content['data']) is not dict:
-        raise damaged_file(path, 'it holds no data')
-    return cast(dict[str, Any], content['data']), content['slices']
+    content = Path(path).read_bytes()
+    digest, payload = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
+    if hashlib.sha256(payload).digest() != digest:
+        raise _damaged(path, 'its digest is wrong')
+    try:  # Whoever forges a file can seal it, too.
+        found = _load_tensors(payload)
+    except ValueError as error:
+        raise _damaged(path, f'it holds {error}') from error
+    if type(found) is not dict or found.keys() != {'data', 'slices'}:
+        raise _damaged(path, 'it holds something else')
+    if type(found['data']) is not dict:
+        raise _damaged(path, 'it holds no data')
+    return found['data'], found['slices']
+
+
+def _damaged(path: str, reason: str) -> DamagedFileError:
+    return DamagedFileError(f"'{path}' is damaged ({reason})")
+
+
+def _load_tensors(payload: bytes) -> Any:
+    """Load what torch has saved; raise the name of what it may not hold."""
+    try:
+        return torch.load(io.BytesIO(payload), map_location='cpu', weights_only=True)
+    except ERRORS as error:
+        check_memory(error, len(payload))
+        raise ValueError(refused_global(error) or type(error).__name__) from error
 
 
 def _describe_callable(function: object) -> str:

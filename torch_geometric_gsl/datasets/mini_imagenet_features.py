@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -70,7 +71,7 @@ class MiniImageNetFeatures(FeatureTable):
         )
 
     def process(self) -> None:
-        path = self.raw_paths[0]
+        path = Path(self.raw_paths[0])
         names = [f'{kind}_{part}' for kind in 'xy' for part in _PARTS]
         arrays = load_arrays(path, names)
         for part in _PARTS:
@@ -84,7 +85,7 @@ class MiniImageNetFeatures(FeatureTable):
         self._save_table(x, y, f"'{path}'")
 
 
-def _check_part(x: NDArray[Any], y: NDArray[Any], part: str, path: str) -> None:
+def _check_part(x: NDArray[Any], y: NDArray[Any], part: str, path: Path) -> None:
     """Raise unless a part holds a float matrix and one label for each row."""
     are_labels = y.shape == x.shape[:1] and y.dtype.kind in 'iu'
     if x.ndim != 2 or x.dtype.kind != 'f' or not are_labels:
@@ -95,7 +96,7 @@ def _check_part(x: NDArray[Any], y: NDArray[Any], part: str, path: str) -> None:
         )
 
 
-def _to_float32(x: NDArray[Any], path: str) -> NDArray[np.float32]:
+def _to_float32(x: NDArray[Any], path: Path) -> NDArray[np.float32]:
     # A value too large for float32 becomes infinite, and is reported as such.
     with np.errstate(over='ignore'):
         x = x.astype(np.float32)

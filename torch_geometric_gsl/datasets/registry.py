@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.datasets import Coauthor, Planetoid, WikipediaNetwork
@@ -15,7 +14,6 @@ from torch_geometric.datasets import Coauthor, Planetoid, WikipediaNetwork
 from torch_geometric_gsl._checks import check_absent, check_option
 from torch_geometric_gsl.datasets._feature_table import FeatureTable
 from torch_geometric_gsl.datasets._io.raw_files import (
-    Entries,
     read_coauthor,
     read_planetoid,
     read_wikipedia,
@@ -35,7 +33,7 @@ class _Entry(NamedTuple):
     folder: str = ''
     files: tuple[str, ...] = ()
     url: str = ''
-    read: Callable[[list[Path]], tuple[Entries, NDArray[Any]]] | None = None
+    read: Callable[[list[Path]], tuple[Tensor, Tensor]] | None = None
 
 
 def _planetoid(name: str) -> tuple[Any, ...]:
@@ -196,9 +194,9 @@ def load_dataset(
     if folder is None:
         folder = Path(root, entry.folder)
         _download(entry, folder)
-    entries, y = entry.read([folder / file for file in entry.files])
-    _check_counts(entry, entries, y, folder)
-    return Data(x=_normalize(entries), y=torch.from_numpy(y))
+    x, y = entry.read([folder / file for file in entry.files])
+    _check_counts(entry, x, y, folder)
+    return Data(x=_normalize(x), y=y)
 
 
 def raw_folder(name: str, root: str = 'data') -> Path | None:
@@ -250,11 +248,9 @@ def _download(entry: _Entry, folder: Path) -> None:
                 ) from error
 
 
-def _check_counts(
-    entry: _Entry, entries: Entries, y: NDArray[Any], folder: Path
-) -> None:
-    classes = sorted(set(y.tolist()))
-    found = (*entries.shape, len(classes))
+def _check_counts(entry: _Entry, x: Tensor, y: Tensor, folder: Path) -> None:
+    classes = y.unique().tolist()
+    found = (*x.shape, len(classes))
     if found != entry[:3] or classes != list(range(entry.num_classes)):
         raise OSError(
             f"'{folder / entry.files[0]}' must give {entry.num_nodes} nodes, "
@@ -264,13 +260,11 @@ def _check_counts(
         )
 
 
-def _normalize(entries: Entries) -> Tensor:
+def _normalize(x: Tensor) -> Tensor:
     """Divide rows by their sum, if that exceeds 1, as PyG's transform does."""
-    x = entries.to_sparse()
     row, value = x.indices()[0], x.values()
-    total = torch.zeros(entries.shape[0]).index_add_(0, row, value)
-    value = value / total.clamp(min=1)[row]
-    x.values().copy_(value)
+    total = torch.zeros(x.size(0)).index_add_(0, row, value)
+    value /= total.clamp(min=1)[row]
     if value.numel() >= 0.1 * x.numel():
         return x.to_dense()
     with warnings.catch_warnings():

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from torch_geometric.data import Data
 
 from torch_geometric_gsl._checks import check_flag, check_option
-from torch_geometric_gsl.datasets._feature_table import FeatureTable
-from torch_geometric_gsl.datasets._sklearn import import_sklearn
-from torch_geometric_gsl.datasets._standardize import standardize_columns
+from torch_geometric_gsl.datasets._feature_table import FeatureTable, import_sklearn
+from torch_geometric_gsl.datasets.table_file import standardize_columns
 
 _CLASS_NAMES = {
     'digits': tuple('0123456789'),

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Data
 
@@ -11,7 +13,6 @@ from torch_geometric_gsl._checks import check_absent, check_flag
 from torch_geometric_gsl.datasets._io.csv_file import read_csv
 from torch_geometric_gsl.datasets._io.data_file import read_data
 from torch_geometric_gsl.datasets._io.npz_file import read_npz
-from torch_geometric_gsl.datasets._standardize import standardize_columns
 
 #: The kinds of files that :func:`read_table_file` reads.
 SUFFIXES: tuple[str, ...] = ('.csv', '.npz', '.pt')
@@ -20,25 +21,7 @@ SUFFIXES: tuple[str, ...] = ('.csv', '.npz', '.pt')
 def read_table_file(
     path: str | Path, label: str | None = None, standardize: bool | None = None
 ) -> Data:
-    """Read features and labels from a file, as
-    :func:`~torch_geometric_gsl.datasets.load_dataset` describes.
-
-    Args:
-        path (str or pathlib.Path): The file, of a kind in :obj:`SUFFIXES`.
-        label (str, optional): The column (:obj:`.csv`) or array (:obj:`.npz`) of the
-            labels. (default: :obj:`None`)
-        standardize (bool, optional): Whether to scale every feature to zero mean and
-            unit variance; if :obj:`None`, only those of a :obj:`.csv` file.
-            (default: :obj:`None`)
-
-    Returns:
-        torch_geometric.data.Data: Features :obj:`x`, labels :obj:`y`,
-        :obj:`class_names`, and the masks of a split if the file has them.
-
-    Raises:
-        ValueError: If the file is not what it must be; the text tells where.
-        OSError: If the file cannot be opened.
-    """
+    """Read features and labels as :func:`load_dataset` does, if it is given a path."""
     path = Path(path).expanduser()
     suffix = path.suffix.lower()
     if standardize is None:
@@ -63,6 +46,21 @@ def read_table_file(
     data.x = x.float()
     _check_finite(data.x, path, columns)
     return data
+
+
+def standardize_columns(x: NDArray[Any]) -> NDArray[Any]:
+    """Scale columns to zero mean and unit variance; constant ones become zero.
+
+    A column that is not finite, or whose variance overflows, stays as it is.
+    """
+    # A constant column's deviation may be a rounding error rather than zero.
+    constant = (x.min(axis=0) == x.max(axis=0)) & np.isfinite(x[0])
+    with np.errstate(over='ignore', invalid='ignore'):
+        deviation = x.std(axis=0)
+        # Also where all squares underflow to zero.
+        scale = np.where(constant | (deviation == 0), 1.0, deviation)
+        result = np.where(constant, 0.0, (x - x.mean(axis=0)) / scale)
+    return np.where(np.isfinite(deviation) | constant, result, x)
 
 
 def _check_finite(x: Tensor, path: Path, columns: list[str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from itertools import combinations
 from pathlib import Path
 from typing import Any, cast
@@ -15,7 +14,7 @@ from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
 from torch_geometric.data.storage import GlobalStorage
 
 from torch_geometric_gsl._checks import check_features
-from torch_geometric_gsl.datasets._io.damage import ERRORS, check_memory
+from torch_geometric_gsl.datasets._io.damage import ERRORS, check_memory, refused_global
 from torch_geometric_gsl.datasets._io.labels import check_labels, encode_named
 
 _MASKS = ('train_mask', 'val_mask', 'test_mask')
@@ -44,9 +43,8 @@ def _load(path: Path) -> Data:
                 data = torch.load(stream, map_location='cpu', weights_only=True)
         except (*ERRORS, OSError) as error:
             check_memory(error, path.stat().st_size)
-            # Not all of torch's text, which advises to trust the file.
-            found = re.search(r'GLOBAL (\S+)', str(error))
-            reason = f'it asks for {found[1]}' if found else type(error).__name__
+            name = refused_global(error)
+            reason = f'it asks for {name}' if name else type(error).__name__
             raise ValueError(
                 f"'{path}' must hold a Data object, and nothing that could run code "
                 f'when loaded ({reason})'
