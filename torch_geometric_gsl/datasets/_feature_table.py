@@ -3,7 +3,6 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-import os.path as osp
 import re
 import sys
 import uuid
@@ -85,7 +84,7 @@ class FeatureTable(InMemoryDataset):
                 f'of them (got {error})'
             ) from error
         # The digest of the rest comes first.
-        _write_atomically(path, hashlib.sha256(payload).digest() + payload)
+        _write_atomically(Path(path), hashlib.sha256(payload).digest() + payload)
 
     def load(self, path: str, data_cls: type[BaseData] = Data) -> None:
         r"""Load a file of :meth:`save`, and execute nothing that it holds."""
@@ -94,7 +93,7 @@ class FeatureTable(InMemoryDataset):
 
     # PyG's own would unpickle the notes that it keeps beside the data.
     def _process(self) -> None:
-        note = osp.join(self.processed_dir, 'pre_transform.txt')
+        note = Path(self.processed_dir, 'pre_transform.txt')
         if not self.force_reload and self._is_processed():
             self._compare_note(note)
             return
@@ -107,18 +106,17 @@ class FeatureTable(InMemoryDataset):
     def _is_processed(self) -> bool:
         try:
             _read_table(self.processed_paths[0])
-        except FileNotFoundError:
-            return False
+            return True
         except DamagedFileError as error:
             warn_caller(f'{error}: the raw data is processed again', UserWarning)
-            return False
-        return True
-
-    def _compare_note(self, path: str) -> None:
-        try:
-            note = Path(path).read_text(encoding='utf-8', errors='replace')
         except FileNotFoundError:
+            pass
+        return False
+
+    def _compare_note(self, path: Path) -> None:
+        if not path.exists():
             return
+        note = path.read_text(encoding='utf-8', errors='replace')
         if note != (own := _describe_callable(self.pre_transform)):
             warn_caller(
                 f"'pre_transform' is not the one that '{self.processed_dir}' was made "
@@ -146,32 +144,29 @@ class FeatureTable(InMemoryDataset):
             data = self.pre_transform(data)
         self.save([data], self.processed_paths[0])
 
+    def _import_sklearn(self, module: str) -> Any:
+        """Import a module of scikit-learn, which is an optional dependency."""
+        try:
+            return import_module(module)
+        except ImportError as error:
+            raise ImportError(
+                f"'{type(self).__name__}' needs scikit-learn: install the extra "
+                "'torch_geometric_gsl[datasets]'"
+            ) from error
 
-def import_sklearn(module: str, user: str) -> Any:
-    """Import a module of scikit-learn, which is an optional dependency."""
-    try:
-        return import_module(module)
-    except ImportError as error:
-        raise ImportError(
-            f"'{user}' needs scikit-learn: install the extra "
-            "'torch_geometric_gsl[datasets]'"
-        ) from error
 
-
-def _write_atomically(path: str, content: bytes) -> None:
+def _write_atomically(path: Path, content: bytes) -> None:
     """Replace a file: a kill, or another process, sees the old content or the new."""
-    folder, name = osp.split(path)
     # Of this process alone, should two ever write the same file.
-    draft = osp.join(folder, f'.{name}.{uuid.uuid4().hex[:8]}.tmp')
+    draft = path.with_name(f'.{path.name}.{uuid.uuid4().hex[:8]}.tmp')
     try:
-        with open(draft, 'wb') as file:
+        with draft.open('wb') as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(draft, path)
+        draft.replace(path)
     finally:
-        if osp.exists(draft):
-            os.remove(draft)
+        draft.unlink(missing_ok=True)
 
 
 def _read_table(path: str) -> tuple[dict[str, Any], Any]:
@@ -183,10 +178,9 @@ def _read_table(path: str) -> tuple[dict[str, Any], Any]:
         found = _load_tensors(payload)
     except ValueError as error:
         raise _damaged(path, f'it holds {error}') from error
-    if type(found) is not dict or found.keys() != {'data', 'slices'}:
+    is_table = type(found) is dict and found.keys() == {'data', 'slices'}
+    if not is_table or type(found['data']) is not dict:
         raise _damaged(path, 'it holds something else')
-    if type(found['data']) is not dict:
-        raise _damaged(path, 'it holds no data')
     return found['data'], found['slices']
 
 

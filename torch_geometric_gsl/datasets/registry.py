@@ -95,8 +95,7 @@ def load_dataset(
     MiniImageNet must be brought, see
     :class:`~torch_geometric_gsl.datasets.MiniImageNetFeatures`. Nothing in a raw file
     is executed, pickles included, nor in the processed files that 20News, MiniImageNet
-    and the tables of scikit-learn leave below :obj:`root`. Processed files that PyTorch
-    Geometric has left are not read.
+    and the tables of scikit-learn leave below :obj:`root`.
 
     **Your own data.** A path with one of these endings is a file that is read, and
     nothing else: nothing is written, nor executed, and duplicate rows are kept.
@@ -110,13 +109,12 @@ def load_dataset(
       has written: its :obj:`x`, :obj:`y`, :obj:`class_names`, and the masks of its
       split, all three of them or none.
 
-    Classes are counted in their order, and :obj:`class_names` holds their names. Whole
-    numbers are compared as numbers, to the last digit: :obj:`1` and :obj:`1.0` are one
-    class. If a label has leading zeros, all are names: :obj:`01` and :obj:`1` differ.
-    The :obj:`class_names` of a :obj:`.pt` file name each class in this order, or each
-    number from zero on; these numbers stay, even where one has no row. Labels of more
-    than 20 classes, more than half of which have one row only, are refused: a number to
-    predict looks so.
+    Classes are counted in their order, and :obj:`class_names` holds their names. The
+    names in a :obj:`.pt` file are those of its classes in this order, or of each number
+    from zero on; these numbers stay, even where one has no row. Numbers are compared to
+    the last digit (:obj:`1` and :obj:`1.0` are one class), unless one has leading zeros
+    as a code has. Labels of more than 20 classes, more than half of which have one row
+    only, are refused: a number to predict looks so.
 
     Args:
         name (str or pathlib.Path): The name of a dataset in the table below, or the
@@ -167,10 +165,10 @@ def load_dataset(
         >>> load_dataset('flowers.csv', label='species')  # doctest: +SKIP
         Data(x=[150, 4], y=[150], class_names=[3])
     """
-    if not isinstance(name, str | Path):
-        raise TypeError(f"'name' must be a str or a Path (got {type(name).__name__})")
-    if not isinstance(root, str | Path):
-        raise TypeError(f"'root' must be a str or a Path (got {type(root).__name__})")
+    for value, what in ((name, 'name'), (root, 'root')):
+        if not isinstance(value, str | Path):
+            kind = type(value).__name__
+            raise TypeError(f"'{what}' must be a str or a Path (got {kind})")
     name = str(name)
     if name not in _TABLE and Path(name).suffix.lower() in SUFFIXES:
         return read_table_file(name, label, standardize)
@@ -228,8 +226,7 @@ def raw_folder(name: str, root: str = 'data') -> Path | None:
 def _open(dataset: FeatureTable) -> Data:
     """Return the data of a dataset that has a class of its own."""
     data = cast(Data, dataset[0])
-    class_names = getattr(dataset, 'class_names', None)
-    if class_names is not None:
+    if class_names := getattr(dataset, 'class_names', None):
         data.class_names = list(class_names)
     return data
 
@@ -237,15 +234,16 @@ def _open(dataset: FeatureTable) -> Data:
 def _download(entry: _Entry, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for file in entry.files:
-        if not (folder / file).is_file():
-            url = f'{entry.url}/{file}'
-            try:
-                torch.hub.download_url_to_file(url, str(folder / file))
-            except OSError as error:
-                raise OSError(
-                    f"'{folder / file}' could not be downloaded from {url} ({error}): "
-                    "try again, or let 'GSL_DATA' name a folder that has it"
-                ) from error
+        path, url = folder / file, f'{entry.url}/{file}'
+        if path.is_file():
+            continue
+        try:
+            torch.hub.download_url_to_file(url, str(path))
+        except OSError as error:
+            raise OSError(
+                f"'{path}' could not be downloaded from {url} ({error}): try again, or "
+                "let 'GSL_DATA' name a folder that has it"
+            ) from error
 
 
 def _check_counts(entry: _Entry, x: Tensor, y: Tensor, folder: Path) -> None:

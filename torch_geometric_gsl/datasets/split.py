@@ -5,6 +5,7 @@ import copy
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
+from torch_geometric.utils import index_to_mask
 
 from torch_geometric_gsl._checks import check_count, check_number
 
@@ -65,9 +66,7 @@ def paper_split(
     out = copy.copy(data)
     chunks = order.tensor_split((num_train, num_train + num_val))
     for name, nodes in zip(('train', 'val', 'test'), chunks, strict=True):
-        mask = torch.zeros(num_nodes, dtype=torch.bool)
-        mask[nodes] = True
-        out[f'{name}_mask'] = mask.to(device)
+        out[f'{name}_mask'] = index_to_mask(nodes, num_nodes).to(device)
     return out
 
 

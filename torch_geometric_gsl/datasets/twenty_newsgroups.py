@@ -11,7 +11,7 @@ from typing import ClassVar, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from torch_geometric_gsl.datasets._feature_table import FeatureTable, import_sklearn
+from torch_geometric_gsl.datasets._feature_table import FeatureTable
 from torch_geometric_gsl.datasets._io.damage import damaged
 from torch_geometric_gsl.datasets._io.safe_pickle import (
     DType,
@@ -93,7 +93,7 @@ class TwentyNewsgroups(FeatureTable):
 
     def download(self) -> None:
         path = self.raw_paths[0]
-        datasets = import_sklearn('sklearn.datasets', type(self).__name__)
+        datasets = self._import_sklearn('sklearn.datasets')
         try:
             # In a folder of its own: there scikit-learn finds no file to unpickle,
             # and what a kill or a second process leaves half done stays apart.
@@ -109,8 +109,7 @@ class TwentyNewsgroups(FeatureTable):
 
     def process(self) -> None:
         path = Path(self.raw_paths[0])
-        user = type(self).__name__
-        text = import_sklearn('sklearn.feature_extraction.text', user)
+        text = self._import_sklearn('sklearn.feature_extraction.text')
         posts, y = _read_posts(path)
         counter = text.CountVectorizer(stop_words='english', min_df=0.05)
         try:
@@ -118,7 +117,7 @@ class TwentyNewsgroups(FeatureTable):
         except ValueError as error:
             raise damaged(path, error) from error
         x = text.TfidfTransformer(smooth_idf=False).fit_transform(counts).toarray()
-        version = import_sklearn('sklearn', user).__version__
+        version = self._import_sklearn('sklearn').__version__
         self._save_table(x, y, f"'{path}' with scikit-learn {version}")
 
 
@@ -135,7 +134,7 @@ _NAMES = {
     ('sklearn.utils', 'Bunch'): _Bunch,
     ('sklearn.datasets.base', 'Bunch'): _Bunch,
     # File names are read past.
-    ('numpy', 'dtype'): Function(partial(DType, texts=True)),
+    ('numpy', 'dtype'): Function(partial(DType, others=r'U[1-9]\d{0,5}')),
 }
 
 

@@ -111,6 +111,8 @@ def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
                 f"'{member.filename}' states the shape {shape} of {size:,} bytes, "
                 f'but holds {held:,}'
             )
-        # If the archive lists more than it holds, the array finds its content short.
         content = stream.read(size)
-    return np.ndarray(shape, dtype, content, order='F' if fortran else 'C')
+    array: NDArray[Any] = np.ndarray(
+        shape, dtype, content, order='F' if fortran else 'C'
+    )
+    return array

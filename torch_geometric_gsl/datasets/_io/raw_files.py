@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,23 +70,16 @@ def _read_rows(path: Path) -> Tensor:
     state = found.value or {}
     shape = state.get('_shape')
     parts = {**state, 'shape': list(shape) if type(shape) is tuple else None}
-    return _to_sparse(
-        path, *(to_numbers(parts.get(name), name, path) for name in _CSR_PARTS)
-    )
+    return _to_sparse(path, [to_numbers(parts.get(n), n, path) for n in _CSR_PARTS])
 
 
-def _to_sparse(
-    path: Path,
-    data: NDArray[Any],
-    indices: NDArray[Any],
-    indptr: NDArray[Any],
-    shape: NDArray[Any],
-) -> Tensor:
+def _to_sparse(path: Path, parts: list[NDArray[Any]]) -> Tensor:
     """Return a CSR matrix without explicit zeros, once its parts are seen to agree."""
+    data, indices, indptr, shape = parts
     if (
-        any(part.ndim != 1 for part in (data, indices, indptr, shape))
+        any(part.ndim != 1 for part in parts)
         or data.dtype.kind not in 'iuf'
-        or any(part.dtype.kind not in 'iu' for part in (indices, indptr, shape))
+        or any(part.dtype.kind not in 'iu' for part in parts[1:])
         or shape.size != 2
         or indptr.size != shape[0] + 1
         or indptr[0] != 0
@@ -98,16 +90,14 @@ def _to_sparse(
     ):
         raise damaged(path, 'its parts make no sparse matrix')
     row = np.repeat(np.arange(shape[0]), np.diff(indptr))
-    index = np.stack([row, indices.astype(np.int64)])
-    value = data.astype(np.float32)
+    index = torch.from_numpy(np.stack([row, indices.astype(np.int64)]))
+    value = torch.from_numpy(data.astype(np.float32))
     keep = value != 0
-    return _coalesce(
-        torch.from_numpy(index[:, keep]), torch.from_numpy(value[keep]), shape.tolist()
-    )
+    return _coalesce(index[:, keep], value[keep], tuple(shape.tolist()))
 
 
-def _coalesce(index: Tensor, value: Tensor, size: Sequence[int]) -> Tensor:
-    sparse = torch.sparse_coo_tensor(index, value, size, check_invariants=True)
+def _coalesce(index: Tensor, value: Tensor, shape: tuple[int, ...]) -> Tensor:
+    sparse = torch.sparse_coo_tensor(index, value, shape, check_invariants=True)
     return sparse.coalesce()
 
 
@@ -162,7 +152,7 @@ def read_coauthor(paths: list[Path]) -> tuple[Tensor, Tensor]:
     with open_npz(path, damaged) as reads:
         parts = [reads[f'attr_{name}']() for name in _CSR_PARTS]
         y = reads['labels']()
-    x = _to_sparse(path, *parts)
+    x = _to_sparse(path, parts)
     if y.dtype.kind not in 'iu' or y.shape != x.shape[:1]:
         raise damaged(path, f'its labels have the shape {y.shape}')
     x.values().gt_(0)

@@ -24,11 +24,9 @@ from numpy.typing import NDArray
 
 from torch_geometric_gsl.datasets._io.damage import ERRORS, check_memory, refused_global
 
-_DTYPES = ('i1', 'i2', 'i4', 'i8', 'u1', 'u2', 'u4', 'u8', 'f2', 'f4', 'f8')
-_TORCH_DTYPES = (
-    *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
-    *(torch.float16, torch.float32, torch.float64),
-)
+# Types of numbers, as NumPy and torch name them.
+_DTYPE = r'[iu][1248]|f[248]'
+_TORCH_DTYPE = r'torch\.(uint8|int(8|16|32|64)|float(16|32|64))'
 # What a pickle may ask for: modules and names, and what stands in for them.
 Names = Mapping[tuple[str, str], object]
 # Instructions that make objects or reach outside the file; arrays need none of them.
@@ -73,7 +71,11 @@ def to_numbers(value: object, name: str, path: Path) -> NDArray[Any]:
     array: NDArray[Any] | None = None
     if type(value) is _Array:
         array = value.value
-    elif type(value) is list and all(map(_is_number, value)):
+    elif type(value) is list and all(
+        # NumPy turns an integer beyond 64 bits into an object, or overflows.
+        type(item) is float or (type(item) is int and abs(item) < 2**63)
+        for item in value
+    ):
         array = np.array(value)
     if array is None or array.dtype.kind not in 'iuf':
         raise ValueError(
@@ -81,11 +83,6 @@ def to_numbers(value: object, name: str, path: Path) -> NDArray[Any]:
             f'(got {type(value).__name__.lstrip("_")})'
         )
     return array.astype(array.dtype.newbyteorder('='))
-
-
-def _is_number(item: object) -> bool:
-    # numpy turns an integer beyond 64 bits into an object, or overflows.
-    return type(item) is float or (type(item) is int and abs(item) < 2**63)
 
 
 def _scan(content: bytes) -> None:
@@ -141,11 +138,8 @@ class Function(StandIn):
 class DType(StandIn):
     """Stand in for :class:`numpy.dtype`, whose state is not safe to set."""
 
-    def __init__(self, name: object, *flags: object, texts: bool = False) -> None:
-        is_known = type(name) is str and (
-            name in _DTYPES or (texts and re.fullmatch(r'U[1-9]\d{0,5}', name))
-        )
-        if not is_known:
+    def __init__(self, name: object, *flags: object, others: str = _DTYPE) -> None:
+        if type(name) is not str or not re.fullmatch(f'{_DTYPE}|{others}', name):
             raise refusal(f'an array of type {str(name)[:20]!r}')
         super().__init__(np.dtype(name))
 
@@ -196,9 +190,8 @@ def _to_array(
     return flat.reshape(sizes, order='F' if fortran else 'C')
 
 
-def _from_buffer(
-    content: object, dtype: object, shape: object, order: object
-) -> _Array:
+def _frombuffer(*parts: object) -> _Array:
+    content, dtype, shape, order = parts
     return _Array(_to_array(content, dtype, shape, order == 'F'))
 
 
@@ -225,7 +218,7 @@ def _load_storage(content: object) -> _Storage:
         raise refusal(f'{what} a tensor') from error
     if type(storage) is not torch.storage.TypedStorage:
         raise refusal(f'a tensor stored as {type(storage).__name__}')
-    if storage.dtype not in _TORCH_DTYPES:
+    if not re.fullmatch(_TORCH_DTYPE, str(storage.dtype)):
         raise refusal(f'a tensor of type {storage.dtype}')
     values = torch.empty(0, dtype=storage.dtype).set_(storage)
     if values.numel() * values.element_size() > len(content):
@@ -256,7 +249,7 @@ _NAMES: Names = {
     ('numpy', 'ndarray'): Function(_make_directly),
     ('numpy._core.multiarray', '_reconstruct'): Function(lambda *args: _Array()),
     ('numpy._core.multiarray', 'scalar'): Function(_scalar),
-    ('numpy._core.numeric', '_frombuffer'): Function(_from_buffer),
+    ('numpy._core.numeric', '_frombuffer'): Function(_frombuffer),
     ('torch.storage', '_load_from_bytes'): Function(_load_storage),
     ('torch._utils', '_rebuild_tensor_v2'): Function(_rebuild_tensor),
     ('collections', 'OrderedDict'): Function(lambda *args: {}),
