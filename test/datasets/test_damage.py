@@ -2,14 +2,13 @@
 
 import pickle
 
-import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Data
 
 from torch_geometric_gsl.datasets import load_dataset
 from torch_geometric_gsl.datasets._feature_table import FeatureTable
-from torch_geometric_gsl.datasets._io.safe_pickle import load_arrays, read_pickle
+from torch_geometric_gsl.datasets._io.safe_pickle import load_arrays
 
 VALUES = torch.ones(10_000)
 TEXT = "DefaultCPUAllocator: can't allocate memory: you tried to allocate {} bytes."
@@ -67,17 +66,6 @@ def test_what_cannot_be_read_back_for_lack_of_memory(tmp_path, monkeypatch):
         with pytest.raises(MemoryError):
             FeatureTable.save([Data(x=VALUES)], str(tmp_path / 'my.sealed'))
     assert not list(tmp_path.iterdir())
-
-
-def test_a_matrix_and_too_little_memory(tmp_path, monkeypatch):
-    def copy(*args):
-        raise MemoryError
-
-    path = tmp_path / 'ind.citeseer.allx'
-    path.write_bytes(pickle.dumps(np.ones(3)))
-    monkeypatch.setattr(np, 'frombuffer', copy)
-    with pytest.raises(MemoryError):
-        read_pickle(path)
 
 
 def test_the_text_of_torch():

@@ -124,22 +124,6 @@ def test_a_damaged_file_is_named_and_made_again(root, damage):
     assert load(root).x.tolist() == [[1], [2], [3]]
 
 
-def test_a_damaged_raw_file_is_told(root):
-    load(root)
-    os.truncate(sealed(root), 100)
-
-    class Broken(Table):
-        def process(self):
-            raise OSError(f"'{self.raw_paths[0]}' is damaged")
-
-    with (
-        pytest.warns(UserWarning, match=rf"'{sealed(root)}' is damaged"),
-        pytest.raises(OSError, match=r"raw/x.txt' is damaged"),
-    ):
-        Broken(str(root))
-    assert sealed(root).stat().st_size == 100
-
-
 def test_a_second_process_meanwhile(root, monkeypatch):
     seen = []
 

@@ -90,24 +90,18 @@ def test_python2_strings_are_bytes(tmp_path):
 
 
 def test_nothing_else_is_loaded(tmp_path):
-    path, mark = tmp_path / 'file', tmp_path / 'mark'
+    path = tmp_path / 'file'
     csr = b'\x80\x02cscipy.sparse.csr\ncsr_matrix\n'
     cases = {
-        '\x80\x02cos\nsystem\nX\x05\x00\x00\x00touch\x85R.'.encode(
-            'latin1'
-        ): 'os.system',
-        f"cbuiltins\neval\n(V open('{mark}','w')\ntR.".encode(): 'builtins.eval',
-        b'(ibuiltins\nlist\n.': 'INST',
+        b'cos\nsystem\n(Vtouch\ntR.': 'os.system',
         csr + b')\x81K\x05b.': 'a matrix of unknown form',
         csr + b'}b.': '__setstate__',  # The state of the class itself.
         csr + b'}\x92.': 'NEWOBJ_EX',
-        b'\x80\x02cnumpy\nndarray\n)\x81.': 'NEWOBJ class argument',
     }
     for content, text in cases.items():
         path.write_bytes(content)
         with pytest.raises(OSError, match=rf"file' is not a readable .*{text}"):
             _read_rows(path)
-    assert not mark.exists()
     for content in (csr + b')\x81.', csr + b')\x81}X\x06\x00\x00\x00_shapeK\x05sb.'):
         path.write_bytes(content)
         with pytest.raises(ValueError, match=r"'data' in '.*file' must be an array"):
