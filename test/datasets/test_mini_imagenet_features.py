@@ -65,17 +65,12 @@ def test_missing_file(tmp_path):
         ({'y_train': np.eye(6, 3, dtype=int)}, r'and int64 of shape \(6, 3\)\)'),
         ({'y_train': np.zeros(6)}, r'an integer .* and float64 of shape \(6,\)\)'),
         (
-            {'x_test': torch.tensor([[0, 0, 0, float('nan')], [0, 0, 0, 0]])},
-            r'must have finite features \(got 1 NaN or infinite\)',
-        ),
-        (
-            {'x_test': np.array([[1e300, -np.inf, 0, 0], [0, 0, 0, 0]])},
-            r'must have finite features \(got 2 NaN or infinite\)',
+            {'x_test': np.array([[1e300, -np.inf, np.nan, 0], [0, 0, 0, 0]])},
+            r'must have finite features \(got 3 NaN or infinite\)',
         ),
         (
             {'y_test': np.array([3, 4])},
-            r'must give 12 nodes, 4 features and 3 classes '
-            r'\(got 12 nodes, 4 features and 5 classes\)',
+            r'must give 12 nodes, 4 features and 3 .* \(got 12 .* and 5 classes\)',
         ),
         ({'y_test': None}, r"'y_test' in .* must be an array, .* \(got NoneType\)"),
     ],
