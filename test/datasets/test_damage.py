@@ -1,6 +1,7 @@
 """Too little memory is told as such: it is no damage of a file."""
 
 import pickle
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -10,33 +11,19 @@ from torch_geometric_gsl.datasets import load_dataset
 from torch_geometric_gsl.datasets._feature_table import FeatureTable
 from torch_geometric_gsl.datasets._io.safe_pickle import load_arrays
 
-VALUES = torch.ones(10_000)
+DATA = Data(x=torch.ones(10_000, 1), y=torch.arange(10_000) % 2)
 TEXT = "DefaultCPUAllocator: can't allocate memory: you tried to allocate {} bytes."
-
-
-def write_pickle(path):
-    path.write_bytes(pickle.dumps({'x': VALUES}))
-
-
-def write_data(path):
-    torch.save(Data(x=VALUES.view(-1, 1), y=torch.arange(10_000) % 2), path)
-
-
 FILES = {
-    'my.pkl': (write_pickle, lambda path: load_arrays(path, ['x'])),
+    'my.pkl': (
+        lambda path: path.write_bytes(pickle.dumps({'x': DATA.x})),
+        lambda path: load_arrays(path, ['x']),
+    ),
     'my.sealed': (
-        lambda path: FeatureTable.save([Data(x=VALUES)], str(path)),
+        lambda path: FeatureTable.save([DATA], str(path)),
         lambda path: FeatureTable.load(FeatureTable.__new__(FeatureTable), str(path)),
     ),
-    'my.pt': (write_data, load_dataset),
+    'my.pt': (lambda path: torch.save(DATA, path), load_dataset),
 }
-
-
-def fail_with(monkeypatch, error):
-    def load(*args, **kwargs):
-        raise error
-
-    monkeypatch.setattr(torch, 'load', load)
 
 
 @pytest.mark.parametrize('name', FILES)
@@ -55,16 +42,16 @@ def test_too_little_memory_is_no_damage(
 ):
     write, read = FILES[name]
     write(tmp_path / name)
-    fail_with(monkeypatch, error)
+    monkeypatch.setattr(torch, 'load', Mock(side_effect=error))
     with pytest.raises(kinds, match=text.format(name)):
         read(tmp_path / name)
 
 
-def test_what_cannot_be_read_back_for_lack_of_memory(tmp_path, monkeypatch):
-    for error in (MemoryError(), RuntimeError(TEXT.format(40_000))):
-        fail_with(monkeypatch, error)
-        with pytest.raises(MemoryError):
-            FeatureTable.save([Data(x=VALUES)], str(tmp_path / 'my.sealed'))
+@pytest.mark.parametrize('error', [MemoryError(), RuntimeError(TEXT.format(40_000))])
+def test_what_cannot_be_read_back_for_lack_of_memory(tmp_path, monkeypatch, error):
+    monkeypatch.setattr(torch, 'load', Mock(side_effect=error))
+    with pytest.raises(MemoryError):
+        FeatureTable.save([DATA], str(tmp_path / 'my.sealed'))
     assert not list(tmp_path.iterdir())
 
 

@@ -22,9 +22,8 @@ FOLDER = 'chameleon/geom_gcn/raw'
 @pytest.fixture
 def small(monkeypatch):
     """Chameleon with three nodes, no GSL_DATA, and no network."""
-    entry = registry._TABLE['Chameleon']._replace(
-        num_nodes=3, num_features=3, num_classes=2
-    )
+    counts = {'num_nodes': 3, 'num_features': 3, 'num_classes': 2}
+    entry = registry._TABLE['Chameleon']._replace(**counts)
     monkeypatch.setitem(registry._TABLE, 'Chameleon', entry)
     monkeypatch.delenv('GSL_DATA', raising=False)
 
@@ -51,6 +50,8 @@ def test_documented_counts():
     found = {name: [int(n.replace(',', '')) for n in counts] for name, *counts in rows}
     assert tuple(found) == DATASETS
     assert found == {name: list(entry[:3]) for name, entry in registry._TABLE.items()}
+    for entry in registry._TABLE.values():
+        assert re.fullmatch(r'(https://[\w.-]+(/[\w.-]+)+)?', entry.url), entry
     assert list(MiniImageNetFeatures._expected) == found['MiniImageNet']
     assert list(TwentyNewsgroups._expected) == found['20News']
 
@@ -147,12 +148,6 @@ def test_download(tmp_path, monkeypatch):
     assert len(urls) == 1
 
 
-def test_addresses():
-    for name in ('CiteSeer', 'PubMed', 'Squirrel', 'CS', 'Physics'):
-        url = registry._TABLE[name].url
-        assert re.fullmatch(r'https://[\w.-]+(/[\w.-]+)+', url), url
-
-
 @pytest.mark.usefixtures('small')
 def test_download_fails(tmp_path):
     text = rf"'.*{FILE}' could not be downloaded from https.* \(no network in tests\)"
@@ -179,13 +174,6 @@ def test_damaged_files_are_named(tmp_path, content, text):
         load_dataset('Chameleon', str(tmp_path))
     assert str(path) in str(caught.value)
     assert path.read_bytes() == content
-
-
-def test_mini_imagenet_must_be_brought(tmp_path, monkeypatch):
-    monkeypatch.delenv('GSL_DATA', raising=False)
-    path = tmp_path / 'MiniImageNet' / 'raw' / 'mini_imagenet.pkl'
-    with pytest.raises(FileNotFoundError, match=f"'{path}' is missing and cannot"):
-        load_dataset('MiniImageNet', str(tmp_path))
 
 
 def test_a_table_reads_its_raw_file_where_it_lies(tmp_path, monkeypatch):

@@ -141,7 +141,6 @@ def edit(part='test', **changes):
 @pytest.mark.parametrize(
     ('content', 'reason'),
     [
-        ({}, "it has no part 'train'"),
         ([1], "it has no part 'train'"),
         ({'train': {'data': []}}, "it has no part 'train'"),
         (small_content() | {'test': None}, "it has no part 'test'"),

@@ -81,21 +81,16 @@ def load_dataset(
     r"""Load features and labels, by the name of a public dataset or from a file of
     your own. A graph that comes with them is left out.
 
-    **Public datasets.** The features of CiteSeer, PubMed, Chameleon, Squirrel, CS and
-    Physics are words; they are normalized as by
+    **Public datasets.** Words, the features of CiteSeer, PubMed, Chameleon, Squirrel,
+    CS and Physics, are normalized as by
     :class:`~torch_geometric.transforms.NormalizeFeatures`, and become a sparse CSR
-    tensor where less than a tenth of them is not zero. Those of digits, wine and
-    breast_cancer are standardized, see
-    :class:`~torch_geometric_gsl.datasets.SklearnTable`.
-
-    Raw files are looked for in the folder that the environment variable
-    :obj:`GSL_DATA` names, then below :obj:`root`, both laid out as PyTorch Geometric
-    does (:obj:`CiteSeer/raw`, :obj:`chameleon/geom_gcn/raw`, ...). Where they are
-    absent, those that hold features and labels are downloaded below :obj:`root`;
-    MiniImageNet must be brought, see
-    :class:`~torch_geometric_gsl.datasets.MiniImageNetFeatures`. Nothing in a raw file
-    is executed, pickles included, nor in the processed files that 20News, MiniImageNet
-    and the tables of scikit-learn leave below :obj:`root`.
+    tensor where less than a tenth of them is not zero. Raw files are looked for in the
+    folder that the environment variable :obj:`GSL_DATA` names, then below :obj:`root`,
+    both laid out as PyTorch Geometric does (:obj:`CiteSeer/raw`,
+    :obj:`chameleon/geom_gcn/raw`, ...). Where they are absent, those that hold features
+    and labels are downloaded below :obj:`root`; MiniImageNet must be brought, see
+    :class:`~torch_geometric_gsl.datasets.MiniImageNetFeatures`. Nothing in a raw or
+    processed file is executed, pickles included.
 
     **Your own data.** A path with one of these endings is a file that is read, and
     nothing else: nothing is written, nor executed, and duplicate rows are kept.
@@ -198,16 +193,7 @@ def load_dataset(
 
 
 def raw_folder(name: str, root: str = 'data') -> Path | None:
-    r"""Return the folder in which all raw files of a dataset lie.
-
-    Args:
-        name (str): The name of a dataset that has raw files.
-        root (str, optional): The folder that is searched after :obj:`GSL_DATA`.
-            (default: :obj:`"data"`)
-
-    Returns:
-        pathlib.Path or None: The folder, or :obj:`None` if there is none.
-    """
+    """Return the folder below `GSL_DATA` or `root` that has a dataset's raw files."""
     check_option(name, [name for name in _TABLE if _TABLE[name].files], 'name')
     entry = _TABLE[name]
     places = [Path(root, entry.folder)]
