@@ -100,7 +100,11 @@ def test_nothing_else_is_loaded(tmp_path):
         path.write_bytes(content)
         with pytest.raises(OSError, match=rf"file' is not a readable .*{text}"):
             _read_rows(path)
-    for content in (csr + b')\x81.', csr + b')\x81}X\x06\x00\x00\x00_shapeK\x05sb.'):
+    for content in (
+        csr + b'K\x05\x85R.',
+        csr + b')\x81.',
+        csr + b')\x81}X\x06\x00\x00\x00_shapeK\x05sb.',
+    ):
         path.write_bytes(content)
         with pytest.raises(ValueError, match=r"'data' in '.*file' must be an array"):
             _read_rows(path)

@@ -132,9 +132,9 @@ class FeatureTable(InMemoryDataset):
         """Check the counts and save features and labels as one data object."""
         found = (x.shape[0], x.shape[1], int(np.unique(y).size))
         if self._expected is not None and found != self._expected:
+            counts = '{} nodes, {} features and {} classes'.format
             raise ValueError(
-                f'{origin} must give {_describe(self._expected)} '
-                f'(got {_describe(found)})'
+                f'{origin} must give {counts(*self._expected)} (got {counts(*found)})'
             )
         data = Data(
             x=torch.from_numpy(x.astype(np.float32)),
@@ -200,7 +200,3 @@ def _load_tensors(payload: bytes) -> Any:
 def _describe_callable(function: object) -> str:
     """Return PyG's description, without an address, which no other process has."""
     return re.sub(r'(<.*?)\s.*(>)', r'\1\2', str(function))
-
-
-def _describe(counts: tuple[int, int, int]) -> str:
-    return f'{counts[0]} nodes, {counts[1]} features and {counts[2]} classes'

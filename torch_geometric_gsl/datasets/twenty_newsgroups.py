@@ -110,11 +110,11 @@ class TwentyNewsgroups(FeatureTable):
     def process(self) -> None:
         path = Path(self.raw_paths[0])
         text = self._import_sklearn('sklearn.feature_extraction.text')
-        posts, y = _read_posts(path)
         counter = text.CountVectorizer(stop_words='english', min_df=0.05)
         try:
+            posts, y = _read_posts(path)
             counts = counter.fit_transform(posts)
-        except ValueError as error:
+        except (ValueError, zlib.error) as error:
             raise damaged(path, error) from error
         x = text.TfidfTransformer(smooth_idf=False).fit_transform(counts).toarray()
         version = self._import_sklearn('sklearn').__version__
@@ -140,8 +140,8 @@ _NAMES = {
 
 def _read_posts(path: Path) -> tuple[list[str], NDArray[np.int64]]:
     """Read the posts of the ten groups, in the order of scikit-learn's loader."""
-    found = read_pickle(path, _NAMES, partial(_decompress, path))
-    parts = [_read_part(path, found, name) for name in ('train', 'test')]
+    found = read_pickle(path, _NAMES, _decompress)
+    parts = [_read_part(found, name, path) for name in ('train', 'test')]
     texts = [text for part in parts for text in part[0]]
     y = np.concatenate([part[1] for part in parts])
     kept = np.flatnonzero(y >= 0)
@@ -150,41 +150,35 @@ def _read_posts(path: Path) -> tuple[list[str], NDArray[np.int64]]:
     return [texts[i] for i in kept], y[kept]
 
 
-def _decompress(path: Path, content: bytes) -> bytes:
+def _decompress(content: bytes) -> bytes:
     decoder = zlib.decompressobj()
-    try:
-        unpacked = decoder.decompress(content, _MAX_BYTES)
-    except zlib.error as error:
-        raise damaged(path, error) from error
+    unpacked = decoder.decompress(content, _MAX_BYTES)
     if decoder.unconsumed_tail:
-        raise damaged(path, f'it expands to more than {_MAX_BYTES:,} bytes')
+        raise ValueError(f'it expands to more than {_MAX_BYTES:,} bytes')
     if not decoder.eof:
-        raise damaged(path, 'it ends too early')
+        raise ValueError('it ends too early')
     return unpacked
 
 
 def _read_part(
-    path: Path, found: object, name: str
+    found: object, name: str, path: Path
 ) -> tuple[list[str], NDArray[np.int64]]:
     """Return texts and their labels, -1 for those of other groups."""
     part = found.get(name) if type(found) is dict else None
     if type(part) is not _Bunch:
-        raise damaged(path, f"it has no part '{name}'")
+        raise ValueError(f"it has no part '{name}'")
     texts, names = part.get('data'), part.get('target_names')
     if not _is_texts(texts) or not _is_texts(names):
-        raise damaged(path, f"'data' of its part '{name}' must be texts")
-    try:
-        target = to_numbers(part.get('target'), 'target', path)
-    except ValueError as error:
-        raise damaged(path, error) from error
+        raise ValueError(f"'data' of its part '{name}' must be texts")
+    target = to_numbers(part.get('target'), 'target', path)
     if (
         target.dtype.kind not in 'iu'
         or target.shape != (len(texts),)
         or not 0 <= target.min(initial=0) <= target.max(initial=0) < len(names)
     ):
-        raise damaged(path, f"'target' of its part '{name}' must be group numbers")
+        raise ValueError(f"'target' of its part '{name}' must be group numbers")
     if missing := [group for group in _CLASS_NAMES if group not in names]:
-        raise damaged(path, f'it has no posts of {missing}')
+        raise ValueError(f'it has no posts of {missing}')
     labels = [_CLASS_NAMES.index(n) if n in _CLASS_NAMES else -1 for n in names]
     return texts, np.array(labels, dtype=np.int64)[target]
 

@@ -67,7 +67,7 @@ def _read_rows(path: Path) -> Tensor:
     found = read_pickle(path, _MATRICES)
     if type(found) is not _SparseRows:
         raise damaged(path, 'it holds no sparse matrix')
-    state = found.value or {}
+    state = found.value if type(found.value) is dict else {}
     shape = state.get('_shape')
     parts = {**state, 'shape': list(shape) if type(shape) is tuple else None}
     return _to_sparse(path, [to_numbers(parts.get(n), n, path) for n in _CSR_PARTS])

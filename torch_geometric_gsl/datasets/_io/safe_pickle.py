@@ -159,7 +159,7 @@ class _Array(StandIn):
         if self.value is not None or type(state) is not tuple or len(state) != 5:
             raise refusal('an array of unknown form')
         _, shape, dtype, fortran, content = state
-        self.value = _to_array(content, dtype, shape, fortran is True)
+        self.value = _to_array(content, dtype, shape, fortran)
 
 
 class _Storage(StandIn):
@@ -177,7 +177,7 @@ def _check_sizes(sizes: object) -> tuple[int, ...]:
 
 
 def _to_array(
-    content: object, dtype: object, shape: object, fortran: bool
+    content: object, dtype: object, shape: object, order: object = False
 ) -> NDArray[Any]:
     if type(content) is str:
         content = content.encode('latin1')
@@ -187,17 +187,7 @@ def _to_array(
     if math.prod(sizes) * dtype.value.itemsize != len(content):
         raise refusal(f'an array of shape {sizes} in {len(content)} bytes')
     flat = np.frombuffer(content, dtype.value)
-    return flat.reshape(sizes, order='F' if fortran else 'C')
-
-
-def _frombuffer(*parts: object) -> _Array:
-    content, dtype, shape, order = parts
-    return _Array(_to_array(content, dtype, shape, order == 'F'))
-
-
-def _scalar(dtype: object, content: object) -> int | float:
-    number: int | float = _to_array(content, dtype, (), False).item()
-    return number
+    return flat.reshape(sizes, order='F' if order in (True, 'F') else 'C')
 
 
 def _encode(text: object, encoding: object) -> bytes:
@@ -248,8 +238,12 @@ _NAMES: Names = {
     ('numpy', 'dtype'): Function(DType),
     ('numpy', 'ndarray'): Function(_make_directly),
     ('numpy._core.multiarray', '_reconstruct'): Function(lambda *args: _Array()),
-    ('numpy._core.multiarray', 'scalar'): Function(_scalar),
-    ('numpy._core.numeric', '_frombuffer'): Function(_frombuffer),
+    ('numpy._core.multiarray', 'scalar'): Function(
+        lambda dtype, content: _to_array(content, dtype, ()).item()
+    ),
+    ('numpy._core.numeric', '_frombuffer'): Function(
+        lambda *parts: _Array(_to_array(*parts))
+    ),
     ('torch.storage', '_load_from_bytes'): Function(_load_storage),
     ('torch._utils', '_rebuild_tensor_v2'): Function(_rebuild_tensor),
     ('collections', 'OrderedDict'): Function(lambda *args: {}),
