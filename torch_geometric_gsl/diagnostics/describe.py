@@ -230,9 +230,9 @@ def _summarise(
 ) -> None:
     """Append what a sampler is about to draw from."""
     similarity = sampler.similarity
-    candidates, entropy, effective = sampler.distribution(x, edge_index, batch)
-    choice = candidates > 1
-    share = float((effective[choice] / candidates[choice]).mean())
+    spread = sampler.distribution(x, edge_index, batch)
+    choice = spread.candidates > 1
+    share = float((spread.effective / spread.candidates)[choice].mean())
     b, c = None, None
     if isinstance(similarity, NeuralGaussianSimilarity):
         b, c = similarity.pair_scores(x).response.params
@@ -240,8 +240,7 @@ def _summarise(
         key: None if parameter.grad is None else float(parameter.grad.norm())
         for key, parameter in similarity.named_parameters()
     }
-    spread = entropy, effective, share
-    layers.append(LayerSummary(name, repr(sampler), candidates, *spread, b, c, norms))
+    layers.append(LayerSummary(name, repr(sampler), *spread, share, b, c, norms))
 
 
 def _warn_if_uniform(layers: list[LayerSummary]) -> None:
