@@ -160,11 +160,12 @@ def test_files_that_disagree(tmp_path):
         read_planetoid(paths)
 
 
-def wikipedia_file(folder):
+WIKIPEDIA = b'node_id\tfeature\tlabel\n0\t0,1,0\t1\n1\t7,0,0\t0\n2\t0,0,0\t4\n'
+
+
+def wikipedia_file(folder, content=WIKIPEDIA):
     path = folder / 'out1_node_feature_label.txt'
-    path.write_bytes(
-        b'node_id\tfeature\tlabel\n0\t0,1,0\t1\n1\t7,0,0\t0\n2\t0,0,0\t4\n'
-    )
+    path.write_bytes(content)
     return path
 
 
@@ -181,6 +182,7 @@ def test_wikipedia(tmp_path):
         (b'0,1,0', b'0,1;0', r'line 2: features must be digits between commas'),
         (b'0,1,0', b'0,x,0', r'line 2: features must be digits between commas'),
         (b'0,1,0', b'0.5,0', r'line 2: features must be digits between commas'),
+        (WIKIPEDIA, b'', r'line 2: need at least one array'),
         (b'7,0,0', b'7,0', r'line 5: all input arrays must have the same shape'),
         (b'\t4', b'', r'line 4: not enough values'),
         (b'\t4', b'\tfour', r'line 4: invalid literal'),
@@ -189,16 +191,9 @@ def test_wikipedia(tmp_path):
     ],
 )
 def test_damaged_wikipedia(tmp_path, old, new, text):
-    path = wikipedia_file(tmp_path)
-    content = path.read_bytes()
-    assert old in content
-    path.write_bytes(content.replace(old, new))
-    with pytest.raises(
-        OSError, match=rf"label\.txt' is damaged \({text}.*\): delete it"
-    ):
-        read_wikipedia([path])
-    path.write_bytes(b'')
-    with pytest.raises(OSError, match=r"label\.txt' is damaged"):
+    assert old in WIKIPEDIA
+    path = wikipedia_file(tmp_path, WIKIPEDIA.replace(old, new))
+    with pytest.raises(OSError, match=rf"txt' is damaged \({text}.*\): delete it"):
         read_wikipedia([path])
 
 

@@ -139,13 +139,12 @@ def test_download(tmp_path, monkeypatch):
         Path(path).write_bytes(LINES)
 
     monkeypatch.setattr(torch.hub, 'download_url_to_file', download)
-    assert load_dataset('Chameleon', str(tmp_path)).num_nodes == 3
-    (url,) = urls
+    for _ in range(2):  # The second time it is there.
+        assert load_dataset('Chameleon', str(tmp_path)).num_nodes == 3
+        (url,) = urls
     assert url.startswith('https://raw.githubusercontent.com/graphdml-uiuc-jlu/')
     assert url.endswith(f'/new_data/chameleon/{FILE}')
     assert list(snapshot(tmp_path)) == [str(tmp_path / FOLDER / FILE)]
-    load_dataset('Chameleon', str(tmp_path))
-    assert len(urls) == 1
 
 
 @pytest.mark.usefixtures('small')
@@ -204,8 +203,7 @@ def test_a_table_reads_its_raw_file_where_it_lies(tmp_path, monkeypatch):
     ('args', 'options', 'error', 'text'),
     [
         (['Cora'], {}, ValueError, r"must be one of \['CiteSeer', .*or the path"),
-        (['citeseer'], {}, ValueError, r"\['.csv', '.npz', '.pt'\] \(got 'citeseer'\)"),
-        ([Path('a.txt')], {}, ValueError, r"\(got 'a.txt'\)"),
+        ([Path('a.txt')], {}, ValueError, r"'.npz', '.pt'\] \(got 'a.txt'\)"),
         ([3], {}, TypeError, r"'name' must be a str or a Path \(got int\)"),
         (['wine', None], {}, TypeError, r"'root' must be a str or a Path \(got None"),
         ([Path('wine')], {'label': 'y'}, ValueError, "'label' has no meaning for 'win"),
