@@ -46,18 +46,6 @@ def test_classes_are_counted(tmp_path, kind, labels, y):
 
 
 @KINDS
-def test_a_number_to_predict_is_no_class(tmp_path, kind):
-    y = np.random.default_rng(0).permutation(1000)[:200]
-    path, label = save(tmp_path, kind, np.ones((200, 2)), y)
-    text = (
-        rf"'y' .*{path}' must be classes, .* \(got 200 classes in 200 rows, 200 of "
-        r'them with one row only: is it a number to predict'
-    )
-    with pytest.raises(ValueError, match=text):
-        load_dataset(path, label=label)
-
-
-@KINDS
 def test_files_that_cannot_be_opened(tmp_path, kind):
     path, label = tmp_path / f'my.{kind}', 'y' if kind == 'csv' else None
     with pytest.raises(FileNotFoundError, match=path.name):

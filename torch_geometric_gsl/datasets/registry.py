@@ -176,8 +176,7 @@ def load_dataset(
     check_absent(label, 'label', f"for '{name}'")
     entry = _TABLE[name]
     if not entry.files:
-        standardize = True if standardize is None else standardize
-        return _open(SklearnTable(root, name, standardize))
+        return _open(SklearnTable(root, name, standardize is None or standardize))
     check_absent(standardize, 'standardize', f"for '{name}'")
     folder = raw_folder(name, root)
     if entry.read is None:
@@ -219,10 +218,8 @@ def _open(dataset: FeatureTable) -> Data:
 
 def _download(entry: _Entry, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    for file in entry.files:
+    for file in (file for file in entry.files if not (folder / file).is_file()):
         path, url = folder / file, f'{entry.url}/{file}'
-        if path.is_file():
-            continue
         try:
             torch.hub.download_url_to_file(url, str(path))
         except OSError as error:
