@@ -18,11 +18,7 @@ from torch_geometric.data import Data, InMemoryDataset
 from torch_geometric.data.data import BaseData
 
 from torch_geometric_gsl._warnings import warn_caller
-from torch_geometric_gsl.datasets._io.damage import (
-    ERRORS,
-    check_memory,
-    refused_global,
-)
+from torch_geometric_gsl.datasets._io.damage import ERRORS, check_memory, refused_global
 
 _DIGEST_BYTES = hashlib.sha256().digest_size
 

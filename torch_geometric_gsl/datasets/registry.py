@@ -192,7 +192,13 @@ def load_dataset(
 
 
 def raw_folder(name: str, root: str = 'data') -> Path | None:
-    """Return the folder below `GSL_DATA` or `root` that has a dataset's raw files."""
+    r"""Return the folder in which all raw files of a dataset lie, or none.
+
+    Args:
+        name (str): The name of a dataset that has raw files.
+        root (str, optional): The folder that is searched after :obj:`GSL_DATA`.
+            (default: :obj:`"data"`)
+    """
     check_option(name, [name for name in _TABLE if _TABLE[name].files], 'name')
     entry = _TABLE[name]
     places = [Path(root, entry.folder)]
