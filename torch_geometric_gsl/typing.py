@@ -1,3 +1,5 @@
+r"""Types of arguments and results, and functions of edges."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias

@@ -1,3 +1,5 @@
+r"""Exact searches of nearest neighbours."""
+
 from __future__ import annotations
 
 from typing import NamedTuple

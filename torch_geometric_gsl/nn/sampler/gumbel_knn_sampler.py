@@ -51,7 +51,7 @@ TAU, SCALE = (1e-6, 1e6), (1e-9, 1e9)
 class GumbelKNNSampler(torch.nn.Module):
     r"""The differentiable sampler of neighbours from the `"Neural Gaussian
     Similarity Modeling for Differential Graph Structure Learning"
-    <https://arxiv.org/abs/2312.09498>`_ paper (Eq. 4).
+    <https://arxiv.org/abs/2312.09498>`_ paper (equation 4).
 
     .. math::
         A_{ij} = \frac{1}{K} \sum_{k=1}^{K} \mathrm{softmax}_j \left(

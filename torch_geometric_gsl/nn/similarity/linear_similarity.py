@@ -11,7 +11,7 @@ from torch_geometric_gsl.ops import scores
 class LinearSimilarity(Similarity):
     r"""The linear similarity (LinSim) from the `"Neural Gaussian Similarity
     Modeling for Differential Graph Structure Learning"
-    <https://arxiv.org/abs/2312.09498>`_ paper (Eq. 2).
+    <https://arxiv.org/abs/2312.09498>`_ paper (equation 2).
 
     .. math::
         \phi_{ij} = z_i z_j^{\top}, \qquad z_i = \frac{x_i W}{\lVert x_i W \rVert_2}
