@@ -36,9 +36,10 @@ def make(kind=IDGL, **kwargs):
     return kind(IN, HIDDEN, out_channels=OUT, **sizes).double()
 
 
-def in_tiles(rows, monkeypatch):
-    """Divides graphs into tiles of some rows of double precision."""
-    monkeypatch.setattr(idgl_pairs, 'TILE', 8 * rows**2 // torch.get_num_threads())
+def in_strips(rows, monkeypatch, num_sources=N):
+    """Divides graphs into strips of some rows of double precision."""
+    size = 8 * rows * num_sources // torch.get_num_threads()
+    monkeypatch.setattr(idgl_nodes, 'STRIP', size)
 
 
 # The method written out for whole matrices.
@@ -123,7 +124,7 @@ CASES = [
 @pytest.mark.parametrize('form', ['dense', 'positive', 'sparse'])
 @pytest.mark.parametrize('case', CASES, ids=str)
 def test_every_equation(kind, case, form, monkeypatch):
-    in_tiles(4, monkeypatch)
+    in_strips(4, monkeypatch)
     if kind is IDGLAnchor:
         case = {'num_anchors': 6, **case}
     model = make(kind, **case)
@@ -155,7 +156,7 @@ def test_every_equation(kind, case, form, monkeypatch):
 @KINDS
 @pytest.mark.parametrize('is_sparse', [False, True])
 def test_gradient_of_the_loss(kind, is_sparse, monkeypatch):
-    in_tiles(4, monkeypatch)
+    in_strips(4, monkeypatch)
     model = make(kind, num_heads=2, degree=0.3)
     x, y = problem(6)
     x = x.relu().to_sparse_csr() if is_sparse else x.requires_grad_()
@@ -204,7 +205,7 @@ def test_tiles(kind, form, monkeypatch):
     for model.epsilon in (0.1, 0.0):
         expected = gradients(model, x)
         for rows in (1, 5, 12):
-            in_tiles(rows, monkeypatch)
+            in_strips(rows, monkeypatch)
             torch.testing.assert_close(gradients(model, x, batch=one), expected)
     # What is wide is computed once.
     monkeypatch.setattr(idgl_pairs, 'WIDE', 0)
@@ -221,10 +222,8 @@ def test_second_derivatives_of_the_parts_raise(kind, case):
     graph = nodes.learn(model.metrics[0], x, [2])
     h = torch.randn(N if anchors is None else len(anchors), 2).double()
     inputs = {'h': h.requires_grad_(), 'weight': model.metrics[0].weight}
-    if kind is IDGLAnchor:
-        graph._send(torch.ones(N, 2).double(), is_back=True)
     first, second = ('weight', 'weight') if case == 'size' else case.split()
-    value = graph.size if case == 'size' else graph._send(h, is_back=False).sum()
+    value = graph.size if case == 'size' else graph._send(h).sum()
     (grad,) = torch.autograd.grad(value, inputs[first], create_graph=True)
     with pytest.raises(RuntimeError, match='second derivatives are not implemented'):
         torch.autograd.grad(grad.sum(), inputs[second])
@@ -247,7 +246,7 @@ def test_gradients_that_are_asked_for(kind):
 @pytest.mark.parametrize('epsilon', [0.0, 0.2])
 @pytest.mark.parametrize(('is_sparse', 'stored'), [(False, 0), (True, 2)])
 def test_stored_weights(is_sparse, stored, epsilon, monkeypatch):
-    in_tiles(100, monkeypatch)
+    in_strips(100, monkeypatch)
     num_nodes = 400
     x, y = problem(num_nodes)
     x = x.relu().to_sparse_csr() if is_sparse else x
@@ -291,7 +290,7 @@ def test_cached_products(is_sparse, monkeypatch):
         found = [gradients(cached, x, **kwargs) for x in features]
         torch.testing.assert_close(found, expected)
         assert len(idgl_nodes._PRODUCTS) == known + 2
-    in_tiles(4, monkeypatch)
+    in_strips(4, monkeypatch)
     found = [gradients(cached, x, **kwargs) for x in features]
     torch.testing.assert_close(found, expected)
     # Features that change in place are others.

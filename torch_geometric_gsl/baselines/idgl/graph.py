@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from itertools import islice
-from typing import Any
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl.baselines.idgl.pairs import DensePairs
-from torch_geometric_gsl.baselines.idgl.weights import AnchorWeights, Kept, Weights
-from torch_geometric_gsl.ops.runtime import once_differentiable
+from torch_geometric_gsl.baselines.idgl.pairs import Pairs
 from torch_geometric_gsl.typing import SampledGraph
 
 # Keeps the logarithm of an isolated node's degree finite.
@@ -31,9 +27,12 @@ class Graph(ABC):
         with torch.autocast(h.device.type, enabled=False):
             return self._means(h.to(self.total.dtype)).to(h.dtype)
 
-    @abstractmethod
     def _means(self, h: Tensor) -> Tensor:
-        """Return weighted means of messages in full precision."""
+        return divided(self._send(h), self.total)
+
+    @abstractmethod
+    def _send(self, h: Tensor) -> Tensor:
+        """Return weighted sums of the messages of the sources."""
 
     @abstractmethod
     def penalty(self, square: Tensor, factors: tuple[float, float, float]) -> Tensor:
@@ -44,102 +43,174 @@ class Graph(ABC):
             factors (tuple): Those of smoothness, degrees, and sparsity.
         """
 
-    @abstractmethod
-    def change(self, last: Any) -> Tensor:
+    def change(self, last: Graph) -> Tensor:
         """Return the squared distance from the graph before."""
+        strips = zip(self.strips(), last.strips(), strict=True)
+        return torch.stack([(own - old).square().sum() for own, old in strips]).sum()
 
     @abstractmethod
-    def distance(self, pairs: DensePairs) -> Tensor:
-        """Return the squared distance from the graph of these products."""
+    def strips(self) -> Iterator[Tensor]:
+        """Yield the weights by strips of rows, without gradient."""
 
     @abstractmethod
-    def rows(self) -> Iterable[Tensor]:
-        """Return the weights by blocks of rows, for autograd."""
+    def weights(self) -> Tensor:
+        """Return the weights as one matrix, for autograd."""
 
     def edges(self, anchors: Tensor | None, dtype: torch.dtype) -> SampledGraph:
         """Return the positive weights, divided by the sum of their target."""
-        ends, weights, first = [], [], 0
         with torch.autocast(self.total.device.type, enabled=False):
-            for part in self.rows():
-                target, source = (part.detach() > 0).nonzero(as_tuple=True)
-                weights.append(part[target, source] / part.sum(dim=1)[target])
-                source = source if anchors is None else anchors[source]
-                ends.append(torch.stack([source, target + first]))
-                first += part.size(0)
-        return SampledGraph(torch.cat(ends, dim=1), torch.cat(weights).to(dtype))
+            weights = self.weights()
+            target, source = (weights.detach() > 0).nonzero(as_tuple=True)
+            share = weights[target, source] / weights.sum(dim=1)[target]
+        source = source if anchors is None else anchors[source]
+        return SampledGraph(torch.stack([source, target]), share.to(dtype))
 
 
-class Learned(Graph):
-    """A learned graph of all nodes, by its weights.
+class ThroughAnchors(Graph):
+    """A learned graph of nodes and anchors: messages run to the anchors and back."""
 
-    Args:
-        weights (Weights): Its weights.
-        widths (list): The widths of the messages that will be sent along it.
-        products (list): The products of features by tiles, if they are kept.
-    """
-
-    def __init__(self, weights: Weights, widths: list[int], products: Kept) -> None:
-        self.weights = weights
-        self.kept: Kept = ()
-        if weights.pairs.is_costly:
-            self.kept = [part for _, part in weights.parts()]
-        inputs = [*weights.pairs.inputs]
-        if weights.features is not None:
-            inputs += weights.features.inputs
-        measure: Any = _Measure.apply
-        shapes = weights.slots(widths)
-        measures = measure(weights, self.kept, products, shapes, *inputs)
-        self.size, self.total, self._other, *slots = measures
-        self._slots = iter(slots)
+    #: The sums of the weights of anchors, and the products of their features, if the
+    #: penalty needs them.
+    of_anchors: Tensor
+    products: Tensor | None
 
     def _means(self, h: Tensor) -> Tensor:
-        return divided(self._send(h, is_back=False), self.total)
+        return super()._means(divided(self._send_back(h), self.of_anchors))
 
     def penalty(self, square: Tensor, factors: tuple[float, float, float]) -> Tensor:
-        return penalty(self.total, self.size, self._other, square, factors)
+        steps = self._steps()
+        energy = steps.new_zeros(())
+        if self.products is not None:
+            energy = (steps * self.products).sum()
+        size = steps.square().sum()
+        return penalty(steps.sum(dim=1), size, energy, square, factors)
 
-    def change(self, last: Learned) -> Tensor:
-        return self.weights.distance(self.kept, last.weights.parts(last.kept))
+    @abstractmethod
+    def _send_back(self, h: Tensor) -> Tensor:
+        """Return weighted sums of the messages of the targets."""
 
-    def distance(self, pairs: DensePairs) -> Tensor:
-        others = ((tile, pairs.products(tile)) for tile in self.weights.tiles)
-        return self.weights.distance(self.kept, others)
-
-    def rows(self) -> Iterable[Tensor]:
-        return self.weights.rows()
-
-    def _send(self, h: Tensor, is_back: bool) -> Tensor:
-        function: Any = _Send.apply
-        out: Tensor = function(next(self._slots), h, self.weights, self.kept, is_back)
-        return out
+    @abstractmethod
+    def _steps(self) -> Tensor:
+        """Return the weights of the steps from anchor to anchor."""
 
 
-class LearnedAnchors(Learned):
-    """A learned graph of nodes and anchors: messages run to the anchors and back.
+class AnchorGraph(ThroughAnchors):
+    """A learned graph of nodes and anchors, by its weights.
 
     Args:
-        weights (AnchorWeights): Its weights.
-        widths (list): The widths of the messages that will be sent along it.
+        weights (torch.Tensor): The weights.
         products (torch.Tensor or None): The products of the features of anchors.
+        blocks (list): The rows of each strip.
     """
 
     def __init__(
-        self, weights: AnchorWeights, widths: list[int], products: Tensor | None
+        self, weights: Tensor, products: Tensor | None, blocks: list[slice]
     ) -> None:
-        super().__init__(weights, widths, ())
-        self._products = products
-        self._of_steps = next(self._slots)
+        self._weights = weights
+        self.products = products
+        self.blocks = blocks
+        self.total, self.of_anchors = weights.sum(dim=1), weights.sum(dim=0)
+        self.size = weights.detach().square().sum()
 
-    def _means(self, h: Tensor) -> Tensor:
-        return super()._means(divided(self._send(h, is_back=True), self._other))
+    def strips(self) -> Iterator[Tensor]:
+        return (self._weights.detach()[rows] for rows in self.blocks)
+
+    def weights(self) -> Tensor:
+        return self._weights
+
+    def _send(self, h: Tensor) -> Tensor:
+        return self._weights @ h
+
+    def _send_back(self, h: Tensor) -> Tensor:
+        return self._weights.t() @ h
+
+    def _steps(self) -> Tensor:
+        return self._weights.t() @ divided(self._weights, self.total)
+
+
+class Factored(Graph):
+    """A learned graph of all nodes in linear time, by factors of its weights.
+
+    Cosines of rows that are not negative are not negative either, and a threshold of
+    zero changes nothing: the weights are products of thin matrices, and so are their
+    gradients. None of them needs to be formed.
+
+    Args:
+        own (torch.Tensor): The rows of targets.
+        sources (torch.Tensor): The rows whose products with them are the weights.
+        features (DensePairs, SparsePairs or None): The features, if the penalty needs
+            them.
+        blocks (list): The rows of each strip.
+    """
+
+    def __init__(
+        self,
+        own: Tensor,
+        sources: Tensor,
+        features: Pairs | None,
+        blocks: list[slice],
+    ) -> None:
+        self.own, self.sources = own, sources
+        self.features = features
+        self.blocks = blocks
+        self.total = own @ sources.sum(dim=0)
+        own, sources = own.detach(), sources.detach()
+        self.size = ((own.t() @ own) * (sources.t() @ sources)).sum()
 
     def penalty(self, square: Tensor, factors: tuple[float, float, float]) -> Tensor:
-        function: Any = _Steps.apply
-        steps: Tensor = function(self._of_steps, self.weights, self.kept)
-        size, energy = steps.square().sum(), steps.new_zeros(())
-        if self._products is not None:
-            energy = (steps * self._products).sum()
-        return penalty(steps.sum(dim=1), size, energy, square, factors)
+        size, energy = (self.own.t() @ self.own).square().sum(), square.new_zeros(())
+        if self.features is not None:
+            energy = self.features.column_sums(self.own).square().sum()
+        return penalty(self.total, size, energy, square, factors)
+
+    def change(self, last: Graph) -> Tensor:
+        if not isinstance(last, Factored):
+            return super().change(last)
+        # No difference of large numbers: of a matrix [v, w] only R is needed.
+        own = torch.cat([self.own, -last.own], dim=1).detach()
+        sources = torch.cat([self.sources, last.sources], dim=1).detach()
+        first, second = (torch.linalg.qr(f, mode='r').R for f in (own, sources))
+        distance: Tensor = (first @ second.t()).square().sum()
+        return distance
+
+    def strips(self) -> Iterator[Tensor]:
+        own, sources = self.own.detach(), self.sources.detach().t()
+        return (own[rows] @ sources for rows in self.blocks)
+
+    def weights(self) -> Tensor:
+        return self.own @ self.sources.t()
+
+    def _send(self, h: Tensor) -> Tensor:
+        return self.own @ (self.sources.t() @ h)
+
+
+class FactoredAnchors(ThroughAnchors, Factored):
+    """A learned graph of nodes and anchors in linear time, by such factors.
+
+    Args:
+        own (torch.Tensor): The rows of targets.
+        sources (torch.Tensor): The rows of anchors.
+        products (torch.Tensor or None): The products of the features of anchors.
+        blocks (list): The rows of each strip.
+    """
+
+    def __init__(
+        self,
+        own: Tensor,
+        sources: Tensor,
+        products: Tensor | None,
+        blocks: list[slice],
+    ) -> None:
+        super().__init__(own, sources, None, blocks)
+        self.products = products
+        self.of_anchors = sources @ own.sum(dim=0)
+
+    def _send_back(self, h: Tensor) -> Tensor:
+        return self.sources @ (self.own.t() @ h)
+
+    def _steps(self) -> Tensor:
+        inside = self.own.t() @ divided(self.own, self.total)
+        return self.sources @ inside @ self.sources.t()
 
 
 def penalty(
@@ -170,72 +241,3 @@ def penalty(
 def divided(value: Tensor, total: Tensor) -> Tensor:
     """Divide sums of weighted values by sums of weights, which may be zero."""
     return value / total.masked_fill(total == 0, 1).unsqueeze(1)
-
-
-class _Measure(torch.autograd.Function):
-    """Measures of the weights, and slots for the gradients that their uses leave."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        weights: Weights,
-        kept: Kept,
-        products: Kept,
-        shapes: list[tuple[int, int]],
-        *inputs: Tensor,
-    ) -> tuple[Tensor, ...]:
-        ctx.set_materialize_grads(False)
-        ctx.weights, ctx.sizes = weights, (len(kept), len(products), len(inputs))
-        ctx.save_for_backward(*kept, *products, *inputs)
-        measures = weights.measure(kept, products)
-        slots = [measures[0].new_empty(1, 1).expand(shape) for shape in shapes]
-        return *measures, *slots
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        saved = iter(ctx.saved_tensors)
-        kept, products, inputs = ([*islice(saved, size)] for size in ctx.sizes)
-        found = ctx.weights.gradient(kept, products, grads[:3], grads[3:])
-        missing = len(inputs) - len(found)
-        return None, None, None, None, *found, *[None] * missing
-
-
-class _Send(torch.autograd.Function):
-    """Weighted sums of messages; back along the graph, the messages of the targets."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, slot: Tensor, h: Tensor, weights: Weights, kept: Kept, is_back: bool
-    ) -> Tensor:
-        ctx.save_for_backward(slot, h, *kept)
-        ctx.weights, ctx.is_back = weights, is_back
-        long = h.t().contiguous()
-        if ctx.needs_input_grad[0]:
-            weights.sent.append(long)
-        send = weights.send_back if is_back else weights.send
-        # Dropout draws in the order in which messages are stored.
-        return send(long, kept).t().contiguous()
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        of_h = None
-        if ctx.needs_input_grad[1]:
-            send = ctx.weights.send if ctx.is_back else ctx.weights.send_back
-            of_h = send(grad.t().contiguous(), ctx.saved_tensors[2:]).t()
-        return grad, of_h, None, None, None
-
-
-class _Steps(torch.autograd.Function):
-    """The weights of the steps from anchor to anchor, which are symmetric."""
-
-    @staticmethod
-    def forward(ctx: Any, slot: Tensor, weights: AnchorWeights, kept: Kept) -> Tensor:
-        ctx.save_for_backward(slot)
-        return weights.steps(kept)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        return grad + grad.t(), None, None

@@ -4,32 +4,39 @@ from __future__ import annotations
 
 from functools import cached_property
 from threading import Lock
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from torch_geometric_gsl.baselines.idgl.factors import Factored, FactoredAnchors
-from torch_geometric_gsl.baselines.idgl.graph import Graph, Learned, LearnedAnchors
+from torch_geometric_gsl.baselines.idgl.graph import (
+    AnchorGraph,
+    Factored,
+    FactoredAnchors,
+    Graph,
+)
+from torch_geometric_gsl.baselines.idgl.learned import Kept, LearnedGraph, Weights
 from torch_geometric_gsl.baselines.idgl.pairs import (
     DensePairs,
     Pairs,
     SparsePairs,
-    Tile,
-    make_tiles,
     unit_heads,
 )
-from torch_geometric_gsl.baselines.idgl.weights import AnchorWeights, Kept, Weights
+from torch_geometric_gsl.nn.linear import entries_by_row
 from torch_geometric_gsl.nn.similarity.cosine_similarity import CosineSimilarity
-from torch_geometric_gsl.ops.runtime import full_precision
+from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, full_precision, row_blocks
+
+#: Bytes of a strip on a CPU, for each thread: it stays in the cache of the processor.
+STRIP = 2**20
 
 
 class _Products(NamedTuple):
-    """The products of features in one state of theirs, by tiles."""
+    """The products of features in one state of theirs, by strips."""
 
     version: int
-    tiles: list[Tile]
+    blocks: list[slice]
     parts: Kept
 
 
@@ -67,9 +74,13 @@ class Nodes:
         self.epsilon = epsilon
         self.is_smooth = is_smooth
         self.cached = cached
-        like = x if x.layout == torch.strided else x.values()
-        num_anchors = None if anchors is None else anchors.numel()
-        self._tiles = make_tiles(x.size(0), num_anchors, full_precision(like[:0]))
+        self._num_sources = x.size(0) if anchors is None else anchors.numel()
+        is_cpu = x.device.type == 'cpu'
+        budget = STRIP * torch.get_num_threads() if is_cpu else MEMORY_BUDGET
+        bytes_per_row = self._num_sources * x.element_size()
+        # Of no nodes there is one strip, which is empty.
+        blocks = list(row_blocks(x.size(0), bytes_per_row, budget))
+        self._blocks = blocks or [slice(0, 0)]
 
     def learn(self, metric: CosineSimilarity, h: Tensor, widths: list[int]) -> Graph:
         """Return the graph whose weights are the similarities above the threshold.
@@ -79,17 +90,15 @@ class Nodes:
             h (torch.Tensor): What is compared.
             widths (list): The widths of the messages that will be sent.
         """
-        pairs: Pairs
         with torch.autocast(h.device.type, enabled=False):
             if h.layout != torch.strided:
-                pairs = SparsePairs(h, unit_heads(h, metric.weight), self.anchors)
-                return self._learned(pairs, widths)
-            pairs = DensePairs(full_precision(metric.encode(h)), self.anchors)
-            if not self._is_product(h, pairs.inputs[0].size(1)):
-                return self._learned(pairs, widths)
+                return self._learned(unit_heads(h, metric.weight), widths)
+            z = full_precision(metric.encode(h))
+            if not self._is_product(h, z.size(1)):
+                return self._learned(DensePairs(z), widths)
             if self.anchors is None:
-                return Factored(pairs, self._features if self.is_smooth else None)
-            return FactoredAnchors(pairs, self._of_anchors)
+                return Factored(z, z, self._penalized, self._blocks)
+            return FactoredAnchors(z, z[self.anchors], self._of_anchors, self._blocks)
 
     def _is_product(self, h: Tensor, width: int) -> bool:
         """Return whether the weights are products of thin matrices, none negative."""
@@ -98,19 +107,24 @@ class Nodes:
         if h is not self.x:  # It is what a ReLU returned.
             return True
         # By zeros of features the gradient of a product is not that of a threshold.
-        is_thin = width < self._tiles[-1].columns.stop and not h.requires_grad
+        is_thin = width < self._num_sources and not h.requires_grad
         return is_thin and bool((h >= 0).all())
 
-    def _learned(self, pairs: Pairs, widths: list[int]) -> Learned:
-        batch = None
-        if self.batch is not None:
-            sources = slice(None) if self.anchors is None else self.anchors
-            batch = self.batch, self.batch[sources]
-        args = pairs, self._tiles, self.epsilon, batch
-        if self.anchors is not None:
-            return LearnedAnchors(AnchorWeights(*args, None), widths, self._of_anchors)
-        weights = Weights(*args, self._features if self.is_smooth else None)
-        return Learned(weights, widths, self._products)
+    def _learned(self, pairs: Any, widths: list[int]) -> Graph:
+        if self.anchors is None:
+            weights = Weights(pairs, self._penalized, self._blocks, self._to_edges)
+            return LearnedGraph(weights, widths, self._products)
+        similarities = pairs.products(pairs.at(self.anchors))
+        weights = self._to_edges(similarities, slice(None))
+        return AnchorGraph(weights, self._of_anchors, self._blocks)
+
+    def _to_edges(self, part: Tensor, rows: slice) -> Tensor:
+        """Set similarities of some rows to zero that are no edges."""
+        part = F.threshold(part, self.epsilon, 0.0, inplace=not part.requires_grad)
+        if self.batch is None:
+            return part
+        sources = self.batch if self.anchors is None else self.batch[self.anchors]
+        return part.masked_fill(self.batch[rows].unsqueeze(1) != sources, 0)
 
     @cached_property
     def square(self) -> Tensor:
@@ -119,29 +133,38 @@ class Nodes:
 
     @cached_property
     def _features(self) -> Pairs:
+        """The features of the sources."""
+        pairs: Pairs
         if self.x.layout == torch.strided:
-            return DensePairs(full_precision(self.x), self.anchors)
-        values = full_precision(self.x.values()).unsqueeze(0)
-        return SparsePairs(self.x, values, self.anchors)
+            pairs = DensePairs(full_precision(self.x))
+        else:
+            values = full_precision(self.x.values()).unsqueeze(0)
+            pairs = SparsePairs(entries_by_row(self.x), values)
+        return pairs if self.anchors is None else pairs.at(self.anchors)
+
+    @property
+    def _penalized(self) -> Pairs | None:
+        return self._features if self.is_smooth else None
 
     @cached_property
     def _of_anchors(self) -> Tensor | None:
         """The products of the features of anchors, for autograd."""
-        return self._features.among_sources() if self.is_smooth else None
+        features: Any = self._penalized
+        return features and features.products(features)
 
     @cached_property
     def _products(self) -> Kept:
-        """The products of the features of all nodes by tiles, if they are kept."""
+        """The products of the features of all nodes by strips, if they are kept."""
         if not self.is_smooth or not self._features.is_costly:
             return ()
         if not self.cached:
-            return [*map(self._features.products, self._tiles)]
+            return [*map(self._features.strip, self._blocks)]
         with _LOCK:
             # It counts changes in place, which inference tensors do not tell.
             version = -1 if self.x.is_inference() else self.x._version
             found = _PRODUCTS.get(self.x)
-            if found is None or found[:2] != (version, self._tiles):
-                parts = [*map(self._features.products, self._tiles)]
-                found = _PRODUCTS[self.x] = _Products(version, self._tiles, parts)
+            if found is None or found[:2] != (version, self._blocks):
+                parts = [*map(self._features.strip, self._blocks)]
+                found = _PRODUCTS[self.x] = _Products(version, self._blocks, parts)
             products: Kept = found.parts
             return products
