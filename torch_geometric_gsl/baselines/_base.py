@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from torch_geometric.nn import Linear
+
 from torch_geometric_gsl.nn.models.base import NodeClassifier
 from torch_geometric_gsl.nn.models.layers import layer_sizes
 
@@ -38,3 +40,8 @@ class Baseline(NodeClassifier):
             f'{self.__class__.__name__}({self.in_channels}, {self.hidden_channels}, '
             f'num_layers={self.num_layers}, out_channels={self.out_channels}{options})'
         )
+
+
+def plain_linear(size: tuple[int, int]) -> Linear:
+    """Make a projection without a bias."""
+    return Linear(*size, bias=False, weight_initializer='glorot')

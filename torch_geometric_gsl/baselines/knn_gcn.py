@@ -5,10 +5,11 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch_geometric.nn import GCNConv, Linear
+from torch_geometric.nn import GCNConv
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from torch_geometric_gsl._checks import check_flag, check_option, check_probability
+from torch_geometric_gsl.baselines._base import plain_linear
 from torch_geometric_gsl.baselines._neighbour_model import FixedGraphModel
 from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.models.layers import (
@@ -112,11 +113,8 @@ class KNNGCN(FixedGraphModel):
             GCNConv(*size)  # type: ignore[abstract]
             for size in self.sizes
         )
-        self.roots = torch.nn.ModuleList(
-            Linear(*size, bias=False, weight_initializer='glorot')
-            for size in self.sizes
-            if root_weight
-        )
+        roots = self.sizes if root_weight else []
+        self.roots = torch.nn.ModuleList(map(plain_linear, roots))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

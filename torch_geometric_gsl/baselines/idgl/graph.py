@@ -36,12 +36,7 @@ class Graph(ABC):
 
     @abstractmethod
     def penalty(self, square: Tensor, factors: tuple[float, float, float]) -> Tensor:
-        """Return the regularizer of the graph.
-
-        Args:
-            square (torch.Tensor): The squared norms of the features of the sources.
-            factors (tuple): Those of smoothness, degrees, and sparsity.
-        """
+        """Return the regularizer, given the squared norms of features of sources."""
 
     def change(self, last: Graph) -> Tensor:
         """Return the squared distance from the graph before."""
@@ -95,13 +90,7 @@ class ThroughAnchors(Graph):
 
 
 class AnchorGraph(ThroughAnchors):
-    """A learned graph of nodes and anchors, by its weights.
-
-    Args:
-        weights (torch.Tensor): The weights.
-        products (torch.Tensor or None): The products of the features of anchors.
-        blocks (list): The rows of each strip.
-    """
+    """A learned graph of nodes and anchors, by its weights."""
 
     def __init__(
         self, weights: Tensor, products: Tensor | None, blocks: list[slice]
@@ -134,13 +123,6 @@ class Factored(Graph):
     Cosines of rows that are not negative are not negative either, and a threshold of
     zero changes nothing: the weights are products of thin matrices, and so are their
     gradients. None of them needs to be formed.
-
-    Args:
-        own (torch.Tensor): The rows of targets.
-        sources (torch.Tensor): The rows whose products with them are the weights.
-        features (DensePairs, SparsePairs or None): The features, if the penalty needs
-            them.
-        blocks (list): The rows of each strip.
     """
 
     def __init__(
@@ -185,14 +167,7 @@ class Factored(Graph):
 
 
 class FactoredAnchors(ThroughAnchors, Factored):
-    """A learned graph of nodes and anchors in linear time, by such factors.
-
-    Args:
-        own (torch.Tensor): The rows of targets.
-        sources (torch.Tensor): The rows of anchors.
-        products (torch.Tensor or None): The products of the features of anchors.
-        blocks (list): The rows of each strip.
-    """
+    """A learned graph of nodes and anchors in linear time, by such factors."""
 
     def __init__(
         self,
@@ -220,14 +195,8 @@ def penalty(
     square: Tensor,
     factors: tuple[float, float, float],
 ) -> Tensor:
-    """Return the regularizer of a symmetric graph.
-
-    Args:
-        total (torch.Tensor): The sums of the weights of each node.
-        size (torch.Tensor): The squared norm of the weights.
-        energy (torch.Tensor): The inner product of weights and products of features.
-        square (torch.Tensor): The squared norms of the features.
-        factors (tuple): Those of smoothness, degrees, and sparsity.
+    """Return the regularizer of a symmetric graph, whose energy is the inner product
+    of its weights and the products of features.
     """
     num_nodes = total.numel()
     smoothness, degree, sparsity = factors

@@ -27,14 +27,6 @@ class Weights:
 
     Weights and products that are not given are computed. Messages and their sums are
     transposed, :math:`[w, n]`.
-
-    Args:
-        pairs (DensePairs or SparsePairs): The similarities.
-        features (DensePairs, SparsePairs or None): The features, if the penalty
-            needs their products.
-        blocks (list): The rows of each strip.
-        to_edges (Callable): What sets similarities of some rows to zero that are no
-            edges.
     """
 
     def __init__(
@@ -77,13 +69,8 @@ class Weights:
     def gradients(
         self, kept: Kept, products: Kept, grads: Grads, of_slots: Grads
     ) -> list[Tensor]:
-        """Return the gradients of what is compared, and of features that need one.
-
-        Args:
-            kept (list): The weights.
-            products (list): The products of features.
-            grads (list): The gradients of the measures.
-            of_slots (list): What the uses of the graph left.
+        """Return the gradients of what is compared, and of features that need one,
+        from those of the measures and what the uses of the graph left in slots.
         """
         of_square, of_total, of_energy = grads
         ones = self.pairs.input.new_ones(1, self.blocks[-1].stop)
@@ -105,33 +92,25 @@ class Weights:
                     grad.addcmul_(weight, 4 * of_square)
                 yield rows, grad.masked_fill_(weight == 0, 0)
 
-        found = [self.pairs.gradient(strips())]
-        if of_energy is not None and self.features is not None:
-            if self.features.input.requires_grad:
-                parts = zip(self.blocks, self.strips(kept), strict=True)
-                energy = ((rows, 2 * of_energy * part) for rows, part in parts)
-                found.append(self.features.gradient(energy))
-        return found
+        found, features = [self.pairs.gradient(strips())], self.features
+        if of_energy is None or features is None or not features.input.requires_grad:
+            return found
+        parts = zip(self.blocks, self.strips(kept), strict=True)
+        energy = ((rows, 2 * of_energy * part) for rows, part in parts)
+        return [*found, features.gradient(energy)]
 
     def _with_products(
         self, kept: Kept, products: Kept
     ) -> Iterator[tuple[Tensor, Tensor | None]]:
         """Yield the weights by strips, and the products of features."""
-        own: Iterable[Tensor | None] = products
-        if not products:
-            features = self.features
-            own = (features and features.strip(rows) for rows in self.blocks)
+        own: Iterable[Tensor | None] = products or [None] * len(self.blocks)
+        if self.features is not None and not products:
+            own = map(self.features.strip, self.blocks)
         return zip(self.strips(kept), own, strict=True)
 
 
 class LearnedGraph(Graph):
-    """A learned graph of all nodes, by its weights.
-
-    Args:
-        weights (Weights): Its weights.
-        widths (list): The widths of the messages that will be sent along it.
-        products (list): The products of features by strips, if they are kept.
-    """
+    """A learned graph of all nodes, by its weights, for messages of these widths."""
 
     def __init__(self, weights: Weights, widths: list[int], products: Kept) -> None:
         self._of = weights

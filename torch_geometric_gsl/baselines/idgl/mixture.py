@@ -24,12 +24,7 @@ def normalized_prior(graph: SampledGraph, num_nodes: int) -> Edges:
 class Mixture:
     """Messages along the prior graph, the first learned one and the present one.
 
-    Args:
-        prior (Edges or None): The graph to start from.
-        first (Graph): The first learned graph.
-        start (torch.Tensor): What the first layer sends in each iteration.
-        skip_weight (float): The share of the prior graph.
-        update_weight (float): The share of the present one among the learned ones.
+    The first layer sends :obj:`start` in each iteration.
     """
 
     def __init__(
@@ -46,26 +41,18 @@ class Mixture:
         self.skip_weight = skip_weight
         self.update_weight = update_weight
         # No iteration changes these messages of the first layer.
-        self._fixed = self._without(start)
-
-    def first_layer(self, present: Graph) -> Tensor:
-        """Mix the messages of the first layer."""
-        return self._mixed(self.start, present, *self._fixed)
+        self._of_start = self._without_present(start)
 
     def propagate(self, h: Tensor, present: Graph) -> Tensor:
-        """Mix the messages of a later layer."""
-        return self._mixed(h, present, *self._without(h))
-
-    def _without(self, h: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Send the messages that do not depend on the present graph."""
-        before = None if self.prior is None else self.prior.sum(h)
-        return self.first.propagate(h), before
-
-    def _mixed(
-        self, h: Tensor, present: Graph, learned: Tensor, before: Tensor | None
-    ) -> Tensor:
+        """Mix the messages of a layer."""
+        is_start = h is self.start
+        learned, before = self._of_start if is_start else self._without_present(h)
         if present is not self.first:
             learned = torch.lerp(learned, present.propagate(h), self.update_weight)
         if before is None:
             return learned
         return torch.lerp(learned, before, self.skip_weight)
+
+    def _without_present(self, h: Tensor) -> tuple[Tensor, Tensor | None]:
+        before = None if self.prior is None else self.prior.sum(h)
+        return self.first.propagate(h), before

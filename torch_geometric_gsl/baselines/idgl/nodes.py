@@ -46,14 +46,9 @@ _LOCK = Lock()
 
 
 class Nodes:
-    """The nodes of one forward pass.
+    """The nodes of one forward pass; all are sources where there are no anchors.
 
     Args:
-        x (torch.Tensor): Their features, dense or sparse CSR.
-        batch (torch.Tensor or None): Their graphs.
-        anchors (torch.Tensor or None): The nodes that are sources; all if
-            :obj:`None`.
-        epsilon (float): Similarities up to this one are no edges.
         is_smooth (bool): Whether the penalty of a graph needs the products of features.
         cached (bool): Whether these serve later passes.
     """
@@ -83,13 +78,7 @@ class Nodes:
         self._blocks = blocks or [slice(0, 0)]
 
     def learn(self, metric: CosineSimilarity, h: Tensor, widths: list[int]) -> Graph:
-        """Return the graph whose weights are the similarities above the threshold.
-
-        Args:
-            metric (CosineSimilarity): The similarity.
-            h (torch.Tensor): What is compared.
-            widths (list): The widths of the messages that will be sent.
-        """
+        """Return the graph of similarities, for messages of these widths."""
         with torch.autocast(h.device.type, enabled=False):
             if h.layout != torch.strided:
                 return self._learned(unit_heads(h, metric.weight), widths)
@@ -115,8 +104,8 @@ class Nodes:
             weights = Weights(pairs, self._penalized, self._blocks, self._to_edges)
             return LearnedGraph(weights, widths, self._products)
         similarities = pairs.products(pairs.at(self.anchors))
-        weights = self._to_edges(similarities, slice(None))
-        return AnchorGraph(weights, self._of_anchors, self._blocks)
+        edges = self._to_edges(similarities, slice(None))
+        return AnchorGraph(edges, self._of_anchors, self._blocks)
 
     def _to_edges(self, part: Tensor, rows: slice) -> Tensor:
         """Set similarities of some rows to zero that are no edges."""
@@ -149,8 +138,8 @@ class Nodes:
     @cached_property
     def _of_anchors(self) -> Tensor | None:
         """The products of the features of anchors, for autograd."""
-        features: Any = self._penalized
-        return features and features.products(features)
+        features: Any = self._features
+        return features.products(features) if self.is_smooth else None
 
     @cached_property
     def _products(self) -> Kept:

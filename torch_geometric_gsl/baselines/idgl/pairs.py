@@ -21,11 +21,7 @@ WIDE = 64
 
 
 class DensePairs:
-    """Inner products of dense rows.
-
-    Args:
-        rows (torch.Tensor): The rows, which receive gradients.
-    """
+    """Inner products of dense rows, which receive gradients."""
 
     def __init__(self, rows: Tensor) -> None:
         self.input = rows
@@ -69,10 +65,7 @@ class DensePairs:
 class SparsePairs:
     """Sums of the inner products of sparse rows, over heads of entries.
 
-    Args:
-        places (Neighbours): The columns of the entries of each row.
-        values (torch.Tensor): The entries, one row for each head; they receive
-            gradients.
+    The entries receive gradients; :obj:`places` lists their columns by row.
     """
 
     is_costly = True
