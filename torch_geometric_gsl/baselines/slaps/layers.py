@@ -10,8 +10,9 @@ from torch.nn import functional as F
 from torch_geometric.nn import Linear
 from torch_geometric.utils import to_undirected
 
+from torch_geometric_gsl.baselines._base import plain_linear
 from torch_geometric_gsl.baselines._edges import Edges, list_by_row, list_sources
-from torch_geometric_gsl.baselines.slaps.masking import MaskedFeatures
+from torch_geometric_gsl.baselines.slaps.masking import MaskedFeatures, with_values
 from torch_geometric_gsl.baselines.slaps.sparse_pairs import sparse_pair_dots
 from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.nearest_neighbours import graph_sizes, nearest_neighbours
@@ -83,9 +84,7 @@ class GraphLayer(torch.nn.Module):
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__()
-        self.lin = Linear(
-            in_channels, out_channels, bias=False, weight_initializer='glorot'
-        )
+        self.lin = plain_linear((in_channels, out_channels))
         self.bias = torch.nn.Parameter(torch.empty(out_channels))
 
     def reset_parameters(self) -> None:
@@ -158,13 +157,7 @@ def _sparse_similarities(
     """Compare rows with the entries :obj:`value` in the places of :obj:`x`."""
     places = Neighbours(x.col_indices(), x.size(1), x.crow_indices())
     value = unit_entries(value, places)
-    rows = torch.sparse_csr_tensor(
-        x.crow_indices(),
-        x.col_indices(),
-        value.detach(),
-        x.shape,
-        check_invariants=False,
-    )
+    rows = with_values(x, value.detach())
     edge_index, _ = nearest_neighbours(rows, k, batch, loop=True)
     neighbours = list_sources(edge_index, x.size(0))
     return SampledGraph(edge_index, sparse_pair_dots(value, places, neighbours))

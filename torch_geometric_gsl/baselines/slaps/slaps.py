@@ -169,19 +169,11 @@ class SLAPS(Baseline):
         check_option(graph_generator, _GENERATORS, 'graph_generator')
         check_option(graph_act, ACTIVATIONS, 'graph_act')
         check_flag(binary, 'binary')
-        for number, name, least in (
-            (denoising_weight, 'denoising_weight', 0),
-            (mask_ratio, 'mask_ratio', 1),
-            (negative_ratio, 'negative_ratio', 0),
-        ):
-            check_number(number, name)
-            if number < least:
-                raise ValueError(f"'{name}' must be at least {least} (got {number})")
         self.k = k
         self.binary = binary
-        self.denoising_weight = denoising_weight
-        self.mask_ratio = mask_ratio
-        self.negative_ratio = negative_ratio
+        self.denoising_weight = _at_least(0, denoising_weight, 'denoising_weight')
+        self.mask_ratio = _at_least(1, mask_ratio, 'mask_ratio')
+        self.negative_ratio = _at_least(0, negative_ratio, 'negative_ratio')
         self.dropout = _pair(dropout, 'dropout')
         self.adjacency_dropout = _pair(adjacency_dropout, 'adjacency_dropout')
         self.graph_generator = _GENERATORS[graph_generator](in_channels, graph_act)
@@ -237,7 +229,16 @@ class SLAPS(Baseline):
 
     def loss(self, x: Tensor, y: Tensor, mask: Tensor, **kwargs: Any) -> Tensor:
         r"""Return the loss of the classifier plus the weighted one of the autoencoder,
-        both on one graph; the arguments are those of :class:`NodeClassifier`.
+        both on one graph.
+
+        Args:
+            x (torch.Tensor): The node features, dense or sparse CSR.
+            y (torch.Tensor): The labels :math:`[|\mathcal{V}|]`.
+            mask (torch.Tensor): The labelled nodes, as a boolean mask or as indices.
+            **kwargs (optional): Additional arguments of :meth:`forward`.
+
+        Returns:
+            torch.Tensor: The loss :math:`\mathcal{L}`, a scalar.
         """
         edges, generator = self._edges(x, **kwargs), kwargs.get('generator')
         out = self._classify(x, edges, generator)
@@ -252,10 +253,22 @@ class SLAPS(Baseline):
         *,
         generator: torch.Generator | None = None,
     ) -> list[SampledGraph]:
-        r"""Return the one graph :math:`\mathbf{A}` that all layers share, before edges
-        are dropped; the arguments are those of :meth:`forward`.
+        r"""Return the one graph that all layers share, before edges are dropped.
 
         Nothing about it is random, and the weights of a target do not sum to 1.
+
+        Args:
+            x (torch.Tensor): The node features, dense or sparse CSR.
+            edge_index (torch.Tensor, optional): Not supported.
+                (default: :obj:`None`)
+            batch (torch.Tensor, optional): Sorted graph ids of the nodes.
+                (default: :obj:`None`)
+            generator (torch.Generator, optional): Not drawn from.
+                (default: :obj:`None`)
+
+        Returns:
+            list: The graph :math:`\mathbf{A}`, sorted by target, as a
+            :class:`~torch_geometric_gsl.typing.SampledGraph`.
         """
         check_features(x, width=self.in_channels)
         check_parameter_match(x, self.denoiser.first.bias)
@@ -301,6 +314,13 @@ class SLAPS(Baseline):
         if self.binary:
             return F.binary_cross_entropy_with_logits(out, masked.target)
         return F.mse_loss(out, masked.target)
+
+
+def _at_least(least: int, number: float, name: str) -> float:
+    check_number(number, name)
+    if number < least:
+        raise ValueError(f"'{name}' must be at least {least} (got {number})")
+    return number
 
 
 def _pair(value: float | tuple[float, float], name: str) -> tuple[float, float]:
