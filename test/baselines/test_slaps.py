@@ -3,7 +3,7 @@ import torch
 from torch.nn import functional as F
 from torch_geometric.utils import to_dense_adj
 
-from torch_geometric_gsl.baselines.slaps.layers import Edges, _nearest_rows, drop_edges
+from torch_geometric_gsl.baselines.slaps.layers import Edges, drop_edges
 from torch_geometric_gsl.baselines.slaps.masking import mask_features
 from torch_geometric_gsl.baselines.slaps.slaps import SLAPS
 from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
@@ -246,15 +246,6 @@ def test_nodes_without_features(layout, graph_generator):
     for parameter in model.parameters():
         if parameter.grad is not None:
             assert bool(parameter.grad.isfinite().all())
-
-
-@pytest.mark.parametrize('is_batch', [False, True])
-def test_blocks_of_rows(is_batch):
-    z = words(30)
-    batch = torch.arange(30) // 12 if is_batch else None
-    whole, rows = (_nearest_rows(z, K, batch, budget) for budget in (2**25, 1))
-    assert torch.equal(rows, whole)
-    assert rows[1].unique(return_counts=True)[1].tolist() == [K] * 30
 
 
 @LAYOUTS

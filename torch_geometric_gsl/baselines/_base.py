@@ -7,15 +7,7 @@ from torch_geometric_gsl.nn.models.layers import layer_sizes
 
 
 class Baseline(NodeClassifier):
-    r"""Base class of the baselines: the sizes of their layers, checked and printed.
-
-    Args:
-        in_channels (int): Size of each input sample, or :obj:`-1` to derive the size
-            from the first input.
-        hidden_channels (int): Size of each hidden sample.
-        num_layers (int): The number of layers.
-        out_channels (int): Size of each output sample.
-    """
+    r"""Base class of the baselines: the sizes of their layers, checked and printed."""
 
     #: The options that the representation shows beside the sizes.
     shown: tuple[str, ...] = ()

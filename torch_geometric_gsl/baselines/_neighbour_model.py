@@ -23,14 +23,8 @@ from torch_geometric_gsl.typing import SampledGraph, plain_edges
 
 
 class NeighbourModel(Baseline):
-    r"""Base class of the models that start from a graph of nearest neighbours.
-
-    Args:
-        *sizes (int): The sizes of :class:`Baseline`.
-        k (int): The number of neighbours.
-        cached (bool): If :obj:`True`, the graph is searched once.
-        similarity (str, optional): The weights, :obj:`"linear"` or
-            :obj:`"heat_kernel"`; ones if :obj:`None`. (default: :obj:`None`)
+    r"""Base class of the models that start from a graph of nearest neighbours, whose
+    weights are ones without a similarity.
     """
 
     def __init__(
@@ -108,10 +102,8 @@ class NeighbourModel(Baseline):
 class FixedGraphModel(NeighbourModel):
     r"""Base class of the models whose layers all have that one graph."""
 
-    @property
-    def num_graphs(self) -> int:
-        """The number of layers that send messages along the graph."""
-        return 1
+    #: The number of layers that send messages along the graph.
+    num_graphs = 1
 
     @abstractmethod
     def _check_features(self, x: Tensor) -> None:

@@ -106,6 +106,7 @@ class KNNGCN(FixedGraphModel):
         check_option(similarity, WEIGHTS, 'similarity')
         check_flag(root_weight, 'root_weight')
         check_probability(dropout, 'dropout')
+        self.num_graphs = num_layers
         self.root_weight = root_weight
         self.dropout = dropout
         self.act = resolve_activation(act)
@@ -122,11 +123,6 @@ class KNNGCN(FixedGraphModel):
         reset_activation(self.act)
         for layer in (*self.convs, *self.roots):
             layer.reset_parameters()
-
-    @property
-    def num_graphs(self) -> int:
-        """The number of layers, which all send messages along the graph."""
-        return self.num_layers
 
     def _check_features(self, x: Tensor) -> None:
         convs: Any = self.convs

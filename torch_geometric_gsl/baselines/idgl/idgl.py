@@ -16,8 +16,7 @@ from torch_geometric_gsl._checks import (
 )
 from torch_geometric_gsl.baselines._base import plain_linear
 from torch_geometric_gsl.baselines._neighbour_model import NeighbourModel
-from torch_geometric_gsl.baselines.idgl.graph import Graph
-from torch_geometric_gsl.baselines.idgl.mixture import Mixture, normalized_prior
+from torch_geometric_gsl.baselines.idgl.graph import Graph, Mixture, normalized_prior
 from torch_geometric_gsl.baselines.idgl.nodes import Nodes
 from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.models.base import cross_entropy

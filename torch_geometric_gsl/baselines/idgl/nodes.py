@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -32,15 +32,7 @@ from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, full_precision, row_b
 STRIP = 2**20
 
 
-class _Products(NamedTuple):
-    """The products of features in one state of theirs, by strips."""
-
-    version: int
-    blocks: list[slice]
-    parts: Kept
-
-
-# The products of features that stay as they are, for as long as these exist.
+# The products of features by strips, for as long as these exist and stay as they are.
 _PRODUCTS: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 _LOCK = Lock()
 
@@ -148,12 +140,12 @@ class Nodes:
             return ()
         if not self.cached:
             return [*map(self._features.strip, self._blocks)]
+        products: Kept
         with _LOCK:
             # It counts changes in place, which inference tensors do not tell.
             version = -1 if self.x.is_inference() else self.x._version
-            found = _PRODUCTS.get(self.x)
-            if found is None or found[:2] != (version, self._blocks):
-                parts = [*map(self._features.strip, self._blocks)]
-                found = _PRODUCTS[self.x] = _Products(version, self._blocks, parts)
-            products: Kept = found.parts
+            *state, products = _PRODUCTS.get(self.x, [None])
+            if state != [version, self._blocks]:
+                products = [*map(self._features.strip, self._blocks)]
+                _PRODUCTS[self.x] = version, self._blocks, products
             return products

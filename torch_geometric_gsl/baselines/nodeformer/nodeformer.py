@@ -33,15 +33,7 @@ from torch_geometric_gsl.ops.runtime import full_dtype, full_precision
 
 
 class NodeFormerLayer(torch.nn.Module):
-    """Attention of all pairs of nodes, in which each head is as wide as the layer.
-
-    Args:
-        channels (int): Size of each sample.
-        heads (int): The number of heads.
-        k (int): The number of draws.
-        tau (float): The temperature.
-        num_features (int): The number of random features.
-    """
+    """Attention of all pairs of nodes, in which each head is as wide as the layer."""
 
     def __init__(
         self, channels: int, heads: int, k: int, tau: float, num_features: int

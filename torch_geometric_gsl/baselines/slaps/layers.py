@@ -16,10 +16,11 @@ from torch_geometric_gsl.baselines.slaps.masking import MaskedFeatures, with_val
 from torch_geometric_gsl.baselines.slaps.sparse_pairs import sparse_pair_dots
 from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.nearest_neighbours import graph_sizes, nearest_neighbours
-from torch_geometric_gsl.ops.knn import unit_entries
+from torch_geometric_gsl.ops.knn import top_k, unit_entries
 from torch_geometric_gsl.ops.neighbours import Neighbours, pair_dots
-from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, full_precision, row_blocks
-from torch_geometric_gsl.ops.scores import unit_rows
+from torch_geometric_gsl.ops.pair_scores import PairScores
+from torch_geometric_gsl.ops.runtime import full_precision
+from torch_geometric_gsl.ops.scores import Response, identity, unit_rows
 from torch_geometric_gsl.typing import SampledGraph
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -130,10 +131,8 @@ def _dense_similarities(z: Tensor, k: int, batch: Tensor | None) -> SampledGraph
         return SampledGraph(edge_index, pair_dots(z, z, neighbours))
 
 
-def _nearest_rows(
-    z: Tensor, k: int, batch: Tensor | None, memory_budget: int = MEMORY_BUDGET
-) -> Tensor:
-    """Join each row to those of the largest product with it, by blocks.
+def _nearest_rows(z: Tensor, k: int, batch: Tensor | None) -> Tensor:
+    """Join each row to those of its graph of the largest product with it.
 
     A sampler would gather wide rows of many pairs for weights that nobody needs.
     """
@@ -141,12 +140,9 @@ def _nearest_rows(
     start = 0
     for part in z.split(graph_sizes(z, batch)):
         size = part.size(0)
-        for rows in row_blocks(size, 2 * size * z.itemsize, memory_budget):
-            found = (part[rows] @ part.t()).topk(min(k, size)).indices
-            target = torch.arange(rows.start, rows.stop, device=z.device).unsqueeze(1)
-            edges.append(
-                torch.stack([found, target.expand_as(found)]).flatten(1) + start
-            )
+        found = top_k(PairScores(part, part, Response(identity)), min(k, size))
+        target = torch.arange(size, device=z.device).unsqueeze(1).expand_as(found)
+        edges.append(torch.stack([found, target]).flatten(1) + start)
         start += size
     return torch.cat(edges, dim=1)
 

@@ -21,14 +21,8 @@ def sparse_pair_dots(
 
     Equal to :func:`~torch_geometric_gsl.ops.neighbours.pair_dots` of a dense matrix
     :math:`[n, d]` with itself, of which one block of rows is dense at a time, also in
-    the backward pass. The gradient reaches the entries of the rows.
-
-    Args:
-        value (torch.Tensor): The entries of all rows, one row after the other.
-        places (Neighbours): The columns of the entries, listed by row.
-        neighbours (Neighbours): The rows that each row lists.
-        memory_budget (int, optional): Bytes for one block of rows.
-            (default: :obj:`2**25`)
+    the backward pass. The gradient reaches the entries :obj:`value` of the rows, whose
+    columns :obj:`places` lists.
 
     Example:
         >>> x = torch.tensor([[1.0, 0.0], [4.0, 3.0]]).to_sparse_csr()
