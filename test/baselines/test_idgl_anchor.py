@@ -2,15 +2,12 @@
 
 import pytest
 import torch
+from oracles import seeded
 
 from torch_geometric_gsl.baselines.idgl.idgl import IDGL
 from torch_geometric_gsl.baselines.idgl.idgl_anchor import IDGLAnchor
 
 N, IN, HIDDEN, OUT = 40, 6, 5, 3
-
-
-def seeded(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def features(num_nodes=N):

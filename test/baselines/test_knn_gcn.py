@@ -90,20 +90,6 @@ def test_a_lone_node_and_a_node_without_features():
     assert bool(model(x).isfinite().all())
 
 
-@ROOTS
-def test_gradient(root_weight):
-    model, x = make(root_weight=root_weight, dropout=0.0), features()
-    names, values = zip(*model.named_parameters(), strict=True)
-    assert len(names) == (6 if root_weight else 4)
-
-    def forward(*values):
-        state = dict(zip(names, values, strict=True))
-        out = torch.func.functional_call(model, state, (x,))
-        return out
-
-    assert torch.autograd.gradcheck(forward, values)
-
-
 def test_dropout_follows_hidden_layers_only():
     model, x = make(3, dropout=0.25, act='relu'), features(n=400)
     inputs = []
