@@ -327,6 +327,10 @@ def test_gradient_inside_of_autocast(name, layout, is_batch):
         found.append(torch.cat(grads))
     outside, inside = found
     assert float((inside - outside).norm()) < 0.05 * float(outside.norm())
+    torch.manual_seed(2)
+    exact = model.loss(x, y, mask, batch=BATCH if is_batch else None)
+    assert not torch.equal(loss, exact)
+    torch.testing.assert_close(loss.float(), exact, rtol=0.1, atol=0.1)
 
 
 @EACH

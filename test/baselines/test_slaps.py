@@ -123,11 +123,6 @@ def test_loss_is_the_sum_of_both(layout, graph_generator):
     expected = F.cross_entropy(model(x)[mask], y[mask])
     expected = expected + 3.5 * model.denoising_loss(x, generator=seeded())
     torch.testing.assert_close(loss, expected)
-    # Labels of other nodes are not read; a mask selects as indices do.
-    other = torch.full((N,), -100).index_copy(0, mask, y[mask])
-    is_labelled = torch.zeros(N, dtype=torch.bool).index_fill(0, mask, True)
-    again = model.loss(x, other, is_labelled, generator=seeded())
-    torch.testing.assert_close(again, loss)
 
 
 @LAYOUTS
@@ -146,28 +141,6 @@ def test_gradient_of_the_loss(layout, graph_generator, binary):
     for name, value in model.named_parameters():
         assert value.grad is not None, name
         assert float(value.grad.abs().max()) > 0, name
-
-
-@GENERATORS
-def test_the_autoencoder_alone_teaches_the_graph(graph_generator):
-    model = build(graph_generator=graph_generator).train()
-    model.denoising_loss(words()).backward()
-    for parameter in model.graph_generator.parameters():
-        assert parameter.grad is not None
-        assert float(parameter.grad.abs().max()) > 0
-    assert all(parameter.grad is None for parameter in model.classifier.parameters())
-
-
-def test_hidden_features_do_not_reach_the_autoencoder():
-    model = build(mask_ratio=2.0, negative_ratio=1.0).train()
-    x, seen = words(), []
-    model.denoiser.register_forward_pre_hook(lambda module, args: seen.append(args[0]))
-    for layout in ('dense', 'sparse'):
-        model.denoising_loss(as_layout(x, layout))
-        masked = seen.pop()
-        assert masked.target.any()
-        assert not masked.x.to_dense()[masked.row, masked.column].any()
-        assert torch.equal(masked.target > 0, x[masked.row, masked.column] > 0)
 
 
 @GENERATORS
