@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -37,9 +39,22 @@ class Graph(ABC):
     def _send(self, h: Tensor) -> Tensor:
         """Return weighted sums of the messages of the sources."""
 
-    @abstractmethod
     def penalty(self, square: Tensor, factors: tuple[float, float, float]) -> Tensor:
         """Return the regularizer, given the squared norms of features of sources."""
+        total, size, energy = self._measures()
+        num_nodes = total.numel()
+        smoothness, degree, sparsity = factors
+        return (
+            smoothness / num_nodes**2 * (total @ square - energy)
+            - degree / num_nodes * (total + _TINY).log().sum()
+            + sparsity / num_nodes**2 * size
+        )
+
+    @abstractmethod
+    def _measures(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the sums of the weights of each source, their squared norm, and their
+        inner product with the products of features, for autograd.
+        """
 
     def change(self, last: Graph) -> Tensor:
         """Return the squared distance from the graph before."""
@@ -75,13 +90,12 @@ class ThroughAnchors(Graph):
     def _means(self, h: Tensor) -> Tensor:
         return super()._means(divided(self._send_back(h), self.of_anchors))
 
-    def penalty(self, square: Tensor, factors: tuple[float, float, float]) -> Tensor:
+    def _measures(self) -> tuple[Tensor, Tensor, Tensor]:
         steps = self._steps()
         energy = steps.new_zeros(())
         if self.products is not None:
             energy = (steps * self.products).sum()
-        size = steps.square().sum()
-        return penalty(steps.sum(dim=1), size, energy, square, factors)
+        return steps.sum(dim=1), steps.square().sum(), energy
 
     @abstractmethod
     def _send_back(self, h: Tensor) -> Tensor:
@@ -142,11 +156,11 @@ class Factored(Graph):
         own, sources = own.detach(), sources.detach()
         self.size = ((own.t() @ own) * (sources.t() @ sources)).sum()
 
-    def penalty(self, square: Tensor, factors: tuple[float, float, float]) -> Tensor:
-        size, energy = (self.own.t() @ self.own).square().sum(), square.new_zeros(())
+    def _measures(self) -> tuple[Tensor, Tensor, Tensor]:
+        size, energy = (self.own.t() @ self.own).square().sum(), self.own.new_zeros(())
         if self.features is not None:
             energy = self.features.column_sums(self.own).square().sum()
-        return penalty(self.total, size, energy, square, factors)
+        return self.total, size, energy
 
     def change(self, last: Graph) -> Tensor:
         if not isinstance(last, Factored):
@@ -191,25 +205,6 @@ class FactoredAnchors(ThroughAnchors, Factored):
         return self.sources @ inside @ self.sources.t()
 
 
-def penalty(
-    total: Tensor,
-    size: Tensor,
-    energy: Tensor,
-    square: Tensor,
-    factors: tuple[float, float, float],
-) -> Tensor:
-    """Return the regularizer of a symmetric graph, whose energy is the inner product
-    of its weights and the products of features.
-    """
-    num_nodes = total.numel()
-    smoothness, degree, sparsity = factors
-    return (
-        smoothness / num_nodes**2 * (total @ square - energy)
-        - degree / num_nodes * (total + _TINY).log().sum()
-        + sparsity / num_nodes**2 * size
-    )
-
-
 def divided(value: Tensor, total: Tensor) -> Tensor:
     """Divide sums of weighted values by sums of weights, which may be zero."""
     return value / total.masked_fill(total == 0, 1).unsqueeze(1)
@@ -224,27 +219,18 @@ def normalized_prior(graph: SampledGraph, num_nodes: int) -> Edges:
     return Edges(list_sources(edge_index, num_nodes), weight)
 
 
+@dataclass(eq=False)
 class Mixture:
     """Messages along the prior graph, the first learned one and the present one.
 
     The first layer sends :obj:`start` in each iteration.
     """
 
-    def __init__(
-        self,
-        prior: Edges | None,
-        first: Graph,
-        start: Tensor,
-        skip_weight: float,
-        update_weight: float,
-    ) -> None:
-        self.prior = prior
-        self.first = first
-        self.start = start
-        self.skip_weight = skip_weight
-        self.update_weight = update_weight
-        # No iteration changes these messages of the first layer.
-        self._of_start = self._without_present(start)
+    prior: Edges | None
+    first: Graph
+    start: Tensor
+    skip_weight: float
+    update_weight: float
 
     def propagate(self, h: Tensor, present: Graph) -> Tensor:
         """Mix the messages of a layer."""
@@ -255,6 +241,10 @@ class Mixture:
         if before is None:
             return learned
         return torch.lerp(learned, before, self.skip_weight)
+
+    @cached_property
+    def _of_start(self) -> tuple[Tensor, Tensor | None]:
+        return self._without_present(self.start)
 
     def _without_present(self, h: Tensor) -> tuple[Tensor, Tensor | None]:
         before = None if self.prior is None else self.prior.sum(h)

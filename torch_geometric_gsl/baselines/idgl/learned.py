@@ -8,13 +8,14 @@ each leaves factors, whose product is formed once, by strips.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl.baselines.idgl.graph import Graph, penalty
+from torch_geometric_gsl.baselines.idgl.graph import Graph
 from torch_geometric_gsl.baselines.idgl.pairs import Pairs
 from torch_geometric_gsl.ops.runtime import once_differentiable
 
@@ -22,6 +23,7 @@ Kept = Sequence[Tensor]
 Grads = Sequence[Tensor | None]
 
 
+@dataclass(eq=False)
 class Weights:
     """The weights of a graph of all nodes, which is symmetric.
 
@@ -29,19 +31,12 @@ class Weights:
     transposed, :math:`[w, n]`.
     """
 
-    def __init__(
-        self,
-        pairs: Pairs,
-        features: Pairs | None,
-        blocks: list[slice],
-        to_edges: Callable[[Tensor, slice], Tensor],
-    ) -> None:
-        self.pairs = pairs
-        self.features = features
-        self.blocks = blocks
-        self.to_edges = to_edges
-        # The messages, in the order of the slots that take what their sums leave.
-        self.sent: list[Tensor] = []
+    pairs: Pairs
+    features: Pairs | None
+    blocks: list[slice]
+    to_edges: Callable[[Tensor, slice], Tensor]
+    # The messages, in the order of the slots that take what their sums leave.
+    sent: list[Tensor] = field(default_factory=list)
 
     def strips(self, kept: Kept = ()) -> Iterator[Tensor]:
         """Return the weights by strips of rows, without gradient."""
@@ -121,8 +116,8 @@ class LearnedGraph(Graph):
         self.size, self.total, self._energy, *slots = measures
         self._slots = iter(slots)
 
-    def penalty(self, square: Tensor, factors: tuple[float, float, float]) -> Tensor:
-        return penalty(self.total, self.size, self._energy, square, factors)
+    def _measures(self) -> tuple[Tensor, Tensor, Tensor]:
+        return self.total, self.size, self._energy
 
     def strips(self) -> Iterator[Tensor]:
         return self._of.strips(self._kept)

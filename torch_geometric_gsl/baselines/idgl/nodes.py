@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
 from typing import Any
@@ -37,30 +38,21 @@ _PRODUCTS: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 _LOCK = Lock()
 
 
+@dataclass(eq=False)
 class Nodes:
-    """The nodes of one forward pass; all are sources where there are no anchors.
+    """The nodes of one forward pass; all are sources where there are no anchors."""
 
-    Args:
-        is_smooth (bool): Whether the penalty of a graph needs the products of features.
-        cached (bool): Whether these serve later passes.
-    """
+    x: Tensor
+    batch: Tensor | None
+    anchors: Tensor | None
+    epsilon: float
+    # Whether the penalty of a graph needs the products of features, and whether these
+    # serve later passes.
+    is_smooth: bool
+    cached: bool
 
-    def __init__(
-        self,
-        x: Tensor,
-        batch: Tensor | None,
-        anchors: Tensor | None,
-        epsilon: float,
-        *,
-        is_smooth: bool,
-        cached: bool,
-    ) -> None:
-        self.x = x
-        self.batch = batch
-        self.anchors = anchors
-        self.epsilon = epsilon
-        self.is_smooth = is_smooth
-        self.cached = cached
+    def __post_init__(self) -> None:
+        x, anchors = self.x, self.anchors
         self._num_sources = x.size(0) if anchors is None else anchors.numel()
         is_cpu = x.device.type == 'cpu'
         budget = STRIP * torch.get_num_threads() if is_cpu else MEMORY_BUDGET

@@ -21,11 +21,6 @@ def orthogonal_directions(
 
     Orthogonal directions cover space more evenly than independent ones, so that
     estimates from them vary less.
-
-    Example:
-        >>> w = orthogonal_directions(3, 4, dtype=torch.float64)
-        >>> (w @ w.t()).count_nonzero().item() >= 3, bool((w[0] @ w[1]).abs() < 1e-9)
-        (True, True)
     """
 
     def normal(*size: int) -> Tensor:
@@ -49,10 +44,6 @@ def feature_exponents(x: Tensor, directions: Tensor) -> Tensor:
         \mathbb{E}_{w_m} \left[ \varphi_m(x) \, \varphi_m(y) \right] = e^{x \cdot y}
 
     where :math:`w_m` is a standard normal direction.
-
-    Example:
-        >>> feature_exponents(torch.tensor([[2.0, 0.0]]), torch.eye(2))
-        tensor([[ 0., -2.]])
     """
     return x @ directions.t() - x.square().sum(dim=-1, keepdim=True) / 2
 
@@ -75,12 +66,6 @@ def kernel_attention(
     memory are linear in the numbers of queries and of keys. Queries are
     :math:`[n, H, d]`, keys :math:`[N, H, d]`, values :math:`[N, H, c]`, directions
     :math:`[M, d]`, and the noise :math:`g` of the keys :math:`[N, H, K]`.
-
-    Example:
-        >>> x = torch.zeros(3, 1, 2)
-        >>> value = torch.tensor([1.0, 2.0, 6.0]).view(3, 1, 1)
-        >>> kernel_attention(x, x, value, torch.eye(2)).flatten()
-        tensor([3., 3., 3.])
     """
     if noise is None:
         noise = key.new_zeros(*key.shape[:2], 1)

@@ -59,9 +59,6 @@ class NodeFormerLayer(torch.nn.Module):
     ) -> Tensor:
         shape = (x.size(0), self.heads, x.size(1))
         parts = [lin(x).view(shape) for lin in (self.query, self.key, self.value)]
-        if x.size(0) == 0:
-            # Of no keys there is none with the largest weight.
-            return self._output(parts[2])
         dtype = parts[0].dtype
         with torch.autocast(x.device.type, enabled=False):
             query, key, value = map(full_precision, parts)
@@ -72,16 +69,13 @@ class NodeFormerLayer(torch.nn.Module):
                 noise = self._draw_noise(key, generator)
             keys = repeat(None) if noise is None else noise.split(sizes)
             nodes = [part.split(sizes) for part in (scale * query, scale * key, value)]
-            out = torch.cat(
-                [
-                    kernel_attention(q, k, v, directions, g)
-                    for q, k, v, g in zip(*nodes, keys, strict=False)
-                ]
-            )
-        return self._output(out.to(dtype))
-
-    def _output(self, heads: Tensor) -> Tensor:
-        hidden: Tensor = self.out(heads.flatten(1))
+            heads = [
+                kernel_attention(q, k, v, directions, g)
+                for q, k, v, g in zip(*nodes, keys, strict=False)
+            ]
+            # Of no nodes there is no graph.
+            out = torch.cat(heads) if heads else value
+        hidden: Tensor = self.out(out.to(dtype).flatten(1))
         return hidden
 
     def _draw_directions(

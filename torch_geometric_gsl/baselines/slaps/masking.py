@@ -36,13 +36,6 @@ def mask_features(
     :math:`n_1` ones are hidden with probability :math:`1 / r` and the :math:`n_0` zeros
     with :math:`\frac{n_1}{n_0} \frac{\eta}{r}`, at most 1, so that :math:`\eta` zeros
     are hidden for a one. Only what is hidden is drawn, not all of :math:`n \times d`.
-
-    Example:
-        >>> x = torch.tensor([[5.0, 0.0], [0.0, 7.0]])
-        >>> mask_features(x, ratio=1).target
-        tensor([5., 0., 0., 7.])
-        >>> mask_features(x, ratio=1, negative_ratio=0).target
-        tensor([1., 1.])
     """
     width = max(1, x.size(1))
     cell, value, place = _entries(x, width)

@@ -10,12 +10,10 @@ from torch_geometric_gsl._checks import (
     check_absent,
     check_candidate_count,
     check_count,
-    check_features,
     check_flag,
     check_generator,
     check_number,
     check_option,
-    check_parameter_match,
     check_probability,
     check_value,
 )
@@ -32,6 +30,7 @@ from torch_geometric_gsl.baselines.slaps.layers import (
 )
 from torch_geometric_gsl.baselines.slaps.masking import mask_features
 from torch_geometric_gsl.nn.models.base import cross_entropy
+from torch_geometric_gsl.nn.models.layers import check_input
 from torch_geometric_gsl.typing import SampledGraph
 
 _GENERATORS: dict[str, type[FullGenerator | DiagonalGenerator]] = {
@@ -270,8 +269,7 @@ class SLAPS(Baseline):
             list: The graph :math:`\mathbf{A}`, sorted by target, as a
             :class:`~torch_geometric_gsl.typing.SampledGraph`.
         """
-        check_features(x, width=self.in_channels)
-        check_parameter_match(x, self.denoiser.first.bias)
+        check_input(x, self.denoiser.first.lin)
         check_absent(edge_index, 'edge_index', 'for SLAPS, which takes no candidates')
         check_generator(generator, x.device)
         if batch is None and x.size(0) > 0:

@@ -23,13 +23,6 @@ def sparse_pair_dots(
     :math:`[n, d]` with itself, of which one block of rows is dense at a time, also in
     the backward pass. The gradient reaches the entries :obj:`value` of the rows, whose
     columns :obj:`places` lists.
-
-    Example:
-        >>> x = torch.tensor([[1.0, 0.0], [4.0, 3.0]]).to_sparse_csr()
-        >>> places = Neighbours(x.col_indices(), 2, x.crow_indices())
-        >>> every = Neighbours(torch.tensor([[0, 1], [0, 1]]), num_sources=2)
-        >>> sparse_pair_dots(x.values(), places, every)
-        tensor([ 1.,  4.,  4., 25.])
     """
     sizes, source = places.offsets.diff(), neighbours.source.flatten()
     num_rows = sizes.numel()
