@@ -169,14 +169,6 @@ def test_lazy_channels(name, layout):
         assert own.shape == other.shape
 
 
-@pytest.mark.parametrize('name', ['KNNGCN', 'SLAPS', 'IDGL', 'NodeFormer', 'GSLNet'])
-@LAYOUTS
-def test_order_of_nodes(name, layout):
-    model, x = make(name).double().eval(), features().double().relu()
-    out, order = model(as_layout(x, layout)), torch.randperm(N)
-    torch.testing.assert_close(model(as_layout(x[order], layout)), out[order])
-
-
 @pytest.mark.parametrize('name', ['KNNGCN', 'SLAPS', 'IDGL', 'IDGLAnchor', 'GSLNet'])
 @LAYOUTS
 def test_a_batch_is_its_graphs(name, layout):

@@ -177,8 +177,7 @@ def _given_graph(
             got=lambda: f'edge {edge_index[:, crosses][:, 0].tolist()}',
         )
     if edge_weight is None:
-        ones = torch.ones(edge_index.size(1), dtype=x.dtype, device=x.device)
-        return SampledGraph(edge_index, ones)
+        edge_weight = torch.ones(edge_index.size(1), device=x.device)
     _check_weights(edge_weight, edge_index.size(1), x.device)
     return SampledGraph(edge_index, edge_weight.to(x.dtype))
 
@@ -200,5 +199,5 @@ def _check_weights(edge_weight: Tensor, num_edges: int, device: torch.device) ->
             f"'edge_weight' is on {edge_weight.device} but 'x' is on {device}"
         )
     check_finite(edge_weight, 'edge_weight')
-    smallest = edge_weight.detach().amin() if num_edges else edge_weight.new_zeros(())
-    check_value(smallest >= 0, "'edge_weight' must not be negative", smallest.item)
+    is_valid = (edge_weight >= 0).all()
+    check_value(is_valid, "'edge_weight' must not be negative", edge_weight.min)

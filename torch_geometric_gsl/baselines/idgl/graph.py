@@ -109,17 +109,14 @@ class ThroughAnchors(Graph):
 class AnchorGraph(ThroughAnchors):
     """A learned graph of nodes and anchors, by its weights."""
 
-    def __init__(
-        self, weights: Tensor, products: Tensor | None, blocks: list[slice]
-    ) -> None:
+    def __init__(self, weights: Tensor, products: Tensor | None) -> None:
         self._weights = weights
         self.products = products
-        self.blocks = blocks
         self.total, self.of_anchors = weights.sum(dim=1), weights.sum(dim=0)
         self.size = weights.detach().square().sum()
 
     def strips(self) -> Iterator[Tensor]:
-        return (self._weights.detach()[rows] for rows in self.blocks)
+        yield self._weights.detach()
 
     def weights(self) -> Tensor:
         return self._weights
@@ -186,14 +183,8 @@ class Factored(Graph):
 class FactoredAnchors(ThroughAnchors, Factored):
     """A learned graph of nodes and anchors in linear time, by such factors."""
 
-    def __init__(
-        self,
-        own: Tensor,
-        sources: Tensor,
-        products: Tensor | None,
-        blocks: list[slice],
-    ) -> None:
-        super().__init__(own, sources, None, blocks)
+    def __init__(self, own: Tensor, sources: Tensor, products: Tensor | None) -> None:
+        super().__init__(own, sources, None, [slice(None)])
         self.products = products
         self.of_anchors = sources @ own.sum(dim=0)
 

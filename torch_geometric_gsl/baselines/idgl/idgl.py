@@ -210,8 +210,8 @@ class IDGL(NeighbourModel):
         """
         losses = []
         factors = self.smoothness, self.degree, self.sparsity
-        is_smooth = self.smoothness > 0
-        for out, graph, nodes in self._iterate(x, **kwargs, is_smooth=is_smooth):
+        steps = self._iterate(x, **kwargs, is_smooth=self.smoothness > 0)
+        for out, graph, nodes in steps:
             value = cross_entropy(out, y, mask)
             if any(factors):
                 with torch.autocast(x.device.type, enabled=False):
@@ -246,12 +246,8 @@ class IDGL(NeighbourModel):
             list: The graph :math:`f(\mathbf{A}^{(t)})` of each iteration, sorted by
             target, as a :class:`~torch_geometric_gsl.typing.SampledGraph`.
         """
-        return [
-            graph.edges(nodes.anchors, x.dtype)
-            for _, graph, nodes in self._iterate(
-                x, edge_index, batch, edge_weight, generator
-            )
-        ]
+        steps = self._iterate(x, edge_index, batch, edge_weight, generator)
+        return [graph.edges(nodes.anchors, x.dtype) for _, graph, nodes in steps]
 
     def _iterate(
         self,

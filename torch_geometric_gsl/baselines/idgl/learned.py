@@ -85,7 +85,8 @@ class Weights:
                     grad.addcmul_(own, 2 * of_energy)
                 if of_square is not None:
                     grad.addcmul_(weight, 4 * of_square)
-                yield rows, grad.masked_fill_(weight == 0, 0)
+                # The gradient of a pair that is no edge is zero.
+                yield rows, torch.ops.aten.threshold_backward(grad, weight, 0)
 
         found, features = [self.pairs.gradient(strips())], self.features
         if of_energy is None or features is None or not features.input.requires_grad:

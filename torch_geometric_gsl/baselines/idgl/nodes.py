@@ -71,7 +71,7 @@ class Nodes:
                 return self._learned(DensePairs(z), widths)
             if self.anchors is None:
                 return Factored(z, z, self._penalized, self._blocks)
-            return FactoredAnchors(z, z[self.anchors], self._of_anchors, self._blocks)
+            return FactoredAnchors(z, z[self.anchors], self._of_anchors)
 
     def _is_product(self, h: Tensor, width: int) -> bool:
         """Return whether the weights are products of thin matrices, none negative."""
@@ -89,7 +89,7 @@ class Nodes:
             return LearnedGraph(weights, widths, self._products)
         similarities = pairs.products(pairs.at(self.anchors))
         edges = self._to_edges(similarities, slice(None))
-        return AnchorGraph(edges, self._of_anchors, self._blocks)
+        return AnchorGraph(edges, self._of_anchors)
 
     def _to_edges(self, part: Tensor, rows: slice) -> Tensor:
         """Set similarities of some rows to zero that are no edges."""

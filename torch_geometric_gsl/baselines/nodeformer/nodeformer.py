@@ -52,7 +52,7 @@ class NodeFormerLayer(torch.nn.Module):
     def reset_parameters(self) -> None:
         for lin in (self.query, self.key, self.value, self.out):
             lin.reset_parameters()
-        self.directions.copy_(self._draw_directions(self.directions, None))
+        self.directions.copy_(self._draw_directions(None))
 
     def forward(
         self, x: Tensor, sizes: list[int], generator: torch.Generator | None = None
@@ -65,7 +65,7 @@ class NodeFormerLayer(torch.nn.Module):
             scale = 1 / (math.sqrt(self.tau) * query.size(-1) ** 0.25)
             directions, noise = self.directions.to(query.dtype), None
             if self.training:
-                directions = self._draw_directions(query, generator)
+                directions = self._draw_directions(generator)
                 noise = self._draw_noise(key, generator)
             keys = repeat(None) if noise is None else noise.split(sizes)
             nodes = [part.split(sizes) for part in (scale * query, scale * key, value)]
@@ -78,13 +78,11 @@ class NodeFormerLayer(torch.nn.Module):
         hidden: Tensor = self.out(out.to(dtype).flatten(1))
         return hidden
 
-    def _draw_directions(
-        self, like: Tensor, generator: torch.Generator | None
-    ) -> Tensor:
+    def _draw_directions(self, generator: torch.Generator | None) -> Tensor:
         return orthogonal_directions(
             *self.directions.shape,
-            dtype=full_dtype(like.dtype),
-            device=like.device,
+            dtype=full_dtype(self.directions.dtype),
+            device=self.directions.device,
             generator=generator,
         )
 

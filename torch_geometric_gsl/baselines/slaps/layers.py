@@ -68,6 +68,12 @@ class DiagonalGenerator(torch.nn.Module):
         return _sparse_similarities(x, value, k, batch)
 
 
+GENERATORS: dict[str, type[FullGenerator | DiagonalGenerator]] = {
+    'mlp': FullGenerator,
+    'mlp_d': DiagonalGenerator,
+}
+
+
 def drop_edges(
     edges: Edges, probability: float, generator: torch.Generator | None
 ) -> Edges:

@@ -21,9 +21,8 @@ from torch_geometric_gsl.baselines._base import Baseline
 from torch_geometric_gsl.baselines._edges import Edges, list_sources
 from torch_geometric_gsl.baselines.slaps.layers import (
     ACTIVATIONS,
+    GENERATORS,
     Denoiser,
-    DiagonalGenerator,
-    FullGenerator,
     GraphLayer,
     drop_edges,
     symmetric_graph,
@@ -32,11 +31,6 @@ from torch_geometric_gsl.baselines.slaps.masking import mask_features
 from torch_geometric_gsl.nn.models.base import cross_entropy
 from torch_geometric_gsl.nn.models.layers import check_input
 from torch_geometric_gsl.typing import SampledGraph
-
-_GENERATORS: dict[str, type[FullGenerator | DiagonalGenerator]] = {
-    'mlp': FullGenerator,
-    'mlp_d': DiagonalGenerator,
-}
 
 
 class SLAPS(Baseline):
@@ -165,7 +159,7 @@ class SLAPS(Baseline):
         super().__init__(in_channels, hidden_channels, num_layers, out_channels)
         check_count(k, 'k')
         check_count(denoising_channels, 'denoising_channels')
-        check_option(graph_generator, _GENERATORS, 'graph_generator')
+        check_option(graph_generator, GENERATORS, 'graph_generator')
         check_option(graph_act, ACTIVATIONS, 'graph_act')
         check_flag(binary, 'binary')
         self.k = k
@@ -175,7 +169,7 @@ class SLAPS(Baseline):
         self.negative_ratio = _at_least(0, negative_ratio, 'negative_ratio')
         self.dropout = _pair(dropout, 'dropout')
         self.adjacency_dropout = _pair(adjacency_dropout, 'adjacency_dropout')
-        self.graph_generator = _GENERATORS[graph_generator](in_channels, graph_act)
+        self.graph_generator = GENERATORS[graph_generator](in_channels, graph_act)
         self.classifier = torch.nn.ModuleList(GraphLayer(*size) for size in self.sizes)
         self.denoiser = Denoiser(in_channels, denoising_channels, self.dropout[0])
         self.reset_parameters()
