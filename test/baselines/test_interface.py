@@ -72,8 +72,7 @@ def calls(model):
     def loss(*args, **kwargs):
         names = ('edge_index', 'batch')[: len(args)]
         named = dict(zip(names, args, strict=True))
-        found = model.loss(x, y, mask, **named, **kwargs)
-        return found
+        return model.loss(x, y, mask, **named, **kwargs)
 
     found = [loss]
     for method in ('forward', 'graphs', 'denoising_loss'):

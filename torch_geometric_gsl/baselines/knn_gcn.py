@@ -129,18 +129,15 @@ class KNNGCN(FixedGraphModel):
         check_input(x, convs[0].lin)
 
     def _logits(self, x: Tensor, graph: SampledGraph) -> Tensor:
-        normed = gcn_norm(*graph, num_nodes=x.size(0), dtype=x.dtype)
-        for number in range(self.num_layers - 1):
-            x = self.act(self._layer(number, x, normed))
-            x = F.dropout(x, self.dropout, self.training)
-        return self._layer(self.num_layers - 1, x, normed)
-
-    def _layer(self, number: int, x: Tensor, graph: tuple[Tensor, Tensor]) -> Tensor:
-        conv: Any = self.convs[number]
-        # GCNConv itself would multiply sparse features less quickly.
-        h = apply_linear(conv.lin, x)
-        out: Tensor = conv.propagate(graph[0], x=h, edge_weight=graph[1]) + conv.bias
-        if self.root_weight:
-            root: Any = self.roots[number]
-            out = out + apply_linear(root, x)
-        return out
+        edge_index, weight = gcn_norm(*graph, num_nodes=x.size(0), dtype=x.dtype)
+        convs: Any = self.convs
+        for number, conv in enumerate(convs, start=1):
+            # GCNConv itself would multiply sparse features less quickly.
+            h = apply_linear(conv.lin, x)
+            h = conv.propagate(edge_index, x=h, edge_weight=weight) + conv.bias
+            if self.root_weight:
+                root: Any = self.roots[number - 1]
+                h = h + apply_linear(root, x)
+            is_last = number == self.num_layers
+            x = h if is_last else F.dropout(self.act(h), self.dropout, self.training)
+        return x
