@@ -139,8 +139,8 @@ def test_every_equation(kind, case, form, monkeypatch):
     mask = torch.arange(N)
     found = model.loss(given, y, mask, generator=seeded(1))
     assert float(found.detach()) == pytest.approx(loss, rel=1e-9)
-    learned = model.graphs(given, generator=seeded(1))
-    assert len(learned) == len(graphs)
+    with torch.set_grad_enabled(form != 'dense'):  # Without, by strips.
+        learned = model.graphs(given, generator=seeded(1))
     for (edge_index, weight), a in zip(learned, graphs, strict=True):
         expected = torch.zeros(N, N, dtype=torch.double)
         expected[:, sources] = shares(a)

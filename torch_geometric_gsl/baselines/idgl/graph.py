@@ -56,27 +56,27 @@ class Graph(ABC):
         inner product with the products of features, for autograd.
         """
 
+    @torch.no_grad()
     def change(self, last: Graph) -> Tensor:
         """Return the squared distance from the graph before."""
-        strips = zip(self.strips(), last.strips(), strict=True)
+        strips = zip(self.weights(), last.weights(), strict=True)
         return torch.stack([(own - old).square().sum() for own, old in strips]).sum()
 
     @abstractmethod
-    def strips(self) -> Iterator[Tensor]:
-        """Yield the weights by strips of rows, without gradient."""
-
-    @abstractmethod
-    def weights(self) -> Tensor:
-        """Return the weights as one matrix, for autograd."""
+    def weights(self) -> Iterator[Tensor]:
+        """Yield the weights by strips of rows."""
 
     def edges(self, anchors: Tensor | None, dtype: torch.dtype) -> SampledGraph:
         """Return the positive weights, divided by the sum of their target."""
+        ends, shares, first = [], [], 0
         with torch.autocast(self.total.device.type, enabled=False):
-            weights = self.weights()
-            target, source = (weights.detach() > 0).nonzero(as_tuple=True)
-            share = weights[target, source] / weights.sum(dim=1)[target]
-        source = source if anchors is None else anchors[source]
-        return SampledGraph(torch.stack([source, target]), share.to(dtype))
+            for part in self.weights():
+                target, source = (part.detach() > 0).nonzero(as_tuple=True)
+                shares.append(part[target, source] / part.sum(dim=1)[target])
+                source = source if anchors is None else anchors[source]
+                ends.append(torch.stack([source, target + first]))
+                first += part.size(0)
+        return SampledGraph(torch.cat(ends, dim=1), torch.cat(shares).to(dtype))
 
 
 class ThroughAnchors(Graph):
@@ -115,11 +115,8 @@ class AnchorGraph(ThroughAnchors):
         self.total, self.of_anchors = weights.sum(dim=1), weights.sum(dim=0)
         self.size = weights.detach().square().sum()
 
-    def strips(self) -> Iterator[Tensor]:
-        yield self._weights.detach()
-
-    def weights(self) -> Tensor:
-        return self._weights
+    def weights(self) -> Iterator[Tensor]:
+        yield self._weights
 
     def _send(self, h: Tensor) -> Tensor:
         return self._weights @ h
@@ -159,22 +156,19 @@ class Factored(Graph):
             energy = self.features.column_sums(self.own).square().sum()
         return self.total, size, energy
 
+    @torch.no_grad()
     def change(self, last: Graph) -> Tensor:
         if not isinstance(last, Factored):
             return super().change(last)
         # No difference of large numbers: of a matrix [v, w] only R is needed.
-        own = torch.cat([self.own, -last.own], dim=1).detach()
-        sources = torch.cat([self.sources, last.sources], dim=1).detach()
+        own = torch.cat([self.own, -last.own], dim=1)
+        sources = torch.cat([self.sources, last.sources], dim=1)
         first, second = (torch.linalg.qr(f, mode='r').R for f in (own, sources))
         distance: Tensor = (first @ second.t()).square().sum()
         return distance
 
-    def strips(self) -> Iterator[Tensor]:
-        own, sources = self.own.detach(), self.sources.detach().t()
-        return (own[rows] @ sources for rows in self.blocks)
-
-    def weights(self) -> Tensor:
-        return self.own @ self.sources.t()
+    def weights(self) -> Iterator[Tensor]:
+        return (self.own[rows] @ self.sources.t() for rows in self.blocks)
 
     def _send(self, h: Tensor) -> Tensor:
         return self.own @ (self.sources.t() @ h)

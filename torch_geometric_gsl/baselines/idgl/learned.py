@@ -120,12 +120,11 @@ class LearnedGraph(Graph):
     def _measures(self) -> tuple[Tensor, Tensor, Tensor]:
         return self.total, self.size, self._energy
 
-    def strips(self) -> Iterator[Tensor]:
-        return self._of.strips(self._kept)
-
-    def weights(self) -> Tensor:
+    def weights(self) -> Iterator[Tensor]:
+        if not torch.is_grad_enabled():
+            return self._of.strips(self._kept)
         pairs: Any = self._of.pairs
-        return self._of.to_edges(pairs.products(pairs), slice(None))
+        return iter([self._of.to_edges(pairs.products(pairs), slice(None))])
 
     def _send(self, h: Tensor) -> Tensor:
         function: Any = _Send.apply
