@@ -28,24 +28,15 @@ class NeighbourDistribution(NamedTuple):
     effective: Tensor
 
 
-def describe_parts(
-    parts: Sequence[Part], pairs: PairScores, memory_budget: int
-) -> NeighbourDistribution:
-    """Describe the distribution that the neighbours of each target are drawn from.
-
-    Args:
-        parts (list): The parts of a call without noise, in which nothing races.
-        pairs (PairScores): The scores.
-        memory_budget (int): Bytes for one block of rows.
-    """
+def describe_parts(parts: Sequence[Part], pairs: PairScores) -> NeighbourDistribution:
+    """Describe the parts of a call without noise, in which nothing races."""
     n, device = pairs.dst.size(0), pairs.dst.device
     total = torch.zeros(2, n, dtype=torch.double, device=device)
     candidates = torch.zeros(n, dtype=torch.long, device=device)
     for part in parts:
         if isinstance(part, AllPairs):
-            first = part.first_target
-            rows = slice(first, first + part.num_targets)
-            spread = score_spread(part.scores, memory_budget=memory_budget)
+            rows, budget = slice(*part.targets), part.given.memory_budget
+            spread = score_spread(part.scores, memory_budget=budget)
             total[:, rows] += torch.stack(spread)
             candidates[rows] += part.scores.available
         elif isinstance(part, CandidateList):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -17,25 +18,13 @@ from torch_geometric_gsl._checks import (
     check_option,
     check_positive,
 )
-from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.nn.sampler._inputs import assign_parts
-from torch_geometric_gsl.nn.sampler._parts import (
-    AllPairs,
-    Part,
-    draw_graph,
-    draw_sum,
-)
+from torch_geometric_gsl.nn.sampler._parts import Part, all_pairs, draw_graph, draw_sum
 from torch_geometric_gsl.nn.sampler.distribution import (
     NeighbourDistribution,
     describe_parts,
 )
-from torch_geometric_gsl.nn.sampler.plan import (
-    METHODS,
-    CallOptions,
-    SamplingPlan,
-    TruncatedRaceWarning,
-    choose_plan,
-)
+from torch_geometric_gsl.nn.sampler.plan import METHODS, CallOptions, SamplingPlan
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET
@@ -44,8 +33,23 @@ from torch_geometric_gsl.typing import Batch, Features, SampledGraph
 if TYPE_CHECKING:
     from torch_sparse import SparseTensor
 
-# Beyond, scores over the temperature leave the range of float32.
-TAU, SCALE = (1e-6, 1e6), (1e-9, 1e9)
+
+def _check_count_or_none(value: object, name: str, minimum: int = 1) -> None:
+    if value is not None:
+        check_count(value, name, minimum)
+
+
+CHECKS: dict[str, Callable[..., None]] = {
+    'k': check_count,
+    # Beyond, scores over the temperature leave the range of float32.
+    'tau': partial(check_positive, low=1e-6, high=1e6),
+    'scale': partial(check_positive, low=1e-9, high=1e9),
+    'method': partial(check_option, options=METHODS),
+    'num_arrivals': _check_count_or_none,
+    'num_tail': partial(_check_count_or_none, minimum=0),
+    **dict.fromkeys(('max_eval_pairs', 'memory_budget'), check_count),
+    **dict.fromkeys(('hard', 'replace', 'loop', 'sample_in_eval'), check_flag),
+}
 
 
 class GumbelKNNSampler(torch.nn.Module):
@@ -170,23 +174,10 @@ class GumbelKNNSampler(torch.nn.Module):
             raise TypeError(
                 f"'similarity' must be a Similarity (got {type(similarity).__name__})"
             )
-        check_count(k, 'k')
-        check_positive(tau, 'tau', *TAU)
-        check_positive(scale, 'scale', *SCALE)
-        check_option(method, METHODS, 'method')
-        if num_arrivals is not None:
-            check_count(num_arrivals, 'num_arrivals')
-        if num_tail is not None:
-            check_count(num_tail, 'num_tail', minimum=0)
-        check_count(max_eval_pairs, 'max_eval_pairs')
-        check_count(memory_budget, 'memory_budget')
-        flags = {'hard': hard, 'replace': replace, 'loop': loop}
-        for name, flag in (flags | {'sample_in_eval': sample_in_eval}).items():
-            check_flag(flag, name)
         self.similarity = similarity
         self.k = k
-        self.tau = float(tau)
-        self.scale = float(scale)
+        self.tau = tau
+        self.scale = scale
         self.hard = hard
         self.replace = replace
         self.loop = loop
@@ -196,6 +187,9 @@ class GumbelKNNSampler(torch.nn.Module):
         self.sample_in_eval = sample_in_eval
         self.max_eval_pairs = max_eval_pairs
         self.memory_budget = memory_budget
+        for name, check in CHECKS.items():
+            check(getattr(self, name), name=name)
+        self.tau, self.scale = float(tau), float(scale)
         self._draw_hooks: OrderedDict[int, Callable[..., None]] = OrderedDict()
 
     def reset_parameters(self) -> None:
@@ -238,14 +232,13 @@ class GumbelKNNSampler(torch.nn.Module):
                 :obj:`batch` is not sorted or :obj:`edge_index` is out of range.
             ImportError: If :obj:`return_adj_t` is set without torch-sparse.
         """
-        given, pairs, parts = self._begin(x, edge_index, batch, generator)
-        num_targets, num_sources = pairs.dst.size(0), pairs.src.size(0)
+        pairs, parts = self._begin(x, edge_index, batch, generator)
         with torch.autocast(pairs.src.device.type, enabled=False):
-            graph = draw_graph(parts, given, generator, pairs.src.device)
+            graph = draw_graph(parts, generator, pairs.src.device)
         dtype = (x[0] if isinstance(x, tuple | list) else x).dtype
         graph = SampledGraph(graph.edge_index, graph.edge_weight.to(dtype))
         if return_adj_t:
-            return graph.to_adj_t((num_sources, num_targets))
+            return graph.to_adj_t((pairs.src.size(0), pairs.dst.size(0)))
         return graph
 
     def propagate(
@@ -282,25 +275,34 @@ class GumbelKNNSampler(torch.nn.Module):
             ValueError: If an input has the wrong shape or device, or holds NaN or
                 infinite values, or the method that is asked for cannot serve.
         """
-        given, pairs, parts = self._begin(x, edge_index, batch, generator)
+        pairs, parts = self._begin(x, edge_index, batch, generator)
         check_messages(h, pairs.src.size(0), pairs.src.device)
         with torch.autocast(h.device.type, enabled=False):
-            return draw_sum(parts, h, pairs.dst.size(0), given, generator)
+            return draw_sum(parts, h, pairs.dst.size(0), generator)
 
     def plan(
         self, x: Features, edge_index: Tensor | None = None, batch: Batch | None = None
     ) -> SamplingPlan:
         r"""Return the training-time sampling plan: the method, its numbers, and why.
 
-        The arguments are those of :meth:`forward`.
+        Args:
+            x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The node features.
+            edge_index (torch.Tensor, optional): Candidate edges.
+                (default: :obj:`None`)
+            batch (torch.Tensor or tuple, optional): Sorted graph ids of the nodes.
+                (default: :obj:`None`)
 
         Returns:
-            SamplingPlan: The method, the reason, and the numbers. With candidates of
-            their own, targets with few of them list them all; the plan is that of the
-            target with the most.
+            SamplingPlan: The plan of the target with the most candidates; where targets
+            have candidates of their own, those with few list them all.
+
+        Raises:
+            TypeError: If an input has the wrong type or dtype.
+            ValueError: If an input is out of range, or the method that is asked for
+                cannot serve.
         """
         with torch.no_grad():
-            _, parts = self._assign(x, edge_index, batch, self._options(x, True))
+            _, parts = self._assign(x, edge_index, batch, is_noisy=True)
         if not parts:
             method = 'dense' if self.method == 'auto' else self.method
             return SamplingPlan(method, 'there is nothing to draw', None, None, 0)
@@ -314,8 +316,22 @@ class GumbelKNNSampler(torch.nn.Module):
         .. math::
             \pi_i = \mathrm{softmax}_j(\lambda \phi_{ij})
 
-        It is exact, for all targets, and takes time :math:`O(n N)`. The arguments are
-        those of :meth:`forward`.
+        It is exact, for all targets, and takes time :math:`O(n N)`.
+
+        Args:
+            x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The node features.
+            edge_index (torch.Tensor, optional): Candidate edges.
+                (default: :obj:`None`)
+            batch (torch.Tensor or tuple, optional): Sorted graph ids of the nodes.
+                (default: :obj:`None`)
+
+        Returns:
+            NeighbourDistribution: For each target :math:`i` the number of candidates,
+            and the entropy of :math:`\pi_i`.
+
+        Raises:
+            TypeError: If an input has the wrong type or dtype.
+            ValueError: If an input is out of range.
 
         Example:
             >>> from torch_geometric_gsl.nn.similarity import UniformSimilarity
@@ -323,10 +339,9 @@ class GumbelKNNSampler(torch.nn.Module):
             >>> sampler.distribution(torch.randn(5, 16)).candidates
             tensor([4, 4, 4, 4, 4])
         """
-        given = self._options(x, is_noisy=False)
         with torch.no_grad():
-            pairs, parts = self._assign(x, edge_index, batch, given)
-            return describe_parts(parts, pairs, self.memory_budget)
+            pairs, parts = self._assign(x, edge_index, batch, is_noisy=False)
+            return describe_parts(parts, pairs)
 
     def register_draw_hook(self, hook: Callable[..., None]) -> RemovableHandle:
         r"""Register a function that sees the inputs of each draw before it is made.
@@ -354,20 +369,23 @@ class GumbelKNNSampler(torch.nn.Module):
         edge_index: Tensor | None,
         batch: Batch | None,
         generator: torch.Generator | None,
-    ) -> tuple[CallOptions, PairScores, list[Part]]:
+    ) -> tuple[PairScores, list[Part]]:
         """Check the inputs, and assign a part to each target."""
         for hook in self._draw_hooks.values():
             hook(self, x, edge_index, batch)
-        given = self._options(x, self.is_noisy)
-        pairs, parts = self._assign(x, edge_index, batch, given)
+        pairs, parts = self._assign(x, edge_index, batch, self.is_noisy)
         check_generator(generator, pairs.src.device)
-        for part in parts:
-            if part.plan.caveat is not None:
-                warn_caller(part.plan.caveat, TruncatedRaceWarning)
-        return given, pairs, parts
+        return pairs, parts
 
-    def _options(self, x: Features, is_noisy: bool) -> CallOptions:
-        return CallOptions(
+    def _assign(
+        self,
+        x: Features,
+        edge_index: Tensor | None,
+        batch: Batch | None,
+        is_noisy: bool,
+    ) -> tuple[PairScores, list[Part]]:
+        is_pair = isinstance(x, tuple | list)
+        given = CallOptions(
             self.method,
             self.similarity.bounds,
             self.scale,
@@ -377,34 +395,19 @@ class GumbelKNNSampler(torch.nn.Module):
             self.replace,
             self.num_arrivals,
             self.num_tail,
-            self.loop or isinstance(x, tuple | list),
+            self.loop or is_pair,
             is_noisy,
             self.memory_budget,
             self.max_eval_pairs,
         )
-
-    def _assign(
-        self,
-        x: Features,
-        edge_index: Tensor | None,
-        batch: Batch | None,
-        given: CallOptions,
-    ) -> tuple[PairScores, list[Part]]:
         pairs = self.similarity.pair_scores(x, self.scale)
         if edge_index is not None or batch is not None:
             with torch.autocast(pairs.src.device.type, enabled=False):
-                is_pair = isinstance(x, tuple | list)
                 return pairs, assign_parts(pairs, is_pair, edge_index, batch, given)
-        num_targets, num_sources = pairs.dst.size(0), pairs.src.size(0)
-        if num_targets == 0:
+        if pairs.dst.size(0) == 0:
             return pairs, []
-        check_candidate_count(self.k, num_sources - int(not given.loop))
-        apart = pairs
-        if not given.loop:
-            every = torch.arange(num_targets, device=pairs.dst.device)
-            apart = pairs._replace(excluded=every)
-        plan, options = choose_plan(given, num_targets, num_sources)
-        return pairs, [AllPairs(apart, plan, options)]
+        check_candidate_count(self.k, pairs.src.size(0) - int(not given.loop))
+        return pairs, [all_pairs(pairs, given)]
 
     def __repr__(self) -> str:
         return (
