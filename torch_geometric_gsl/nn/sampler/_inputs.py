@@ -45,10 +45,11 @@ def assign_parts(
     pairs: PairScores, is_pair: bool, edge_index: Any, batch: Any, given: CallOptions
 ) -> list[Part]:
     """Check candidate edges and graph ids, and assign a part to each target."""
-    ids = None if batch is None else _graph_ids(batch, pairs, is_pair)
-    if edge_index is not None:
-        return _parts_of_edges(pairs, edge_index, ids, given)
-    return [] if ids is None else _parts_of_graphs(pairs, ids, given)
+    with torch.autocast(pairs.src.device.type, enabled=False):
+        ids = None if batch is None else _graph_ids(batch, pairs, is_pair)
+        if edge_index is not None:
+            return _parts_of_edges(pairs, edge_index, ids, given)
+        return [] if ids is None else _parts_of_graphs(pairs, ids, given)
 
 
 def _graph_ids(batch: Any, pairs: PairScores, is_pair: bool) -> GraphIds:
@@ -168,8 +169,9 @@ def _short_and_long(
         target = is_raced.nonzero().squeeze(1)
         start, size, source = candidates
         own = pairs.take(target, Candidates(start[target], size[target], source))
-        plan, options = choose_plan(given, target.numel(), own.most, is_own=True)
-        parts.append(OwnCandidates(given, plan, options, own, target, num_targets))
+        most = own.most
+        chosen = given, *choose_plan(given, target.numel(), most, is_own=True)
+        parts.append(OwnCandidates(*chosen, own, target, num_targets, most))
     return parts
 
 

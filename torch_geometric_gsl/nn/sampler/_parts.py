@@ -47,16 +47,8 @@ class AllPairs(NamedTuple):
     # Where the nodes of the graph begin and end among all nodes.
     sources: tuple[int, int]
     targets: tuple[int, int]
-
-    @property
-    def num_targets(self) -> int:
-        """The number of targets of the graph."""
-        return self.scores.dst.size(0)
-
-    @property
-    def most(self) -> int:
-        """The number of candidates of the target with the most."""
-        return self.scores.most
+    num_targets: int
+    most: int  # The number of candidates of the target with the most.
 
     def graph(self, generator: torch.Generator | None) -> SampledGraph:
         """Return the graph."""
@@ -158,11 +150,7 @@ class OwnCandidates(NamedTuple):
     scores: PairScores
     target: Tensor
     num_targets: int
-
-    @property
-    def most(self) -> int:
-        """The number of candidates of the target with the most."""
-        return self.scores.most
+    most: int
 
     def graph(self, generator: torch.Generator | None) -> SampledGraph:
         """Return the graph, sorted by target."""
@@ -190,6 +178,8 @@ def all_pairs(
         pairs if given.loop else exclude_loops(pairs),
         (first_source, first_source + num_sources),
         (first_target, first_target + num_targets),
+        num_targets,
+        num_sources,
     )
 
 
@@ -225,40 +215,59 @@ def join_graphs(graphs: Sequence[SampledGraph]) -> SampledGraph:
     return SampledGraph(edge_index, weight)
 
 
-def draw_graph(
-    parts: Sequence[Part], generator: torch.Generator | None, device: torch.device
-) -> SampledGraph:
-    """Return the graph of all parts, sorted by target."""
-    if not parts:
-        none = torch.empty(2, 0, device=device)
-        return SampledGraph(none.long(), none[0])
-    graph = join_graphs([part.graph(generator) for part in parts])
-    if len({type(part) for part in parts}) == 1:
-        return graph
-    return SampledGraph(*sort_edge_index(*graph, sort_by_row=False))
+class Assignment(NamedTuple):
+    """The parts of a call; each of its targets stands in one of them at the most."""
+
+    pairs: PairScores
+    parts: list[Part]
+
+    def plan(self, method: str) -> SamplingPlan:
+        """Return the plan of the target with the most candidates."""
+        if self.parts:
+            return max(self.parts, key=lambda part: part.most).plan
+        asked = 'dense' if method == 'auto' else method
+        return SamplingPlan(asked, 'there is nothing to draw', None, None, 0)
+
+    def graph(self, generator: torch.Generator | None) -> SampledGraph:
+        """Return the graph of all parts, sorted by target."""
+        if not self.parts:
+            none = self.pairs.src.new_empty(2, 0)
+            return SampledGraph(none.long(), none[0])
+        graph = join_graphs([part.graph(generator) for part in self.parts])
+        if len({type(part) for part in self.parts}) == 1:
+            return graph
+        return SampledGraph(*sort_edge_index(*graph, sort_by_row=False))
+
+    def sum(self, h: Tensor, generator: torch.Generator | None) -> Tensor:
+        """Sum messages over that graph; without noise over all candidates."""
+        num_targets = self.pairs.dst.size(0)
+        if len(self.parts) == 1 and self.parts[0].num_targets == num_targets:
+            return self.parts[0].sum(h, generator)
+        # In the order of the graph, so that one seed gives its weights.
+        blocks = [part for part in self.parts if isinstance(part, AllPairs)]
+        sums = [p.sum(h, generator) for p in self.parts if not isinstance(p, AllPairs)]
+        if blocks:
+            sums.append(_sum_of_blocks(blocks, h, num_targets, generator))
+        return (
+            sum(sums[1:], start=sums[0])
+            if sums
+            else h.new_zeros(num_targets, h.size(1))
+        )
 
 
-def draw_sum(
-    parts: Sequence[Part],
+def _sum_of_blocks(
+    blocks: list[AllPairs],
     h: Tensor,
     num_targets: int,
     generator: torch.Generator | None,
 ) -> Tensor:
-    """Sum messages over the graph of all parts; without noise over all candidates."""
-    if len(parts) == 1 and parts[0].num_targets == num_targets:
-        return parts[0].sum(h, generator)
-    # In the order of the graph, so that one seed gives its weights.
-    sums = [part.sum(h, generator) for part in parts if not isinstance(part, AllPairs)]
-    pairs = [part for part in parts if isinstance(part, AllPairs)]
-    if pairs:
-        messages = _split(h, [part.sources for part in pairs])[1::2]
-        # Zeros for the targets between them: each target stands in one part.
-        blocks = _split(h.new_zeros(num_targets, h.size(1)), [p.targets for p in pairs])
-        blocks[1::2] = [
-            part.sum(own, generator) for part, own in zip(pairs, messages, strict=True)
-        ]
-        sums.append(torch.cat(blocks))
-    return sum(sums[1:], start=sums[0]) if sums else h.new_zeros(num_targets, h.size(1))
+    """Sum over each of several graphs, with zeros for the targets between them."""
+    messages = _split(h, [block.sources for block in blocks])[1::2]
+    sums = _split(h.new_zeros(num_targets, h.size(1)), [b.targets for b in blocks])
+    sums[1::2] = [
+        block.sum(own, generator) for block, own in zip(blocks, messages, strict=True)
+    ]
+    return torch.cat(sums)
 
 
 def _split(rows: Tensor, spans: list[tuple[int, int]]) -> list[Tensor]:

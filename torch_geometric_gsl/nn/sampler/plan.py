@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import NamedTuple
 
+from torch_geometric_gsl._checks import (
+    check_count,
+    check_flag,
+    check_option,
+    check_positive,
+)
 from torch_geometric_gsl.ops.race import num_proposals
 from torch_geometric_gsl.ops.relax import DrawOptions
 from torch_geometric_gsl.ops.runtime import disable_compile
@@ -27,6 +34,25 @@ SHARE = 4
 LEAST_SAMPLES = 1024
 RACE = 'the scores are bounded and the candidates many'
 LISTED = 'the candidates are few: all are listed'
+
+
+def _check_count_or_none(value: object, name: str, minimum: int = 1) -> None:
+    if value is not None:
+        check_count(value, name, minimum)
+
+
+#: How a sampler checks its options, by their names.
+CHECKS: dict[str, Callable[..., None]] = {
+    'k': check_count,
+    # Beyond, scores over the temperature leave the range of float32.
+    'tau': partial(check_positive, low=1e-6, high=1e6),
+    'scale': partial(check_positive, low=1e-9, high=1e9),
+    'method': partial(check_option, options=METHODS),
+    'num_arrivals': _check_count_or_none,
+    'num_tail': partial(_check_count_or_none, minimum=0),
+    **dict.fromkeys(('max_eval_pairs', 'memory_budget'), check_count),
+    **dict.fromkeys(('hard', 'replace', 'loop', 'sample_in_eval'), check_flag),
+}
 
 
 class SampledEvaluationWarning(UserWarning):
