@@ -91,10 +91,12 @@ class LearnedGraphConv(torch.nn.Module):
     def __repr__(self) -> str:
         sampler = self.sampler
         return (
-            f'{self.__class__.__name__}({self.in_channels}, {self.out_channels}, '
-            f'{self.extra_repr()}similarity={sampler.similarity}, k={sampler.k}, '
-            f'tau={sampler.tau})'
+            f'{self.__class__.__name__}({self._sizes()}, '
+            f'similarity={sampler.similarity}, k={sampler.k}, tau={sampler.tau})'
         )
+
+    def _sizes(self) -> str:
+        return f'{self.in_channels}, {self.out_channels}'
 
 
 class LatentGraphConv(LearnedGraphConv):

@@ -198,8 +198,7 @@ class TransitionGraphConv(LearnedGraphConv):
             full = full_precision(h)
             return (theta.to(full.dtype) @ (full / self.num_nodes)).to(h.dtype)
 
-    def extra_repr(self) -> str:
-        return (
-            f'num_nodes={self.num_nodes}, '
-            f'num_transition_nodes={self.num_transition_nodes}, '
-        )
+    def _sizes(self) -> str:
+        nodes = f'num_nodes={self.num_nodes}'
+        transition = f'num_transition_nodes={self.num_transition_nodes}'
+        return f'{super()._sizes()}, {nodes}, {transition}'

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import torch
@@ -109,10 +108,10 @@ class GSLNet(NodeClassifier):
         self.num_nodes = num_nodes
         self.dropout = dropout
         self.act = resolve_activation(act)
-        conv: Any = LatentGraphConv
+        conv = LatentGraphConv if num_nodes is None else TransitionGraphConv
+        nodes = {'num_nodes': num_nodes, 'num_transition_nodes': num_transition_nodes}
         if num_nodes is not None:
-            conv = partial(TransitionGraphConv, num_nodes=num_nodes)
-            kwargs['num_transition_nodes'] = num_transition_nodes
+            kwargs.update(nodes)
         self.convs = torch.nn.ModuleList(
             conv(*size, similarity=similarity, **kwargs) for size in sizes
         )
