@@ -5,13 +5,6 @@ from torch_geometric.nn import Linear
 from torch_geometric_gsl.nn.linear import apply_linear
 
 
-@pytest.mark.parametrize('dtype', [torch.float32, torch.float64])
-def test_sparse_is_dense(dtype):
-    x = (torch.rand(6, 5) < 0.4).to(dtype)
-    lin = Linear(5, 3, bias=False).to(dtype)
-    torch.testing.assert_close(apply_linear(lin, x.to_sparse_csr()), x @ lin.weight.t())
-
-
 @pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16])
 def test_sparse_half_precision(dtype):
     x = (torch.rand(6, 5) < 0.4).to(dtype)
@@ -54,11 +47,13 @@ def test_first_call_of_a_lazy_layer_under_autocast(layout):
 
 
 @pytest.mark.parametrize('dtype', [torch.float32, torch.float64])
-def test_gradient_of_sparse_features_is_sparse(dtype):
+def test_sparse_is_dense_and_its_gradient_sparse(dtype):
     dense = (torch.rand(6, 5) < 0.4).to(dtype)
     lin, given = Linear(5, 3, bias=False).to(dtype), torch.randn(6, 3).to(dtype)
     x = dense.to_sparse_csr().requires_grad_()
-    (apply_linear(lin, x) + 2 * apply_linear(lin, x)).backward(given)
+    out = apply_linear(lin, x)
+    torch.testing.assert_close(out, dense @ lin.weight.t())
+    (out + 2 * apply_linear(lin, x)).backward(given)
     assert x.grad.layout == torch.sparse_csr
     assert x.grad.values().numel() == dense.count_nonzero()
     expected = 3 * (given @ lin.weight) * dense

@@ -5,10 +5,12 @@ import torch
 from oracles import seeded
 from torch.nn import functional as F
 
-from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
-from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
-from torch_geometric_gsl.nn.models.gsl_net import GSLNet
-from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
+from torch_geometric_gsl import (
+    GSLNet,
+    LatentGraphConv,
+    LinearSimilarity,
+    TransitionGraphConv,
+)
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES
 
 N, IN, HIDDEN, OUT = 24, 6, 8, 2
@@ -191,11 +193,8 @@ def test_bad_arguments(error, kwargs, match):
         GSLNet(**{**sizes, 'out_channels': 2, **kwargs})
 
 
-@pytest.mark.parametrize(
-    ('similarity', 'scale'),
-    [('linear', 20.0), ('linear', 40.0), ('linear', 100.0)]
-    + [('neural_gaussian', scale) for scale in (39.0, 40.0, 100.0)],
-)
+@pytest.mark.parametrize('similarity', ['linear', 'neural_gaussian'])
+@pytest.mark.parametrize('scale', [39.0, 40.0, 100.0])
 def test_no_scale_is_too_large_to_plan(similarity, scale):
     # A race would take e^40 proposals and more: none is that long.
     x, edges = torch.randn(200, 16), torch.randint(200, (2, 4000))

@@ -1,47 +1,37 @@
 import math
+from functools import partial
 
 import oracles
 import pytest
+import sampling
 import torch
 from oracles import seeded
+from sampling import normal
 
-from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
-from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
-from torch_geometric_gsl.nn.similarity.neural_gaussian_similarity import (
+from torch_geometric_gsl import (
+    GumbelKNNSampler,
+    LinearSimilarity,
     NeuralGaussianSimilarity,
 )
-from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES, resolve_similarity
+from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES
 from torch_geometric_gsl.typing import SampledGraph
 
 N = 9
 
 
+make = partial(sampling.make, width=4, dtype=torch.float)
+
+
 def features(num_nodes=N, seed=3):
-    return torch.randn(num_nodes, 6, generator=seeded(seed))
-
-
-def make(name='neural_gaussian', **kwargs):
-    torch.manual_seed(5)
-    kwargs.setdefault('k', 3)
-    return GumbelKNNSampler(resolve_similarity(name, 6, out_channels=4), **kwargs)
+    return normal(num_nodes, 6, seed=seed, dtype=torch.float)
 
 
 def to_matrix(graph, num_src=N, num_dst=N):
     return oracles.to_matrix(*graph, num_dst, num_src).detach()
 
 
-def assert_graph(graph, num_src=N, num_dst=N):
-    source, target = graph.edge_index
-    key = target * num_src + source
-    assert bool((key[1:] > key[:-1]).all())  # Sorted by target, no duplicates.
-    assert int(source.min()) >= 0
-    assert int(source.max()) < num_src
-    assert graph.edge_weight.shape == source.shape
-    assert bool((graph.edge_weight >= 0).all())
-    total = torch.zeros(num_dst, dtype=torch.double)
-    total.index_add_(0, target, graph.edge_weight.detach().double())
-    eps = torch.finfo(graph.edge_weight.dtype).eps
-    torch.testing.assert_close(total, torch.ones_like(total), atol=20 * eps, rtol=0)
+def assert_graph(graph, num_sources=N, num_targets=N):
+    sampling.assert_graph(graph, torch.ones(num_targets), num_sources)
 
 
 def test_repr():

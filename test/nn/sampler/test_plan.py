@@ -5,19 +5,21 @@ from typing import ClassVar
 import pytest
 import torch
 
+from torch_geometric_gsl import (
+    GaussianSimilarity,
+    GumbelKNNSampler,
+    LinearSimilarity,
+    SamplingPlan,
+    TruncatedRaceWarning,
+    UniformSimilarity,
+)
 from torch_geometric_gsl.nn.sampler import _parts
 from torch_geometric_gsl.nn.sampler import plan as planning
-from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.sampler.plan import (
     SMALL,
     CallOptions,
-    SamplingPlan,
-    TruncatedRaceWarning,
     choose_plan,
 )
-from torch_geometric_gsl.nn.similarity.gaussian_similarity import GaussianSimilarity
-from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
-from torch_geometric_gsl.nn.similarity.uniform_similarity import UniformSimilarity
 from torch_geometric_gsl.ops.tail import draw_tail, lost_variance, tail_size
 
 LARGE = (10_000, 10_000)
@@ -50,10 +52,6 @@ class Unbounded(LinearSimilarity):
 def choose(size, **options):
     plan, _ = choose_plan(GIVEN._replace(**options), *size)
     return plan.method, plan.reason
-
-
-def plan(n, kind=GaussianSimilarity, **kwargs):
-    return GumbelKNNSampler(kind(2), **kwargs).plan(torch.randn(n, 2))
 
 
 def test_a_race_that_looks_at_a_quarter_of_the_candidates():
