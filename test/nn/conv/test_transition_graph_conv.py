@@ -2,15 +2,11 @@ import math
 
 import pytest
 import torch
-from oracles import seeded
+from sampling import normal
 
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
 
 N, S, IN, OUT = 7, 6, 11, 4
-
-
-def features(seed=3):
-    return torch.randn(N, IN, generator=seeded(seed), dtype=torch.double)
 
 
 def make(**kwargs):
@@ -43,7 +39,7 @@ def test_parameters_are_scaled_projections():
 @pytest.mark.parametrize('method', ['dense', 'stream'])
 def test_wide_matrix_is_never_formed(method, training, sparse, meter):
     conv = make(method=method).train(training)
-    x = features().to_sparse_csr() if sparse else features().requires_grad_()
+    x = normal(N, IN).to_sparse_csr() if sparse else normal(N, IN).requires_grad_()
     wide = {(S, IN), (IN, S)}
     with meter() as found:
         conv(x).square().sum().backward()
@@ -76,7 +72,7 @@ def test_half_precision_of_many_nodes(how):
 def test_other_number_of_nodes():
     for call in (make(), make().graph):
         with pytest.raises(ValueError, match=r'num_nodes=7 rows \(got 5\); the trans'):
-            call(features()[:5])
+            call(normal(N, IN)[:5])
 
 
 @pytest.mark.parametrize(

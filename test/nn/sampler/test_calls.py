@@ -31,16 +31,12 @@ WAYS = {
 
 
 class Own(Similarity):
-    """A similarity of a user: bells around a centre of each target."""
+    """A similarity of a user: bells around a value of each target."""
 
     bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
 
     def response(self, z):
-        return Response(bell, (z[:, 0].sigmoid(),))
-
-
-def bell(cosine, b):
-    return torch.exp(-((cosine - b) ** 2))
+        return Response(lambda value, b: (-((value - b) ** 2)).exp(), (z[:, 0],))
 
 
 def calls_from_ops(run, *files):
