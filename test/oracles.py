@@ -8,6 +8,7 @@ import math
 import os
 import subprocess
 import sys
+from contextlib import contextmanager
 from itertools import permutations
 
 import torch
@@ -20,6 +21,15 @@ from torch_geometric_gsl.ops.scores import Response, identity
 # Each statistical test rejects a true hypothesis with this probability, half of it
 # for a fit that is too bad and half for one that is too good. Seeds are fixed.
 ERROR_RATE = 1e-4
+
+
+@contextmanager
+def saved_tensors():
+    """List the tensors that are saved inside for a backward pass."""
+    saved = []
+    keep = lambda tensor: saved.append(tensor) or tensor  # noqa: E731
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        yield saved
 
 
 def seeded(seed=5):

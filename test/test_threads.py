@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch_geometric.nn import Linear
 
-from torch_geometric_gsl import GaussianSimilarity, GSLNet, GumbelKNNSampler
+from torch_geometric_gsl import GaussianSimilarity, GSLNet, GumbelKNNSampler, _warnings
 from torch_geometric_gsl.nn import linear
 from torch_geometric_gsl.ops import runtime
 from torch_geometric_gsl.ops.neighbours import Neighbours
@@ -100,11 +100,12 @@ def test_features_are_ordered_once(monkeypatch):
 def test_filters_of_warnings_are_changed_once(monkeypatch):
     # As in a new process: each call that changes them may keep those of another one.
     made = []
-    monkeypatch.setattr(runtime, '_make_csr', cache(runtime._make_csr.__wrapped__))
+    again = cache(_warnings._make_csr.__wrapped__)
+    monkeypatch.setattr(_warnings, '_make_csr', again)
     make = slowly(torch.sparse_csr_tensor, made)
     monkeypatch.setattr(torch, 'sparse_csr_tensor', make)
     before = list(warnings.filters)
-    at_once(runtime.silence_csr_warning)
+    at_once(_warnings.silence_csr_warning.__wrapped__)
     assert len(made) == 1
     assert list(warnings.filters) == before
 

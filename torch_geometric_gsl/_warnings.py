@@ -5,8 +5,11 @@ from __future__ import annotations
 import inspect
 import os
 import warnings
+from functools import cache
 from threading import Lock
 from types import FrameType
+
+import torch
 
 # A module calls its `forward` through PyTorch, and layers of models call each other.
 _INSIDE = frozenset({'torch', 'torch_geometric', __name__.partition('.')[0]})
@@ -27,6 +30,27 @@ def warn_caller(message: str, category: type[Warning]) -> None:
     while frame is not None and not _is_outside(frame):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
+
+
+@cache
+def silence_csr_warning() -> None:
+    r"""Suppress PyTorch's beta warning for CSR, which it gives once per process.
+
+    Filters of warnings belong to all threads. Those that change them at the same time
+    leave them changed, so that only the first call does.
+    """
+    with _LOCK:
+        _make_csr()
+
+
+@cache
+def _make_csr() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter('ignore', UserWarning)
+        offsets, none = torch.zeros(1, dtype=torch.long), torch.empty(0)
+        torch.sparse_csr_tensor(
+            offsets, none.long(), none, (0, 0), check_invariants=False
+        )
 
 
 def _is_outside(frame: FrameType) -> bool:

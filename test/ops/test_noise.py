@@ -11,9 +11,7 @@ from torch_geometric_gsl.ops.noise import (
     clone_generator,
     draw_seed,
     random_words,
-    shift_right,
     states,
-    straight_through,
     uniform,
 )
 
@@ -62,11 +60,6 @@ def test_any_seed_and_any_rows(seed, start, width):
         for column in range(width):
             place = (start + row) * width + column
             assert found[row][column] % 2**64 == split_mix(seed, place)
-
-
-@given(words, st.integers(1, 63))
-def test_shift_right(word, bits):
-    assert int(shift_right(signed(word), bits)) == word >> bits
 
 
 @given(words, st.integers(1, 2**32))
@@ -176,15 +169,3 @@ def test_clone_repeats_what_comes_next(own):
     second = clone_generator(generator, CPU)
     expected = torch.rand(4, generator=second)
     assert torch.equal(torch.rand(4, generator=generator), expected)
-
-
-def test_straight_through():
-    hard = torch.tensor([0.0, 1.0, 0.0], requires_grad=True)
-    soft = torch.tensor([0.2, 0.5, 0.3], requires_grad=True)
-    result = straight_through(hard, soft)
-    assert torch.equal(result, hard)
-    assert result.data_ptr() != hard.data_ptr()
-    grad = torch.tensor([1.0, -2.0, 3.0])
-    result.backward(grad)
-    assert hard.grad is None
-    assert torch.equal(soft.grad, grad)

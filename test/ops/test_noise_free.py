@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from oracles import matrix_pairs, seeded, softmax, to_matrix
+from oracles import matrix_pairs, saved_tensors, seeded, softmax, to_matrix
 
 from torch_geometric_gsl.ops import noise_free as module
 from torch_geometric_gsl.ops.noise_free import (
@@ -25,18 +25,19 @@ def definition(h, pairs, tau):
     return torch.tensor(weight, **DOUBLE).view(shape) @ h.double()
 
 
+@pytest.mark.parametrize('size', [(4, 7), (1, 1), (0, 4)])
 @pytest.mark.parametrize('budget', [1, 2**25])
 @pytest.mark.parametrize('k', [1, 3, 20])
-def test_nearest_graph(k, budget):
-    score, tau = torch.randn(4, 7, **DOUBLE), 0.4
-    expected = torch.zeros(4, 7, **DOUBLE)
+def test_nearest_graph(k, budget, size):
+    score, tau = torch.randn(size, **DOUBLE), 0.4
+    expected = torch.zeros(size, **DOUBLE)
     for i, row in enumerate(score.tolist()):
-        best = sorted(range(7), key=lambda j: -row[j])[:k]
+        best = sorted(range(size[1]), key=lambda j: -row[j])[:k]
         weight = softmax([row[j] / tau for j in best])
         expected[i, best] = torch.tensor(weight, **DOUBLE)
     graph = nearest_graph(matrix_pairs(score), k, tau, memory_budget=budget)
-    torch.testing.assert_close(to_matrix(*graph, 4, 7), expected)
-    assert graph.edge_weight.numel() == 4 * min(k, 7)
+    torch.testing.assert_close(to_matrix(*graph, *size), expected)
+    assert graph.edge_weight.numel() == size[0] * min(k, size[1])
 
 
 def test_the_nearest_are_others_and_carry_the_gradient():
@@ -69,46 +70,31 @@ def test_noise_free_sum_gradient():
     assert torch.autograd.gradcheck(sums, (h, score))
 
 
-def test_noise_free_sum_reads_small_blocks(monkeypatch):
-    seen, plain = [], PairScores.rows
-
-    def rows(self, block):
-        seen.append(block.stop - block.start)
-        return plain(self, block)
-
-    monkeypatch.setattr(PairScores, 'rows', rows)
-    pairs = matrix_pairs(torch.randn(7, 4))
-    # 4 temporaries * 4 sources * 4 bytes a row.
+def test_reads_small_blocks(heights):
+    pairs = matrix_pairs(torch.randn(7, 4, requires_grad=True))
+    # 4 temporaries * 4 sources * 4 bytes a row, and 3 of the nearest.
     noise_free_sum(torch.randn(4, 2), pairs, 1.0, memory_budget=128)
-    assert seen == [2, 2, 2, 1]
+    assert heights == [2, 2, 2, 1]
+    with saved_tensors() as saved:
+        nearest_graph(pairs, 1, 1.0, memory_budget=150)
+    assert heights[4:] == [3, 3, 1]
+    assert (3, 4) not in [tensor.shape for tensor in saved]  # Only the found carry it.
 
 
 def test_noise_free_sum_computes_weights_again():
-    n, saved, grads = 32, [], []
+    n, grads = 32, []
     score = torch.randn(n, n, requires_grad=True)
     h = torch.randn(n, 2, requires_grad=True)
     pairs = matrix_pairs(score)
-
-    def pack(tensor):
-        # Not the scores as they are given, nor the unit vectors.
-        saved.append(0 if tensor.data_ptr() in given else tensor.numel())
-        return tensor
-
+    # Not the scores as they are given, nor the unit vectors.
     given = {score.data_ptr(), pairs.src.data_ptr()}
     for budget in (2 * 4 * n * 4, 2**25):  # Two rows, or all at once.
-        hooks = torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor)
-        with hooks:
+        with saved_tensors() as saved:
             out = noise_free_sum(h, pairs, 0.5, memory_budget=budget)
         grads.append(torch.autograd.grad(out.square().sum(), (score, h)))
-        if budget < 2**25:
-            assert max(saved, default=0) < n * n
-    assert max(saved) == n * n
+        sizes = [x.numel() for x in saved if x.data_ptr() not in given]
+        assert (max(sizes, default=0) == n * n) == (budget == 2**25)
     torch.testing.assert_close(*grads)
-
-
-def drawn_sources(num_sources, num_samples):
-    generator = torch.Generator().manual_seed(0)
-    return torch.randperm(num_sources, generator=generator)[:num_samples].tolist()
 
 
 @pytest.mark.parametrize('budget', [1, 2**25])
@@ -121,7 +107,7 @@ def test_sampled_noise_free_sum(num_samples, budget):
     args = h, pairs, 0.5, num_samples
     out, error = sampled_noise_free_sum(*args, memory_budget=budget)
     assert torch.equal(state, torch.get_rng_state())
-    source = drawn_sources(20, num_samples)
+    source = torch.randperm(20, generator=seeded(0))[:num_samples]
     expected = (pairs.rows()[:, source] / 0.5).softmax(dim=1) @ h[source]
     torch.testing.assert_close(out, expected)
     factor = torch.randn(20, 2, **DOUBLE)

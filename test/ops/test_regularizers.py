@@ -205,19 +205,11 @@ def test_divergence_from_equal_weights():
     [
         (ValueError, {'reduction': 'max'}, r"'reduction' must be one of \['mean', 's"),
         (TypeError, {'edge_weight': [1.0]}, r"'edge_weight' must be a floating-.*list"),
-        (
-            ValueError,
-            {'edge_weight': torch.ones(3)},
-            r'one entry per edge \(got \[3\] ',
-        ),
+        (ValueError, {'edge_weight': torch.ones(3)}, r'one entry per edge \(got \[3\]'),
         (ValueError, {'edge_weight': torch.full((E,), torch.nan)}, 'contains NaN'),
         (TypeError, {'edge_index': None}, "'edge_index' must be a torch.Tensor"),
         (ValueError, {'edge_index': torch.ones(3, E).long()}, r'\(got \[3, 16\]\)'),
-        (
-            ValueError,
-            {'edge_index': torch.full((2, E), N)},
-            rf"'edge_index' has sources outside 0..{N - 1} \(got {N}..{N}\)",
-        ),
+        (ValueError, {'edge_index': torch.full((2, E), N)}, r'0..6 \(got 7..7\)'),
     ],
 )
 def test_bad_arguments(name, error, change, match):

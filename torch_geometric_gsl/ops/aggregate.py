@@ -34,23 +34,22 @@ def drawn_graph(
         arrivals (Arrivals): The first arrivals of each target.
         tail (Tail or None): The sources that stand for the later ones.
         options (DrawOptions): How neighbours are drawn.
-        memory_budget (int, optional): Bytes for one block of gathered rows.
-            (default: :obj:`2**25`)
+        memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
     """
-    every = slice(0, pairs.dst.size(0))
     source, num_sources = arrivals.source.flatten(1), pairs.src.size(0)
     neighbours = Neighbours(source, num_sources, memory_budget=memory_budget)
-    score = pairs.pairs(every, neighbours).view_as(arrivals.source)
+    score = pairs.pairs(slice(None), neighbours).view_as(arrivals.source)
     listed = arrivals.noise.flatten(1) > -torch.inf
     if tail is None:
         weight, _ = relax(score, arrivals, options)
         return neighbour_graph(source, weight.flatten(1), listed)
     late_score = tail_scores(pairs, tail, arrivals, memory_budget=memory_budget)
-    weight, late = relax(score, arrivals, options, late_score, tail.log_share)
+    weights = relax(score, arrivals, options, late_score, tail.log_share)
+    late = ungroup(tail.source, tail.group, source.size(0))
     is_late = late_score.flatten(1) != -torch.inf  # NaN stays visible.
     return neighbour_graph(
-        torch.cat([source, ungroup(tail.source, tail.group, source.size(0))], dim=1),
-        torch.cat([weight.flatten(1), late.flatten(1)], dim=1),
+        torch.cat([source, late], dim=1),
+        torch.cat([weight.flatten(1) for weight in weights], dim=1),
         torch.cat([listed, is_late], dim=1),
     )
 
@@ -71,13 +70,12 @@ def drawn_sum(
         arrivals (Arrivals): The first arrivals of each target.
         tail (Tail or None): The sources that stand for the later ones.
         options (DrawOptions): How neighbours are drawn.
-        memory_budget (int, optional): Bytes for one block of rows.
-            (default: :obj:`2**25`)
+        memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
     """
     full = full_precision(h)
     source, num_sources = arrivals.source.flatten(1), pairs.src.size(0)
     neighbours = Neighbours(source, num_sources, memory_budget=memory_budget)
-    value = pairs.compare(slice(0, source.size(0)), neighbours)
+    value = pairs.compare(slice(None), neighbours)
     if tail is None:
         score = pairs.respond(slice(None), value).view_as(arrivals.source)
         weight, _ = relax(score, arrivals, options)
@@ -154,13 +152,6 @@ def weighted_sum(
         edge_index (torch.Tensor): Edges, sorted by target.
         edge_weight (torch.Tensor): Weights :math:`[|E|]`.
         num_targets (int): The number of targets.
-
-    Example:
-        >>> weighted_sum(torch.tensor([[1.0], [2.0]]),
-        ...              torch.tensor([[0, 1, 1], [0, 0, 1]]),
-        ...              torch.tensor([0.5, 0.5, 1.0]), num_targets=2)
-        tensor([[1.5000],
-                [2.0000]])
     """
     offsets = cumsum(torch.bincount(edge_index[1], minlength=num_targets))
     neighbours = Neighbours(edge_index[0], h.size(0), offsets)
@@ -176,8 +167,7 @@ def neighbour_graph(
     Args:
         source (torch.Tensor): Sources :math:`[n, q]`.
         weight (torch.Tensor): Weights :math:`[n, q]`.
-        listed (torch.Tensor, optional): Which of them are edges.
-            (default: :obj:`None`)
+        listed (torch.Tensor, optional): Which are edges. (default: :obj:`None`)
 
     Example:
         >>> neighbour_graph(torch.tensor([[1, 1]]), torch.tensor([[0.5, 0.5]]))

@@ -45,13 +45,7 @@ def sort_candidates(edge_index: Tensor, *, loop: bool = True) -> Tensor:
 
     Args:
         edge_index (torch.Tensor): Candidate edges :math:`[2, |E|]`.
-        loop (bool, optional): If :obj:`False`, self-loops are removed.
-            (default: :obj:`True`)
-
-    Example:
-        >>> sort_candidates(torch.tensor([[2, 0, 0], [1, 1, 0]]), loop=False)
-        tensor([[0, 2],
-                [1, 1]])
+        loop (bool, optional): Whether to keep self-loops. (default: :obj:`True`)
     """
     edge_index = plain_edges(edge_index)
     if not loop:
@@ -86,12 +80,6 @@ def list_candidates(candidates: Candidates, max_pairs: int) -> Iterator[Tensor]:
         candidates (Candidates): The candidates.
         max_pairs (int): The number of edges that a block may have, unless it is a
             single target.
-
-    Example:
-        >>> candidates = Candidates(torch.tensor([0, 0, 2]), torch.tensor([2, 2, 1]))
-        >>> next(list_candidates(candidates, max_pairs=100))
-        tensor([[0, 1, 0, 1, 2],
-                [0, 0, 1, 1, 2]])
     """
     start, size, listed = candidates
     total = size.cumsum(0)

@@ -2,17 +2,15 @@ r"""The relaxation of the paper, written as its definition: all pairs, O(n^2).""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import torch
 from torch import Tensor
-from torch.autograd.function import FunctionCtx
 
+from torch_geometric_gsl.ops.derivatives import once_differentiable
 from torch_geometric_gsl.ops.noise import arrival_times, clone_generator
-from torch_geometric_gsl.ops.runtime import (
-    MEMORY_BUDGET,
-    disable_compile,
-    once_differentiable,
-    row_blocks,
-)
+from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, disable_compile, row_blocks
 from torch_geometric_gsl.typing import SampledGraph
 
 
@@ -21,13 +19,7 @@ def dense_graph(weight: Tensor, *, loop: bool = True) -> SampledGraph:
 
     Args:
         weight (torch.Tensor): Weights :math:`[n, N]` of sources for targets.
-        loop (bool, optional): If :obj:`False`, the diagonal is left out.
-            (default: :obj:`True`)
-
-    Example:
-        >>> dense_graph(torch.eye(2)).edge_index
-        tensor([[0, 1, 0, 1],
-                [0, 0, 1, 1]])
+        loop (bool, optional): Whether to list the diagonal. (default: :obj:`True`)
     """
     edges = torch.ones_like(weight, dtype=torch.bool)
     if not loop:
@@ -64,14 +56,8 @@ def relaxed_weights(
         tau (float): The temperature :math:`\tau`.
         hard (bool, optional): If :obj:`True`, each draw is one-hot in the forward
             pass and relaxed in the backward pass. (default: :obj:`False`)
-        generator (torch.Generator, optional): Source of randomness.
-            (default: :obj:`None`)
-        memory_budget (int, optional): Bytes for one block of rows.
-            (default: :obj:`2**25`)
-
-    Example:
-        >>> relaxed_weights(torch.zeros(2, 3), k=5, tau=0.5).sum(dim=1)
-        tensor([1., 1.])
+        generator (torch.Generator, optional): The generator. (default: :obj:`None`)
+        memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
     """
     weight: Tensor = _RelaxedWeights.apply(  # type: ignore[no-untyped-call]
         score, k, tau, hard, generator, memory_budget
@@ -82,7 +68,7 @@ def relaxed_weights(
 class _RelaxedWeights(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: FunctionCtx,
+        ctx: Any,
         score: Tensor,
         k: int,
         tau: float,
@@ -91,8 +77,8 @@ class _RelaxedWeights(torch.autograd.Function):
         memory_budget: int,
     ) -> Tensor:
         ctx.save_for_backward(score)
-        ctx.args = (k, tau, memory_budget)  # type: ignore[attr-defined]
-        ctx.twin = clone_generator(generator, score.device)  # type: ignore[attr-defined]
+        ctx.args = (k, tau, memory_budget)
+        ctx.twin = clone_generator(generator, score.device)
         weight = torch.empty_like(score)
         for rows in _blocks(score, k, memory_budget):
             draws = _draw(score[rows], k, tau, generator)
@@ -105,11 +91,11 @@ class _RelaxedWeights(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: FunctionCtx, grad: Tensor) -> tuple[Tensor | None, ...]:
-        (score,) = ctx.saved_tensors  # type: ignore[attr-defined]
-        k, tau, memory_budget = ctx.args  # type: ignore[attr-defined]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        (score,) = ctx.saved_tensors
+        k, tau, memory_budget = ctx.args
         # A copy, so that the graph can be walked a second time (retain_graph).
-        twin = clone_generator(ctx.twin, score.device)  # type: ignore[attr-defined]
+        twin = clone_generator(ctx.twin, score.device)
         grad_score = torch.empty_like(score)
         for rows in _blocks(score, k, memory_budget):
             draws = _draw(score[rows], k, tau, twin)
@@ -119,10 +105,10 @@ class _RelaxedWeights(torch.autograd.Function):
         return grad_score, None, None, None, None, None
 
 
-def _blocks(score: Tensor, k: int, memory_budget: int) -> list[slice]:
+def _blocks(score: Tensor, k: int, memory_budget: int) -> Iterator[slice]:
     # Four temporaries of one block live at a time.
     bytes_per_row = 4 * k * score.size(1) * score.element_size()
-    return list(row_blocks(score.size(0), bytes_per_row, memory_budget))
+    return row_blocks(score.size(0), bytes_per_row, memory_budget)
 
 
 def _draw(

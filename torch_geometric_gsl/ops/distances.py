@@ -2,12 +2,14 @@ r"""Distances of listed pairs of rows, also wide and sparse ones."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
-from torch.autograd.function import FunctionCtx
 
 from torch_geometric_gsl.ops import scores
 from torch_geometric_gsl.ops.candidates import expand_ranges
+from torch_geometric_gsl.ops.derivatives import once_differentiable
 from torch_geometric_gsl.ops.neighbours import Neighbours, compare_listed
 from torch_geometric_gsl.ops.runtime import (
     MEMORY_BUDGET,
@@ -15,33 +17,24 @@ from torch_geometric_gsl.ops.runtime import (
     full_dtype,
     full_precision,
     maybe_compile,
-    once_differentiable,
     row_blocks,
 )
-
-
-def gathered_distances(dst: Tensor, src: Tensor, source: Tensor) -> Tensor:
-    """Gather rows and compare them; compiled code does not store what it gathers."""
-    return scores.squared_distance(dst.unsqueeze(1), src[source])
 
 
 @disable_compile
 def pair_distances(dst: Tensor, src: Tensor, neighbours: Neighbours) -> Tensor:
     r"""Return the squared distances of targets from their listed sources.
 
-    Equal to :obj:`(dst.unsqueeze(1) - src[source]).square().sum(-1)`. Differences are
-    squared, not rows: of near rows far from the origin nothing else would be left.
+    Differences are squared, not rows: of near rows far from the origin nothing else
+    would be left.
 
     Args:
         dst (torch.Tensor): Embeddings of the targets :math:`[n, m]`.
         src (torch.Tensor): Embeddings of the sources :math:`[N, m]`.
         neighbours (Neighbours): The sources of each target.
 
-    Example:
-        >>> pair_distances(torch.eye(2), torch.tensor([[1.0, 2.0]]),
-        ...                Neighbours(torch.tensor([[0], [0]]), num_sources=1))
-        tensor([[4.],
-                [2.]])
+    Returns:
+        torch.Tensor: :obj:`(dst.unsqueeze(1) - src[source]).square().sum(-1)`.
     """
     distance: Tensor = _PairDistances.apply(dst, src, neighbours)  # type: ignore[no-untyped-call]
     return distance
@@ -59,43 +52,38 @@ def edge_distances(
         x (torch.Tensor): The node features :math:`[n, d]`, dense or sparse CSR; no
             gradient flows to sparse ones.
         edge_index (torch.Tensor): The edges :math:`[2, |E|]`.
-        memory_budget (int, optional): Bytes for one block of edges.
-            (default: :obj:`2**25`)
-
-    Example:
-        >>> x = torch.tensor([[0.0, 0.0], [3.0, 4.0]])
-        >>> edge_distances(x, torch.tensor([[0, 1], [1, 1]]))
-        tensor([25.,  0.])
+        memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
     """
     if x.layout != torch.strided:
         return _sparse_distances(x, edge_index, memory_budget)
-    x = full_precision(x)
-
-    source, target = edge_index
+    x, (source, target) = full_precision(x), edge_index
     return compare_listed(
         pair_distances, x, x, source, target, memory_budget=memory_budget
     )
 
 
+def _gathered_distances(dst: Tensor, src: Tensor, source: Tensor) -> Tensor:
+    """Gather rows and compare them; compiled code does not store what it gathers."""
+    return scores.squared_distance(dst.unsqueeze(1), src[source])
+
+
 class _PairDistances(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: FunctionCtx, dst: Tensor, src: Tensor, neighbours: Neighbours
-    ) -> Tensor:
-        quick = maybe_compile(gathered_distances, neighbours.source.numel(), src.device)
+    def forward(ctx: Any, dst: Tensor, src: Tensor, neighbours: Neighbours) -> Tensor:
+        count = neighbours.source.numel()
+        quick = maybe_compile(_gathered_distances, count, src.device)
         distance = neighbours.gathered(quick, dst.detach(), src.detach())
         ctx.save_for_backward(dst, src, distance)
-        ctx.neighbours = neighbours  # type: ignore[attr-defined]
+        ctx.neighbours = neighbours
         return distance
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: FunctionCtx, grad: Tensor) -> tuple[Tensor | None, ...]:
-        dst, src, distance = ctx.saved_tensors  # type: ignore[attr-defined]
-        neighbours: Neighbours = ctx.neighbours  # type: ignore[attr-defined]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        dst, src, distance = ctx.saved_tensors
         weight = 2 * grad * (distance < scores.MAX_SQUARE)
         grad_dst, grad_src = torch.zeros_like(dst), torch.zeros_like(src)
-        for rows, target, source in neighbours.blocks(src):
+        for rows, target, source in ctx.neighbours.blocks(src):
             step = dst[target].unsqueeze(1) - src[source]
             step *= weight[rows].view(*source.shape, 1)
             if isinstance(target, slice):

@@ -34,13 +34,11 @@ class Distribution(NamedTuple):
 
 
 class Spread(NamedTuple):
-    r"""The spread of the weights of each target.
+    r"""The spread of the weights of each target, in double precision.
 
     Args:
-        entropy (torch.Tensor): The entropy of each target's weights in nats,
-            :math:`[n]`.
-        effective (torch.Tensor): The effective number of neighbours,
-            :math:`e^H`, :math:`[n]`.
+        entropy (torch.Tensor): The entropies :math:`H` in nats, :math:`[n]`.
+        effective (torch.Tensor): The effective numbers of neighbours :math:`e^H`.
     """
 
     entropy: Tensor
@@ -52,13 +50,6 @@ def distribution(values: Tensor) -> Distribution:
 
     Args:
         values (torch.Tensor): The values, of any shape.
-
-    Returns:
-        Distribution: Quartiles and mean.
-
-    Example:
-        >>> distribution(torch.tensor([0.0, 1.0, 2.0, 3.0, 9.0]))
-        Distribution(min=0.0, lower=1.0, median=2.0, upper=3.0, max=9.0, mean=3.0)
     """
     if values.numel() == 0:
         return Distribution(*[float('nan')] * 6)
@@ -69,7 +60,7 @@ def distribution(values: Tensor) -> Distribution:
 
 
 def weight_spread(target: Tensor, weight: Tensor, num_targets: int) -> Spread:
-    r"""Compute entropy and effective number of neighbours of each target.
+    r"""Return the spread of listed weights.
 
     .. math::
         H_i = - \sum_j p_{ij} \log p_{ij}, \qquad
@@ -83,9 +74,6 @@ def weight_spread(target: Tensor, weight: Tensor, num_targets: int) -> Spread:
         target (torch.Tensor): The target of each edge :math:`[|E|]`.
         weight (torch.Tensor): The weights :math:`[|E|]`, not negative.
         num_targets (int): The number of targets.
-
-    Returns:
-        Spread: Entropy and effective number of neighbours, in double precision.
 
     Example:
         >>> target, weight = torch.tensor([0, 0, 1]), torch.tensor([0.5, 0.5, 2.0])
@@ -106,17 +94,7 @@ def score_spread(pairs: PairScores, *, memory_budget: int = MEMORY_BUDGET) -> Sp
 
     Args:
         pairs (PairScores): The scores.
-        memory_budget (int, optional): Bytes for one block of rows.
-            (default: :obj:`2**25`)
-
-    Returns:
-        Spread: Entropy and effective number of neighbours, in double precision.
-
-    Example:
-        >>> from torch_geometric_gsl.ops.scores import Response, identity
-        >>> pairs = PairScores(torch.zeros(2, 1), torch.zeros(4, 1), Response(identity))
-        >>> score_spread(pairs).effective.round().tolist()
-        [4.0, 4.0]
+        memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
     """
     bytes_per_row = 4 * pairs.src.size(0) * pairs.src.element_size()
     blocks = [
@@ -135,13 +113,6 @@ def candidate_spread(score: Tensor, target: Tensor, num_targets: int) -> Spread:
         score (torch.Tensor): One score per candidate :math:`[|E|]`.
         target (torch.Tensor): The target of each candidate :math:`[|E|]`.
         num_targets (int): The number of targets.
-
-    Returns:
-        Spread: Entropy and effective number of neighbours, in double precision.
-
-    Example:
-        >>> candidate_spread(torch.zeros(3), torch.tensor([0, 0, 1]), 2).effective
-        tensor([2., 1.], dtype=torch.float64)
     """
     share = softmax(score.double(), target, num_nodes=num_targets)
     return weight_spread(target, share, num_targets)
@@ -186,10 +157,6 @@ def chance_share(y_src: Tensor, y_dst: Tensor | None = None) -> float:
 
     Returns:
         float: The share, :obj:`nan` without pairs.
-
-    Example:
-        >>> chance_share(torch.tensor([0, 0, 1, 1]))
-        0.3333333333333333
     """
     loops = y_src.numel() if y_dst is None else 0
     y_dst = y_src if y_dst is None else y_dst

@@ -76,19 +76,8 @@ def cosine_top_k(
         k (int): How many rows to keep, at most as many as there are.
         rows (slice, optional): The :math:`n` rows that are compared with each other,
             and counted from the first of them. (default: :obj:`slice(None)`)
-        loop (bool, optional): If :obj:`False`, no row is its own neighbour.
-            (default: :obj:`True`)
-        memory_budget (int, optional): Bytes for one block of rows.
-            (default: :obj:`2**25`)
-
-    Example:
-        >>> x = torch.tensor([[1.0, 0.0], [4.0, 3.0], [0.0, 1.0]])
-        >>> cosine_top_k(x.to_sparse_csr(), k=1, loop=False)
-        NearestRows(source=tensor([[1],
-                [0],
-                [1]]), cosine=tensor([[0.8000],
-                [0.8000],
-                [0.6000]]))
+        loop (bool, optional): Whether a row may be its own. (default: :obj:`True`)
+        memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
     """
     start, stop, _ = rows.indices(x.size(0))
     offsets = x.crow_indices()[start : stop + 1]
@@ -115,7 +104,12 @@ def cosine_top_k(
 
 
 def unit_entries(value: Tensor, words: Neighbours) -> Tensor:
-    """Scale the entries of each row to unit 2-norm, without under- or overflow."""
+    r"""Scale the entries of each row to unit 2-norm, without under- or overflow.
+
+    Args:
+        value (torch.Tensor): The entries of sparse rows :math:`[E]`.
+        words (Neighbours): Their columns.
+    """
     row = words.target.long()
     value = full_precision(value)
     size = value.new_zeros(words.offsets.numel() - 1)

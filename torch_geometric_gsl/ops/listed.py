@@ -8,7 +8,8 @@ from torch_geometric.utils import coalesce, cumsum, lexsort, softmax
 
 from torch_geometric_gsl.ops.candidates import expand_ranges
 from torch_geometric_gsl.ops.dense import relaxed_weights
-from torch_geometric_gsl.ops.noise import arrival_times, straight_through
+from torch_geometric_gsl.ops.derivatives import straight_through
+from torch_geometric_gsl.ops.noise import arrival_times
 from torch_geometric_gsl.ops.relax import DrawOptions
 from torch_geometric_gsl.ops.runtime import disable_compile
 from torch_geometric_gsl.typing import SampledGraph
@@ -35,8 +36,7 @@ def candidate_graph(
         edge_index (torch.Tensor): Candidate edges, sorted by target.
         num_targets (int): The number of targets.
         options (DrawOptions): How neighbours are drawn.
-        generator (torch.Generator, optional): Source of randomness.
-            (default: :obj:`None`)
+        generator (torch.Generator, optional): The generator. (default: :obj:`None`)
     """
     if options.replace and _is_matrix(score, edge_index[1], num_targets):
         weight = relaxed_weights(
@@ -48,7 +48,7 @@ def candidate_graph(
         )
         return SampledGraph(*coalesce(edge_index, weight.flatten(), sort_by_row=False))
     draws = options.num_races
-    edge, draw = expand_draws(edge_index[1], num_targets, draws)
+    edge, draw = _expand_draws(edge_index[1], num_targets, draws)
     time = arrival_times(
         edge.shape, dtype=score.dtype, device=score.device, generator=generator
     )
@@ -60,7 +60,10 @@ def candidate_graph(
         edge, draw, value = edge[keep], draw[keep], value[keep]
     weight = softmax(value / options.tau, draw, num_nodes=num_targets * draws)
     if options.hard:
-        weight = straight_through(_one_hot(value.detach(), draw, options), weight)
+        chosen = torch.full_like(value, 1 / options.k)
+        if options.replace:
+            chosen = (rank_in_group(value.detach(), draw) == 0).to(value)
+        weight = straight_through(chosen, weight)
     # Summed by the place of the edge: sorting all draws would take most of the time.
     total = torch.zeros_like(score).index_add(0, edge, weight / draws)
     drawn = torch.zeros_like(score, dtype=torch.bool).index_fill_(0, edge, True)
@@ -78,19 +81,8 @@ def _is_matrix(score: Tensor, target: Tensor, num_targets: int) -> bool:
     return bool((rows == number).all() & torch.isfinite(score).all())
 
 
-def _one_hot(value: Tensor, draw: Tensor, options: DrawOptions) -> Tensor:
-    """Return the weights of a choice without relaxation."""
-    if not options.replace:
-        return torch.full_like(value, 1 / options.k)
-    return (rank_in_group(value, draw) == 0).to(value)
-
-
 def nearest_candidates(
-    score: Tensor,
-    edge_index: Tensor,
-    num_targets: int,
-    k: int | None,
-    tau: float,
+    score: Tensor, edge_index: Tensor, num_targets: int, k: int | None, tau: float
 ) -> SampledGraph:
     r"""Return the largest scores among listed candidates, with noise-free weights.
 
@@ -111,18 +103,8 @@ def nearest_candidates(
     return SampledGraph(edge_index, weight)
 
 
-def expand_draws(target: Tensor, num_targets: int, k: int) -> tuple[Tensor, Tensor]:
-    r"""Repeat each target's run of candidates :obj:`k` times.
-
-    Args:
-        target (torch.Tensor): The target of each candidate edge, sorted.
-        num_targets (int): The number of targets.
-        k (int): The number of draws :math:`K`.
-
-    Returns:
-        tuple[torch.Tensor, torch.Tensor]: For each (target, draw, candidate) the
-        index of the candidate edge and that of the draw, :math:`i K + k`.
-    """
+def _expand_draws(target: Tensor, num_targets: int, k: int) -> tuple[Tensor, Tensor]:
+    """Return the edge and the draw of each (target, draw, candidate)."""
     degree = torch.bincount(target, minlength=num_targets)
     start = (degree.cumsum(0) - degree).repeat_interleave(k)
     draw, edge = expand_ranges(start, degree.repeat_interleave(k))
@@ -130,12 +112,11 @@ def expand_draws(target: Tensor, num_targets: int, k: int) -> tuple[Tensor, Tens
 
 
 def rank_in_group(value: Tensor, group: Tensor) -> Tensor:
-    r"""Rank values inside their (sorted) group, 0 for the largest.
+    r"""Rank values inside their group, 0 for the largest.
 
-    Example:
-        >>> rank_in_group(torch.tensor([1.0, 3.0, 2.0, 5.0]),
-        ...               torch.tensor([0, 0, 0, 1]))
-        tensor([2, 0, 1, 0])
+    Args:
+        value (torch.Tensor): The values :math:`[E]`.
+        group (torch.Tensor): The number of the group of each, sorted.
     """
     if value.numel() == 0:
         return group

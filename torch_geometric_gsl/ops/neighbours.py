@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import FunctionCtx
 from torch.nn import functional as F
 
+from torch_geometric_gsl._warnings import silence_csr_warning
+from torch_geometric_gsl.ops.derivatives import once_differentiable
 from torch_geometric_gsl.ops.runtime import (
     MEMORY_BUDGET,
     disable_compile,
     maybe_compile,
-    once_differentiable,
     row_blocks,
-    silence_csr_warning,
 )
 
 # From this width on a sampled matrix product beats gathering by compiled code.
@@ -37,8 +37,7 @@ class Neighbours:
         offsets (torch.Tensor, optional): Where the list of each target begins, and the
             end of the last, :math:`[n + 1]`: needed for sources of one dimension.
             (default: :obj:`None`)
-        memory_budget (int, optional): Bytes for one block of gathered rows.
-            (default: :obj:`2**25`)
+        memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
     """
 
     def __init__(
@@ -88,21 +87,36 @@ class Neighbours:
         return place, target, offsets
 
     def sum(self, h: Tensor, weight: Tensor) -> Tensor:
-        r"""Return weighted sums of the sources of each target, without gradient."""
+        r"""Return weighted sums of the sources of each target, without gradient.
+
+        Args:
+            h (torch.Tensor): Messages of the sources :math:`[N, m]`.
+            weight (torch.Tensor): Weights of the shape of the sources.
+        """
         return _bag(self.source.flatten(), h, self.offsets, weight.flatten())
 
     def sum_targets(self, h: Tensor, weight: Tensor) -> Tensor:
-        r"""Return weighted sums of the targets of each source, without gradient."""
+        r"""Return weighted sums of the targets of each source, without gradient.
+
+        Args:
+            h (torch.Tensor): Messages of the targets :math:`[n, m]`.
+            weight (torch.Tensor): Weights of the shape of the sources.
+        """
         place, target, offsets = self.by_source
         return _bag(target, h, offsets, weight.flatten()[place])
 
     def dots(self, dst: Tensor, src: Tensor) -> Tensor:
-        r"""Return inner products of each target with its sources, without gradient."""
+        r"""Return inner products of each target with its sources, without gradient.
+
+        Args:
+            dst (torch.Tensor): Embeddings of the targets :math:`[n, m]`.
+            src (torch.Tensor): Embeddings of the sources :math:`[N, m]`.
+        """
         # The compiler warns of tensors that are no leaves.
         dst, src = dst.detach(), src.detach()
         count = self.source.numel()
-        quick = maybe_compile(gathered_dots, count, src.device)
-        is_eager = quick is gathered_dots or src.size(1) >= _SAMPLED_WIDTH
+        quick = maybe_compile(_gathered_dots, count, src.device)
+        is_eager = quick is _gathered_dots or src.size(1) >= _SAMPLED_WIDTH
         # A sparse matrix may not have more entries than places.
         is_sparse = 0 < count <= dst.size(0) * src.size(0)
         if src.device.type == 'cpu' and is_eager and is_sparse:
@@ -115,7 +129,7 @@ class Neighbours:
         r"""Compare gathered rows by blocks, without gradient.
 
         Args:
-            compare (Callable): A function as :func:`gathered_dots`.
+            compare (Callable): Compares targets and sources, given places of these.
             dst (torch.Tensor): Embeddings of the targets :math:`[n, m]`.
             src (torch.Tensor): Embeddings of the sources :math:`[N, m]`.
         """
@@ -168,7 +182,7 @@ def _bag(index: Tensor, h: Tensor, offsets: Tensor, weight: Tensor) -> Tensor:
     )
 
 
-def gathered_dots(dst: Tensor, src: Tensor, source: Tensor) -> Tensor:
+def _gathered_dots(dst: Tensor, src: Tensor, source: Tensor) -> Tensor:
     """Gather rows and multiply them; compiled code does not store what it gathers."""
     return (dst.unsqueeze(1) * src[source]).sum(dim=-1)
 
@@ -177,18 +191,13 @@ def gathered_dots(dst: Tensor, src: Tensor, source: Tensor) -> Tensor:
 def pair_dots(dst: Tensor, src: Tensor, neighbours: Neighbours) -> Tensor:
     r"""Return the inner products of targets with their listed sources.
 
-    Equal to :obj:`(dst.unsqueeze(1) * src[source]).sum(-1)`.
-
     Args:
         dst (torch.Tensor): Embeddings of the targets :math:`[n, m]`.
         src (torch.Tensor): Embeddings of the sources :math:`[N, m]`.
         neighbours (Neighbours): The sources of each target.
 
-    Example:
-        >>> pair_dots(torch.eye(2), torch.tensor([[1.0, 2.0]]),
-        ...           Neighbours(torch.tensor([[0], [0]]), num_sources=1))
-        tensor([[1.],
-                [2.]])
+    Returns:
+        torch.Tensor: :obj:`(dst.unsqueeze(1) * src[source]).sum(-1)`.
     """
     product: Tensor = _PairDots.apply(dst, src, neighbours)  # type: ignore[no-untyped-call]
     return product
@@ -212,16 +221,10 @@ def compare_listed(
         src (torch.Tensor): Embeddings of the sources :math:`[N, m]`.
         source (torch.Tensor): Indices of sources.
         target (torch.Tensor): Indices of targets of the same shape.
-        memory_budget (int, optional): Bytes for one block of gathered rows.
-            (default: :obj:`2**25`)
+        memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
 
     Returns:
         torch.Tensor: What is compared, of that shape.
-
-    Example:
-        >>> compare_listed(pair_dots, torch.eye(2), torch.tensor([[1.0, 2.0]]),
-        ...                source=torch.tensor([0, 0]), target=torch.tensor([1, 0]))
-        tensor([2., 1.])
     """
     ordered, place = target.flatten().sort()
     every = torch.arange(dst.size(0) + 1, device=target.device)
@@ -239,17 +242,13 @@ def compare_listed(
 def neighbour_sum(h: Tensor, weight: Tensor, neighbours: Neighbours) -> Tensor:
     r"""Return weighted sums of the listed sources of each target.
 
-    Equal to :obj:`(weight.unsqueeze(-1) * h[source]).sum(1)`.
-
     Args:
         h (torch.Tensor): Messages of the sources :math:`[N, m]`.
         weight (torch.Tensor): Weights of the shape of the sources.
         neighbours (Neighbours): The sources of each target.
 
-    Example:
-        >>> neighbour_sum(torch.tensor([[1.0], [2.0]]), torch.tensor([[0.5, 0.5]]),
-        ...               Neighbours(torch.tensor([[0, 1]]), num_sources=2))
-        tensor([[1.5000]])
+    Returns:
+        torch.Tensor: :obj:`(weight.unsqueeze(-1) * h[source]).sum(1)`.
     """
     total: Tensor = _NeighbourSum.apply(h, weight, neighbours)  # type: ignore[no-untyped-call]
     return total
@@ -257,45 +256,39 @@ def neighbour_sum(h: Tensor, weight: Tensor, neighbours: Neighbours) -> Tensor:
 
 class _PairDots(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: FunctionCtx, dst: Tensor, src: Tensor, neighbours: Neighbours
-    ) -> Tensor:
+    def forward(ctx: Any, dst: Tensor, src: Tensor, neighbours: Neighbours) -> Tensor:
         ctx.save_for_backward(dst, src)
-        ctx.neighbours = neighbours  # type: ignore[attr-defined]
+        ctx.neighbours = neighbours
         return neighbours.dots(dst, src)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: FunctionCtx, grad: Tensor) -> tuple[Tensor | None, ...]:
-        dst, src = ctx.saved_tensors  # type: ignore[attr-defined]
-        neighbours: Neighbours = ctx.neighbours  # type: ignore[attr-defined]
-        needs_dst, needs_src, _ = ctx.needs_input_grad  # type: ignore[attr-defined]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        dst, src = ctx.saved_tensors
+        needs_dst, needs_src, _ = ctx.needs_input_grad
         grad = grad.contiguous()
         return (
-            neighbours.sum(src, grad) if needs_dst else None,
-            neighbours.sum_targets(dst, grad) if needs_src else None,
+            ctx.neighbours.sum(src, grad) if needs_dst else None,
+            ctx.neighbours.sum_targets(dst, grad) if needs_src else None,
             None,
         )
 
 
 class _NeighbourSum(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: FunctionCtx, h: Tensor, weight: Tensor, neighbours: Neighbours
-    ) -> Tensor:
+    def forward(ctx: Any, h: Tensor, weight: Tensor, neighbours: Neighbours) -> Tensor:
         ctx.save_for_backward(h, weight)
-        ctx.neighbours = neighbours  # type: ignore[attr-defined]
+        ctx.neighbours = neighbours
         return neighbours.sum(h, weight)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: FunctionCtx, grad: Tensor) -> tuple[Tensor | None, ...]:
-        h, weight = ctx.saved_tensors  # type: ignore[attr-defined]
-        neighbours: Neighbours = ctx.neighbours  # type: ignore[attr-defined]
-        needs_h, needs_weight, _ = ctx.needs_input_grad  # type: ignore[attr-defined]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        h, weight = ctx.saved_tensors
+        needs_h, needs_weight, _ = ctx.needs_input_grad
         grad = grad.contiguous()
         return (
-            neighbours.sum_targets(grad, weight) if needs_h else None,
-            neighbours.dots(grad, h) if needs_weight else None,
+            ctx.neighbours.sum_targets(grad, weight) if needs_h else None,
+            ctx.neighbours.dots(grad, h) if needs_weight else None,
             None,
         )

@@ -57,19 +57,14 @@ def random_words(state: Tensor) -> Tensor:
 
     Args:
         state (torch.Tensor): Sums of what :func:`states` returns.
-
-    Example:
-        >>> row, column = states(torch.tensor(0), slice(0, 1), width=2)
-        >>> random_words(row.unsqueeze(1) + column)
-        tensor([[-2152535657050944081,  7960286522194355700]])
     """
-    word = (state ^ shift_right(state, 30)) * _MIX_1
-    word = (word ^ shift_right(word, 27)) * _MIX_2
-    return word ^ shift_right(word, 31)
+    word = (state ^ _shift_right(state, 30)) * _MIX_1
+    word = (word ^ _shift_right(word, 27)) * _MIX_2
+    return word ^ _shift_right(word, 31)
 
 
-def shift_right(word: Tensor, bits: int) -> Tensor:
-    r"""Shift to the right and fills with zeros, as unsigned numbers do."""
+def _shift_right(word: Tensor, bits: int) -> Tensor:
+    """Shift to the right and fill with zeros, as unsigned numbers do."""
     return (word >> bits) & ((1 << (64 - bits)) - 1)
 
 
@@ -77,16 +72,24 @@ def below(word: Tensor, size: Tensor | int) -> Tensor:
     r"""Turn the upper 32 bits of words into numbers from 0 to :obj:`size - 1`.
 
     A number's share differs from :math:`1 / \mathrm{size}` by less than
-    :math:`2^{-32}`. There are at most :math:`2^{32}` numbers.
+    :math:`2^{-32}`.
+
+    Args:
+        word (torch.Tensor): Random words.
+        size (torch.Tensor or int): How many numbers there are, at most :math:`2^{32}`.
     """
     # The product is an unsigned number of 64 bits.
-    return shift_right(shift_right(word, 32) * size, 32)
+    return _shift_right(_shift_right(word, 32) * size, 32)
 
 
 def uniform(word: Tensor, dtype: torch.dtype) -> Tensor:
     r"""Turn the lower 32 bits of words into numbers of the open interval (0, 1).
 
     They have 23 bits in :obj:`torch.float32`, so that none is rounded to one.
+
+    Args:
+        word (torch.Tensor): Random words.
+        dtype (torch.dtype): The floating-point type of the numbers.
     """
     bits = 32 if dtype == torch.float64 else 23
     whole = (word & ((1 << bits) - 1)).to(dtype)
@@ -122,7 +125,13 @@ def arrival_times(
 def clone_generator(
     generator: torch.Generator | None, device: torch.device
 ) -> torch.Generator:
-    """Return a generator that will repeat what :obj:`generator` draws next."""
+    r"""Return a generator that will repeat what another one draws next.
+
+    Args:
+        generator (torch.Generator or None): The other one; the global generator of
+            the device if :obj:`None`.
+        device (torch.device): The device.
+    """
     twin = torch.Generator(device=device)
     if generator is not None:
         twin.set_state(generator.get_state())
@@ -131,23 +140,3 @@ def clone_generator(
     else:
         twin.set_state(torch.get_rng_state())
     return twin
-
-
-def straight_through(forward: Tensor, backward: Tensor) -> Tensor:
-    """Return the first argument with the gradient of the second."""
-    value: Tensor = _StraightThrough.apply(  # type: ignore[no-untyped-call]
-        forward, backward
-    )
-    return value
-
-
-class _StraightThrough(torch.autograd.Function):
-    # Not hard + soft - soft.detach(): that leaves rounding errors in the zeros.
-    @staticmethod
-    def forward(ctx: object, forward: Tensor, backward: Tensor) -> Tensor:
-        # Propagate NaN instead of a one-hot vector.
-        return torch.where(backward.isnan(), backward, forward)
-
-    @staticmethod
-    def backward(ctx: object, grad: Tensor) -> tuple[None, Tensor]:
-        return None, grad

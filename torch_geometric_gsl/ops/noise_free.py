@@ -55,22 +55,18 @@ def nearest_graph(
         k (int): The number of neighbours.
         tau (float): The temperature: weights are
             :math:`\mathrm{softmax}_j(s_{ij} / \tau)` among the neighbours.
-        memory_budget (int, optional): Bytes for one block of rows.
-            (default: :obj:`2**25`)
+        memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
     """
     source = top_k(pairs, min(k, pairs.available), memory_budget=memory_budget)
+    # The scores of these pairs alone are computed again, with gradient.
     neighbours = Neighbours(source, pairs.src.size(0), memory_budget=memory_budget)
-    score = pairs.pairs(slice(0, source.size(0)), neighbours)
+    score = pairs.pairs(slice(None), neighbours)
     return neighbour_graph(source, noise_free_weights(score, tau))
 
 
 @disable_compile
 def noise_free_sum(
-    h: Tensor,
-    pairs: PairScores,
-    tau: float,
-    *,
-    memory_budget: int = MEMORY_BUDGET,
+    h: Tensor, pairs: PairScores, tau: float, *, memory_budget: int = MEMORY_BUDGET
 ) -> Tensor:
     r"""Sum all sources with their noise-free weights, by blocks of rows.
 
@@ -84,13 +80,11 @@ def noise_free_sum(
         h (torch.Tensor): Messages of the sources :math:`[N, m]`.
         pairs (PairScores): The scores.
         tau (float): The temperature.
-        memory_budget (int, optional): Bytes for one block of rows.
-            (default: :obj:`2**25`)
+        memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
     """
     num_targets, num_sources = pairs.dst.size(0), pairs.src.size(0)
     if not torch.is_grad_enabled():
-        return _exact_sum(h, pairs, tau, slice(0, num_targets), memory_budget)
-
+        return _exact_sum(h, pairs, tau, memory_budget)
     bytes_per_row = 4 * num_sources * pairs.dst.element_size()
     rows = list(row_blocks(num_targets, bytes_per_row, memory_budget))
     run = _rows_sum
@@ -105,21 +99,18 @@ def noise_free_sum(
 
 @disable_compile
 @torch.no_grad()
-def _exact_sum(
-    h: Tensor, pairs: PairScores, tau: float, targets: slice, memory_budget: int
-) -> Tensor:
-    """Sum all sources of some of the targets, without gradient."""
-    num_sources = pairs.src.size(0)
-    listed = range(pairs.dst.size(0))[targets]
+def _exact_sum(h: Tensor, pairs: PairScores, tau: float, memory_budget: int) -> Tensor:
+    """Sum all sources of each target, without gradient."""
+    num_targets, num_sources = pairs.dst.size(0), pairs.src.size(0)
     # Weights relative to the upper bound of the scores neither overflow nor vanish.
     is_narrow = pairs.upper - pairs.lower <= _MAX_RANGE * tau
-    is_large = len(listed) * num_sources >= _MIN_PAIRS
+    is_large = num_targets * num_sources >= _MIN_PAIRS
     if pairs.response.formula is not None and is_narrow and is_large:
-        return _tiled_sum(h, pairs, tau, listed, memory_budget)
+        return _tiled_sum(h, pairs, tau, memory_budget)
     height = rows_per_block(4 * num_sources * pairs.dst.element_size(), memory_budget)
-    out = h.new_empty(len(listed), h.size(1))
-    for part in _equal_blocks(len(listed), height):
-        out[part] = _rows_sum(h, pairs, tau, _slice_of(listed[part]))
+    out = h.new_empty(num_targets, h.size(1))
+    for rows in _equal_blocks(num_targets, height):
+        out[rows] = _rows_sum(h, pairs, tau, rows)
     return out
 
 
@@ -127,21 +118,14 @@ def _rows_sum(h: Tensor, pairs: PairScores, tau: float, rows: slice) -> Tensor:
     return noise_free_weights(pairs.rows(rows), tau).to(h.dtype) @ h
 
 
-def _tiled_sum(
-    h: Tensor,
-    pairs: PairScores,
-    tau: float,
-    listed: range,
-    memory_budget: int,
-) -> Tensor:
+def _tiled_sum(h: Tensor, pairs: PairScores, tau: float, memory_budget: int) -> Tensor:
     """Sum weights and weighted messages at once, tile by tile."""
     dtype = torch.promote_types(h.dtype, pairs.dst.dtype)
     full = torch.cat([h.to(dtype), h.new_ones(h.size(0), 1, dtype=dtype)], dim=1)
-    out = full.new_zeros(len(listed), full.size(1))
+    out = full.new_zeros(pairs.dst.size(0), full.size(1))
     width = min(_TILE, pairs.src.size(0))
     height = rows_per_block(4 * width * pairs.dst.element_size(), memory_budget)
-    for part in _equal_blocks(len(listed), height):
-        total, rows = out[part], _slice_of(listed[part])
+    for rows in _equal_blocks(out.size(0), height):
         for columns in _equal_blocks(full.size(0), width):
             weight = pairs.weights(rows, columns, tau)
             if pairs.excluded is not None:
@@ -149,7 +133,7 @@ def _tiled_sum(
                 place = own.clamp(0, weight.size(1) - 1)
                 kept = weight.gather(1, place).masked_fill_(own == place, 0)
                 weight.scatter_(1, place, kept)
-            total.addmm_(weight.to(dtype), full[columns])
+            out[rows].addmm_(weight.to(dtype), full[columns])
     return (out[:, :-1] / out[:, -1:]).to(h.dtype)
 
 
@@ -157,10 +141,6 @@ def _equal_blocks(size: int, most: int) -> Iterator[slice]:
     """Yield blocks of nearly one size: each odd one would be compiled anew."""
     count = -(-size // most)
     return row_blocks(size, 1, -(-size // max(1, count)))
-
-
-def _slice_of(listed: range) -> slice:
-    return slice(listed.start, listed.stop, listed.step)
 
 
 def sampled_noise_free_sum(
@@ -188,8 +168,7 @@ def sampled_noise_free_sum(
         pairs (PairScores): The scores.
         tau (float): The temperature.
         num_samples (int): The number of samples :math:`S`.
-        memory_budget (int, optional): Bytes for one block of rows.
-            (default: :obj:`2**25`)
+        memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
 
     Returns:
         tuple[torch.Tensor, torch.Tensor]: The sums :math:`[n, m]`, and the root mean
@@ -202,15 +181,8 @@ def sampled_noise_free_sum(
     source = order[:num_samples]
     sample, some = pairs.select(source), h[source].to(pairs.dst.dtype)
     out = noise_free_sum(some, sample, tau, memory_budget=memory_budget)
-    error = _error_of_some(out, h.to(pairs.dst.dtype), pairs, tau, memory_budget)
+    every = torch.arange(pairs.dst.size(0), device=h.device)
+    looked_at = every[:: max(1, every.numel() // _ERROR_TARGETS)]
+    exact = _exact_sum(h.to(pairs.dst.dtype), pairs.take(looked_at), tau, memory_budget)
+    error = (exact - out.detach()[looked_at]).square().mean().sqrt()
     return out.to(h.dtype), error
-
-
-def _error_of_some(
-    out: Tensor, h: Tensor, pairs: PairScores, tau: float, memory_budget: int
-) -> Tensor:
-    """Return the root mean square error of the sums of some targets."""
-    num_targets = pairs.dst.size(0)
-    some = slice(0, num_targets, max(1, num_targets // _ERROR_TARGETS))
-    exact = _exact_sum(h, pairs, tau, some, memory_budget)
-    return (exact - out.detach()[some]).square().mean().sqrt()

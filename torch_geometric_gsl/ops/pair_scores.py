@@ -16,8 +16,10 @@ from torch_geometric_gsl.ops.distances import pair_distances
 from torch_geometric_gsl.ops.neighbours import Neighbours, compare_listed, pair_dots
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, maybe_compile
 
+# The functions that compare targets with the sources that they list.
+_PAIRS = {'dot': pair_dots, 'squared_distance': pair_distances}
 #: What a similarity compares.
-COMPARISONS = ('dot', 'squared_distance')
+COMPARISONS = tuple(_PAIRS)
 
 
 class PairScores(NamedTuple):
@@ -33,10 +35,8 @@ class PairScores(NamedTuple):
         comparison (str, optional): The compared value :math:`v_{ij}`, :obj:`"dot"` or
             :obj:`"squared_distance"`. (default: :obj:`"dot"`)
         scale (float, optional): The factor :math:`\lambda`. (default: :obj:`1.0`)
-        lower (float, optional): A lower bound of the scores.
-            (default: :obj:`-math.inf`)
-        upper (float, optional): An upper bound of the scores.
-            (default: :obj:`math.inf`)
+        lower (float, optional): The bound of the scores below. (default: :obj:`-inf`)
+        upper (float, optional): The bound of the scores above. (default: :obj:`inf`)
         excluded (torch.Tensor, optional): The source that is no candidate of each
             target :math:`[n]`: itself. (default: :obj:`None`)
         candidates (Candidates, optional): The candidates of each target; all sources
@@ -65,7 +65,7 @@ class PairScores(NamedTuple):
         Args:
             rows (slice, optional): The targets. (default: :obj:`slice(None)`)
         """
-        value = compare_all(self.comparison, self.dst[rows], self.src)
+        value = _compare_all(self.comparison, self.dst[rows], self.src)
         score = self.scale * self.response(value, rows)
         return score if self.excluded is None else exclude(score, self.excluded[rows])
 
@@ -76,14 +76,24 @@ class PairScores(NamedTuple):
             rows (slice): The targets.
             neighbours (Neighbours): Their sources :math:`[|\mathrm{rows}|, q]`.
         """
-        return compare_of(self.comparison)(self.dst[rows], self.src, neighbours)
+        return _PAIRS[self.comparison](self.dst[rows], self.src, neighbours)
 
     def respond(self, rows: slice, value: Tensor) -> Tensor:
-        r"""Map the compared values of a block of targets to scores."""
+        r"""Map the compared values of a block of targets to scores.
+
+        Args:
+            rows (slice): The targets.
+            value (torch.Tensor): What :meth:`compare` returns of them.
+        """
         return self.scale * self.response(value, rows)
 
     def pairs(self, rows: slice, neighbours: Neighbours) -> Tensor:
-        r"""Score the sources that the targets of a block list."""
+        r"""Score the sources that the targets of a block list.
+
+        Args:
+            rows (slice): The targets.
+            neighbours (Neighbours): Their sources :math:`[|\mathrm{rows}|, q]`.
+        """
         return self.respond(rows, self.compare(rows, neighbours))
 
     def edges(
@@ -93,11 +103,10 @@ class PairScores(NamedTuple):
 
         Args:
             edge_index (torch.Tensor): The edges :math:`[2, |E|]`, in any order.
-            memory_budget (int, optional): Bytes for one block of gathered rows.
-                (default: :obj:`2**25`)
+            memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
         """
         source, target = edge_index
-        compare = compare_of(self.comparison)
+        compare = _PAIRS[self.comparison]
         value = compare_listed(
             compare, self.dst, self.src, source, target, memory_budget=memory_budget
         )
@@ -112,7 +121,7 @@ class PairScores(NamedTuple):
             tau (float): The temperature :math:`\tau`.
         """
         dst, src = self.dst[rows], self.src[columns]
-        value = compare_all(self.comparison, dst, src)
+        value = _compare_all(self.comparison, dst, src)
         factor, shift = self.scale / tau, -self.upper / tau
         if self.response.function is scores.difference:  # scale * (1 - v)
             factor, shift = -factor, shift + factor
@@ -122,12 +131,13 @@ class PairScores(NamedTuple):
         run = maybe_compile(function, value.numel(), dst.device)
         return run(value, *line, *params)
 
-    def take(self, target: Tensor, candidates: Candidates) -> PairScores:
-        r"""Return the scores of some targets, with candidates of their own.
+    def take(self, target: Tensor, candidates: Candidates | None = None) -> PairScores:
+        r"""Return the scores of some targets.
 
         Args:
             target (torch.Tensor): The targets.
-            candidates (Candidates): The candidates of these.
+            candidates (Candidates, optional): The candidates of these; all sources if
+                :obj:`None`. (default: :obj:`None`)
         """
         params = tuple(param[target] for param in self.response.params)
         return self._replace(
@@ -181,16 +191,11 @@ class PairScores(NamedTuple):
         return self.most - int(self.excluded is not None)
 
 
-def compare_all(comparison: str, dst: Tensor, src: Tensor) -> Tensor:
-    """Compare all targets with all sources."""
+def _compare_all(comparison: str, dst: Tensor, src: Tensor) -> Tensor:
+    """Compare all targets with all sources, also of each of some groups."""
     if comparison == 'dot':
-        return scores.dot_matrix(dst, src)
+        return dst @ src.mT
     return scores.squared_distance_matrix(dst, src)
-
-
-def compare_of(comparison: str) -> Callable[[Tensor, Tensor, Neighbours], Tensor]:
-    """Return the function that compares targets with the sources that they list."""
-    return pair_dots if comparison == 'dot' else pair_distances
 
 
 def compare_groups(comparison: str, dst: Tensor, src: Tensor, group: int) -> Tensor:
@@ -207,7 +212,7 @@ def compare_groups(comparison: str, dst: Tensor, src: Tensor, group: int) -> Ten
     """
     missing = src.size(0) * group - dst.size(0)
     grouped = F.pad(dst, (0, 0, 0, missing)).unflatten(0, (-1, group))
-    value = compare_all(comparison, grouped, src)
+    value = _compare_all(comparison, grouped, src)
     return value.flatten(0, 1)[: dst.size(0)]
 
 
@@ -225,26 +230,24 @@ def exclude(score: Tensor, excluded: Tensor, source: Tensor | None = None) -> Te
     return score.masked_fill(source == excluded.unsqueeze(-1), -torch.inf)
 
 
-def exp_line(value: Tensor, factor: Tensor, shift: Tensor) -> Tensor:
-    r"""Return the exponential of a linear function of the compared values."""
+def _exp_line(value: Tensor, factor: Tensor, shift: Tensor) -> Tensor:
     return (value * factor + shift).exp()
 
 
-def exp_gaussian(
+def _exp_gaussian(
     value: Tensor, factor: Tensor, shift: Tensor, b: Tensor, c: Tensor
 ) -> Tensor:
-    r"""Return the exponential of a linear function of bells."""
-    return exp_line(scores.gaussian(value, b, c), factor, shift)
+    return _exp_line(scores.gaussian(value, b, c), factor, shift)
 
 
-def exp_heat_kernel(value: Tensor, factor: Tensor, shift: Tensor, t: Tensor) -> Tensor:
-    r"""Return the exponential of a linear function of heat kernels."""
-    return exp_line(scores.heat_kernel(value, t), factor, shift)
+def _exp_heat_kernel(value: Tensor, factor: Tensor, shift: Tensor, t: Tensor) -> Tensor:
+    return _exp_line(scores.heat_kernel(value, t), factor, shift)
 
 
+# Exponentials of a linear function of each response, to be compiled.
 _WEIGHTS: dict[Callable[..., Tensor], Callable[..., Tensor]] = {
-    scores.identity: exp_line,
-    scores.difference: exp_line,
-    scores.gaussian: exp_gaussian,
-    scores.heat_kernel: exp_heat_kernel,
+    scores.identity: _exp_line,
+    scores.difference: _exp_line,
+    scores.gaussian: _exp_gaussian,
+    scores.heat_kernel: _exp_heat_kernel,
 }

@@ -44,12 +44,7 @@ def num_proposals(num_arrivals: int, spread: float, *, replace: bool = True) -> 
     Args:
         num_arrivals (int): The number of arrivals :math:`M`.
         spread (float): The range :math:`\Delta` of the scores.
-        replace (bool, optional): Whether neighbours are drawn with replacement.
-            (default: :obj:`True`)
-
-    Example:
-        >>> num_proposals(num_arrivals=4, spread=1.0)
-        22
+        replace (bool, optional): Draws with replacement. (default: :obj:`True`)
     """
     m = num_arrivals
     needed = max(8, m + 2 * math.sqrt(m))
@@ -69,15 +64,15 @@ def race_arrivals(
     generator: torch.Generator | None = None,
     memory_budget: int = MEMORY_BUDGET,
 ) -> Arrivals:
-    r"""Find the first arrivals of each race by thinning a Poisson process.
+    r"""Find the first arrivals of each race, without gradient, by thinning.
 
-    Proposals arrive at the times :math:`\Gamma_1 < \Gamma_2 < \dots`, cumulative sums
-    of :math:`\mathrm{Exp}(1) / (N e^{s_{\max}})`. Each proposes a uniform candidate
-    :math:`j` and is accepted with probability :math:`e^{s_{ij} - s_{\max}}`. The first
-    acceptance of :math:`j` is its arrival :math:`T_{ij}`; later ones are dropped. With
-    :math:`P` proposals all arrivals before :math:`\Gamma_P` are known, at a cost that
-    does not depend on :math:`N`. Should a race accept none, its last proposal counts as
-    accepted. What the Triton kernel computes on a GPU is the same.
+    A Poisson process makes proposals at the times :math:`\Gamma_1 < \Gamma_2 < \dots`,
+    cumulative sums of :math:`\mathrm{Exp}(1) / (N e^{s_{\max}})`. Each is a uniform
+    candidate :math:`j`, accepted with probability :math:`e^{s_{ij} - s_{\max}}`. The
+    first acceptance of :math:`j` is its arrival :math:`T_{ij}`; later ones are dropped.
+    With :math:`P` proposals all arrivals before :math:`\Gamma_P` are known, at a cost
+    that does not depend on :math:`N`. Should a race accept none, its last proposal
+    counts as accepted. What the Triton kernel computes on a GPU is the same.
 
     The noise is a function of (seed, target, draw, proposal), so one seed gives one
     graph whatever the memory budget.
@@ -86,13 +81,8 @@ def race_arrivals(
         pairs (PairScores): The scores.
         options (DrawOptions): How neighbours are drawn.
         proposals (int): The number of proposals :math:`P`.
-        generator (torch.Generator, optional): Source of randomness.
-            (default: :obj:`None`)
-        memory_budget (int, optional): Bytes for one block of rows.
-            (default: :obj:`2**25`)
-
-    Returns:
-        Arrivals: The first arrivals, without gradient.
+        generator (torch.Generator, optional): The generator. (default: :obj:`None`)
+        memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
     """
     device = pairs.dst.device
     seed = draw_seed(device, generator)
@@ -146,58 +136,60 @@ def _race_rows(
     rows: slice,
     memory_budget: int,
 ) -> Arrivals:
+    """Run the races of a block of rows."""
     shape = (rows.stop - rows.start, options.num_races, proposals)
-    width = shape[1] * shape[2]
+    width = options.num_races * proposals
     row, column = states(seed, rows, 2 * width)
     draw = maybe_compile(propose, shape[0] * width, seed.device)
-    candidates, excluded = pairs.candidates, pairs.excluded
-    size: Tensor | int = pairs.src.size(0)
-    if candidates is not None:
-        size = candidates.size[rows, None]
-    if excluded is not None:
-        size = size - 1
+    size, own = _places(pairs, rows)
     source, level, gap = draw(row, column, size, pairs.dst.dtype)
-    if excluded is not None:  # Step over it.
-        own = excluded[rows] - (0 if candidates is None else candidates.start[rows])
+    if own is not None:
         source += source >= own.unsqueeze(1)
-    if candidates is not None:
-        source = candidates.at(rows, source)
-    num_sources = pairs.src.size(0)
-    proposed = Neighbours(source, num_sources, memory_budget=memory_budget)
-    score = pairs.pairs(rows, proposed)
-    # A sample: the first proposals of each race.
-    first = score.view(shape)[..., : options.num_arrivals]
-    _check_bounds(first, pairs.lower, pairs.upper)
-    accepted = level < (score - pairs.upper).exp_()
-    source, accepted = source.view(shape), accepted.view(shape)
+    if pairs.candidates is not None:
+        source = pairs.candidates.at(rows, source)
+    proposed = Neighbours(source, pairs.src.size(0), memory_budget=memory_budget)
+    score = pairs.pairs(rows, proposed).view(shape)
+    _check_bounds(pairs, score[..., : options.num_arrivals])
+    accepted = level.view(shape) < (score - pairs.upper).exp_()
+    source, time = source.view(shape), gap.view(shape).cumsum(-1)
     if not options.replace:
         accepted &= ~_is_accepted_before(source, accepted)
-    time = gap.view(shape).cumsum(-1)
-    score = score.view(shape)
     found = _first(source, score, time, accepted, options.num_arrivals)
     # Times were counted in units of the mean gap between two proposals.
     if isinstance(size, int):
-        log_size = time.new_full((1, 1), math.log(size))
+        unit = time.new_full((1, 1), math.log(size)) + pairs.upper
     else:
-        log_size = size.to(time.dtype).log()
-    unit = log_size + pairs.upper
+        unit = size.to(time.dtype).log() + pairs.upper
     return Arrivals(found.source, found.noise + unit.unsqueeze(2), found.horizon - unit)
 
 
-def _check_bounds(score: Tensor, lower: float, upper: float) -> None:
-    """Raise if some of the scores lie beyond, which no race would notice."""
+def _places(pairs: PairScores, rows: slice) -> tuple[Tensor | int, Tensor | None]:
+    """Return the number of candidates, and the place to step over among them."""
+    size: Tensor | int = pairs.src.size(0)
+    if pairs.candidates is not None:
+        size = pairs.candidates.size[rows, None]
+    if pairs.excluded is None:
+        return size, None
+    own = pairs.excluded[rows]
+    if pairs.candidates is not None:
+        own = own - pairs.candidates.start[rows]
+    return size - 1, own
+
+
+def _check_bounds(pairs: PairScores, score: Tensor) -> None:
+    """Raise if a sample of scores lies beyond the bounds: no race would notice."""
     if score.numel() == 0:
         return
     eps = 64 * torch.finfo(score.dtype).eps
     lowest, highest = score.aminmax()
-    above = highest > upper + eps * max(1.0, abs(upper))
-    beneath = lowest < lower - eps * max(1.0, abs(lower))
+    above = highest > pairs.upper + eps * max(1.0, abs(pairs.upper))
+    beneath = lowest < pairs.lower - eps * max(1.0, abs(pairs.lower))
     check_value(
         ~(above | beneath),
         "'similarity' must lie between its 'bounds'",
         got=lambda: (
             f'scores in [{float(lowest):.4g}, {float(highest):.4g}] '
-            f'for [{lower:.4g}, {upper:.4g}]'
+            f'for [{pairs.lower:.4g}, {pairs.upper:.4g}]'
         ),
     )
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch_geometric.utils import coalesce
+from torch_geometric.utils import coalesce, scatter
 
 from torch_geometric_gsl._checks import (
     check_count,
@@ -40,7 +40,7 @@ def smoothness(
     reduction: str = 'mean',
     memory_budget: int = MEMORY_BUDGET,
 ) -> Tensor:
-    r"""The Dirichlet energy of features: small if strong edges join similar nodes.
+    r"""Return the Dirichlet energy: small if strong edges join similar nodes.
 
     .. math::
         \frac{1}{2} \sum_j A_{ij} \lVert x_i - x_j \rVert^2
@@ -69,7 +69,7 @@ def smoothness(
     weight = _check_edges(edge_index, edge_weight, x.size(0), reduction)
     distance = edge_distances(x, edge_index, memory_budget=memory_budget)
     term = 0.5 * weight * distance.to(weight.dtype)
-    return _reduce(term, edge_index, x.size(0), reduction)
+    return _reduce(scatter(term, edge_index[1], 0, x.size(0)), reduction)
 
 
 def degree_log_barrier(
@@ -80,7 +80,7 @@ def degree_log_barrier(
     eps: float = 1e-12,
     reduction: str = 'mean',
 ) -> Tensor:
-    r"""The logarithmic barrier of the degrees, which keeps nodes from isolation.
+    r"""Return the logarithmic barrier of degrees, which keeps nodes from isolation.
 
     .. math::
         - \log ( d_i + \epsilon ), \qquad d_i = \sum_j A_{ij}
@@ -102,18 +102,14 @@ def degree_log_barrier(
     """
     check_positive(eps, 'eps')
     weight = _check_edges(edge_index, edge_weight, num_nodes, reduction, is_share=True)
-    degree = _per_target(weight, edge_index, num_nodes)
-    return _finish(-(degree + eps).log(), reduction)
+    degree = scatter(weight, edge_index[1], 0, num_nodes)
+    return _reduce(-(degree + eps).log(), reduction)
 
 
 def frobenius(
-    edge_index: Tensor,
-    edge_weight: Tensor,
-    num_nodes: int,
-    *,
-    reduction: str = 'mean',
+    edge_index: Tensor, edge_weight: Tensor, num_nodes: int, *, reduction: str = 'mean'
 ) -> Tensor:
-    r"""The squared Frobenius norm: small if no weight is large.
+    r"""Return the squared Frobenius norm: small if no weight is large.
 
     .. math::
         \sum_j A_{ij}^2
@@ -136,23 +132,20 @@ def frobenius(
     """
     weight = _check_edges(edge_index, edge_weight, num_nodes, reduction)
     edge_index, weight = _merged(edge_index, weight, num_nodes)
-    return _reduce(weight.square(), edge_index, num_nodes, reduction)
+    total = scatter(weight.square(), edge_index[1], 0, num_nodes)
+    return _reduce(total, reduction)
 
 
 def edge_entropy(
-    edge_index: Tensor,
-    edge_weight: Tensor,
-    num_nodes: int,
-    *,
-    reduction: str = 'mean',
+    edge_index: Tensor, edge_weight: Tensor, num_nodes: int, *, reduction: str = 'mean'
 ) -> Tensor:
-    r"""The entropy of each target's weights in nats: small if one of them dominates.
+    r"""Return the entropy of each target's weights: small if one of them dominates.
 
     .. math::
         - \sum_j p_{ij} \log p_{ij}, \qquad p_{ij} = \frac{A_{ij}}{\sum_l A_{il}}
 
-    Edges of weight zero count as absent, without gradient. Nodes without edges have
-    the entropy 0. Edges are sorted, in :math:`O(|E| \log |E|)`.
+    in nats. Edges of weight zero count as absent, without gradient. Nodes without edges
+    have the entropy 0. Edges are sorted, in :math:`O(|E| \log |E|)`.
 
     Args:
         edge_index (torch.Tensor): The edges :math:`[2, |E|]`.
@@ -169,7 +162,8 @@ def edge_entropy(
     """
     weight = _check_edges(edge_index, edge_weight, num_nodes, reduction, is_share=True)
     edge_index, share, log_share = _shares(edge_index, weight, num_nodes)
-    return _reduce(-share * log_share, edge_index, num_nodes, reduction)
+    entropy = scatter(-share * log_share, edge_index[1], 0, num_nodes)
+    return _reduce(entropy, reduction)
 
 
 def kl_to_prior(
@@ -182,7 +176,7 @@ def kl_to_prior(
     eps: float = 0.01,
     reduction: str = 'mean',
 ) -> Tensor:
-    r"""The divergence of each target's weights from those of another graph.
+    r"""Return the divergence of each target's weights from those of another graph.
 
     .. math::
         \sum_j p_{ij} \log \frac{p_{ij}}{q_{ij}}, \qquad
@@ -229,7 +223,8 @@ def kl_to_prior(
     mass = torch.cat([prior, prior.new_zeros(1)])[place] * is_found
     spread = 1 - (1 - eps) * has_prior[edge_index[1]].to(mass.dtype)
     log_ratio = log_share - ((1 - eps) * mass + spread / num_nodes).log()
-    return _reduce(share * log_ratio, edge_index, num_nodes, reduction)
+    divergence = scatter(share * log_ratio, edge_index[1], 0, num_nodes)
+    return _reduce(divergence, reduction)
 
 
 def _check_edges(
@@ -263,16 +258,8 @@ def _check_edges(
     return full_precision(edge_weight)
 
 
-def _reduce(term: Tensor, edge_index: Tensor, num_nodes: int, reduction: str) -> Tensor:
-    """Sum terms of edges by target, then over the targets."""
-    return _finish(_per_target(term, edge_index, num_nodes), reduction)
-
-
-def _per_target(term: Tensor, edge_index: Tensor, num_nodes: int) -> Tensor:
-    return term.new_zeros(num_nodes).index_add(0, edge_index[1], term)
-
-
-def _finish(value: Tensor, reduction: str) -> Tensor:
+def _reduce(value: Tensor, reduction: str) -> Tensor:
+    """Reduce one value per target."""
     if reduction == 'none':
         return value
     return value.mean() if reduction == 'mean' else value.sum()
@@ -281,7 +268,7 @@ def _finish(value: Tensor, reduction: str) -> Tensor:
 def _merged(
     edge_index: Tensor, edge_weight: Tensor, num_nodes: int
 ) -> tuple[Tensor, Tensor]:
-    """One edge per pair of nodes, sorted by target and then by source."""
+    """Return one edge per pair of nodes, sorted by target and then by source."""
     merged: tuple[Tensor, Tensor] = coalesce(
         plain_edges(edge_index), edge_weight, num_nodes=num_nodes, sort_by_row=False
     )
@@ -291,15 +278,15 @@ def _merged(
 def _shares(
     edge_index: Tensor, edge_weight: Tensor, num_nodes: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The positive weights, divided by the sum of their target, and the logarithms."""
+    """Return positive weights, divided by the sums of targets, and logarithms."""
     edge_index, edge_weight = _merged(edge_index, edge_weight, num_nodes)
     # The derivative of p log p has no limit at 0.
     keep = edge_weight.detach() > 0
     edge_index, edge_weight = edge_index[:, keep], edge_weight[keep]
     target, weight = edge_index[1], edge_weight.detach()
     # No sum overflows where the largest is one. A share may vanish, its logarithm not.
-    largest = weight.new_zeros(num_nodes).scatter_reduce(0, target, weight, 'amax')
+    largest = scatter(weight, target, 0, num_nodes, reduce='max')
     scaled = edge_weight / largest[target]
-    total = _per_target(scaled, edge_index, num_nodes)
+    total = scatter(scaled, target, 0, num_nodes)
     log_total = total.log() + largest.log()
     return edge_index, scaled / total[target], edge_weight.log() - log_total[target]

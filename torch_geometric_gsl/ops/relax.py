@@ -9,15 +9,14 @@ most of the weight and, at temperatures up to 1, nearly all of what is random ab
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.autograd.function import FunctionCtx
 
-from torch_geometric_gsl.ops.noise import straight_through
-from torch_geometric_gsl.ops.runtime import disable_compile, once_differentiable
+from torch_geometric_gsl.ops.derivatives import once_differentiable, straight_through
+from torch_geometric_gsl.ops.runtime import disable_compile
 
 # The table of `log_tail_mass`: its first place, its step and its last place.
 _FIRST, _STEP, _LAST = -50.0, 0.02, 6.0
@@ -33,8 +32,7 @@ class DrawOptions(NamedTuple):
             race; :obj:`k` without replacement.
         num_tail (int, optional): The number of sources :math:`S` that stand for the
             later arrivals of each race. (default: :obj:`0`)
-        hard (bool, optional): One-hot draws with a relaxed gradient.
-            (default: :obj:`False`)
+        hard (bool, optional): One-hot draws, relaxed gradients. (default: :obj:`False`)
         replace (bool, optional): If :obj:`False`, one race and its first :obj:`k`
             distinct arrivals. (default: :obj:`True`)
     """
@@ -106,7 +104,11 @@ def relax(
         logit = torch.cat([logit, late], dim=-1)
     soft: Tensor = _ShortSoftmax.apply(logit)  # type: ignore[no-untyped-call]
     if options.hard:
-        soft = straight_through(_first_one_hot(soft, options), soft)
+        # The winners share it: one of each race, or the first k of a single one.
+        winners = 1 if options.replace else soft.size(-1)
+        one_hot = torch.zeros_like(soft)
+        one_hot[..., :winners] = 1 / winners
+        soft = straight_through(one_hot, soft)
     soft = soft / soft.size(1)
     return soft[..., : score.size(-1)], soft[..., score.size(-1) :]
 
@@ -115,7 +117,7 @@ class _ShortSoftmax(torch.autograd.Function):
     # torch.softmax takes several times as long over a few entries. The first arrival
     # has the largest logarithm of all, or nearly so: nothing overflows.
     @staticmethod
-    def forward(ctx: FunctionCtx, logit: Tensor) -> Tensor:
+    def forward(ctx: Any, logit: Tensor) -> Tensor:
         ones = logit.new_ones(logit.size(-1))
         weight = (logit - logit[..., :1]).exp_()
         weight /= (weight @ ones).unsqueeze(-1)
@@ -124,19 +126,11 @@ class _ShortSoftmax(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: FunctionCtx, grad: Tensor) -> Tensor:
-        weight, ones = ctx.saved_tensors  # type: ignore[attr-defined]
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        weight, ones = ctx.saved_tensors
         grad = grad * weight
         inner: Tensor = grad - weight * (grad @ ones).unsqueeze(-1)
         return inner
-
-
-def _first_one_hot(soft: Tensor, options: DrawOptions) -> Tensor:
-    # The winners share the weight: one of each race, or the first k of a single one.
-    winners = 1 if options.replace else soft.size(-1)
-    one_hot = torch.zeros_like(soft)
-    one_hot[..., :winners] = 1 / winners
-    return one_hot
 
 
 def _tail_logit(
@@ -165,10 +159,6 @@ def log_tail_mass(log_rate: Tensor, tau: float) -> Tensor:
     Args:
         log_rate (torch.Tensor): Logarithms of rates :math:`\log r`.
         tau (float): The temperature :math:`\tau`.
-
-    Example:
-        >>> log_tail_mass(torch.tensor([0.0]), tau=1.0).exp()  # e E_1(1)
-        tensor([0.5963])
     """
     table = _table(tau, log_rate.dtype, log_rate.device)
     place = (log_rate - _FIRST) / _STEP

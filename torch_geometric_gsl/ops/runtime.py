@@ -1,19 +1,17 @@
-r"""Run functions by blocks, compiled, in full precision; derive gradients once."""
+r"""Run large work: by blocks of rows, compiled or by Triton, and in full precision."""
 
 from __future__ import annotations
 
 import os
 import shutil
-import warnings
 from collections.abc import Callable, Iterator
-from functools import cache, wraps
+from functools import cache
 from importlib.util import find_spec
 from threading import Lock
 from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
-from torch.autograd.function import FunctionCtx
 
 from torch_geometric_gsl._warnings import warn_caller
 
@@ -23,11 +21,11 @@ Function = TypeVar('Function', bound=Callable[..., Any])
 #: The number of entries from which a function is compiled: it takes some seconds.
 MIN_NUMEL = 2**18
 
-_LOCK = Lock()
-
 #: Bytes of temporary memory that a chunked operation may use (32 MiB). Blocks
 #: that fit into a processor's cache are also the fastest.
 MEMORY_BUDGET = 32 * 2**20
+
+_LOCK = Lock()
 
 
 def rows_per_block(bytes_per_row: int, budget: int = MEMORY_BUDGET) -> int:
@@ -36,10 +34,6 @@ def rows_per_block(bytes_per_row: int, budget: int = MEMORY_BUDGET) -> int:
     Args:
         bytes_per_row (int): What one row needs, in bytes.
         budget (int, optional): The budget in bytes. (default: :obj:`2**25`)
-
-    Example:
-        >>> rows_per_block(bytes_per_row=1024, budget=10_000)
-        9
     """
     return max(1, budget // max(1, bytes_per_row))
 
@@ -47,7 +41,16 @@ def rows_per_block(bytes_per_row: int, budget: int = MEMORY_BUDGET) -> int:
 def row_blocks(
     num_rows: int, bytes_per_row: int, budget: int = MEMORY_BUDGET
 ) -> Iterator[slice]:
-    r"""Yield slices that cover :obj:`num_rows` rows within a memory budget."""
+    r"""Yield slices that cover all rows, each within a memory budget.
+
+    Args:
+        num_rows (int): The number of rows.
+        bytes_per_row (int): What one row needs, in bytes.
+        budget (int, optional): The budget in bytes. (default: :obj:`2**25`)
+
+    Returns:
+        Iterator[slice]: Blocks of consecutive rows, of at least one row each.
+    """
     step = rows_per_block(bytes_per_row, budget)
     for start in range(0, num_rows, step):
         yield slice(start, min(start + step, num_rows))
@@ -58,6 +61,9 @@ def disable_compile(function: Function) -> Function:
 
     A compiled model then samples the graph that an eager one samples with one seed, and
     the tracer stays out of sparse products and cached tables.
+
+    Args:
+        function (Callable): The function, which the result calls.
     """
     return cast(Function, torch.compiler.disable(function))
 
@@ -125,110 +131,25 @@ def has_triton(device: torch.device) -> bool:
 
     Args:
         device (torch.device): The device.
-
-    Example:
-        >>> has_triton(torch.device('cpu'))
-        False
     """
-    if device.type != 'cuda' or not _has_triton_package():
+    if device.type != 'cuda' or find_spec('triton') is None:
         return False
     return torch.cuda.get_device_capability(device) >= (8, 0)
-
-
-@cache
-def _has_triton_package() -> bool:
-    return find_spec('triton') is not None
 
 
 def full_dtype(dtype: torch.dtype) -> torch.dtype:
     r"""Return the type to compute with: :obj:`torch.float32` for half precision.
 
-    Example:
-        >>> full_dtype(torch.bfloat16), full_dtype(torch.float64)
-        (torch.float32, torch.float64)
+    Args:
+        dtype (torch.dtype): The type of what is given.
     """
     return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
 
 
 def full_precision(x: Tensor) -> Tensor:
-    r"""Promote half-precision tensors to :obj:`torch.float32`.
-
-    Example:
-        >>> full_precision(torch.ones(2, dtype=torch.float16))
-        tensor([1., 1.])
-    """
-    return x.to(full_dtype(x.dtype))
-
-
-def once_differentiable(backward: Function) -> Function:
-    """Run a hand-written gradient in full precision; raise where it is derived again.
-
-    The decorator of the same name in PyTorch raises in :meth:`torch.Tensor.backward`
-    alone: :func:`torch.autograd.grad` never visits its error, and would return a
-    derivative without the part of this function.
+    r"""Promote half precision to :obj:`torch.float32`; leave all else as it is.
 
     Args:
-        backward (Callable): The backward method of a
-            :class:`torch.autograd.Function`. The inputs that it differentiates must be
-            among its saved tensors, or such that these depend on them.
-
-    Raises:
-        RuntimeError: In the backward pass of the gradient, if there is one.
+        x (torch.Tensor): The tensor.
     """
-
-    @wraps(backward)
-    def wrapper(ctx: Any, *grads: Tensor | None) -> Any:
-        device = next(grad.device.type for grad in grads if grad is not None)
-        # Autocast would take the matrix products of the gradient in half precision.
-        with torch.no_grad(), torch.autocast(device, enabled=False):
-            found = backward(ctx, *grads)
-        if not torch.is_grad_enabled():
-            return found
-        found = found if isinstance(found, tuple) else (found,)
-        name = type(ctx).__name__.removeprefix('_').removesuffix('Backward')
-        given = *ctx.saved_tensors, *grads
-        derived = [None if x is None else _underivable(name, x, *given) for x in found]
-        return tuple(derived)
-
-    return cast(Function, wrapper)
-
-
-def _underivable(name: str, x: Tensor, *given: Tensor | None) -> Tensor:
-    same: Tensor = _Underivable.apply(name, x, *given)  # type: ignore[no-untyped-call]
-    return same
-
-
-class _Underivable(torch.autograd.Function):
-    # An identity that hangs below all that a gradient depends on.
-    @staticmethod
-    def forward(ctx: FunctionCtx, name: str, x: Tensor, *given: Tensor) -> Tensor:
-        ctx.name = name  # type: ignore[attr-defined]
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx: FunctionCtx, *grads: Tensor) -> None:
-        raise RuntimeError(
-            f'second derivatives are not implemented: the gradient of '
-            f'{ctx.name} cannot be differentiated again '  # type: ignore[attr-defined]
-            f'(create_graph=True)'
-        )
-
-
-def silence_csr_warning() -> None:
-    r"""Suppress PyTorch's beta warning for CSR, which it gives once per process.
-
-    Filters of warnings belong to all threads. Those that change them at the same time
-    leave them changed, so that only the first call does.
-    """
-    with _LOCK:
-        _make_csr()
-
-
-@cache
-def _make_csr() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter('ignore', UserWarning)
-        offsets, none = torch.zeros(1, dtype=torch.long), torch.empty(0)
-        torch.sparse_csr_tensor(
-            offsets, none.long(), none, (0, 0), check_invariants=False
-        )
+    return x.to(full_dtype(x.dtype))

@@ -43,13 +43,13 @@ def unit_rows(x: Tensor) -> Tensor:
     return x / norm.masked_fill(norm == 0, 1)
 
 
-def dot_matrix(u: Tensor, v: Tensor) -> Tensor:
-    r"""Return the inner products :math:`u_i \cdot v_j` of all pairs of rows."""
-    return u @ v.mT
-
-
 def squared_distance(u: Tensor, v: Tensor) -> Tensor:
-    r"""Return :math:`\lVert u - v \rVert^2` over the last dimension."""
+    r"""Return :math:`\lVert u - v \rVert^2` over the last dimension.
+
+    Args:
+        u (torch.Tensor): Rows :math:`[*, m]`.
+        v (torch.Tensor): Rows that broadcast against these.
+    """
     return (u - v).square().sum(dim=-1).clamp(max=MAX_SQUARE)
 
 
@@ -58,6 +58,13 @@ def squared_distance_matrix(u: Tensor, v: Tensor) -> Tensor:
 
     The differences are squared, not the rows: expanding the square would lose the
     distances of near nodes where others are far.
+
+    Args:
+        u (torch.Tensor): Rows :math:`[*, n, m]`.
+        v (torch.Tensor): Rows :math:`[*, N, m]`.
+
+    Returns:
+        torch.Tensor: Squared distances :math:`[*, n, N]`.
     """
     distance = torch.cdist(u, v, compute_mode='donot_use_mm_for_euclid_dist')
     return distance.clamp(max=math.sqrt(MAX_SQUARE)).square()
@@ -90,8 +97,7 @@ class Response(NamedTuple):
         Args:
             value (torch.Tensor): Compared values: a row for each of the targets, or
                 one value for each.
-            rows (slice or torch.Tensor, optional): The targets.
-                (default: :obj:`slice(None)`)
+            rows (slice or torch.Tensor): The targets. (default: :obj:`slice(None)`)
         """
         params = []
         for param in self.params:
@@ -106,12 +112,21 @@ class Response(NamedTuple):
 
 
 def identity(t: Tensor) -> Tensor:
-    r"""Return the compared values as they are."""
+    r"""Return the compared values as they are.
+
+    Args:
+        t (torch.Tensor): Compared values.
+    """
     return t
 
 
 def gaussian(t: Tensor, b: Tensor | float, c: Tensor | float) -> Tensor:
     r"""Return the bell-shaped response :math:`\exp(-(t - b)^2 / c)`.
+
+    Args:
+        t (torch.Tensor): Compared values.
+        b (torch.Tensor or float): The centres of the bells.
+        c (torch.Tensor or float): Their widths, positive.
 
     Example:
         >>> gaussian(torch.tensor([0.5, 0.7]), b=0.5, c=0.04)
@@ -121,12 +136,21 @@ def gaussian(t: Tensor, b: Tensor | float, c: Tensor | float) -> Tensor:
 
 
 def difference(t: Tensor) -> Tensor:
-    r"""Return :math:`1 - t`, largest for opposite nodes."""
+    r"""Return :math:`1 - t`, largest for opposite nodes.
+
+    Args:
+        t (torch.Tensor): Compared values.
+    """
     return 1 - t
 
 
 def heat_kernel(distance: Tensor, t: Tensor | float) -> Tensor:
-    r"""Return the heat kernel :math:`\exp(-d^2 / t)` of squared distances."""
+    r"""Return the heat kernel :math:`\exp(-d^2 / t)` of squared distances.
+
+    Args:
+        distance (torch.Tensor): Squared distances :math:`d^2`.
+        t (torch.Tensor or float): The widths of the kernels, positive.
+    """
     return torch.exp(-distance / t)
 
 
@@ -140,12 +164,23 @@ FORMULAS: dict[Callable[..., Tensor], str] = {
 
 
 def neural_centre(z: Tensor, w_b: Tensor) -> Tensor:
-    r"""Return the centres of the bells, :math:`b_i = \sigma(z_i w_b^{\top})`."""
+    r"""Return the centres of the bells, :math:`b_i = \sigma(z_i w_b^{\top})`.
+
+    Args:
+        z (torch.Tensor): Embeddings of the targets :math:`[n, m]`.
+        w_b (torch.Tensor): The weights :math:`w_b` of the channels :math:`[1, m]`.
+    """
     return torch.sigmoid(z @ w_b.view(-1))
 
 
 def neural_width(z: Tensor, w_c: Tensor, c_scale: float) -> Tensor:
-    r"""Return their widths, :math:`c_i = \gamma \, \sigma(z_i w_c^{\top})`."""
+    r"""Return their widths, :math:`c_i = \gamma \, \sigma(z_i w_c^{\top})`.
+
+    Args:
+        z (torch.Tensor): Embeddings of the targets :math:`[n, m]`.
+        w_c (torch.Tensor): The weights :math:`w_c` of the channels :math:`[1, m]`.
+        c_scale (float): The largest width :math:`\gamma`.
+    """
     return (c_scale * torch.sigmoid(z @ w_c.view(-1))).clamp_min(MIN_WIDTH)
 
 

@@ -20,26 +20,19 @@ def stream_arrivals(
     generator: torch.Generator | None = None,
     memory_budget: int = MEMORY_BUDGET,
 ) -> Arrivals:
-    r"""Find the :obj:`num_arrivals` largest perturbed scores of :obj:`k` draws.
+    r"""Find the largest perturbed scores of each draw, without gradient.
 
-    Each draw is a race: source :math:`j` reaches target :math:`i` at the time
-    :math:`T_{ij} = E_{ij} e^{-s_{ij}}` with :math:`E_{ij} \sim \mathrm{Exp}(1)`, and
-    :math:`-\log T_{ij} = s_{ij} + g_{ij}` is the Gumbel-perturbed score. The noise is
-    drawn in the order (target, draw, source), so on a CPU one seed gives one graph
-    whatever the memory budget.
+    They are the first arrivals of :mod:`~torch_geometric_gsl.ops.relax`:
+    :math:`-\log T_{ij} = s_{ij} + g_{ij}`. The noise is drawn in the order (target,
+    draw, source), so on a CPU one seed gives one graph whatever the memory budget.
 
     Args:
         pairs (PairScores): The scores.
         k (int): The number of races :math:`K` per target.
         num_arrivals (int): The number :math:`M` of arrivals to keep, at most
             :obj:`pairs.available`.
-        generator (torch.Generator, optional): Source of randomness.
-            (default: :obj:`None`)
-        memory_budget (int, optional): Bytes for one block of rows.
-            (default: :obj:`2**25`)
-
-    Returns:
-        Arrivals: The first arrivals, without gradient.
+        generator (torch.Generator, optional): The generator. (default: :obj:`None`)
+        memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
     """
     dst, num_columns = pairs.dst, pairs.src.size(0)
     noise = dst.new_empty(dst.size(0), k, num_arrivals)

@@ -56,21 +56,19 @@ def tail_scores(
         arrivals (Arrivals): The first arrivals of the same targets.
         src (torch.Tensor, optional): The embeddings :math:`[B, K S, m]` of the tail,
             gathered. (default: :obj:`None`)
-        memory_budget (int, optional): Bytes for one block of gathered rows.
-            (default: :obj:`2**25`)
+        memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
 
     Returns:
         torch.Tensor: Scores :math:`[n, K, S]`.
     """
-    every = slice(0, pairs.dst.size(0))
     if pairs.candidates is not None:  # Each target has a tail of its own.
         num_sources = pairs.src.size(0)
         own = Neighbours(tail.source, num_sources, memory_budget=memory_budget)
-        score = pairs.pairs(every, own)
+        score = pairs.pairs(slice(None), own)
     else:
         src = pairs.src[tail.source] if src is None else src
         value = compare_groups(pairs.comparison, pairs.dst, src, tail.group)
-        score = pairs.respond(every, value)
+        score = pairs.respond(slice(None), value)
     source = ungroup(tail.source, tail.group, pairs.dst.size(0))
     if pairs.excluded is not None:
         score = exclude(score, pairs.excluded, source)
@@ -90,7 +88,13 @@ def _has_arrived(source: Tensor, arrivals: Arrivals) -> Tensor:
 
 
 def ungroup(x: Tensor, group: int, count: int) -> Tensor:
-    r"""Repeat each row :obj:`group` times, and keep :obj:`count` rows."""
+    r"""Repeat each row, so that there is one for each target of its group.
+
+    Args:
+        x (torch.Tensor): A row for each group.
+        group (int): The number of targets of a group; the last one may have fewer.
+        count (int): The number of targets.
+    """
     if group == 1:
         return x
     target = torch.arange(count, device=x.device)
@@ -99,10 +103,7 @@ def ungroup(x: Tensor, group: int, count: int) -> Tensor:
 
 @disable_compile
 def draw_tail(
-    pairs: PairScores,
-    options: DrawOptions,
-    *,
-    generator: torch.Generator | None = None,
+    pairs: PairScores, options: DrawOptions, *, generator: torch.Generator | None = None
 ) -> Tail | None:
     r"""Draw the sources that stand for the later arrivals.
 
@@ -113,8 +114,7 @@ def draw_tail(
     Args:
         pairs (PairScores): The scores.
         options (DrawOptions): How neighbours are drawn.
-        generator (torch.Generator, optional): Source of randomness.
-            (default: :obj:`None`)
+        generator (torch.Generator, optional): The generator. (default: :obj:`None`)
 
     Returns:
         Tail or None: :obj:`None` where nothing arrives later.
@@ -125,7 +125,7 @@ def draw_tail(
     if pairs.candidates is not None:
         return _own_tail(pairs.candidates, options, pairs.dst, generator)
     num_sources, device = pairs.src.size(0), pairs.src.device
-    group = group_size(size, k)
+    group = _group_size(size, k)
     num_groups = -(-pairs.dst.size(0) // group)
     source = spread_sources(num_sources, size, device, generator, num_groups * k)
     share = pairs.src.new_full((), math.log(num_sources / size))
@@ -154,9 +154,8 @@ def default_num_arrivals(tau: float) -> int:
     All later ones are replaced by their mean. What this takes from the variance of
     a weighted sum is below 1 % at any temperature up to 1.
 
-    Example:
-        >>> [default_num_arrivals(tau) for tau in (0.1, 0.25, 0.5, 1.0)]
-        [4, 4, 8, 16]
+    Args:
+        tau (float): The temperature :math:`\tau`.
     """
     return max(4, math.ceil(16 * tau))
 
@@ -164,24 +163,9 @@ def default_num_arrivals(tau: float) -> int:
 def tail_size(tau: float, num_arrivals: int, num_sources: int) -> int:
     r"""Return the number of sources :math:`S` that stand for the tail of each draw.
 
-    It is :func:`needed_tail`, or all sources where these would be more than half of
-    them; at most 4,096.
-
-    Args:
-        tau (float): The temperature :math:`\tau`.
-        num_arrivals (int): The number of arrivals :math:`M`.
-        num_sources (int): The number of candidates :math:`N`.
-    """
-    size = needed_tail(tau, num_arrivals, num_sources)
-    # One of each part, where parts hold less than two, would miss some and repeat some.
-    return min(size if 2 * size <= num_sources else num_sources, _MOST)
-
-
-def needed_tail(tau: float, num_arrivals: int, num_sources: int) -> int:
-    r"""Return the size of a tail that adds 2 % to the variance of a sum of neighbours.
-
-    It solves :func:`added_variance` for :math:`S`; it is at least the default of
-    :math:`M`, and at most :math:`N`.
+    They add 2 % to the variance of a sum (:func:`added_variance`). They are at least
+    the default of :math:`M`, all sources where they would be more than half of them,
+    and at most 4,096.
 
     Args:
         tau (float): The temperature :math:`\tau`.
@@ -189,8 +173,10 @@ def needed_tail(tau: float, num_arrivals: int, num_sources: int) -> int:
         num_sources (int): The number of candidates :math:`N`.
     """
     share = _variance_over_mass(tau, num_arrivals, num_sources)
-    size = math.ceil(1 / (TOLERANCE * share + 1 / num_sources))
-    return min(max(default_num_arrivals(tau), size), num_sources)
+    needed = math.ceil(1 / (TOLERANCE * share + 1 / num_sources))
+    size = max(default_num_arrivals(tau), needed)
+    # One of each part, where parts hold less than two, would miss some and repeat some.
+    return min(size if 2 * size <= num_sources else num_sources, _MOST)
 
 
 def added_variance(
@@ -211,10 +197,6 @@ def added_variance(
         num_arrivals (int): The number of arrivals :math:`M`.
         num_tail (int): The number of sources of the tail :math:`S`.
         num_sources (int): The number of candidates :math:`N`.
-
-    Example:
-        >>> round(added_variance(1.0, 16, num_tail=512, num_sources=3000), 3)
-        0.021
     """
     share = _variance_over_mass(tau, num_arrivals, num_sources)
     return (1 / num_tail - 1 / num_sources) / share
@@ -243,10 +225,6 @@ def lost_variance(tau: float, num_arrivals: int, num_sources: int) -> float:
         num_arrivals (int): The number of arrivals :math:`M`.
         num_sources (int): The number of candidates :math:`N`; of more than 20,000 so
             many are simulated.
-
-    Example:
-        >>> round(lost_variance(tau=5.0, num_arrivals=80, num_sources=3000), 2)
-        0.49
     """
     n = min(num_sources, _SOURCES)
     if num_arrivals >= n:
@@ -260,16 +238,10 @@ def lost_variance(tau: float, num_arrivals: int, num_sources: int) -> float:
     return float(lost / ((weight**2).sum(axis=1).mean() - 1 / n))
 
 
-def group_size(tail: int, draws: int) -> int:
-    r"""Return the number of targets that share the sources of their tail.
-
-    Their errors are correlated, so it is small: 16, or more where a target's share of
-    the gathered sources would exceed 32.
-
-    Args:
-        tail (int): The number of sources :math:`S` of a draw.
-        draws (int): The number of draws :math:`K`.
-    """
+def _group_size(tail: int, draws: int) -> int:
+    """Return the number of targets that share the sources of their tail."""
+    # Their errors are correlated, so it is small, but a target's share of the gathered
+    # sources should not exceed 32.
     return max(16, draws * tail // 32)
 
 
@@ -292,10 +264,6 @@ def spread_sources(
 
     Returns:
         torch.Tensor: Sources :math:`[\mathrm{repeats} \cdot \mathrm{size}]`.
-
-    Example:
-        >>> spread_sources(4, 4, torch.device('cpu'))
-        tensor([0, 1, 2, 3])
     """
     part = torch.rand(
         (repeats, size), dtype=torch.double, device=device, generator=generator

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from torch_geometric_gsl.baselines.idgl.graph import Graph
 from torch_geometric_gsl.baselines.idgl.pairs import Pairs
-from torch_geometric_gsl.ops.runtime import once_differentiable
+from torch_geometric_gsl.ops.derivatives import once_differentiable
 
 Kept = Sequence[Tensor]
 Grads = Sequence[Tensor | None]

@@ -6,8 +6,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from torch_geometric_gsl._warnings import silence_csr_warning
 from torch_geometric_gsl.ops.candidates import expand_ranges
-from torch_geometric_gsl.ops.runtime import silence_csr_warning
 
 
 class MaskedFeatures(NamedTuple):

@@ -24,7 +24,6 @@ from torch import Tensor
 from torch_geometric_gsl.ops._triton.race_program import run_races
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
-from torch_geometric_gsl.ops.scores import FORMULAS
 
 # Proposals and channels at a time, and the number of entries of a tile: small, so that
 # its registers suffice and no race waits long for another.
@@ -37,25 +36,13 @@ _TILE = 1024
 def race_kernel(
     pairs: PairScores, options: DrawOptions, proposals: int, seed: Tensor
 ) -> Arrivals:
-    r"""Find the first arrivals of each race in one kernel.
-
-    Args:
-        pairs (PairScores): The scores, of a response that kernels know; their bound,
-            excluded sources and candidates are used.
-        options (DrawOptions): How neighbours are drawn.
-        proposals (int): The number of proposals :math:`P`.
-        seed (torch.Tensor): The seed, one number of type :obj:`torch.int64` on the
-            device.
-
-    Returns:
-        Arrivals: The first arrivals, without gradient.
-
-    Raises:
-        ValueError: If the scores are not of type :obj:`torch.float32`, their response
-            is unknown, or neighbours are to be drawn without replacement.
-    """
-    _check(pairs, options, proposals)
+    """Find what `race_arrivals` finds; only it calls this, with scores that fit."""
     dst, src, num_arrivals = pairs.dst, pairs.src, options.num_arrivals
+    if not (1 <= proposals < 2**31 and 1 <= src.size(0) < 2**31):
+        raise ValueError(
+            f"'proposals' and sources must be between 1 and 2^31 - 1 "
+            f'(got {proposals} and {src.size(0)})'
+        )
     shape, device = (dst.size(0), options.num_races, num_arrivals), dst.device
     source = torch.empty(shape, dtype=torch.long, device=device)
     noise = torch.empty(shape, dtype=torch.float32, device=device)
@@ -63,7 +50,10 @@ def race_kernel(
     num_races = shape[0] * shape[1]
     if num_races == 0:
         return Arrivals(source, noise, horizon)
-    b, c = _params(pairs)
+    # The centre and the width of each bell, or the width of each heat kernel.
+    b, c = (None, None, *pairs.response.params)[-2:]
+    # The kernel leaves out what reads tensors that are absent.
+    sets = pairs.excluded, *(pairs.candidates or (None,) * 3)
     sizes = _tile_sizes(proposals, src.size(1), num_arrivals)
     # Triton launches on the current device.
     with torch.cuda.device(device) if device.type == 'cuda' else nullcontext():
@@ -72,7 +62,7 @@ def race_kernel(
             src.contiguous(),
             b,
             c,
-            *_optional(pairs),
+            *(None if x is None else x.contiguous() for x in sets),
             seed,
             source,
             noise,
@@ -94,41 +84,6 @@ def race_kernel(
             **sizes,
         )
     return Arrivals(source, noise, horizon)
-
-
-def _params(pairs: PairScores) -> tuple[Tensor | None, Tensor | None]:
-    """Return the centre and the width of each bell, or the width of a heat kernel."""
-    params = pairs.response.params
-    if len(params) == 2:
-        return params
-    return None, (params[0] if params else None)
-
-
-def _optional(pairs: PairScores) -> list[Tensor | None]:
-    """Return the tensors without which the kernel leaves out what reads them."""
-    candidates = (None,) * 3 if pairs.candidates is None else pairs.candidates
-    given = pairs.excluded, *candidates
-    return [None if x is None else x.contiguous() for x in given]
-
-
-def _check(pairs: PairScores, options: DrawOptions, proposals: int) -> None:
-    if pairs.response.formula is None:
-        raise ValueError(
-            f"'pairs' must have one of the responses {tuple(FORMULAS.values())} "
-            f'(got {pairs.response.function})'
-        )
-    if not options.replace:
-        raise ValueError("'options' must draw with replacement (got replace=False)")
-    tensors = {'dst': pairs.dst, 'src': pairs.src}
-    tensors |= {f'params[{i}]': x for i, x in enumerate(pairs.response.params)}
-    for name, given in tensors.items():
-        if given.dtype != torch.float32:
-            raise ValueError(f"'{name}' must be of type float32 (got {given.dtype})")
-    if not (1 <= proposals < 2**31 and 1 <= pairs.src.size(0) < 2**31):
-        raise ValueError(
-            f"'proposals' and sources must be between 1 and 2^31 - 1 "
-            f'(got {proposals} and {pairs.src.size(0)})'
-        )
 
 
 def _tile_sizes(proposals: int, channels: int, num_arrivals: int) -> dict[str, int]:

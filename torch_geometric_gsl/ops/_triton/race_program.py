@@ -37,30 +37,27 @@ def _uniform(word):
 def _compare(
     dst,
     src,
+    channels,
     row,
     source,
     is_wanted,
-    channels,
-    IS_DISTANCE: tl.constexpr,
-    BLOCK_CHANNELS: tl.constexpr,
+    RESPONSE: tl.constexpr,
+    SIZE: tl.constexpr,
 ):
     """Compare targets with their sources [R, P]: products or squared distances."""
     target = dst + row * channels
     gathered = src + source.to(tl.int64) * channels
-    shape: tl.constexpr = [source.shape[0], source.shape[1], BLOCK_CHANNELS]
-    total = tl.zeros(shape, tl.float32)
-    for first in range(0, channels, BLOCK_CHANNELS):
-        channel = first + tl.arange(0, BLOCK_CHANNELS)
+    total = tl.zeros([source.shape[0], source.shape[1], SIZE], tl.float32)
+    for first in range(0, channels, SIZE):
+        channel = first + tl.arange(0, SIZE)[None, :]
         is_channel = channel < channels
-        u = tl.load(
-            target[:, None] + channel[None, :], mask=is_channel[None, :], other=0.0
-        )[:, None, :]
+        u = tl.load(target[:, None] + channel, mask=is_channel, other=0.0)[:, None, :]
         v = tl.load(
-            gathered[:, :, None] + channel[None, None, :],
-            mask=is_wanted[:, :, None] & is_channel[None, None, :],
+            gathered[:, :, None] + channel[None],
+            mask=is_wanted[:, :, None] & is_channel[None],
             other=0.0,
         )
-        if IS_DISTANCE:
+        if RESPONSE == 'heat_kernel':
             total += (u - v) * (u - v)
         else:
             total += u * v
@@ -68,32 +65,8 @@ def _compare(
 
 
 @triton.jit
-def _score(
-    dst,
-    src,
-    b,
-    c,
-    b_stride,
-    c_stride,
-    row,
-    source,
-    is_wanted,
-    channels,
-    scale,
-    RESPONSE: tl.constexpr,
-    BLOCK_CHANNELS: tl.constexpr,
-):
-    """Return the scores `PairScores.pairs` [R, P]."""
-    value = _compare(
-        dst,
-        src,
-        row,
-        source,
-        is_wanted,
-        channels,
-        RESPONSE == 'heat_kernel',
-        BLOCK_CHANNELS,
-    )
+def _respond(value, b, b_stride, c, c_stride, row, RESPONSE: tl.constexpr):
+    """Return the responses to compared values [R, P]."""
     if RESPONSE == 'difference':
         value = 1 - value
     elif RESPONSE == 'gaussian':
@@ -102,16 +75,7 @@ def _score(
     elif RESPONSE == 'heat_kernel':
         width = tl.load(c + row * c_stride)[:, None]
         value = tl.exp(-tl.minimum(value, 1e36) / width)
-    return scale * value
-
-
-@triton.jit
-def _first_state(seed, row, draw, per_target, proposals):
-    """Return the random states [R] of first proposals, and the way to gaps."""
-    width = per_target.to(tl.int64) * proposals
-    place = row * 2 * width + draw * proposals + 1
-    first = tl.load(seed).to(tl.uint64) + place.to(tl.uint64) * _GAMMA
-    return first, width.to(tl.uint64) * _GAMMA
+    return value
 
 
 @triton.jit
@@ -212,7 +176,11 @@ def run_races(
         row, excluded, start, size, num_sources, log_size, BLOCK_RACES
     )
     shift = log_count + upper
-    first, to_gap = _first_state(seed, row, race % per_target, per_target, proposals)
+    # The random states of first proposals [R], and the way to those of gaps.
+    width = per_target.to(tl.int64) * proposals
+    place = row * 2 * width + race % per_target * proposals + 1
+    first = tl.load(seed).to(tl.uint64) + place.to(tl.uint64) * _GAMMA
+    to_gap = width.to(tl.uint64) * _GAMMA
     slot = tl.arange(0, BLOCK_KEPT)[None, :]
     kept_source = tl.zeros([BLOCK_RACES, BLOCK_KEPT], tl.int32)
     kept_noise = tl.zeros([BLOCK_RACES, BLOCK_KEPT], tl.float32)
@@ -233,21 +201,10 @@ def run_races(
         # A race that is full needs no more scores.
         is_wanted = is_turn & (found < num_arrivals)[:, None]
         source = _propose(word, row, count, own, is_wanted, excluded, start, listed)
-        score = _score(
-            dst,
-            src,
-            b,
-            c,
-            b_stride,
-            c_stride,
-            row,
-            source,
-            is_wanted,
-            channels,
-            scale,
-            RESPONSE,
-            BLOCK_CHANNELS,
+        value = _compare(
+            dst, src, channels, row, source, is_wanted, RESPONSE, BLOCK_CHANNELS
         )
+        score = scale * _respond(value, b, b_stride, c, c_stride, row, RESPONSE)
         accepted = is_wanted & (_uniform(word) < tl.exp(score - upper))
         rank = found[:, None] + tl.cumsum(accepted.to(tl.int32), 1)
         accepted = accepted | (is_last & (rank == 0))
