@@ -5,24 +5,16 @@ from __future__ import annotations
 import inspect
 import os
 import warnings
-from threading import Lock
 from types import FrameType
 
 # A module calls its `forward` through PyTorch, and layers of models call each other.
 _INSIDE = frozenset({'torch', 'torch_geometric', __name__.partition('.')[0]})
-_LOCK = Lock()
 
 
 def warn_caller(message: str, category: type[Warning]) -> None:
-    r"""Warn in the name of the first frame outside the package, PyTorch and PyG.
-
-    By default Python shows a warning once for each line that it points at: one that
-    points into the package would be shown for the first caller alone.
-
-    Args:
-        message (str): The text.
-        category (type): The class of the warning.
-    """
+    """Warn in the name of the first frame outside the package, PyTorch and PyG."""
+    # Python shows a warning once for each line that it points at: one that points
+    # into the package would be shown for the first caller alone.
     frame, level = inspect.currentframe(), 1
     while frame is not None and not _is_outside(frame):
         frame, level = frame.f_back, level + 1

@@ -16,6 +16,7 @@ from torch_geometric_gsl._checks import (
     check_candidate_count,
     check_flag,
     check_option,
+    check_type,
 )
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES, resolve_similarity
@@ -39,7 +40,7 @@ class FeatureGraph(BaseTransform):
 
     @abstractmethod
     def build(self, x: Tensor, k: int, similarity: Similarity) -> SampledGraph:
-        """Return the graph of one example, in which nodes have k candidates at least."""
+        """Return the graph of one example, whose nodes have k candidates at least."""
 
     def forward(self, data: Data) -> Data:
         x, batch = node_features(data), data.batch
@@ -77,11 +78,8 @@ def check_similarity(similarity: object) -> None:
                 f'because they are untrained: pass a (trained) module, or '
                 f"'linear', the plain cosine of the rows (got {similarity!r})"
             )
-    elif not isinstance(similarity, Similarity):
-        raise TypeError(
-            f"'similarity' must be a name or a Similarity "
-            f'(got {type(similarity).__name__})'
-        )
+    else:
+        check_type(similarity, Similarity, 'similarity', 'a name or a Similarity')
 
 
 @contextmanager

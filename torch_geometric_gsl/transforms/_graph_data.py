@@ -10,7 +10,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import cumsum, is_sparse, sort_edge_index
 
-from torch_geometric_gsl._checks import check_features
+from torch_geometric_gsl._checks import check_features, check_type
 from torch_geometric_gsl.typing import SampledGraph, is_sorted_by_target
 
 #: The prefix under which a replaced graph is kept.
@@ -26,11 +26,7 @@ _NODES = {*_NODE_VECTORS, 'ptr', 'num_nodes'}
 
 def check_data(data: object) -> None:
     """Raise unless :obj:`data` is a homogeneous graph or a batch of them."""
-    if not isinstance(data, Data):
-        raise TypeError(
-            f"'data' must be a homogeneous torch_geometric.data.Data "
-            f'(got {type(data).__name__})'
-        )
+    check_type(data, Data, 'data', 'a homogeneous torch_geometric.data.Data')
 
 
 def node_features(data: Data) -> Tensor:
@@ -114,19 +110,14 @@ def _edge_counts(data: Data) -> list[int]:
 
 def _node_counts(data: Data) -> list[int]:
     """Count the nodes of each example by an attribute of the nodes, if there is one."""
-    is_batch = hasattr(data, '_slice_dict')
-    if 'num_nodes' in data:
-        sizes = getattr(data, '_num_nodes', None) if is_batch else [data.num_nodes]
-        if sizes is not None:
-            return list(sizes)
-    for key in _NODE_VECTORS:
-        # A batch has a vector `batch` even where it guessed the number of nodes.
-        if key not in data or (is_batch and key == 'batch'):
-            continue
-        if is_batch and key not in data._slice_dict:  # Given to the batch itself.
-            return list(data.ptr.diff().tolist())
-        return _counts(data, key)
-    return []
+    vectors = [key for key in _NODE_VECTORS if key in data]
+    if not hasattr(data, '_slice_dict'):
+        if 'num_nodes' in data:
+            return [data['num_nodes']]
+        return _counts(data, vectors[0]) if vectors else []
+    # A batch has a vector `batch` even where it guessed the number of nodes.
+    is_known = 'ptr' in data and ('num_nodes' in data or {*vectors} - {'batch'})
+    return list(data.ptr.diff().tolist()) if is_known else []
 
 
 def _counts(data: Data, key: str) -> list[int]:
@@ -145,11 +136,8 @@ def _counts(data: Data, key: str) -> list[int]:
 
 def _set_slices(data: Data, edge_index: Tensor) -> None:
     """Assign the edges of a batch to its examples."""
-    slices, incs = data._slice_dict, data._inc_dict
-    # Features that were given to the batch itself have no slices.
-    bounds = slices['x'].view(-1) if 'x' in slices else data.ptr.cpu()
-    first = bounds[:-1]
-    example = torch.bucketize(edge_index[1].cpu(), bounds[1:], right=True)
+    slices, incs, first = data._slice_dict, data._inc_dict, data.ptr[:-1].cpu()
+    example = data['batch'][edge_index[1]].cpu()
     slices['edge_index'] = cumsum(torch.bincount(example, minlength=first.numel()))
     slices['edge_weight'] = slices['edge_index']
     incs['edge_index'], incs['edge_weight'] = first, torch.zeros_like(first)

@@ -13,6 +13,7 @@ from torch_geometric_gsl._checks import (
     check_edge_index,
     check_flag,
     check_number,
+    check_type,
 )
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
@@ -34,11 +35,9 @@ class FreezeLatentGraph(BaseTransform):
     sampler is :obj:`"dense"`: then they are all pairs of nodes. The weights are
     not normalised again after :obj:`k` or :obj:`threshold` have removed edges.
 
-    .. note::
-        A graph that :obj:`data` already has is kept under names with a prefix, such as
-        :obj:`observed_edge_index` and :obj:`observed_edge_attr`, or dropped if there
-        are such names already.
-        :class:`~torch_geometric_gsl.transforms.DropObservedGraph` before drops both.
+    A graph that :obj:`data` already has is kept under names with a prefix, such as
+    :obj:`observed_edge_index` and :obj:`observed_edge_attr`, or dropped if there are
+    such names already.
 
     Args:
         model (torch.nn.Module): A model with a method :obj:`graphs`, such as
@@ -141,11 +140,8 @@ class FreezeLatentGraph(BaseTransform):
         )
 
 
-def _check_model(model: object) -> None:
-    if not isinstance(model, torch.nn.Module):
-        raise TypeError(
-            f"'model' must be a torch.nn.Module (got {type(model).__name__})"
-        )
+def _check_model(model: Any) -> None:
+    check_type(model, torch.nn.Module, 'model', 'a torch.nn.Module')
     is_sampler = isinstance(model, GumbelKNNSampler)
     methods = (getattr(model, name, None) for name in ('graphs', 'graph'))
     if not is_sampler and not any(map(callable, methods)):

@@ -63,11 +63,9 @@ class SampledLatentGraph(FeatureGraph):
         :class:`~torch_geometric.nn.conv.SAGEConv`, counts each in full: give it
         :obj:`replace=False`, which draws :obj:`k` distinct neighbours, as below.
 
-    .. note::
-        A graph that :obj:`data` already has is kept under names with a prefix, such as
-        :obj:`observed_edge_index` and :obj:`observed_edge_attr`, or dropped if there
-        are such names already.
-        :class:`~torch_geometric_gsl.transforms.DropObservedGraph` before drops both.
+    A graph that :obj:`data` already has is kept under names with a prefix, such as
+    :obj:`observed_edge_index` and :obj:`observed_edge_attr`, or dropped if there are
+    such names already.
 
     Args:
         k (int, optional): The number of draws :math:`K`. (default: :obj:`5`)

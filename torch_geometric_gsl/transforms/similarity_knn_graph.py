@@ -42,11 +42,9 @@ class SimilarityKNNGraph(FeatureGraph):
         :obj:`similarity="heat_kernel"`, whose weights lie in :math:`[0, 1]`, or
         clamp: :obj:`data.edge_weight = data.edge_weight.clamp(min=0)`.
 
-    .. note::
-        A graph that :obj:`data` already has is kept under names with a prefix, such as
-        :obj:`observed_edge_index` and :obj:`observed_edge_attr`, or dropped if there
-        are such names already.
-        :class:`~torch_geometric_gsl.transforms.DropObservedGraph` before drops both.
+    A graph that :obj:`data` already has is kept under names with a prefix, such as
+    :obj:`observed_edge_index` and :obj:`observed_edge_attr`, or dropped if there are
+    such names already.
 
     Args:
         k (int, optional): The number of neighbours. (default: :obj:`5`)
