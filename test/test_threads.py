@@ -1,7 +1,5 @@
 """What a process keeps is made once and shared, whatever threads do."""
 
-import subprocess
-import sys
 import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +9,7 @@ from typing import TypeVar
 
 import pytest
 import torch
+from oracles import run_alone
 from torch_geometric.nn import Linear
 
 from torch_geometric_gsl import GaussianSimilarity, GSLNet, GumbelKNNSampler
@@ -136,7 +135,7 @@ x = torch.randn(200, 4)
 warnings.simplefilter('error')
 {use}
 """
-    subprocess.run([sys.executable, '-c', code], check=True)
+    run_alone('-c', code)
 
 
 @pytest.mark.parametrize('is_training', [True, False])
