@@ -119,7 +119,7 @@ def test_sparse_features():
         ({'loop': 'no'}, TypeError, r"'loop' must be a bool \(got 'no'\)"),
         ({'force_undirected': 1}, TypeError, r"'force_undirected' .* bool \(got 1\)"),
         ({'similarity': 'cosine'}, ValueError, r"pass a \(trained\) .*got 'cosine'"),
-        ({'similarity': 'euclid'}, ValueError, r"must be one of .*'euclid'"),
+        ({'similarity': 'uniform'}, ValueError, r"must be one of .*'uniform'"),
         ({'similarity': torch.nn.Tanh()}, TypeError, r'a Similarity \(got Tanh\)'),
         ({'similarity': GaussianSimilarity(3)}, ValueError, 'expects 3 channels but'),
     ],
