@@ -4,8 +4,6 @@ A block of text right after a block of Python is what it prints: by default this
 compared, and `python test/test_code_blocks.py --write` renews it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import doctest
 import io
@@ -128,7 +126,6 @@ def run_session(block, names):
 
 
 def written(block):
-    assert block.output is not None
     return textwrap.dedent(block.path.read_text(encoding='utf-8')[slice(*block.output)])
 
 
@@ -189,11 +186,9 @@ def write():
         text = path.read_text(encoding='utf-8')
         # From the last one on, so that the others stay where they are.
         for block in reversed([b for b in blocks(path) if b.output is not None]):
-            assert block.output is not None
             start, stop = block.output
-            indent = re.match(' *', text[start:stop])
-            assert indent is not None
-            printed = textwrap.indent(run(block), indent[0])
+            indent = re.match(' *', text[start:stop])[0]
+            printed = textwrap.indent(run(block), indent)
             tail = '\n' if path.suffix == '.rst' else ''
             text = f'{text[:start]}{printed}{tail}{text[stop:]}'
         path.write_text(text, encoding='utf-8')

@@ -214,20 +214,15 @@ def callables():
     """Public classes, functions and methods whose docstring has "Args:"."""
     for module in all_modules():
         for name, value in vars(module).items():
-            if name.startswith('_') or getattr(value, '__module__', '') != (
-                module.__name__
-            ):
+            if getattr(value, '__module__', '') != module.__name__:
                 continue
             places = [(name, value)]
             if inspect.isclass(value):
-                places += [
-                    (f'{name}.{method}', function)
-                    for method, function in vars(value).items()
-                    if inspect.isfunction(function) and not method.startswith('_')
-                ]
+                places += [(f'{name}.{own}', part) for own, part in vars(value).items()]
             for path, place in places:
-                doc = place.__doc__ or ''
-                if callable(place) and re.search(r'^\s*Args:$', doc, re.MULTILINE):
+                doc = getattr(place, '__doc__', None) or ''
+                is_public = callable(place) and not re.search(r'(^|\.)_', path)
+                if is_public and re.search(r'^\s*Args:$', doc, re.MULTILINE):
                     yield f'{module.__name__}.{path}', place, doc
 
 

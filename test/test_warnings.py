@@ -50,10 +50,6 @@ def make_sampler():
     return GumbelKNNSampler(GaussianSimilarity(4), max_eval_pairs=1).eval()
 
 
-def make_model():
-    return GSLNet(4, 4, 2, 2, max_eval_pairs=1).eval()
-
-
 def make_conv():
     return LatentGraphConv(4, 4, max_eval_pairs=1).eval()
 
@@ -96,7 +92,7 @@ def run(request, make_chain):
     if request.param == 'sampler':
         sampler = make_sampler()
         return lambda: sampler.propagate(X, X)
-    model = make_model()
+    model = GSLNet(4, 4, 2, 2, max_eval_pairs=1).eval()
     if request.param == 'no_grad':
         model = torch.no_grad()(model)
     elif request.param == 'compiled':
