@@ -139,8 +139,17 @@ def to_matrix(edge_index, edge_weight, num_targets, num_sources):
     return matrix.index_put((edge_index[1], edge_index[0]), edge_weight, True)
 
 
+def check_gradients(*modules):
+    """Check that a gradient has reached every parameter."""
+    for module in modules:
+        for name, parameter in module.named_parameters():
+            assert parameter.grad is not None, name
+            assert bool(parameter.grad.isfinite().all()), name
+            assert float(parameter.grad.abs().max()) > 0, name
+
+
 def run_alone(*args, **environment):
-    """Run Python in a process of its own: Triton reads its variables once."""
+    """Run Python in a process of its own, and return what it prints and warns."""
     done = subprocess.run(
         [sys.executable, '-W', 'error::RuntimeWarning', *args],
         capture_output=True,
@@ -150,3 +159,4 @@ def run_alone(*args, **environment):
         env={**os.environ, 'OMP_NUM_THREADS': '1', **environment},
     )
     assert done.returncode == 0, done.stderr
+    return done.stdout, done.stderr
