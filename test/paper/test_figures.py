@@ -10,10 +10,9 @@ from torch.overrides import TorchFunctionMode
 from torch_geometric.data import Data
 
 from reproduction import command, experiments, figures, settings
-from reproduction.experiments import CONTROLS, Choice, Experiment
+from reproduction.experiments import CONTROLS, Choice, Experiment, make_config
 from reproduction.figures import FIGURES
 from reproduction.run import execute
-from reproduction.settings import make_config
 from reproduction.store import Store
 from reproduction.trained import (
     REMOVED,

@@ -3,9 +3,10 @@ import math
 import pytest
 from scipy import stats
 
-from reproduction.config import GIVEN, RunConfig
+from reproduction.experiments import RunConfig
 from reproduction.store import Store
 from reproduction.summary import Accuracy, Cell, accuracies, compare, make_cell, verdict
+from reproduction.training import GIVEN
 
 
 def test_cell():

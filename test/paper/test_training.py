@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from reproduction import training
+from reproduction.experiments import make_config
 from reproduction.files import read_tensors, write_tensors
-from reproduction.methods import METHODS
-from reproduction.settings import make_config
+from reproduction.settings import METHODS
 from reproduction.training import HIDDEN_LABEL, Run
 from torch_geometric_gsl.datasets import paper_split
 

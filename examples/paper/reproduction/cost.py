@@ -22,13 +22,13 @@ from torch_geometric.data import Data
 
 from reproduction.command import add_threads, make_parser, positive, told_plainly
 from reproduction.documents import text_of
+from reproduction.experiments import make_config
 from reproduction.files import write_json
-from reproduction.machine import environment
-from reproduction.methods import build
-from reproduction.settings import RESULTS, make_config
+from reproduction.settings import RESULTS
+from reproduction.store import environment
 from reproduction.summary import COSTS
 from reproduction.tables import COST, cost_grid
-from reproduction.training import optimizer_of
+from reproduction.training import build, optimizer_of
 from torch_geometric_gsl.datasets import load_dataset, paper_split
 
 #: The paper's rows and two controls.

@@ -12,10 +12,9 @@ import re
 from pathlib import Path
 
 from reproduction.command import check_files, make_parser, told_plainly
-from reproduction.experiments import EXPERIMENTS, MAX_SEEDS, Choice
+from reproduction.experiments import EXPERIMENTS, MAX_SEEDS, Choice, data_key
 from reproduction.files import write_text
-from reproduction.methods import METHODS
-from reproduction.settings import PRESETS, RESULTS, data_key
+from reproduction.settings import METHODS, PRESETS, RESULTS
 from reproduction.store import ARCHIVE, Store
 from reproduction.tables import COST, TABLES, Entry, Grid, cost_grid
 
@@ -231,7 +230,3 @@ def main() -> None:
         args.results,
     )
     print(render(args.table, args.format or FORMATS[0], store, choice))
-
-
-if __name__ == '__main__':
-    main()

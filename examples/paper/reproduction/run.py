@@ -32,14 +32,14 @@ from reproduction.command import (
     Progress,
     add_arguments,
     check_files,
+    limit_memory,
     load,
     make_parser,
     positive,
     prepare,
     told_plainly,
 )
-from reproduction.config import RunConfig
-from reproduction.experiments import EXPERIMENTS, MAX_SEEDS, Choice
+from reproduction.experiments import EXPERIMENTS, MAX_SEEDS, Choice, RunConfig
 from reproduction.files import (
     read_json,
     remove_drafts,
@@ -47,10 +47,8 @@ from reproduction.files import (
     write_tensors,
     write_text,
 )
-from reproduction.machine import environment, limit_memory
-from reproduction.methods import METHODS
-from reproduction.settings import PRESETS
-from reproduction.store import AGAIN, Record, Store
+from reproduction.settings import METHODS, PRESETS
+from reproduction.store import AGAIN, Store, environment
 from reproduction.training import Outcome, Run, Watcher
 
 #: The seed whose trained model is kept: figures show it.
@@ -62,6 +60,7 @@ NO_MEMORY = (
 )
 #: Seconds before looking again at runs that other processes work on.
 PAUSE = 2.0
+CROWDED = 'too little memory, again in a process of its own'
 #: The message of a run whose process was killed.
 KILLED = (
     'killed by signal {}: if by the system, for lack of memory, then give a lower '
@@ -80,23 +79,14 @@ def execute(
     memory_limit: float | None = None,
     checkpoint_seconds: float = 30.0,
     is_alone: bool = True,
-) -> Record:
-    """Execute a run from its start or checkpoint to its result.
+) -> Outcome:
+    """Execute a claimed run from its start or checkpoint to its result.
 
-    Args:
-        config: The run, which this process has claimed.
-        read: Reads its data.
-        store: Where its folder is.
-        watch: Called after each epoch.
-        resumed: Called with the number of epochs of the checkpoint, if there is one.
-        device: Where the model runs.
-        memory_limit: The memory there is, in GB, for a run that needs more.
-        checkpoint_seconds: Least time between two checkpoints.
-        is_alone: Whether it is the only run of this process. Lack of memory is then
-            its result.
+    `resumed` receives the epochs of the checkpoint, if there is one. Lack of memory is
+    the result of a run that is the only one of its process.
 
     Raises:
-        MemoryError: If there is too little memory, and others may have used some.
+        MemoryError: If there is too little memory, and other runs may have used some.
     """
     folder = store.folder(config)
     remove_drafts(folder)
@@ -119,9 +109,7 @@ def execute(
         gc.collect()
     store.finish(config, outcome, about | cost)
     (folder / 'checkpoint.pt').unlink(missing_ok=True)
-    record = store.record(config)
-    assert record is not None
-    return record
+    return outcome
 
 
 def _train(run: Run, data: Data, watch: Watcher) -> tuple[Outcome, dict[str, Any]]:
@@ -171,8 +159,7 @@ def work(
     pending = store.missing(configs, args.memory_limit)
     done = len(configs) - len(pending)
     print(f'{name}: {len(configs)} runs, {done} finished, {len(pending)} to do')
-    progress = Progress(pending)
-    failures = 0
+    progress, failures = Progress(pending), 0
     while pending:
         busy, crowded = [], []
         for config in pending:
@@ -180,13 +167,13 @@ def work(
                 if not is_ours:
                     busy.append(config)
                 elif store.is_finished(config, args.memory_limit):
-                    progress.skipped(config)
+                    progress.ended(config)
                 else:
                     try:
                         failures += not _one(config, store, args, progress, is_alone)
                     except MemoryError:
                         crowded.append(config)
-                        progress.crowded(config)
+                        progress.ended(config, CROWDED)
         failures += sum(not _alone(config, store, args) for config in crowded)
         if len(busy) == len(pending):
             time.sleep(PAUSE)
@@ -216,9 +203,11 @@ def _one(
     progress: Progress,
     is_alone: bool,
 ) -> bool:
-    log = store.folder(config) / 'tensorboard' if args.tensorboard else None
+    """Execute a run and tell how it ended; return whether it finished."""
+    folder = store.folder(config)
+    log = folder / 'tensorboard' if args.tensorboard else None
     try:
-        record = execute(
+        outcome = execute(
             config,
             functools.partial(load, config.dataset, config.label),
             store,
@@ -232,14 +221,16 @@ def _one(
     except MemoryError:
         raise
     except Exception as error:
-        text = traceback.format_exc()
-        write_text(store.folder(config) / 'error.txt', text)
-        progress.failed(config, error)
+        write_text(folder / 'error.txt', traceback.format_exc())
+        progress.ended(config, f'FAILED, {type(error).__name__}: {error}')
         return False
-    (store.folder(config) / 'error.txt').unlink(missing_ok=True)
+    (folder / 'error.txt').unlink(missing_ok=True)
     with _unlimited(args):
         store.collect([config])
-    progress.finished(config, record)
+    text = outcome.get('detail', outcome['status'])
+    if outcome.get('val') is not None:
+        text += f', validation {100 * outcome["val"]:.1f}'
+    progress.ended(config, text, outcome.get('epochs', 0))
     gc.collect()
     return True
 
@@ -258,8 +249,9 @@ def _alone(config: RunConfig, store: Store, args: argparse.Namespace) -> bool:
     process.join()
     code = process.exitcode or 0
     if code < 0:
-        write_text(store.folder(config) / 'error.txt', KILLED.format(-code))
-        print(f'{config}: FAILED, {KILLED.format(-code)}')
+        text = KILLED.format(-code)
+        write_text(store.folder(config) / 'error.txt', text)
+        print(f'{config}: FAILED, {text}')
     return code == 0
 
 

@@ -42,17 +42,17 @@ from reproduction.command import (
     prepare,
     told_plainly,
 )
-from reproduction.config import RunConfig
-from reproduction.experiments import COMPARED
-from reproduction.files import read_bytes, write_bytes, write_text
-from reproduction.run import work
-from reproduction.settings import (
-    PRESETS,
+from reproduction.experiments import (
+    COMPARED,
+    RunConfig,
     data_key,
     found_settings,
     keep_setting,
     make_config,
 )
+from reproduction.files import read_bytes, write_bytes, write_text
+from reproduction.run import work
+from reproduction.settings import PRESETS
 from reproduction.store import Store
 
 #: The trials of all searches, one entry a line.
@@ -312,7 +312,3 @@ def main() -> None:
         return
     for method in args.methods:
         search(store, args.dataset, method, args)
-
-
-if __name__ == '__main__':
-    main()

@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 from scipy import stats
 
-from reproduction.config import GIVEN, RunConfig
+from reproduction.experiments import RunConfig
 from reproduction.store import Record, Store
+from reproduction.training import GIVEN
 
 #: What the paper prints.
 PUBLISHED = Path(__file__).with_name('published.csv')

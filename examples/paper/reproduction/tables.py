@@ -8,10 +8,17 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from reproduction.experiments import COMPARED, CONTROLS, FULL, KS, TRANSITION, Choice
+from reproduction.experiments import (
+    COMPARED,
+    CONTROLS,
+    FULL,
+    KS,
+    TRANSITION,
+    Choice,
+    found_settings,
+)
 from reproduction.files import read_kept
-from reproduction.methods import METHODS
-from reproduction.settings import found_settings
+from reproduction.settings import METHODS
 from reproduction.store import Store
 from reproduction.summary import (
     COSTS,

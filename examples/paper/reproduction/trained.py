@@ -12,14 +12,12 @@ from torch import Tensor
 from torch_geometric.data import Data
 from tqdm import tqdm
 
-from reproduction.config import RunConfig
-from reproduction.experiments import CONTROLS, EXPERIMENTS, Choice
+from reproduction.experiments import CONTROLS, EXPERIMENTS, Choice, RunConfig
 from reproduction.files import read_tensors, remove_drafts, write_tensors
-from reproduction.methods import build
 from reproduction.settings import PRESETS, RESULTS
 from reproduction.store import Store
 from reproduction.summary import Cell
-from reproduction.training import Run
+from reproduction.training import Run, build
 from torch_geometric_gsl import IDGLAnchor, NodeClassifier
 
 #: The parameters of a transition graph: one row per transition node.

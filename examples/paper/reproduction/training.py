@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,10 @@ from torch.nn import functional as F
 from torch_geometric import seed_everything
 from torch_geometric.data import Data
 
-from reproduction.config import GIVEN, RunConfig
+from reproduction.experiments import OPTIMIZERS, RunConfig
 from reproduction.files import read_tensors, write_tensors, write_text
-from reproduction.methods import build, parameter_groups
-from torch_geometric_gsl import NodeClassifier
+from reproduction.settings import METHODS
+from torch_geometric_gsl import SLAPS, NodeClassifier
 from torch_geometric_gsl.datasets import paper_split
 
 #: Stands for a label that must not be read: no class has it.
@@ -38,14 +39,45 @@ CHECKPOINT_SHARE = 0.05
 #: How layers refuse numbers that training has driven out of range.
 NOT_FINITE = 'contains NaN or infinite values'
 MASKS = ('train_mask', 'val_mask', 'test_mask')
-OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
-    'adam': torch.optim.Adam,
-    'adamw': torch.optim.AdamW,
-}
+#: The split of a run whose data brings one.
+GIVEN = 'given'
 
 Metrics = dict[str, float]
 Outcome = dict[str, Any]
 Watcher = Callable[[Metrics], None]
+
+
+def build(config: RunConfig, data: Data) -> NodeClassifier:
+    """Build the model of a run; warn where the data has fewer neighbours than asked."""
+    method = METHODS[config.method]
+    options, num_nodes = dict(config.options), int(data['x'].size(0))
+    most = num_nodes - 1
+    for name in ('k', 'candidates'):
+        if (options.get(name) or 0) > most:
+            warnings.warn(
+                f"'{name}' is {most} instead of {options[name]} for {config.method} on "
+                f'{config.data_name}: it has {num_nodes} nodes',
+                stacklevel=2,
+            )
+            options[name] = most
+    if method.is_sized:
+        options['num_nodes'] = num_nodes
+    out_channels = int(data['y'].max()) + 1
+    return method.build(
+        data.num_features, out_channels=out_channels, **method.options, **options
+    )
+
+
+def parameter_groups(
+    model: NodeClassifier, config: RunConfig
+) -> list[dict[str, Any]] | list[torch.nn.Parameter]:
+    """Group parameters: SLAPS trains graph and autoencoder at a rate of their own."""
+    if not isinstance(model, SLAPS):
+        return list(model.parameters())
+    rest = [*model.denoiser.parameters(), *model.graph_generator.parameters()]
+    own: dict[str, Any] = {'params': list(model.classifier.parameters())}
+    lr = config.denoising_lr or config.lr
+    return [own, {'params': rest, 'lr': lr, 'weight_decay': 0.0}]
 
 
 def split_of(config: RunConfig, data: Data) -> Data:
