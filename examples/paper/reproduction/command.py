@@ -9,7 +9,7 @@ import math
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,8 @@ import torch
 from torch_geometric.data import Data
 from tqdm import tqdm
 
-from reproduction.experiments import RunConfig
-from reproduction.settings import BROUGHT, RESULTS
+from reproduction.experiments import Choice, RunConfig, data_key
+from reproduction.settings import BROUGHT, PRESETS, RESULTS
 from reproduction.training import Metrics, Watcher
 from torch_geometric_gsl.datasets import DATASETS, load_dataset
 
@@ -107,11 +107,32 @@ def add_threads(parser: argparse.ArgumentParser) -> None:
     add('--threads', type=positive, default=threads, help=f'of the CPU ({threads})')
 
 
+def add_choice(
+    parser: argparse.ArgumentParser, presets: Sequence[str] = PRESETS[:3]
+) -> None:
+    """Add what chooses among runs, but for data sets and methods."""
+    add = parser.add_argument
+    add('--label', help='column of the labels, for files')
+    add('--preset', choices=presets, default=PRESETS[0], help=f'({PRESETS[0]})')
+    add('--results', type=Path, default=RESULTS, help='folder (that of this program)')
+
+
+def choice_of(args: argparse.Namespace, seeds: Sequence[int]) -> Choice:
+    """Return the runs that are chosen; what is named twice counts once."""
+    datasets = {data_key(name, args.label): name for name in args.datasets}
+    return Choice(
+        tuple(datasets.values()),
+        tuple(dict.fromkeys(args.methods)),
+        seeds,
+        args.preset,
+        args.label,
+        args.results,
+    )
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what every command that runs something can be told."""
     add = parser.add_argument
-    add('--label', help='column of the labels, for files')
-    add('--results', type=Path, default=RESULTS, help='folder (that of this program)')
     add('--device', type=usable_device, default='cpu', help='such as cuda:0 (cpu)')
     add_threads(parser)
     add(

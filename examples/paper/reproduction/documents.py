@@ -11,8 +11,14 @@ import argparse
 import re
 from pathlib import Path
 
-from reproduction.command import check_files, make_parser, told_plainly
-from reproduction.experiments import EXPERIMENTS, MAX_SEEDS, Choice, data_key
+from reproduction.command import (
+    add_choice,
+    check_files,
+    choice_of,
+    make_parser,
+    told_plainly,
+)
+from reproduction.experiments import EXPERIMENTS, MAX_SEEDS, Choice
 from reproduction.files import write_text
 from reproduction.settings import METHODS, PRESETS, RESULTS
 from reproduction.store import ARCHIVE, Store
@@ -24,7 +30,6 @@ WORDS = ('begin', 'end')
 DOCUMENTS = (ROOT / 'README.md', ROOT / 'docs' / 'results.rst')
 #: Seeds that a table looks for; those that are missing are not counted.
 SEEDS = range(MAX_SEEDS)
-FORMATS = ('markdown', 'rst', 'latex')
 #: What TeX would take for a command or does not know.
 SIGNS = {
     '\\': r'\textbackslash{}',
@@ -54,15 +59,6 @@ FIXED: dict[str, tuple[str, ...]] = {
     'tuned': ('methods', 'preset'),
     'table4': tuple(CHOICES),
 }
-
-
-def text_of(grid: Grid, kind: str) -> str:
-    """Write a table as Markdown, reStructuredText or LaTeX."""
-    if kind not in FORMATS:
-        raise ValueError(f"'format' must be one of {FORMATS} (got {kind!r})")
-    if grid.is_empty:
-        return f'Nothing to show: {grid.empty}.\n'
-    return {'markdown': _markdown, 'rst': _rst, 'latex': _latex}[kind](grid)
 
 
 def _markdown(grid: Grid) -> str:
@@ -120,6 +116,20 @@ def _tex(text: str) -> str:
     return '$-$'.join(parts)
 
 
+FORMATS = {'markdown': _markdown, 'rst': _rst, 'latex': _latex}
+#: Of what was not given.
+DEFAULTS = {'format': 'markdown', 'datasets': (), 'methods': (), 'preset': PRESETS[0]}
+
+
+def text_of(grid: Grid, kind: str) -> str:
+    """Write a table as Markdown, reStructuredText or LaTeX."""
+    if kind not in FORMATS:
+        raise ValueError(f"'format' must be one of {(*FORMATS,)} (got {kind!r})")
+    if grid.is_empty:
+        return f'Nothing to show: {grid.empty}.\n'
+    return FORMATS[kind](grid)
+
+
 def render(name: str, kind: str, store: Store, choice: Choice) -> str:
     """Make a table and write it as text."""
     if name == 'table4':
@@ -170,13 +180,12 @@ def table_parser() -> argparse.ArgumentParser:
     parser = make_parser(__doc__)
     add, names = parser.add_argument, f'some of {", ".join(METHODS)}'
     add('table', nargs='?', choices=[*TABLES, 'table4'])
-    add('--format', choices=FORMATS, help=f'({FORMATS[0]})')
+    add('--format', choices=FORMATS, help='(markdown)')
     add('--datasets', nargs='+', metavar='DATASET', help='names or files')
-    add('--label', help='column of the labels, for files')
     add('--methods', nargs='+', choices=METHODS, metavar='M', help=names)
-    add('--preset', choices=PRESETS[:3], help=f'({PRESETS[0]})')
-    add('--results', type=Path, default=RESULTS, help='folder (that of this program)')
     add('--write', action='store_true', help='renew README and documentation')
+    add_choice(parser)
+    parser.set_defaults(preset=None)
     return parser
 
 
@@ -212,7 +221,9 @@ def main() -> None:
     args = parser.parse_args()
     if reason := refusal(args):
         parser.error(reason)
-    check_files(args.datasets or (), args.label)
+    for name, default in DEFAULTS.items():
+        setattr(args, name, getattr(args, name) or default)
+    check_files(args.datasets, args.label)
     if reason := check_results(args.results, args.table):
         parser.error(reason)
     # Runs of this folder that no archive has yet are in no clone.
@@ -220,13 +231,4 @@ def main() -> None:
     if args.write:
         write_documents(store)
         return
-    datasets = {data_key(name, args.label): name for name in args.datasets or ()}
-    choice = Choice(
-        tuple(datasets.values()),
-        tuple(dict.fromkeys(args.methods or ())),
-        SEEDS,
-        args.preset or PRESETS[0],
-        args.label,
-        args.results,
-    )
-    print(render(args.table, args.format or FORMATS[0], store, choice))
+    print(render(args.table, args.format, store, choice_of(args, SEEDS)))

@@ -27,21 +27,16 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from reproduction.command import (
+    add_choice,
     add_threads,
     check_files,
+    choice_of,
     load,
     make_parser,
     told_plainly,
 )
 from reproduction.documents import SEEDS
-from reproduction.experiments import (
-    CONTROLS,
-    EXPERIMENTS,
-    TAUS,
-    Choice,
-    RunConfig,
-    data_key,
-)
+from reproduction.experiments import CONTROLS, EXPERIMENTS, TAUS, Choice, RunConfig
 from reproduction.settings import METHODS, PRESETS, RESULTS
 from reproduction.store import Store
 from reproduction.summary import Cell
@@ -249,11 +244,10 @@ def parse_args() -> argparse.Namespace:
     add = parser.add_argument
     add('figures', nargs='*', metavar='figure', help=', '.join(FIGURES))
     add('--datasets', nargs='+', default=[], metavar='DATASET', help='names or files')
-    add('--label', help='column of the labels, for files')
-    add('--preset', choices=PRESETS[:3], default=PRESETS[0], help=f'({PRESETS[0]})')
-    add('--results', type=Path, default=RESULTS, help='folder (that of this program)')
     add('--out', type=Path, help='folder of the figures (that of the documentation)')
+    add_choice(parser)
     add_threads(parser)
+    parser.set_defaults(methods=())
     args = parser.parse_args()
     if unknown := [name for name in args.figures if name not in FIGURES]:
         parser.error(f"'figure' must be one of {', '.join(FIGURES)} (got {unknown})")
@@ -288,8 +282,7 @@ def main() -> None:
     store, is_all = Store(args.results), True
     lines: dict[str, None] = {}
     args.out.mkdir(parents=True, exist_ok=True)
-    datasets = tuple({data_key(d, args.label): d for d in args.datasets}.values())
-    choice = Choice(datasets, (), SEEDS, args.preset, args.label, args.results)
+    choice = choice_of(args, SEEDS)
     for name in args.figures or FIGURES:
         found = FIGURES[name](store, choice)
         save(found, args.out)
@@ -299,6 +292,6 @@ def main() -> None:
         return
     text = '\n  '.join(['not drawn for want of finished runs:', *lines])
     # The documentation shows what has been run of an experiment's data sets.
-    if datasets or not is_all:
+    if choice.datasets or not is_all:
         raise SystemExit(text)
     print(text)

@@ -31,7 +31,9 @@ from reproduction.command import (
     FAILED,
     Progress,
     add_arguments,
+    add_choice,
     check_files,
+    choice_of,
     limit_memory,
     load,
     make_parser,
@@ -39,7 +41,7 @@ from reproduction.command import (
     prepare,
     told_plainly,
 )
-from reproduction.experiments import EXPERIMENTS, MAX_SEEDS, Choice, RunConfig
+from reproduction.experiments import EXPERIMENTS, MAX_SEEDS, RunConfig
 from reproduction.files import (
     read_json,
     remove_drafts,
@@ -268,13 +270,11 @@ def parse_args() -> argparse.Namespace:
     add('--datasets', nargs='+', default=[], metavar='DATASET', help='names or files')
     add('--methods', nargs='+', default=[], choices=METHODS, metavar='M', help=names)
     add('--seeds', type=positive, help='number of seeds (5, quick: 2)')
-    add('--preset', choices=PRESETS, default=PRESETS[0], help=f'({PRESETS[0]})')
     add('--quick', action='store_true', help='--preset quick, on wine')
     add('--again', choices=AGAIN, help='redo the runs that ended so')
+    add_choice(parser, PRESETS)
     add_arguments(parser)
     args = parser.parse_args()
-    args.datasets = list(dict.fromkeys(args.datasets))
-    args.methods = list(dict.fromkeys(args.methods))
     if args.quick:
         args.preset = 'quick'
         args.datasets = args.datasets or ['wine']
@@ -288,16 +288,9 @@ def parse_args() -> argparse.Namespace:
 def main() -> None:
     args = parse_args()
     prepare(args)
-    choice = Choice(
-        tuple(args.datasets),
-        tuple(args.methods),
-        range(args.seeds),
-        args.preset,
-        args.label,
-        args.results,
-    )
     check_files(args.datasets, args.label)
-    configs, store = EXPERIMENTS[args.experiment].configs(choice), Store(args.results)
+    choice, store = choice_of(args, range(args.seeds)), Store(args.results)
+    configs = EXPERIMENTS[args.experiment].configs(choice)
     if args.again:
         store.forget(configs, args.again)
     if failures := work(args.experiment, configs, store, args):

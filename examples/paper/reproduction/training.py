@@ -163,18 +163,18 @@ class Run:
                 return 'diverged'
             if self.seconds > self.config.time_limit:
                 return 'timeout'
-            if self._is_late():
+            # Neither accuracy nor loss has improved for too long.
+            if self.epoch - 1 - self.improved >= self.config.patience:
                 break
             if self._is_due():
                 self.save()
         return 'done'
 
     def _train_epoch(self) -> Metrics:
-        config = self.config
+        config, count = self.config, self.epoch + 1
         is_pretraining = self.epoch < config.pretrain_epochs
         metrics: Metrics = {'epoch': self.epoch}
-        is_last = self.epoch + 1 == config.epochs
-        is_due = is_last or (self.epoch + 1) % config.eval_every == 0
+        is_due = count == config.epochs or count % config.eval_every == 0
         try:
             metrics['loss'] = self._step(is_pretraining)
             if is_due and not is_pretraining:
@@ -221,10 +221,6 @@ class Run:
             self.best_state = {name: value.clone() for name, value in state}
         return {'val': val, 'val_loss': loss}
 
-    def _is_late(self) -> bool:
-        """Return whether neither accuracy nor loss improved for too long."""
-        return self.epoch - 1 - self.improved >= self.config.patience
-
     def score(self, data: Data) -> Outcome:
         """Read the test labels, once, for the epoch that validation selected."""
         test_mask = split_of(self.config, data).test_mask
@@ -247,14 +243,19 @@ class Run:
     def save(self) -> None:
         """Write metrics and a checkpoint, each in one piece."""
         start = time.monotonic()
-        write_text(self.folder / 'metrics.csv', self.metrics_table())
+        names = ('epoch', 'loss', 'val', 'val_loss')
+        # One line per epoch; `val` is empty where it was not looked at.
+        lines = [','.join(str(m.get(n, '')) for n in names) for m in self.history]
+        text = '\n'.join([','.join(names), *lines, ''])
+        write_text(self.folder / 'metrics.csv', text)
+        cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
         content = {
             'config': self.config.to_dict(),
             **{name: getattr(self, name) for name in RESTORED},
             'model': self.model.state_dict(),
             'optimizer': self.optimizer.state_dict(),
             'prediction': self.prediction,
-            'random': _random_state(),
+            'random': {'cpu': torch.get_rng_state(), 'cuda': cuda},
         }
         write_tensors(self.folder / 'checkpoint.pt', content)
         self._saved_at = time.monotonic()
@@ -263,9 +264,9 @@ class Run:
     def resume(self) -> bool:
         """Take up the last checkpoint; a damaged one counts as none."""
         found = read_tensors(self.folder / 'checkpoint.pt')
-        if found is None or found.get('config') != self.config.to_dict():
+        if found is None or not found.keys() >= {'config', *RESTORED, *STATES}:
             return False
-        if not found.keys() >= {*RESTORED, *STATES}:
+        if found['config'] != self.config.to_dict():
             return False
         if _shapes(found['model']) != _shapes(self.model.state_dict()):
             return False  # Of code that built another model.
@@ -274,27 +275,11 @@ class Run:
         for name in RESTORED:
             setattr(self, name, found[name])
         self.prediction = found['prediction'].to(self.y.device)
-        _set_random_state(found['random'])
+        torch.set_rng_state(found['random']['cpu'])
+        if torch.cuda.is_available() and found['random']['cuda']:
+            torch.cuda.set_rng_state_all(found['random']['cuda'])
         return True
-
-    def metrics_table(self) -> str:
-        """Return one line per epoch; `val` is empty where it was not looked at."""
-        names = ('epoch', 'loss', 'val', 'val_loss')
-        lines = [','.join(str(m.get(n, '')) for n in names) for m in self.history]
-        return '\n'.join([','.join(names), *lines]) + '\n'
 
 
 def _shapes(state: dict[str, Tensor]) -> dict[str, torch.Size]:
     return {name: value.shape for name, value in state.items()}
-
-
-def _random_state() -> dict[str, Any]:
-    has_cuda = torch.cuda.is_available()
-    cuda = torch.cuda.get_rng_state_all() if has_cuda else []
-    return {'cpu': torch.get_rng_state(), 'cuda': cuda}
-
-
-def _set_random_state(state: dict[str, Any]) -> None:
-    torch.set_rng_state(state['cpu'])
-    if torch.cuda.is_available() and state['cuda']:
-        torch.cuda.set_rng_state_all(state['cuda'])
