@@ -11,13 +11,7 @@ import argparse
 import re
 from pathlib import Path
 
-from reproduction.command import (
-    add_choice,
-    check_files,
-    choice_of,
-    make_parser,
-    told_plainly,
-)
+from reproduction import command
 from reproduction.experiments import EXPERIMENTS, MAX_SEEDS, Choice
 from reproduction.files import write_text
 from reproduction.settings import METHODS, PRESETS, RESULTS
@@ -53,40 +47,36 @@ CHOICES = {
     'label': 'labels',
 }
 FIXED: dict[str, tuple[str, ...]] = {
-    'controls': ('methods',),
-    'table2': ('methods',),
-    'table3': ('methods',),
+    **dict.fromkeys(('controls', 'table2', 'table3'), ('methods',)),
     'tuned': ('methods', 'preset'),
     'table4': tuple(CHOICES),
 }
 
 
-def _markdown(grid: Grid) -> str:
-    def text(entry: Entry) -> str:
-        ours = f'**{entry.ours}**' if entry.is_best else entry.ours
-        return '<br>'.join(part for part in (ours, entry.paper) if part)
+def _parts(entry: Entry) -> list[str]:
+    ours = f'**{entry.ours}**' if entry.is_best and entry.ours else entry.ours
+    return [part for part in (ours, entry.paper) if part]
 
-    lines = [_bar(grid.head), _bar(['---'] * len(grid.head))]
-    lines += [_bar([title, *map(text, entries)]) for title, entries in grid.rows]
+
+def _markdown(grid: Grid) -> str:
+    rows = [grid.head, ['---'] * len(grid.head)]
+    rows += [
+        [title, *('<br>'.join(_parts(entry)) for entry in entries)]
+        for title, entries in grid.rows
+    ]
+    lines = [f'| {" | ".join(row)} |' for row in rows]
     return '\n'.join([*lines, '', '\n\n'.join(grid.notes)]) + '\n'
 
 
-def _bar(cells: list[str]) -> str:
-    return f'| {" | ".join(cells)} |'
-
-
 def _rst(grid: Grid) -> str:
-    def text(entry: Entry) -> str:
-        ours = f'**{entry.ours}**' if entry.is_best and entry.ours else entry.ours
-        parts = [part for part in (ours, entry.paper) if part]
-        return '\n       '.join(f'| {part}' for part in parts)
-
-    lines = ['.. list-table::', '   :header-rows: 1', '']
-    rows = [(grid.head[0], grid.head[1:])]
-    rows += [(title, [text(entry) for entry in cells]) for title, cells in grid.rows]
-    for title, cells in rows:
-        lines.append(f'   * - {title}'.rstrip())
-        lines += [f'     - {cell}'.rstrip() for cell in cells]
+    lines = ['.. list-table::', '   :header-rows: 1', '', f'   * - {grid.head[0]}']
+    lines += [f'     - {title}' for title in grid.head[1:]]
+    for title, entries in grid.rows:
+        lines.append(f'   * - {title}')
+        for entry in entries:
+            cell = '\n       '.join(f'| {part}' for part in _parts(entry))
+            lines.append(f'     - {cell}')
+    lines = [line.rstrip() for line in lines]
     return '\n'.join([*lines, '', '\n\n'.join(grid.notes)]) + '\n'
 
 
@@ -94,20 +84,18 @@ def _latex(grid: Grid) -> str:
     def text(entry: Entry) -> str:
         ours, paper = _tex(entry.ours), _tex(entry.paper)
         ours = rf'\textbf{{{ours}}}' if entry.is_best else ours
-        parts = [part for part in (ours, paper) if part]
-        content = r' \\ '.join(parts)
-        return rf'\makecell{{{content}}}' if len(parts) > 1 else content
+        return rf'\makecell{{{ours} \\ {paper}}}' if ours and paper else ours or paper
 
-    def line(cells: list[str]) -> str:
-        return f'{" & ".join(cells)} \\\\'
-
-    body = [line([_tex(title), *map(text, entries)]) for title, entries in grid.rows]
-    top = [r'% Needs \usepackage{booktabs,makecell}.']
-    top.append(rf'\begin{{tabular}}{{l{"c" * (len(grid.head) - 1)}}}')
-    top += [r'\toprule', line([_tex(title) for title in grid.head]), r'\midrule']
-    # Below the table, where lines are broken.
-    notes = [rf'\par\smallskip {_tex(note)}' for note in grid.notes if note]
-    return '\n'.join([*top, *body, r'\bottomrule', r'\end{tabular}', *notes]) + '\n'
+    rows = [[_tex(title), *map(text, entries)] for title, entries in grid.rows]
+    top, *body = (f'{" & ".join(row)} \\\\' for row in [[*map(_tex, grid.head)], *rows])
+    lines = [
+        r'% Needs \usepackage{booktabs,makecell}.',
+        rf'\begin{{tabular}}{{l{"c" * (len(grid.head) - 1)}}}',
+        *(r'\toprule', top, r'\midrule', *body, r'\bottomrule', r'\end{tabular}'),
+        # Below the table, where lines are broken.
+        *(rf'\par\smallskip {_tex(note)}' for note in grid.notes if note),
+    ]
+    return '\n'.join(lines) + '\n'
 
 
 def _tex(text: str) -> str:
@@ -177,14 +165,14 @@ def write_documents(store: Store, paths: tuple[Path, ...] = DOCUMENTS) -> None:
 
 
 def table_parser() -> argparse.ArgumentParser:
-    parser = make_parser(__doc__)
+    parser = command.make_parser(__doc__)
     add, names = parser.add_argument, f'some of {", ".join(METHODS)}'
     add('table', nargs='?', choices=[*TABLES, 'table4'])
     add('--format', choices=FORMATS, help='(markdown)')
     add('--datasets', nargs='+', metavar='DATASET', help='names or files')
     add('--methods', nargs='+', choices=METHODS, metavar='M', help=names)
     add('--write', action='store_true', help='renew README and documentation')
-    add_choice(parser)
+    command.add_choice(parser)
     parser.set_defaults(preset=None)
     return parser
 
@@ -215,7 +203,7 @@ def check_results(root: Path, table: str | None) -> str | None:
     return f"--results must be a folder with {needed} (got '{root}', {what})"
 
 
-@told_plainly
+@command.told_plainly
 def main() -> None:
     parser = table_parser()
     args = parser.parse_args()
@@ -223,7 +211,7 @@ def main() -> None:
         parser.error(reason)
     for name, default in DEFAULTS.items():
         setattr(args, name, getattr(args, name) or default)
-    check_files(args.datasets, args.label)
+    command.check_files(args.datasets, args.label)
     if reason := check_results(args.results, args.table):
         parser.error(reason)
     # Runs of this folder that no archive has yet are in no clone.
@@ -231,4 +219,4 @@ def main() -> None:
     if args.write:
         write_documents(store)
         return
-    print(render(args.table, args.format, store, choice_of(args, SEEDS)))
+    print(render(args.table, args.format, store, command.choice_of(args, SEEDS)))

@@ -179,14 +179,8 @@ def make_config(
 ) -> RunConfig:
     """Return the run of a method on a data set under a preset.
 
-    Args:
-        dataset: A name, or the path of a file.
-        method: The method.
-        seed: The seed.
-        preset: One of :obj:`PRESETS`.
-        label: The column of the labels, for a file; a name has none.
-        results: The folder of what a search found.
-        **changes: What differs from the preset, such as `k=10`.
+    A named data set has no column of labels. Changes are what differs from the preset,
+    such as `k=10`.
     """
     if preset not in PRESETS:
         raise ValueError(f"'preset' must be one of {PRESETS} (got {preset!r})")

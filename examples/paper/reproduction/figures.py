@@ -26,15 +26,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from reproduction.command import (
-    add_choice,
-    add_threads,
-    check_files,
-    choice_of,
-    load,
-    make_parser,
-    told_plainly,
-)
+from reproduction import command
 from reproduction.documents import SEEDS
 from reproduction.experiments import CONTROLS, EXPERIMENTS, TAUS, Choice, RunConfig
 from reproduction.settings import METHODS, PRESETS, RESULTS
@@ -118,7 +110,7 @@ def removal(store: Store, choice: Choice) -> Figures:
         return {}
     figure, axes = panels(config.dataset for config in configs)
     for config in configs:
-        data = split_of(config, load(config.dataset, config.label))
+        data = split_of(config, command.load(config.dataset, config.label))
         cells = after_removal(store, config, data)
         title = METHODS[config.method].title
         draw_line(axes[config.dataset], cells, cells.values(), title)
@@ -136,7 +128,7 @@ def parameters(store: Store, choice: Choice) -> Figures:
         return {}
     figure, axes = panels(config.dataset for config in configs)
     for config in configs:
-        data = load(config.dataset, config.label)
+        data = command.load(config.dataset, config.label)
         layers = describe_model(load_trained(store, config, data), data.x).layers
         boxes: dict[str, Tensor] = {}
         for number, layer in enumerate(layers, start=1):
@@ -159,7 +151,7 @@ def graphs(store: Store, choice: Choice) -> Figures:
     figures, configs = {}, with_models('graphs', store, choice)
     titles = titles_of(config.dataset for config in configs)
     for config in configs:
-        data = load(config.dataset, config.label)
+        data = command.load(config.dataset, config.label)
         model: Any = load_trained(store, config, data).eval()
         with torch.no_grad():
             found = model.graphs(data.x)
@@ -240,13 +232,13 @@ FIGURES: dict[str, Callable[[Store, Choice], Figures]] = {
 
 
 def parse_args() -> argparse.Namespace:
-    parser = make_parser(__doc__)
+    parser = command.make_parser(__doc__)
     add = parser.add_argument
     add('figures', nargs='*', metavar='figure', help=', '.join(FIGURES))
     add('--datasets', nargs='+', default=[], metavar='DATASET', help='names or files')
     add('--out', type=Path, help='folder of the figures (that of the documentation)')
-    add_choice(parser)
-    add_threads(parser)
+    command.add_choice(parser)
+    command.add_threads(parser)
     parser.set_defaults(methods=())
     args = parser.parse_args()
     if unknown := [name for name in args.figures if name not in FIGURES]:
@@ -272,17 +264,17 @@ def save(figures: Figures, folder: Path) -> None:
             print('wrote', path)
 
 
-@told_plainly
+@command.told_plainly
 def main() -> None:
     args = parse_args()
     torch.set_num_threads(args.threads)
-    check_files(args.datasets, args.label)
+    command.check_files(args.datasets, args.label)
     warnings.filterwarnings('ignore', 'Sparse CSR')
     mpl.rcParams['svg.hashsalt'] = 'torch_geometric_gsl'
     store, is_all = Store(args.results), True
     lines: dict[str, None] = {}
     args.out.mkdir(parents=True, exist_ok=True)
-    choice = choice_of(args, SEEDS)
+    choice = command.choice_of(args, SEEDS)
     for name in args.figures or FIGURES:
         found = FIGURES[name](store, choice)
         save(found, args.out)

@@ -27,20 +27,7 @@ from typing import Any
 import torch
 from torch_geometric.data import Data
 
-from reproduction.command import (
-    FAILED,
-    Progress,
-    add_arguments,
-    add_choice,
-    check_files,
-    choice_of,
-    limit_memory,
-    load,
-    make_parser,
-    positive,
-    prepare,
-    told_plainly,
-)
+from reproduction import command
 from reproduction.experiments import EXPERIMENTS, MAX_SEEDS, RunConfig
 from reproduction.files import (
     read_json,
@@ -78,7 +65,7 @@ def execute(
     *,
     resumed: Callable[[int], None] = lambda epochs: None,
     device: str = 'cpu',
-    memory_limit: float | None = None,
+    memory_limit: float = math.inf,
     checkpoint_seconds: float = 30.0,
     is_alone: bool = True,
 ) -> Outcome:
@@ -107,7 +94,10 @@ def execute(
             raise
         if not is_alone:
             raise MemoryError(str(error)) from None
-        outcome, cost = _out_of_memory(memory_limit), {}
+        digits = '.0f' if memory_limit >= 10 else '.2g'
+        detail = f'OOM at {memory_limit:{digits}} GB'
+        outcome = {'status': 'oom', 'detail': detail, 'memory_limit': memory_limit}
+        cost = {}
         gc.collect()
     store.finish(config, outcome, about | cost)
     (folder / 'checkpoint.pt').unlink(missing_ok=True)
@@ -134,14 +124,6 @@ def _is_out_of_memory(error: Exception) -> bool:
     return known or any(text in str(error) for text in NO_MEMORY)
 
 
-def _out_of_memory(limit: float | None) -> Outcome:
-    if limit is None:
-        return {'status': 'oom', 'detail': 'OOM'}
-    digits = '.0f' if limit >= 10 else '.2g'
-    detail = f'OOM at {limit:{digits}} GB'
-    return {'status': 'oom', 'detail': detail, 'memory_limit': limit}
-
-
 def work(
     name: str,
     configs: list[RunConfig],
@@ -161,7 +143,7 @@ def work(
     pending = store.missing(configs, args.memory_limit)
     done = len(configs) - len(pending)
     print(f'{name}: {len(configs)} runs, {done} finished, {len(pending)} to do')
-    progress, failures = Progress(pending), 0
+    progress, failures = command.Progress(pending), 0
     while pending:
         busy, crowded = [], []
         for config in pending:
@@ -191,18 +173,18 @@ def work(
 @contextmanager
 def _unlimited(args: argparse.Namespace) -> Iterator[None]:
     """Lift the limit of memory, which is that of runs."""
-    limit_memory(math.inf)
+    command.limit_memory(math.inf)
     try:
         yield
     finally:
-        prepare(args)
+        command.prepare(args)
 
 
 def _one(
     config: RunConfig,
     store: Store,
     args: argparse.Namespace,
-    progress: Progress,
+    progress: command.Progress,
     is_alone: bool,
 ) -> bool:
     """Execute a run and tell how it ended; return whether it finished."""
@@ -211,7 +193,7 @@ def _one(
     try:
         outcome = execute(
             config,
-            functools.partial(load, config.dataset, config.label),
+            functools.partial(command.load, config.dataset, config.label),
             store,
             progress.watcher(config, log),
             resumed=functools.partial(progress.resumed, config),
@@ -239,7 +221,7 @@ def _one(
 
 def _alone(config: RunConfig, store: Store, args: argparse.Namespace) -> bool:
     """Run where no earlier run has left memory in use; tell if it finished."""
-    load.cache_clear()
+    command.load.cache_clear()
     gc.collect()
     # Forked, it would begin with the memory of this process.
     context = multiprocessing.get_context('spawn')
@@ -258,22 +240,22 @@ def _alone(config: RunConfig, store: Store, args: argparse.Namespace) -> bool:
 
 
 def _only(config: RunConfig, args: argparse.Namespace) -> None:
-    prepare(args)
+    command.prepare(args)
     if work('alone', [config], Store(args.results), args, is_alone=True):
         raise SystemExit(1)
 
 
 def parse_args() -> argparse.Namespace:
-    parser = make_parser(__doc__)
+    parser = command.make_parser(__doc__)
     add, names = parser.add_argument, f'some of {", ".join(METHODS)}'
     add('experiment', choices=EXPERIMENTS)
     add('--datasets', nargs='+', default=[], metavar='DATASET', help='names or files')
     add('--methods', nargs='+', default=[], choices=METHODS, metavar='M', help=names)
-    add('--seeds', type=positive, help='number of seeds (5, quick: 2)')
+    add('--seeds', type=command.positive, help='number of seeds (5, quick: 2)')
     add('--quick', action='store_true', help='--preset quick, on wine')
     add('--again', choices=AGAIN, help='redo the runs that ended so')
-    add_choice(parser, PRESETS)
-    add_arguments(parser)
+    command.add_choice(parser, PRESETS)
+    command.add_arguments(parser)
     args = parser.parse_args()
     if args.quick:
         args.preset = 'quick'
@@ -284,14 +266,14 @@ def parse_args() -> argparse.Namespace:
     return args
 
 
-@told_plainly
+@command.told_plainly
 def main() -> None:
     args = parse_args()
-    prepare(args)
-    check_files(args.datasets, args.label)
-    choice, store = choice_of(args, range(args.seeds)), Store(args.results)
+    command.prepare(args)
+    command.check_files(args.datasets, args.label)
+    choice, store = command.choice_of(args, range(args.seeds)), Store(args.results)
     configs = EXPERIMENTS[args.experiment].configs(choice)
     if args.again:
         store.forget(configs, args.again)
     if failures := work(args.experiment, configs, store, args):
-        raise SystemExit(f'{failures} {FAILED}')
+        raise SystemExit(f'{failures} {command.FAILED}')

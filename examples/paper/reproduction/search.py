@@ -34,16 +34,7 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from reproduction.command import (
-    FAILED,
-    add_arguments,
-    add_choice,
-    check_files,
-    make_parser,
-    positive,
-    prepare,
-    told_plainly,
-)
+from reproduction import command
 from reproduction.experiments import (
     COMPARED,
     Choice,
@@ -148,14 +139,14 @@ def _packed(path: Path) -> Path:
 def _repair(path: Path) -> None:
     content = path.read_bytes()
     size = content.rfind(b'\n') + 1
-    try:
-        for number, line in enumerate(content[:size].splitlines(), start=1):
+    for number, line in enumerate(content[:size].splitlines(), start=1):
+        try:
             json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(
-            f"'{path}' is damaged in line {number}: restore it, or delete it to search "
-            'again'
-        ) from error
+        except (ValueError, RecursionError) as error:  # noqa: PERF203
+            raise ValueError(
+                f"'{path}' is damaged in line {number}: restore it, or delete it to "
+                'search again'
+            ) from error
     if size < len(content):
         os.truncate(path, size)
 
@@ -210,7 +201,7 @@ def judge(
     for count, config in enumerate(configs, start=1):
         if work('search', [config], store, args):
             trial.study.tell(trial, state=TrialState.FAIL)
-            raise SystemExit(FAILED)
+            raise SystemExit(command.FAILED)
         value = validation(store, configs[:count])
         if value is None:
             return None
@@ -259,21 +250,21 @@ def compare(store: Store, dataset: str, args: argparse.Namespace) -> None:
     pairs = product(COMPARED, args.methods)
     configs = [tuned.config(dataset, method, seed) for seed, method in pairs]
     if work('tuned', configs, store, args):
-        raise SystemExit(FAILED)
+        raise SystemExit(command.FAILED)
 
 
-@told_plainly
+@command.told_plainly
 def main() -> None:
-    parser = make_parser(__doc__)
+    parser = command.make_parser(__doc__)
     parser.add_argument('--dataset', required=True)
     parser.add_argument('--methods', nargs='+', default=SEARCHED, choices=SPACES)
-    parser.add_argument('--trials', type=positive, default=40)
+    parser.add_argument('--trials', type=command.positive, default=40)
     parser.add_argument('--compare', action='store_true')
-    add_choice(parser)
-    add_arguments(parser)
+    command.add_choice(parser)
+    command.add_arguments(parser)
     args = parser.parse_args()
-    prepare(args)
-    check_files([args.dataset], args.label)
+    command.prepare(args)
+    command.check_files([args.dataset], args.label)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     warnings.filterwarnings('ignore', category=optuna.exceptions.ExperimentalWarning)
     store = Store(args.results)

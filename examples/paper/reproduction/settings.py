@@ -99,8 +99,7 @@ class CandidateNet(NodeClassifier):
 
     Args:
         candidates: The number of nearest neighbours (cosine) of each node.
-        *args: Arguments of the net.
-        **kwargs: Arguments of the net.
+        *args: Arguments of the net, as are all others.
     """
 
     def __init__(self, candidates: int, *args: Any, **kwargs: Any) -> None:

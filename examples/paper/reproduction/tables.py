@@ -138,13 +138,7 @@ def marks_of(found: dict[tuple[str, str], Cell]) -> list[str]:
 def of_accuracies(
     name: str, methods: tuple[str, ...] = (), ks: tuple[int, ...] = ()
 ) -> Make:
-    """Compare methods, beside what the paper prints, by the number K of draws if any.
-
-    Args:
-        name: Of the paper's table.
-        methods: All that are chosen if there are none.
-        ks: The numbers K; if there are none, that of the setting.
-    """
+    """Compare methods, or all that are chosen, beside a table of the paper."""
 
     def table(store: Store, choice: Choice) -> Grid:
         paper = accuracies(name)
