@@ -110,7 +110,7 @@ def _resident(field: str) -> int:
 
 
 def speeds(num_nodes: int) -> dict[str, float]:
-    """Return the bytes of a copy beyond all caches, and the rows of sums, per second."""
+    """Return how many bytes of a large copy, and rows of sums, a second takes."""
     source = torch.ones(COPIED_BYTES // 4)
     target = torch.empty_like(source)
     return {

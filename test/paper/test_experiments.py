@@ -30,27 +30,28 @@ def test_the_paper_s_values():
 
 
 @pytest.mark.parametrize('method', METHODS)
-@pytest.mark.parametrize('preset', ['standard', 'paper', 'quick'])
-def test_every_method_has_a_setting(method, preset):
+@pytest.mark.parametrize(
+    ('preset', 'epochs'), [('standard', 500), ('paper', 500), ('quick', 20)]
+)
+def test_every_method_has_a_setting(method, preset, epochs):
     config = make_config('wine', method, 3, preset)
-    assert config.seed == 3
+    assert (config.seed, config.epochs) == (3, epochs)
     assert not TRAINING & config.options.keys()
-    assert config.epochs == {'standard': 500, 'paper': 500, 'quick': 20}[preset]
 
 
-RATES = {
-    0.01: ['linkx_knn PubMed', 'slaps 20News', 'idgl PubMed', 'gau_sim CiteSeer'],
-    0.005: ['nodeformer 20News'],
-    0.001: ['nodeformer PubMed', 'mlp CS', 'neural_gau_sim PubMed'],
-}
-
-
-@pytest.mark.parametrize('rate', RATES)
-def test_recipes_keep_their_own_rate(rate):
-    for words in RATES[rate]:
-        method, dataset = words.split()
+@pytest.mark.parametrize(
+    ('rate', 'names'),
+    [
+        (0.01, 'linkx_knn PubMed slaps 20News idgl PubMed gau_sim CiteSeer'),
+        (0.01, 'nodeformer MiniImageNet'),
+        (0.005, 'nodeformer 20News'),
+        (0.001, 'nodeformer PubMed mlp CS neural_gau_sim PubMed'),
+    ],
+)
+def test_recipes_keep_their_own_rate(rate, names):
+    words = names.split()
+    for method, dataset in zip(words[::2], words[1::2], strict=True):
         assert make_config(dataset, method, 0, 'paper').lr == rate
-    assert make_config('MiniImageNet', 'nodeformer', 0, 'paper').lr == 0.01
 
 
 def test_a_revision_is_another_setting(monkeypatch):

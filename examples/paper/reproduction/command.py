@@ -119,15 +119,9 @@ def add_choice(
 
 def choice_of(args: argparse.Namespace, seeds: Sequence[int]) -> Choice:
     """Return the runs that are chosen; what is named twice counts once."""
-    datasets = {data_key(name, args.label): name for name in args.datasets}
-    return Choice(
-        tuple(datasets.values()),
-        tuple(dict.fromkeys(args.methods)),
-        seeds,
-        args.preset,
-        args.label,
-        args.results,
-    )
+    named = {data_key(name, args.label): name for name in args.datasets}
+    datasets, methods = tuple(named.values()), tuple(dict.fromkeys(args.methods))
+    return Choice(datasets, methods, seeds, args.preset, args.label, args.results)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -135,19 +129,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add('--device', type=usable_device, default='cpu', help='such as cuda:0 (cpu)')
     add_threads(parser)
-    add(
-        '--memory-limit',
-        type=amount,
-        metavar='GB',
-        help='beyond which a run counts as out of memory (90 %% of all, all of a GPU)',
-    )
-    add(
-        '--checkpoint-seconds',
-        type=functools.partial(amount, least=0.0),
-        default=30.0,
-        metavar='SECONDS',
-        help='least time between two checkpoints of a run (30)',
-    )
+    most = 'beyond which a run counts as out of memory (90 %% of all, all of a GPU)'
+    add('--memory-limit', type=amount, metavar='GB', help=most)
+    kind = functools.partial(amount, least=0.0)
+    least = 'least time between two checkpoints of a run, in seconds (30)'
+    add('--checkpoint-seconds', type=kind, default=30.0, metavar='S', help=least)
     add('--tensorboard', action='store_true', help='write logs into run folders')
 
 

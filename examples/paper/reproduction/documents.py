@@ -123,10 +123,9 @@ def render(name: str, kind: str, store: Store, choice: Choice) -> str:
     if name == 'table4':
         return text_of(cost_grid(store.root), kind)
     experiment, make = TABLES[name]
-    default = EXPERIMENTS[experiment]
+    datasets, methods, _ = EXPERIMENTS[experiment]
     filled = choice._replace(
-        datasets=choice.datasets or default.datasets,
-        methods=choice.methods or default.methods,
+        datasets=choice.datasets or datasets, methods=choice.methods or methods
     )
     grid = make(store, filled)
     if grid.is_empty and 'preset' not in FIXED.get(name, ()):

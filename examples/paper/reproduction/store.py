@@ -77,9 +77,7 @@ class Store:
         archived = read_archive(self.archive(config)).get(str(config))
         own = None if self.archives_only else self._own_record(config)
         # A machine with more memory may have put its result into the archive since.
-        if archived is None or own is None:
-            return own or archived
-        return own if memory_of(own) >= memory_of(archived) else archived
+        return max(filter(None, (own, archived)), key=memory_of, default=None)
 
     def _own_record(self, config: RunConfig) -> Record | None:
         """Read the folder of the run; an archive need not have it yet."""
@@ -188,13 +186,9 @@ def _read(path: Path, *state: int) -> dict[str, Record]:
     for group in content['settings']:
         for run in group['runs']:
             config = RunConfig(**group['config'], seed=run['seed'])
-            about = content['environments'][run['environment']]
-            records[str(config)] = {
-                'config': config.to_dict(),
-                'outcome': run['outcome'],
-                'cost': run['cost'],
-                'environment': about,
-            }
+            record = {name: run[name] for name in ('outcome', 'cost')}
+            record['environment'] = content['environments'][run['environment']]
+            records[str(config)] = record | {'config': config.to_dict()}
     return records
 
 
@@ -232,18 +226,16 @@ def _opened(path: Path) -> Iterator[dict[str, Record]]:
 def _grouped(records: dict[str, Record]) -> dict[str, Any]:
     environments: list[dict[str, Any]] = []
     settings: dict[str, dict[str, Any]] = {}
-    for name in sorted(records):
-        record = records[name]
+    for name, record in sorted(records.items()):
         config = dict(record['config'])
-        seed = config.pop('seed')
+        run = {'seed': config.pop('seed')} | {k: record[k] for k in ('outcome', 'cost')}
         if record['environment'] not in environments:
             environments.append(record['environment'])
+        run['environment'] = environments.index(record['environment'])
         group = settings.setdefault(
             name.rpartition('/')[0], {'config': config, 'runs': []}
         )
-        number = environments.index(record['environment'])
-        parts = {name: record[name] for name in ('outcome', 'cost')}
-        group['runs'].append({'seed': seed, **parts, 'environment': number})
+        group['runs'].append(run)
     for group in settings.values():
         group['runs'].sort(key=lambda run: run['seed'])
     return {'environments': environments, 'settings': list(settings.values())}

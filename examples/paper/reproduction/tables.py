@@ -188,21 +188,17 @@ def paired(store: Store, choice: Choice) -> Grid:
 def verdicts(store: Store, choice: Choice) -> Grid:
     """Place rows beside the paper's: within its standard deviation, above, below."""
     printed = tuple(m for m in choice.methods if METHODS[m].group != 'control')
-    found = cells(store, choice._replace(methods=printed))
     paper = accuracies('table1')
     known = {dataset for _, _, dataset in paper}
     datasets = tuple(d for d in choice.datasets if d in known)
     others = tuple(d for d in choice.datasets if d not in known)
-    judged = {
-        (method, d): _judged(found[method, d], paper[5, method, d])
-        for method in printed
-        for d in datasets
-    }
-    rows = []
-    for method in printed:
-        row = [(judged[method, d], paper[5, method, d]) for d in datasets]
-        entries = [Entry(verdict(*pair) + pair[0].marks) for pair in row]
-        rows.append((METHODS[method].title, entries))
+    found = cells(store, choice._replace(methods=printed, datasets=datasets))
+    judged, texts = {}, {}
+    for key, cell in found.items():
+        beside = paper[(5, *key)]
+        judged[key] = _judged(cell, beside)
+        texts[key] = verdict(cell, beside) + judged[key].marks
+    rows = [(METHODS[m].title, [Entry(texts[m, d]) for d in datasets]) for m in printed]
     note = (
         "'within': within one standard deviation of the paper's mean. From "
         f'{LEAST_RUNS} runs on.'
