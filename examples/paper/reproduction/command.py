@@ -9,7 +9,8 @@ import math
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -56,18 +57,14 @@ def check_files(datasets: Iterable[str], label: str | None) -> None:
         load(BROUGHT, None)
 
 
-def told_plainly(main: Callable[[], None]) -> Callable[[], None]:
+@contextmanager
+def told_plainly() -> Iterator[None]:
     """End the program with the text of what does not fit, instead of a traceback."""
-
-    @functools.wraps(main)
-    def call() -> None:
-        try:
-            main()
-        except (MemoryError, OSError, TypeError, ValueError) as error:
-            text = str(error) or 'too little memory'
-            raise SystemExit(f'{type(error).__name__}: {text}') from error
-
-    return call
+    try:
+        yield
+    except (MemoryError, OSError, TypeError, ValueError) as error:
+        text = str(error) or 'too little memory'
+        raise SystemExit(f'{type(error).__name__}: {text}') from error
 
 
 def make_parser(description: str | None) -> argparse.ArgumentParser:

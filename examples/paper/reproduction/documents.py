@@ -202,7 +202,7 @@ def check_results(root: Path, table: str | None) -> str | None:
     return f"--results must be a folder with {needed} (got '{root}', {what})"
 
 
-@command.told_plainly
+@command.told_plainly()
 def main() -> None:
     parser = table_parser()
     args = parser.parse_args()

@@ -264,7 +264,7 @@ def save(figures: Figures, folder: Path) -> None:
             print('wrote', path)
 
 
-@command.told_plainly
+@command.told_plainly()
 def main() -> None:
     args = parse_args()
     torch.set_num_threads(args.threads)

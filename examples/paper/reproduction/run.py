@@ -90,7 +90,8 @@ def execute(
             resumed(run.epoch)
         outcome, cost = _train(run, data, watch)
     except (MemoryError, RuntimeError) as error:
-        if not _is_out_of_memory(error):
+        is_known = isinstance(error, MemoryError | torch.OutOfMemoryError)
+        if not is_known and all(text not in str(error) for text in NO_MEMORY):
             raise
         if not is_alone:
             raise MemoryError(str(error)) from None
@@ -117,11 +118,6 @@ def _train(run: Run, data: Data, watch: Watcher) -> tuple[Outcome, dict[str, Any
     if run.x.is_cuda:
         cost['peak_megabytes'] = torch.cuda.max_memory_allocated(run.x.device) / 1e6
     return {'status': status, **run.score(data)}, cost
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    known = isinstance(error, MemoryError | torch.OutOfMemoryError)
-    return known or any(text in str(error) for text in NO_MEMORY)
 
 
 def work(
@@ -211,7 +207,7 @@ def _one(
     (folder / 'error.txt').unlink(missing_ok=True)
     with _unlimited(args):
         store.collect([config])
-    text = outcome.get('detail', outcome['status'])
+    text = str(outcome.get('detail', outcome['status']))
     if outcome.get('val') is not None:
         text += f', validation {100 * outcome["val"]:.1f}'
     progress.ended(config, text, outcome.get('epochs', 0))
@@ -266,7 +262,7 @@ def parse_args() -> argparse.Namespace:
     return args
 
 
-@command.told_plainly
+@command.told_plainly()
 def main() -> None:
     args = parse_args()
     command.prepare(args)

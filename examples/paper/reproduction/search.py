@@ -253,7 +253,7 @@ def compare(store: Store, dataset: str, args: argparse.Namespace) -> None:
         raise SystemExit(command.FAILED)
 
 
-@command.told_plainly
+@command.told_plainly()
 def main() -> None:
     parser = command.make_parser(__doc__)
     parser.add_argument('--dataset', required=True)

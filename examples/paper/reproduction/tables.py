@@ -194,10 +194,10 @@ def verdicts(store: Store, choice: Choice) -> Grid:
     others = tuple(d for d in choice.datasets if d not in known)
     found = cells(store, choice._replace(methods=printed, datasets=datasets))
     judged, texts = {}, {}
-    for key, cell in found.items():
-        beside = paper[(5, *key)]
-        judged[key] = _judged(cell, beside)
-        texts[key] = verdict(cell, beside) + judged[key].marks
+    for (method, d), cell in found.items():
+        beside = paper[5, method, d]
+        judged[method, d] = _judged(cell, beside)
+        texts[method, d] = verdict(cell, beside) + judged[method, d].marks
     rows = [(METHODS[m].title, [Entry(texts[m, d]) for d in datasets]) for m in printed]
     note = (
         "'within': within one standard deviation of the paper's mean. From "
