@@ -64,31 +64,35 @@ def calls_of(step: Callable[[], object]) -> list[Call]:
     return found
 
 
-def measure(method: str, *, is_training: bool = True) -> list[Call]:
-    """Return the calls of one forward step of a network of one layer."""
+def measure(name: str) -> list[Call]:
+    """Return the calls of a training step by a method, or of an evaluation."""
+    is_training = name != 'evaluation'
     torch.manual_seed(0)
     x = torch.randn(NODES, 16)
-    model = GSLNet(16, 8, 1, 3, method=method).train(is_training)
-    model(x)
+    model = GSLNet(16, 8, 1, 3, method=name if is_training else 'auto')
+    model.train(is_training)(x)
     return calls_of(lambda: model(x))
 
 
 def sizes(folder: Path) -> tuple[int, str, str]:
     """Return lines of code, the longest file, and the longest function of a folder."""
-    lines, files, functions = 0, [], []
-    for path in sorted(folder.rglob('*.py')):
+    files, functions = [(0, '-')], [(0, '-')]
+    for path in folder.rglob('*.py'):
         text = path.read_text(encoding='utf-8')
-        count = len(text.splitlines())
-        lines += count
-        files.append((count, str(path.relative_to(folder))))
-        for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.FunctionDef):
-                body = node.body[1:] if ast.get_docstring(node) else node.body
-                if body and node.end_lineno is not None:
-                    length = node.end_lineno - body[0].lineno + 1
-                    functions.append((length, node.name))
-    longest = [max(found, default=(0, '-')) for found in (files, functions)]
-    return lines, *(f'{name} ({count})' for count, name in longest)  # type: ignore[return-value]
+        files.append((len(text.splitlines()), str(path.relative_to(folder))))
+        functions += [
+            (_length(node), node.name)
+            for node in ast.walk(ast.parse(text))
+            if isinstance(node, ast.FunctionDef)
+        ]
+    (most, file), (longest, function) = max(files), max(functions)
+    lines = sum(count for count, _ in files)
+    return lines, f'{file} ({most})', f'{function} ({longest})'
+
+
+def _length(function: ast.FunctionDef) -> int:
+    body = function.body[1:] if ast.get_docstring(function) else function.body
+    return (function.end_lineno or 0) - body[0].lineno + 1 if body else 0
 
 
 def main() -> None:
@@ -96,13 +100,8 @@ def main() -> None:
     parser.add_argument('--verbose', action='store_true', help='list the calls')
     verbose = parser.parse_args().verbose
     print(f'{"one step":<24}{"calls":>8}{"files":>8}{"switches":>10}{"up":>6}')
-    for name, method, is_training in (
-        ('race', 'race', True),
-        ('stream', 'stream', True),
-        ('dense', 'dense', True),
-        ('evaluation', 'auto', False),
-    ):
-        calls = measure(method, is_training=is_training)
+    for name in ('race', 'stream', 'dense', 'evaluation'):
+        calls = measure(name)
         files = [call.file for call in calls]
         switches = sum(a != b for a, b in pairwise(files))
         up = sum(call.is_up for call in calls)

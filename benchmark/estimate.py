@@ -19,17 +19,15 @@ import os
 import re
 import statistics
 import sys
-import time
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from arguments import positive
-from measure import interleave, peak_memory
-from provenance import environment
-from report import line, number, write_json
+from measure import interleave, peak_memory, seconds_of
+from record import environment, positive, write_json
+from report import line, number
 from torch import Tensor
 from tqdm import tqdm
 from worker import ask
@@ -49,14 +47,8 @@ CHANNELS = 32
 EXACT = 2**62
 ANNOUNCED = re.compile(r'with an error of (\S+) ')
 HEADER = (
-    'nodes',
-    'sources',
-    'time [s]',
-    'exact / estimated',
-    'memory [MB]',
-    'announced error',
-    'actual error',
-    'size of the sums',
+    *('nodes', 'sources', 'time [s]', 'exact / estimated', 'memory [MB]'),
+    *('announced error', 'actual error', 'size of the sums'),
 )
 ERRORS = ('announced_error', 'actual_error', 'size')
 
@@ -86,7 +78,8 @@ def measure(request: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the rows of one size, by the number of sources that they look at."""
     size, seed = request['size'], request['seed']
     x = load(f'synthetic-{size}', seed).x
-    h = x @ torch.randn(x.size(1), CHANNELS, generator=seeded(seed)) / x.size(1) ** 0.5
+    generator = torch.Generator().manual_seed(seed)
+    h = x @ torch.randn(x.size(1), CHANNELS, generator=generator) / x.size(1) ** 0.5
     counts = sorted(count for count in request['samples'] if count < size)
     limits = {count: count * size for count in counts}
     if size <= EXACT_UP_TO:
@@ -95,23 +88,9 @@ def measure(request: dict[str, Any]) -> list[dict[str, Any]]:
     if size in sums:
         seconds = interleave({**sums}, request['repeats'], limit=math.inf)
     else:
-        seconds = once(sums)
+        next(iter(sums.values()))()  # The smallest of large sums warms up for all.
+        seconds = {count: [seconds_of(each)] for count, each in sums.items()}
     return [describe(size, count, sums, seconds) for count in sums]
-
-
-def once(sums: dict[int, Sum]) -> dict[int, list[float]]:
-    """Return the seconds of large sums: the smallest is the warm-up of all."""
-    seconds = {}
-    next(iter(sums.values()))()
-    for count, each in sums.items():
-        start = time.perf_counter()
-        each()
-        seconds[count] = [time.perf_counter() - start]
-    return seconds
-
-
-def seeded(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def describe(
@@ -161,23 +140,18 @@ def markdown(rows: list[dict[str, Any]]) -> str:
     return '\n'.join(lines)
 
 
-def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
+def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument('--sizes', nargs='+', type=positive, default=[*SIZES])
-    parser.add_argument(
-        '--samples',
-        nargs='+',
-        type=positive,
-        default=[*SAMPLES],
-        help='numbers of sources; a size takes those below it',
-    )
+    add, below = parser.add_argument, 'numbers of sources; a size takes those below it'
+    add('--sizes', nargs='+', type=positive, default=[*SIZES])
+    add('--samples', nargs='+', type=positive, default=[*SAMPLES], help=below)
     repeats = 'rounds beside the exact sum; else 1'
-    parser.add_argument('--repeats', type=positive, default=3, help=repeats)
-    parser.add_argument('--threads', type=positive, default=torch.get_num_threads())
-    parser.add_argument('--seed', type=int, default=0)
-    parser.add_argument('--out', type=Path, default=HERE / 'results' / 'estimate.json')
+    add('--repeats', type=positive, default=3, help=repeats)
+    add('--threads', type=positive, default=torch.get_num_threads())
+    add('--seed', type=int, default=0)
+    add('--out', type=Path, default=HERE / 'results' / 'estimate.json')
     args = parser.parse_args(argv)
     if min(args.samples) < LEAST_SAMPLES:
         parser.error(

@@ -26,6 +26,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import math
+import statistics
 import sys
 from collections.abc import Sequence
 from itertools import product
@@ -33,11 +34,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from provenance import environment
-from report import write_json
+from record import environment, write_json
+from report import line
 from torch import Tensor
 from tqdm import tqdm
-from zscores import DIFFERS, ERROR_RATE, Comparison, compare, comparisons, verdict
 
 from torch_geometric_gsl.nn import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES, resolve_similarity
@@ -46,10 +46,14 @@ CHANNELS, EMBEDDING_CHANNELS, MESSAGES, K = 8, 4, 3, 2
 # About as many pairs a call, so that settings take about as long.
 PAIRS, MIN_TARGETS, MAX_TARGETS = 2**16, 8, 64
 HEADER = (
-    'similarity | tau | scale | draws | sources | targets | z loss | z similarity | '
-    'z largest weight | z entropy | z entropy, stream | rms z gradient | '
-    'max z gradient | gradient variance ratio'
+    *('similarity', 'tau', 'scale', 'draws', 'sources', 'targets', 'z loss'),
+    *('z similarity', 'z largest weight', 'z entropy', 'z entropy, stream'),
+    *('rms z gradient', 'max z gradient', 'gradient variance ratio'),
 )
+# The probability that a correct method exceeds the bound anywhere in the table.
+ERROR_RATE = 0.01
+# What differs from the definition on purpose.
+DIFFERS = 'entropy'
 SCALARS = ('loss', 'similarity_mean', 'largest', 'entropy', 'entropy_stream')
 
 
@@ -71,21 +75,46 @@ class Problem(NamedTuple):
     linear: Tensor
 
 
+class Comparison(NamedTuple):
+    """The z-scores of one quantity, and the relative differences of its means."""
+
+    z: list[float]
+    difference: list[float]
+
+    @property
+    def largest(self) -> float:
+        return max(map(abs, self.z))
+
+    @property
+    def rms(self) -> float:
+        return math.sqrt(statistics.fmean(z * z for z in self.z))
+
+    def plain(self) -> dict[str, list[float | None]]:
+        """Return four digits of the numbers; JSON knows no NaN and no infinity."""
+        return {
+            name: [float(f'{z:.4g}') if math.isfinite(z) else None for z in values]
+            for name, values in self._asdict().items()
+        }
+
+
+def compare(dense: Tensor, race: Tensor) -> Comparison:
+    """Return two-sample z-scores of columns; the rows are independent repeats."""
+    difference = race.mean(0) - dense.mean(0)
+    error = (race.var(0) / race.size(0) + dense.var(0) / dense.size(0)).sqrt()
+    sizes = error, dense.mean(0).abs()
+    # Means that are equal do not differ: also where nothing varies, or both are zero.
+    parts = (torch.where(difference == 0, 0, difference / size) for size in sizes)
+    return Comparison(*(part.tolist() for part in parts))
+
+
 def make_sampler(setting: Setting, method: str, **kwargs: Any) -> GumbelKNNSampler:
     """Build a sampler, whose similarity is the same whatever the method."""
     torch.manual_seed(0)
+    kwargs |= setting._asdict() | {'k': K, 'method': method}
     similarity = resolve_similarity(
-        setting.similarity, CHANNELS, out_channels=EMBEDDING_CHANNELS
+        kwargs.pop('similarity'), CHANNELS, out_channels=EMBEDDING_CHANNELS
     )
-    return GumbelKNNSampler(
-        similarity,
-        k=K,
-        tau=setting.tau,
-        scale=setting.scale,
-        hard=setting.hard,
-        method=method,
-        **kwargs,
-    )
+    return GumbelKNNSampler(similarity, **kwargs)
 
 
 def make_problem(setting: Setting) -> Problem:
@@ -169,16 +198,15 @@ def compare_shapes(
     setting: Setting, problem: Problem, repeats: int, seed: int
 ) -> dict[str, Comparison]:
     """Compare similarities, largest weights and entropies of relaxed draws."""
-    everything: dict[str, Any] = {'num_tail': problem.x_src.size(0)}
-    options: list[tuple[str, dict[str, Any]]] = [
-        ('dense', {}),
-        ('race', {}),
-        ('race', everything),
-        ('stream', everything),
-    ]
+    everything = {'num_tail': problem.x_src.size(0)}
+    samplers = (
+        make_sampler(setting, 'dense'),
+        make_sampler(setting, 'race'),
+        make_sampler(setting, 'race', **everything),
+        make_sampler(setting, 'stream', **everything),
+    )
     dense, race, listed, stream = (
-        shapes(make_sampler(setting, method, **kwargs), problem, repeats, seed + i)
-        for i, (method, kwargs) in enumerate(options)
+        shapes(each, problem, repeats, seed + i) for i, each in enumerate(samplers)
     )
     return {
         'similarity_mean': compare(dense[0], race[0]),
@@ -186,6 +214,41 @@ def compare_shapes(
         'entropy': compare(dense[2], listed[2]),
         'entropy_stream': compare(stream[2], listed[2]),
     }
+
+
+def comparisons(row: dict[str, Any]) -> dict[str, Comparison]:
+    """Return the quantities that a row compares, by name."""
+    return {name: part for name, part in row.items() if isinstance(part, Comparison)}
+
+
+def bonferroni_bound(count: int, degrees: int) -> float:
+    """Return the bound that the largest of so many |z| exceeds at `ERROR_RATE`."""
+    z = statistics.NormalDist().inv_cdf(1 - ERROR_RATE / 2 / count)
+    # Student's quantile, to first order: variances are estimated, too.
+    return z + (z**3 + z) / (4 * degrees)
+
+
+def verdict(rows: list[dict[str, Any]], repeats: int) -> tuple[float, set[str], str]:
+    """Return the bound, the quantities that exceed it, and a text that says so."""
+    every = [pair for row in rows for pair in comparisons(row).items()]
+    count = sum(len(each.z) for _, each in every)
+    bound = bonferroni_bound(count, 2 * (repeats // 2 - 1))
+    lines, above = [], set()
+    for name in dict.fromkeys(name for name, _ in every):
+        z = [abs(z) for own, each in every if own == name for z in each.z]
+        over = sum(not value <= bound for value in z)  # NaN exceeds it, too.
+        says = f'{over} ABOVE THE BOUND' if over else 'all below the bound'
+        says += ', as documented' if over and name == DIFFERS else ''
+        lines.append(f'- {name}: {says} (of {len(z)}; largest |z| {max(z):.2f})')
+        above |= {name} if over else set()
+    ratio = statistics.fmean(row['variance_ratio'] for row in rows)
+    text = (
+        f'{count} two-sided comparisons with {repeats} graphs of either method (half '
+        f'as many without gradients): a correct method exceeds |z| = {bound:.2f} '
+        f'anywhere with a probability of at most {ERROR_RATE:.0%} (Bonferroni).'
+    )
+    lines.append(f'- gradient variance ratio: {ratio:.3f} on average')
+    return bound, above, '\n'.join([text, *lines])
 
 
 def cell(comparison: Comparison | None) -> str:
@@ -196,7 +259,7 @@ def cell(comparison: Comparison | None) -> str:
 
 def markdown(rows: list[dict[str, Any]]) -> str:
     """Return the table; a relative difference stands in brackets."""
-    lines = [f'| {HEADER} |', '|' + '---|' * (1 + HEADER.count('|'))]
+    lines = [line(HEADER), f'|{"---|" * len(HEADER)}']
     for row in rows:
         cells = [
             row['similarity'],
@@ -210,18 +273,18 @@ def markdown(rows: list[dict[str, Any]]) -> str:
             f'{row["gradient"].largest:.2f}',
             f'{row["variance_ratio"]:.3f}',
         ]
-        lines.append('| ' + ' | '.join(cells) + ' |')
+        lines.append(line(cells))
     return '\n'.join(lines)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or '').splitlines()[0])
-    parser.add_argument('--repeats', type=int, default=100)
-    parser.add_argument('--out', type=Path)
-    names = list(SIMILARITIES)
-    parser.add_argument('--similarities', nargs='+', choices=names, default=names)
-    parser.add_argument('--tau', nargs='+', type=float, default=[0.25, 0.5, 0.75, 1.0])
-    parser.add_argument('--scale', nargs='+', type=float, default=[1.0, 3.0])
+    add, names = parser.add_argument, list(SIMILARITIES)
+    add('--repeats', type=int, default=100)
+    add('--out', type=Path)
+    add('--similarities', nargs='+', choices=names, default=names)
+    add('--tau', nargs='+', type=float, default=[0.25, 0.5, 0.75, 1.0])
+    add('--scale', nargs='+', type=float, default=[1.0, 3.0])
     args = parser.parse_args(argv)
     if args.repeats < 20:
         parser.error(f"'--repeats' must be at least 20 (got {args.repeats})")
@@ -240,7 +303,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     print(f'{markdown(rows)}\n\n{says}')
     if args.out is not None:
         # All z-scores, those of each parameter included.
-        plain = [row | {n: c.plain() for n, c in comparisons(row)} for row in rows]
+        plain = [
+            row | {name: part.plain() for name, part in comparisons(row).items()}
+            for row in rows
+        ]
         result = {'error_rate': ERROR_RATE, 'bound': bound, 'rows': plain}
         write_json(args.out, about | result)
     if above - {DIFFERS}:

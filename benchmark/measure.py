@@ -1,9 +1,10 @@
-"""Measure time and peak memory of a step."""
+"""Measure time and peak memory of a step, and how fast the machine moves memory."""
 
 from __future__ import annotations
 
 import ctypes
 import gc
+import re
 import sys
 import time
 from collections.abc import Callable, Hashable
@@ -12,11 +13,20 @@ from typing import TypeVar
 
 import torch
 import torch.nn.functional as F
+from models import HIDDEN, K
 from workloads import Workload
+
+from torch_geometric_gsl import GSLNet, LatentGraphConv
 
 TASKS = ('forward', 'forward+backward', 'evaluation')
 LEAST_ROUNDS = 3
 M_MMAP_THRESHOLD = -3  # Of malloc.h.
+COPIED_BYTES = 2**28
+GATHERED_ROWS = 2**20
+ROWS_PER_BAG = 16
+# Of each kept row: its inner product and sum, then in the backward pass an inner
+# product, a sum and two transposed sums.
+KEPT_PASSES = 6
 Step = Callable[[], None]
 Key = TypeVar('Key', bound=Hashable)
 
@@ -56,21 +66,23 @@ def interleave(
         first = number % max(1, len(keys))
         for key in keys[first:] + keys[:first]:
             gc.collect()
-            start = time.perf_counter()
-            steps[key]()
+            taken = seconds_of(steps[key])
             if number > 0:
-                seconds[key].append(time.perf_counter() - start)
+                seconds[key].append(taken)
     return seconds
 
 
-def peak_memory(
-    step: Step, warm_up: Step | None = None, setup: Step | None = None
-) -> float | None:
+def seconds_of(step: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    step()
+    return time.perf_counter() - start
+
+
+def peak_memory(step: Step, warm_up: Step | None = None) -> float | None:
     """Return the megabytes that a step takes above what was allocated before it.
 
     The step runs twice: what its first call allocates for good, such as compiled code,
-    belongs to no step. A shorter one may do as the warm-up. What :obj:`setup` leaves,
-    such as a model, counts as well, but not what it takes on its way.
+    belongs to no step. A shorter one may do as the warm-up.
 
     The kernel keeps the largest resident size of a process exactly, and forgets it on
     request; other systems than Linux do not, and give :obj:`None`.
@@ -85,18 +97,56 @@ def peak_memory(
     gc.collect()
     libc.malloc_trim(0)
     before = _resident('VmRSS')
-    if setup is not None:
-        setup()
-        gc.collect()
-        libc.malloc_trim(0)
     Path('/proc/self/clear_refs').write_text('5')
     step()
     return (_resident('VmHWM') - before) / 1e6
 
 
 def _resident(field: str) -> int:
-    for line in Path('/proc/self/status').read_text().splitlines():
-        name, _, value = line.partition(':')
-        if name == field:
-            return 1024 * int(value.split()[0])
-    raise OSError(f"'/proc/self/status' must hold a field {field} (got none)")
+    status = Path('/proc/self/status').read_text()
+    if (found := re.search(rf'^{field}:\s*(\d+)', status, re.M)) is None:
+        raise OSError(f"'/proc/self/status' must hold a field {field} (got none)")
+    return 1024 * int(found[1])
+
+
+def speeds(num_nodes: int) -> dict[str, float]:
+    """Return how many bytes of a large copy, and rows of sums, a second takes."""
+    source = torch.ones(COPIED_BYTES // 4)
+    target = torch.empty_like(source)
+    return {
+        # Read and written.
+        'copy_bytes_per_second': 2 * COPIED_BYTES / _best(lambda: target.copy_(source)),
+        'gather_rows_per_second': gather_rate(num_nodes, HIDDEN),
+    }
+
+
+def gather_rate(num_nodes: int, width: int) -> float:
+    """Return the rows per second of sums over random rows of a table [N, width]."""
+    generator = torch.Generator().manual_seed(0)
+    table = torch.randn(num_nodes, width, generator=generator)
+    shape = (GATHERED_ROWS // ROWS_PER_BAG, ROWS_PER_BAG)
+    index = torch.randint(num_nodes, shape, generator=generator)
+    return index.numel() / _best(lambda: F.embedding_bag(index, table, mode='sum'))
+
+
+def traffic(model: GSLNet, num_nodes: int) -> dict[str, float]:
+    """Return the bytes of all rows that a step gathers, and the seconds of their sums.
+
+    A layer gathers the rows of P proposals and of M arrivals of each draw.
+    """
+    moved, seconds = 0, 0.0
+    for conv in model.modules():
+        if not isinstance(conv, LatentGraphConv):
+            continue
+        width = conv.out_channels
+        plan = conv.sampler.plan(torch.ones(num_nodes, width))
+        if plan.num_proposals is None or plan.num_arrivals is None:
+            raise ValueError(f"'model' must race (got {plan.method!r})")
+        rows = num_nodes * K * (plan.num_proposals + KEPT_PASSES * plan.num_arrivals)
+        moved += 4 * width * rows
+        seconds += rows / gather_rate(num_nodes, width)
+    return {'moved_bytes': moved, 'gather_seconds': seconds}
+
+
+def _best(step: Callable[[], object]) -> float:
+    return min([seconds_of(step) for _ in range(6)][1:])

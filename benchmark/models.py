@@ -13,10 +13,9 @@ from torch_geometric_gsl import GSLNet, NodeFormer
 
 # The method of the sampler whose row every ratio refers to.
 OURS = 'race'
-GRAPH_METHODS = tuple(dict.fromkeys([OURS, 'stream']))
 IMPLEMENTATIONS = {
-    'full': (*GRAPH_METHODS, 'dense', 'nodeformer-1', 'nodeformer-4'),
-    'T': (*GRAPH_METHODS, 'dense'),
+    'full': (OURS, 'stream', 'dense', 'nodeformer-1', 'nodeformer-4'),
+    'T': (OURS, 'stream', 'dense'),
 }
 HIDDEN, LAYERS, K, TAU = 32, 2, 5, 0.25
 TRANSITION_NODES = 500
@@ -49,9 +48,9 @@ def build(implementation: str, variant: str, workload: Workload, seed: int) -> M
     torch.manual_seed(seed)
     if implementation.startswith('nodeformer-'):
         return node_former(implementation, workload, dropout=0.5)
-    method = OURS if implementation == 'dense' else implementation
-    model = gsl_net(method, variant, workload, dropout=0.5)
     is_plain = implementation == 'dense'
+    method = OURS if is_plain else implementation
+    model = gsl_net(method, variant, workload, dropout=0.5)
     return PlainNet(model, workload.x.size(0)) if is_plain else model
 
 
@@ -94,13 +93,13 @@ def skip_reason(
     pairs = num_nodes * (num_nodes if variant == 'full' else TRANSITION_NODES)
     if implementation == 'dense' and pairs * 4 * (K + 4) >= limits.dense_bytes:
         return f'its matrices take {pairs * 4 * (K + 4) / GIGABYTE:.1f} GB'
-    is_slow = implementation == 'stream' and implementation != OURS
-    if is_slow and pairs > limits.stream_pairs:
+    if implementation == 'stream' and pairs > limits.stream_pairs:
         return f'it looks at {pairs:.1e} pairs'
     is_exact = task == 'evaluation' and not implementation.startswith('nodeformer')
     if is_exact and pairs > limits.evaluation_pairs:
         return f'exact evaluation looks at {pairs:.1e} pairs'
-    needed, available = _needed_bytes(implementation, variant, num_nodes), _memory()
+    needed = _needed_bytes(implementation, variant, num_nodes)
+    available = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES')
     if needed > 0.6 * available:
         return (
             f'it needs {needed / GIGABYTE:.0f} GB or more, '
@@ -118,7 +117,3 @@ def _needed_bytes(implementation: str, variant: str, num_nodes: int) -> float:
         # Weights of keys and mixtures of queries in every draw, and their gradients.
         return LAYERS * 2 * 4 * heads * NODEFORMER_K * width * num_nodes
     return 0
-
-
-def _memory() -> float:
-    return os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES')

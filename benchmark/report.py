@@ -12,34 +12,20 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
-import re
 import statistics
-import tempfile
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from workloads import REAL, parse
 
 HEADER = (
-    'workload',
-    'task',
-    'implementation',
-    'time [s]',
-    'quartiles',
-    'time / ours',
-    'time / dense',
-    'memory [MB]',
-    'memory / ours',
-    'memory / dense',
-    'agreement',
+    *('workload', 'task', 'implementation', 'time [s]', 'quartiles', 'time / ours'),
+    *('time / dense', 'memory [MB]', 'memory / ours', 'memory / dense', 'agreement'),
 )
 GROWTH_TASK = 'forward+backward'
 GROWTH_SIZES = (100_000, 1_000_000)
 DEFINITION = 'dense'
-# Of numbers: one takes a line as a whole, not with each of its entries.
-_LISTS = re.compile(r'\[([^][{}"]*)\]')
 FULL = Path(__file__).resolve().parent / 'results' / 'full.json'
 
 
@@ -87,20 +73,15 @@ def make_rows(
         )
         if row.seconds:
             row.median = statistics.median(row.seconds)
-            low, _, high = _quartiles(row.seconds)
-            row.quartiles = (low, high)
+            row.quartiles = _quartiles(row.seconds)
         rows.append(row)
     tasks = list(dict.fromkeys(row.task for row in rows))
     rows.sort(key=lambda row: tasks.index(row.task))
+    bases = {row.task: row for row in rows if row.implementation == reference}
     for row in rows:
-        _compare(row, [other for other in rows if other.task == row.task])
+        if row.task in bases:
+            row.time_ratio, row.memory_ratio = _ratios(row, bases[row.task])
     return rows
-
-
-def _compare(row: Row, group: list[Row]) -> None:
-    base = next((r for r in group if r.implementation == row.reference), None)
-    if base is not None:
-        row.time_ratio, row.memory_ratio = _ratios(row, base)
 
 
 def _ratios(row: Row, base: Row) -> tuple[float | None, float | None]:
@@ -114,10 +95,11 @@ def _ratios(row: Row, base: Row) -> tuple[float | None, float | None]:
     return time_ratio, memory_ratio
 
 
-def _quartiles(values: list[float]) -> list[float]:
+def _quartiles(values: list[float]) -> tuple[float, float]:
     if len(values) == 1:
-        return values * 3
-    return statistics.quantiles(values, n=4, method='inclusive')
+        return values[0], values[0]
+    low, _, high = statistics.quantiles(values, n=4, method='inclusive')
+    return low, high
 
 
 def growth(rows: list[Row]) -> list[dict[str, Any]]:
@@ -180,38 +162,38 @@ def markdown(rows: list[Row], growths: list[Any], bounds: list[Any]) -> str:
         for row in rows
         if row.skipped is None
     ]
-    for entry in growths:
-        ratio = f', ratio {entry["ratio"]:.1f}' if 'ratio' in entry else ''
-        lines += [
-            '',
-            f'Growth of {entry["family"]} {entry["implementation"]} {GROWTH_TASK}: '
-            f'n^{entry["exponent"]:.2f} over {entry["sizes"]}{ratio}',
-        ]
-    for entry in bounds:
-        share = 'no race, no bound'
-        if 'moved_gb' in entry:
-            share = (
-                f'a step gathers {entry["moved_gb"]:.3g} GB: '
-                f'{entry["stream_seconds"]:.3g} s as a copy '
-                f'({100 * entry["stream_fraction"]:.0f} % of the measured time), '
-                f'{entry["gather_seconds"]:.3g} s as sums over random rows '
-                f'({100 * entry["gather_fraction"]:.0f} %)'
-            )
-        lines += [
-            '',
-            f'Memory, {entry["workload"]}: '
-            f'copy {entry["copy_gb_per_second"]:.1f} GB/s, '
-            f'gather {entry["gather_million_rows_per_second"]:.1f} million rows/s; '
-            f'{share}',
-        ]
-    skipped = [row for row in rows if row.skipped is not None]
-    if skipped:
-        lines += ['', 'Skipped:', '']
-    lines += [
+    for text in [*map(_growth_text, growths), *map(_bound_text, bounds)]:
+        lines += ['', text]
+    skipped = [
         f'- {row.workload}, {row.task}, {row.implementation}: {row.skipped}'
-        for row in skipped
+        for row in rows
+        if row.skipped is not None
     ]
-    return '\n'.join(lines)
+    return '\n'.join([*lines, *(['', 'Skipped:', '', *skipped] if skipped else [])])
+
+
+def _growth_text(entry: dict[str, Any]) -> str:
+    ratio = f', ratio {entry["ratio"]:.1f}' if 'ratio' in entry else ''
+    return (
+        f'Growth of {entry["family"]} {entry["implementation"]} {GROWTH_TASK}: '
+        f'n^{entry["exponent"]:.2f} over {entry["sizes"]}{ratio}'
+    )
+
+
+def _bound_text(entry: dict[str, Any]) -> str:
+    share = 'no race, no bound'
+    if 'moved_gb' in entry:
+        share = (
+            f'a step gathers {entry["moved_gb"]:.3g} GB: '
+            f'{entry["stream_seconds"]:.3g} s as a copy '
+            f'({100 * entry["stream_fraction"]:.0f} % of the measured time), '
+            f'{entry["gather_seconds"]:.3g} s as sums over random rows '
+            f'({100 * entry["gather_fraction"]:.0f} %)'
+        )
+    return (
+        f'Memory, {entry["workload"]}: copy {entry["copy_gb_per_second"]:.1f} GB/s, '
+        f'gather {entry["gather_million_rows_per_second"]:.1f} million rows/s; {share}'
+    )
 
 
 def _cells(row: Row, definition: Row | None) -> list[str]:
@@ -241,31 +223,6 @@ def number(value: float | None) -> str:
 
 def line(cells: Any) -> str:
     return f'| {" | ".join(cells)} |'
-
-
-def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Replace the file at once, so that an interrupted run leaves no half of it."""
-    text = json.dumps(content, indent=1, default=_plain, allow_nan=False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix='.tmp')
-    try:
-        with os.fdopen(handle, 'w') as file:
-            file.write(f'{_LISTS.sub(_one_line, text)}\n')
-        os.chmod(name, 0o644)  # A temporary file is its owner's alone.
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
-
-
-def _one_line(match: re.Match[str]) -> str:
-    return f'[{" ".join(match[1].split())}]'
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, Row):
-        return asdict(value)
-    raise TypeError(f"'content' must be plain (got {type(value).__name__})")
 
 
 def main() -> None:

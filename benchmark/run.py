@@ -20,10 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from arguments import positive
 from models import IMPLEMENTATIONS, OURS, Limits
-from provenance import environment
-from report import Row, bound, growth, make_rows, markdown, write_json
+from record import environment, positive, write_json
+from report import Row, bound, growth, make_rows, markdown
 from tqdm import tqdm
 from worker import KINDS, ask
 from workloads import DEFAULT, QUICK, missing_reason, parse
@@ -45,18 +44,14 @@ def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument('--workloads', nargs='+', type=workload_name)
-    parser.add_argument(
-        '--quick', action='store_true', help='small and synthetic, some minutes'
-    )
-    parser.add_argument(
-        '--repeats',
-        type=positive,
-        help='rounds (7, quick: 3); fewer, but at least 3, where they take long',
-    )
-    parser.add_argument('--threads', type=positive, default=torch.get_num_threads())
-    parser.add_argument('--seed', type=int, default=0)
-    parser.add_argument('--out', type=Path)
+    add = parser.add_argument
+    add('--workloads', nargs='+', type=workload_name)
+    add('--quick', action='store_true', help='small and synthetic, some minutes')
+    repeats = 'rounds (7, quick: 3); fewer, but at least 3, where they take long'
+    add('--repeats', type=positive, help=repeats)
+    add('--threads', type=positive, default=torch.get_num_threads())
+    add('--seed', type=int, default=0)
+    add('--out', type=Path)
     args = parser.parse_args()
     name = 'quick' if args.quick else 'selection' if args.workloads else 'full'
     args.workloads = args.workloads or (QUICK if args.quick else DEFAULT)
@@ -78,33 +73,32 @@ def measure(
 
 def measure_workload(
     request: dict[str, Any], bar: tqdm, failures: list[dict[str, str]]
-) -> tuple[list[Row], dict[str, Any] | None]:
+) -> tuple[list[Row], list[dict[str, Any]]]:
     """Time a workload, then find the memory of all that ran."""
     name = request['workload']
     bar.set_description(f'{name}, time')
     timed = measure('time', request, failures)
     if timed is None:
-        return [], None
+        return [], []
     memory: dict[tuple[str, str, str], float | None] = {}
     for implementation in IMPLEMENTATIONS['full']:
         own = [r for r in timed['rows'] if r['implementation'] == implementation]
         if any(row['seconds'] for row in own):
             bar.set_description(f'{name}, memory of {implementation}')
-            found = measure(
-                'memory', request | {'implementation': implementation}, failures
-            )
-            for part in found or []:
+            of_one = request | {'implementation': implementation}
+            for part in measure('memory', of_one, failures) or []:
                 key = (part['variant'], part['task'], implementation)
                 memory[key] = part['megabytes']
         bar.update(len(own))
     rows = make_rows(name, OURS, timed, memory)
-    return rows, bound(name, timed, rows)
+    return rows, [bound(name, timed, rows)]
 
 
 def main() -> None:
     args = parse_args()
     warnings.filterwarnings('ignore', 'Sparse CSR')
-    about = environment(seed=args.seed, repeats=args.repeats, threads=args.threads)
+    options = {name: vars(args)[name] for name in ('seed', 'repeats', 'threads')}
+    about, limits = environment(**options), QUICK_LIMITS if args.quick else Limits()
     rows: list[Row] = []
     bounds: list[dict[str, Any]] = []
     failures: list[dict[str, str]] = []
@@ -112,24 +106,16 @@ def main() -> None:
     per_workload = 3 * sum(map(len, IMPLEMENTATIONS.values()))
     bar = tqdm(total=per_workload * len(args.workloads), unit='row')
     for name in args.workloads:
-        reason = missing_reason(name)
-        if reason is not None:
+        if (reason := missing_reason(name)) is not None:
             absent[name] = reason
             tqdm.write(f'{name} is skipped: {reason}')
             bar.update(per_workload)
             continue
-        request = {
-            'workload': name,
-            'seed': args.seed,
-            'threads': args.threads,
-            'repeats': args.repeats,
-            'limits': QUICK_LIMITS if args.quick else Limits(),
-        }
+        request = options | {'workload': name, 'limits': limits}
         found, machine = measure_workload(request, bar, failures)
         rows += found
-        bounds += [] if machine is None else [machine]
-        growths = growth(rows)
-        content = about | {'rows': rows, 'growth': growths, 'bounds': bounds}
+        bounds += machine
+        content = about | {'rows': rows, 'growth': growth(rows), 'bounds': bounds}
         write_json(args.out, content | {'absent': absent, 'failures': failures})
     bar.close()
     print(markdown(rows, growth(rows), bounds))

@@ -16,21 +16,8 @@ from typing import Any
 
 import torch
 from agreement import check
-from bandwidth import (
-    gather_rate,
-    gather_seconds,
-    layer_plans,
-    moved_bytes,
-    streaming_bandwidth,
-)
-from measure import TASKS, Step, interleave, make_step, peak_memory
-from models import (
-    IMPLEMENTATIONS,
-    OURS,
-    Limits,
-    build,
-    skip_reason,
-)
+from measure import TASKS, Step, interleave, make_step, peak_memory, speeds, traffic
+from models import IMPLEMENTATIONS, OURS, Limits, build, skip_reason
 from plain import plain_name
 from workloads import Workload, load
 
@@ -50,13 +37,9 @@ def tasks_of(
 def time_workload(request: dict[str, Any]) -> dict[str, Any]:
     """Check and time every implementation, and measure the machine's speed."""
     workload = load(request['workload'], request['seed'])
-    size = workload.x.size(0)
     result: dict[str, Any] = {
-        'num_nodes': size,
-        'in_channels': workload.x.size(1),
-        'num_classes': workload.num_classes,
-        'copy_bytes_per_second': streaming_bandwidth(),
-        'gather_rows_per_second': gather_rate(size),
+        'num_nodes': workload.x.size(0),
+        **speeds(workload.x.size(0)),
         'bound': {},
         'rows': [],
     }
@@ -77,26 +60,20 @@ def time_variant(
     steps: dict[tuple[str, str], Step] = {}
     moved: dict[str, float] = {}
     shared = None
-    size = workload.x.size(0)
     for name in IMPLEMENTATIONS[variant]:
         tasks, skipped = tasks_of(name, variant, workload, limits)
         common: dict[str, Any] = {'variant': variant, 'implementation': name}
         rows += [common | {'task': t, 'skipped': skipped[t]} for t in skipped]
         if not tasks:
             continue
-        nodes = limits.training_nodes
-        agrees, detail = check(name, variant, workload, seed, nodes)
+        agrees, detail = check(name, variant, workload, seed, limits.training_nodes)
         common |= {'agrees': agrees, 'agreement': detail}
         rows += [common | {'task': task} for task in tasks]
         if not agrees:
             continue
         model = build(name, variant, workload, seed)
         if name == OURS and variant == 'full' and isinstance(model, GSLNet):
-            plans = layer_plans(model, size)
-            moved = {
-                'moved_bytes': moved_bytes(plans, size),
-                'gather_seconds': gather_seconds(plans, size),
-            }
+            moved = traffic(model, workload.x.size(0))
         if not name.startswith('nodeformer-'):
             shared = share_parameters(model, shared)
         steps |= {(name, task): make_step(model, workload, task) for task in tasks}

@@ -62,9 +62,7 @@ def parse(name: str) -> tuple[str, int]:
 
 def missing_reason(name: str) -> str | None:
     """Return the reason why a data set cannot be read here, or :obj:`None`."""
-    if name not in REAL:
-        return None
-    if raw_folder(REAL[name], ROOT) is None:
+    if name in REAL and raw_folder(REAL[name], ROOT) is None:
         return "no raw files: 'GSL_DATA' names the folder that holds them"
     return None
 

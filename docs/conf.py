@@ -9,8 +9,6 @@ DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 sys.path[:0] = [str(DOCS / '_ext'), str(ROOT)]
 
-from inventories import write_inventories  # noqa: E402
-
 import torch_geometric_gsl  # noqa: E402
 
 project = 'torch_geometric_gsl'
@@ -20,16 +18,17 @@ version = release = torch_geometric_gsl.__version__
 
 extensions = [
     'sphinx.ext.autodoc',
+    'sphinx.ext.autosummary',
     'sphinx.ext.intersphinx',
     'sphinx.ext.napoleon',
     'sphinx.ext.viewcode',
     'sphinx_copybutton',
     # MathJax as files of the documentation: formulas need no network.
     'sphinx-mathjax-offline',
-    'api_pages',
     'changelog',
+    'reference',
 ]
-exclude_patterns = ['_build', '_ext', '_figures']
+exclude_patterns = ['_build', '_ext', '_figures', '_templates']
 
 html_theme = 'furo'
 html_title = f'GSL {release}'
@@ -43,11 +42,23 @@ toc_object_entries_show_parents = 'hide'
 autodoc_member_order = 'bysource'
 # An override without a docstring of its own says nothing that its base does not.
 autodoc_inherit_docstrings = False
+autodoc_default_options = {'members': True, 'show-inheritance': True}
+# Packages are documented by what they export, in that order.
+autosummary_ignore_module_all = False
+templates_path = ['_templates']
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_custom_sections = ['Shapes']
 
-intersphinx_mapping = write_inventories(DOCS / '_build' / 'inventories')
+# These hold the names used here alone, so that the pages need no network.
+intersphinx_mapping = {
+    'python': ('https://docs.python.org/3/', '_inventories/python.inv'),
+    'torch': ('https://docs.pytorch.org/docs/stable/', '_inventories/torch.inv'),
+    'torch_geometric': (
+        'https://pytorch-geometric.readthedocs.io/en/latest/',
+        '_inventories/torch_geometric.inv',
+    ),
+}
 
 nitpicky = True
 # Other names of other projects are in no inventory.
@@ -85,14 +96,6 @@ def keep_together(app: object, docname: str, source: list[str]) -> None:
     source[0] = source[0].replace(' ± ', '\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}')
 
 
-def skip_field(
-    app: object, what: str, name: str, obj: object, skip: bool, options: object
-) -> bool | None:
-    """Leave out the fields of named tuples, which `Args` describes."""
-    return True if type(obj).__name__ == '_tuplegetter' else None
-
-
 def setup(app: object) -> None:
     app.connect('builder-inited', draw_figures)
     app.connect('source-read', keep_together)
-    app.connect('autodoc-skip-member', skip_field)

@@ -8,6 +8,7 @@ import math
 import os
 import subprocess
 import sys
+from contextlib import contextmanager
 from itertools import permutations
 
 import torch
@@ -20,6 +21,15 @@ from torch_geometric_gsl.ops.scores import Response, identity
 # Each statistical test rejects a true hypothesis with this probability, half of it
 # for a fit that is too bad and half for one that is too good. Seeds are fixed.
 ERROR_RATE = 1e-4
+
+
+@contextmanager
+def saved_tensors():
+    """List the tensors that are saved inside for a backward pass."""
+    saved = []
+    keep = lambda tensor: saved.append(tensor) or tensor  # noqa: E731
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        yield saved
 
 
 def seeded(seed=5):
@@ -129,8 +139,17 @@ def to_matrix(edge_index, edge_weight, num_targets, num_sources):
     return matrix.index_put((edge_index[1], edge_index[0]), edge_weight, True)
 
 
+def check_gradients(*modules):
+    """Check that a gradient has reached every parameter."""
+    for module in modules:
+        for name, parameter in module.named_parameters():
+            assert parameter.grad is not None, name
+            assert bool(parameter.grad.isfinite().all()), name
+            assert float(parameter.grad.abs().max()) > 0, name
+
+
 def run_alone(*args, **environment):
-    """Run Python in a process of its own: Triton reads its variables once."""
+    """Run Python in a process of its own, and return what it prints and warns."""
     done = subprocess.run(
         [sys.executable, '-W', 'error::RuntimeWarning', *args],
         capture_output=True,
@@ -140,3 +159,4 @@ def run_alone(*args, **environment):
         env={**os.environ, 'OMP_NUM_THREADS': '1', **environment},
     )
     assert done.returncode == 0, done.stderr
+    return done.stdout, done.stderr

@@ -4,8 +4,6 @@ A block of text right after a block of Python is what it prints: by default this
 compared, and `python test/test_code_blocks.py --write` renews it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import doctest
 import io
@@ -128,30 +126,24 @@ def run_session(block, names):
 
 
 def written(block):
-    assert block.output is not None
     return textwrap.dedent(block.path.read_text(encoding='utf-8')[slice(*block.output)])
 
 
-def assert_prints_alike(printed, text):
-    """Compare what stands around numbers exactly, and fractions within 10 %."""
+def assert_prints_alike(printed, block):
+    """Compare what stands around numbers exactly, and fractions but for rounding."""
+    text = written(block)
     assert FRACTION.sub('#', printed).split() == FRACTION.sub('#', text).split()
     expected = [float(number) for number in FRACTION.findall(text)]
     found = [float(number) for number in FRACTION.findall(printed)]
-    assert found == pytest.approx(expected, rel=0.1)
-
-
-@pytest.fixture
-def _no_network(monkeypatch):
-    def refuse(*args):
-        raise AssertionError('a block of the documentation needs a network')
-
-    monkeypatch.setattr(socket.socket, 'connect', refuse)
+    # A difference of the last bit grows while a model with random draws is trained.
+    is_trained = 'optimizer.step()' in block.code
+    assert found == pytest.approx(expected, rel=0.1 if is_trained else 0.01)
 
 
 @pytest.mark.filterwarnings('ignore:neighbours are drawn almost uniformly')
-@pytest.mark.usefixtures('_no_network')
 @pytest.mark.parametrize('block', RUN, ids=str)
-def test_block_runs_alone(block):
+def test_block_runs_alone(block, monkeypatch):
+    monkeypatch.setattr(socket.socket, 'connect', None)  # No block needs a network.
     try:
         printed = run(block)
     except ImportError as error:
@@ -161,12 +153,13 @@ def test_block_runs_alone(block):
             pytest.skip(f"'{missing}' is not installed")
         raise
     if block.output is not None:
-        assert_prints_alike(printed, written(block))
+        assert_prints_alike(printed, block)
 
 
-def test_the_first_block_prints_what_stands_below_it():
-    first = next(block for block in RUN if block.path.name == 'README.md')
-    assert first.output is not None
+def test_blocks_with_an_output_seed_themselves():
+    shown = [block for block in RUN if block.output is not None]
+    assert shown[0].path.name == 'README.md'
+    assert all('torch.manual_seed(' in block.code for block in shown)
 
 
 @pytest.mark.parametrize('block', SHELL, ids=str)
@@ -193,11 +186,9 @@ def write():
         text = path.read_text(encoding='utf-8')
         # From the last one on, so that the others stay where they are.
         for block in reversed([b for b in blocks(path) if b.output is not None]):
-            assert block.output is not None
             start, stop = block.output
-            indent = re.match(' *', text[start:stop])
-            assert indent is not None
-            printed = textwrap.indent(run(block), indent[0])
+            indent = re.match(' *', text[start:stop])[0]
+            printed = textwrap.indent(run(block), indent)
             tail = '\n' if path.suffix == '.rst' else ''
             text = f'{text[:start]}{printed}{tail}{text[stop:]}'
         path.write_text(text, encoding='utf-8')

@@ -2,21 +2,23 @@
 
 import pytest
 import torch
+from oracles import seeded
 
-from torch_geometric_gsl import GSLNet, LatentGraphConv
+from torch_geometric_gsl import GSLNet
 from torch_geometric_gsl.ops import noise_free
 
 # The tracer looks at this attribute itself, and hides the warning from users.
-pytestmark = pytest.mark.filterwarnings(
-    'ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning'
-)
+pytestmark = [
+    pytest.mark.filterwarnings(
+        'ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning'
+    ),
+    # It instantiates functions with a gradient of their own by itself.
+    pytest.mark.filterwarnings(
+        'ignore:.*should not be instantiated:DeprecationWarning'
+    ),
+]
 
 N, IN, HIDDEN, OUT = 12, 5, 5, 5
-KINDS = pytest.mark.parametrize(
-    'kind',
-    [{}, {'num_transition_nodes': 7, 'num_nodes': N}],
-    ids=['full', 'transition'],
-)
 
 
 @pytest.fixture(autouse=True)
@@ -31,8 +33,8 @@ def make(kind, num_layers=2):
     return GSLNet(IN, HIDDEN, num_layers, OUT, dropout=0.0, k=3, **kind)
 
 
-def features():
-    return torch.randn(N, IN, generator=torch.Generator().manual_seed(3))
+def features(num_nodes=N):
+    return torch.randn(num_nodes, IN, generator=seeded(3))
 
 
 def test_inductor():
@@ -43,39 +45,29 @@ def test_inductor():
 
 
 # The same tracing of forward and backward without the minute of compiling C++.
-@KINDS
-def test_evaluation_and_training_step(kind):
+@pytest.mark.parametrize(
+    ('num_nodes', 'kind'),
+    [
+        (N, {}),
+        (N, {'num_transition_nodes': 7, 'num_nodes': N}),
+        (150, {'method': 'race'}),
+    ],
+    ids=['full', 'transition', 'race'],
+)
+def test_evaluation_and_training_step(num_nodes, kind):
     found = []
     for compiling in (False, True):
         model = make(kind)
         run = torch.compile(model, backend='aot_eager') if compiling else model
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        torch.manual_seed(1)
-        out = run(features())
-        out.square().sum().backward()
-        gradients = [parameter.grad.clone() for parameter in model.parameters()]
-        optimizer.step()
-        model.eval()
-        found.append([out.detach(), *gradients, run(features()).detach()])
-    torch.testing.assert_close(*found)
-    assert torch._dynamo.utils.counters['frames']['ok'] > 0  # It did compile.
-
-
-# The tracer instantiates functions with a gradient of their own by itself.
-@pytest.mark.filterwarnings('ignore:.*should not be instantiated:DeprecationWarning')
-def test_a_race_in_training():
-    found = []
-    for compiling in (False, True):
-        torch.manual_seed(5)
-        conv = LatentGraphConv(16, 8)
-        run = torch.compile(conv, backend='aot_eager') if compiling else conv
-        x = torch.randn(150, 16, generator=torch.Generator().manual_seed(3))
-        x.requires_grad_()
+        x = features(num_nodes).requires_grad_()
         torch.manual_seed(1)
         out = run(x)
         out.square().sum().backward()
-        gradients = [parameter.grad for parameter in (x, *conv.parameters())]
-        found.append([out.detach(), *gradients])
+        gradients = [part.grad.clone() for part in (x, *model.parameters())]
+        optimizer.step()
+        model.eval()
+        found.append([out.detach(), *gradients, run(x).detach()])
     torch.testing.assert_close(*found)
     assert torch._dynamo.utils.counters['frames']['ok'] > 0  # It did compile.
 

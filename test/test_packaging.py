@@ -3,10 +3,9 @@
 import re
 import subprocess
 import sys
-from email.message import Message
 from email.parser import Parser
 from pathlib import Path
-from typing import NamedTuple
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -20,22 +19,16 @@ FORMS = sorted((ROOT / '.github' / 'ISSUE_TEMPLATE').glob('*.yml'))
 LEFT_OUT = re.compile(r'\.(ci|github)/|\.gitignore|\.pre-commit-config\.yaml')
 
 
-class Distribution(NamedTuple):
-    """What would be published."""
-
-    metadata: Message
-    files: set[str]
-
-
 @pytest.fixture(scope='module')
 def distribution(tmp_path_factory):
+    """What would be published."""
     folder = tmp_path_factory.mktemp('distribution')
     command = [sys.executable, 'setup.py', '-q', 'egg_info', '--egg-base', folder]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     (found,) = folder.iterdir()
     metadata = Parser().parsestr((found / 'PKG-INFO').read_text(encoding='utf-8'))
     files = (found / 'SOURCES.txt').read_text(encoding='utf-8').splitlines()
-    return Distribution(metadata, set(files))
+    return SimpleNamespace(metadata=metadata, files=set(files))
 
 
 @pytest.fixture(scope='module')

@@ -11,6 +11,7 @@ import re
 
 import pytest
 import torch
+from oracles import check_gradients
 
 import torch_geometric_gsl as gsl
 
@@ -160,10 +161,7 @@ def test_every_parameter_gets_a_gradient(factory, training):
         value = torch.randn(N)[out.edge_index[0]]
         out = (out.edge_weight * value).view(-1)
     out.square().sum().backward()
-    for name, parameter in module.named_parameters():
-        assert parameter.grad is not None, name
-        assert bool(parameter.grad.isfinite().all()), name
-        assert float(parameter.grad.abs().max()) > 0, name
+    check_gradients(module)
 
 
 def through_a_file(module, fresh):
@@ -195,31 +193,20 @@ def test_copies_are_equal_and_independent(factory, how):
     torch.testing.assert_close(module(x), expected, rtol=0, atol=0)
 
 
-# "name (type, optional): text", eight spaces or more below "Args:" hold its text.
-ENTRY = re.compile(r'^(\*{0,2}\w+) \((.+?)\):(.*)$')
+# What stands below "Args:", and "name (type, optional): text" in it.
+ARGS = re.compile(r'^Args:\n((?: {4}.*\n|\n)+)', re.MULTILINE)
+ENTRY = re.compile(r'(\*{0,2}\w+) \((.+?)\):')
 DEFAULT = re.compile(r'\(default:\s+:obj:`([^`]*)`\)')
 
 
 def documented(doc):
     """Maps the names under "Args:" to whether optional, and to the default."""
-    entries = {}
-    inside, current = False, ''
-    for line in inspect.cleandoc(doc).splitlines():
-        if line.strip() == 'Args:':
-            inside = True
-        elif inside and line and not line.startswith(' '):
-            break
-        elif inside and line.startswith(' ' * 4) and not line.startswith(' ' * 5):
-            match = ENTRY.match(line.strip())
-            assert match is not None, f'no "name (type): text" in {line!r}'
-            current = match[1]
-            entries[current] = [match[2], match[3]]
-        elif inside and line.strip():
-            entries[current].append(line.strip())
     found = {}
-    for name, (kind, *text) in entries.items():
-        default = DEFAULT.search(' '.join(text))
-        found[name] = (kind.endswith('optional'), default[1] if default else None)
+    entries = ARGS.search(f'{inspect.cleandoc(doc)}\n')[1]
+    for entry in re.split(r'^ {4}(?=\S)', entries, flags=re.MULTILINE)[1:]:
+        match, default = ENTRY.match(entry), DEFAULT.search(entry)
+        assert match is not None, f'no "name (type): text" in {entry!r}'
+        found[match[1]] = (match[2].endswith('optional'), default and default[1])
     return found
 
 
@@ -227,20 +214,15 @@ def callables():
     """Public classes, functions and methods whose docstring has "Args:"."""
     for module in all_modules():
         for name, value in vars(module).items():
-            if name.startswith('_') or getattr(value, '__module__', '') != (
-                module.__name__
-            ):
+            if getattr(value, '__module__', '') != module.__name__:
                 continue
             places = [(name, value)]
             if inspect.isclass(value):
-                places += [
-                    (f'{name}.{method}', function)
-                    for method, function in vars(value).items()
-                    if inspect.isfunction(function) and not method.startswith('_')
-                ]
+                places += [(f'{name}.{own}', part) for own, part in vars(value).items()]
             for path, place in places:
-                doc = place.__doc__ or ''
-                if callable(place) and re.search(r'^\s*Args:$', doc, re.MULTILINE):
+                doc = getattr(place, '__doc__', None) or ''
+                is_public = callable(place) and not re.search(r'(^|\.)_', path)
+                if is_public and re.search(r'^\s*Args:$', doc, re.MULTILINE):
                     yield f'{module.__name__}.{path}', place, doc
 
 

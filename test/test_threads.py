@@ -1,7 +1,5 @@
 """What a process keeps is made once and shared, whatever threads do."""
 
-import subprocess
-import sys
 import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +9,7 @@ from typing import TypeVar
 
 import pytest
 import torch
+from oracles import run_alone
 from torch_geometric.nn import Linear
 
 from torch_geometric_gsl import GaussianSimilarity, GSLNet, GumbelKNNSampler, _warnings
@@ -118,16 +117,26 @@ def test_no_filter_of_warnings_is_touched(monkeypatch):
     at_once(lambda: sampler(x))
 
 
-def test_no_warning_of_pytorch_is_shown():
+@pytest.mark.parametrize(
+    'use',
+    [
+        "gsl.GumbelKNNSampler(gsl.GaussianSimilarity(4), method='race')(x)",
+        'gsl.transforms.ToSparseFeatures()(Data(x=x))',
+    ],
+)
+def test_no_warning_of_pytorch_is_shown(use):
     # PyTorch warns once per process: only a new one can tell.
-    code = """
+    code = f"""
 import warnings
 import torch
-from torch_geometric_gsl import GaussianSimilarity, GumbelKNNSampler
+from torch_geometric.data import Data
+import torch_geometric_gsl as gsl
+import torch_geometric_gsl.transforms
+x = torch.randn(200, 4)
 warnings.simplefilter('error')
-GumbelKNNSampler(GaussianSimilarity(4), method='race')(torch.randn(200, 4))
+{use}
 """
-    subprocess.run([sys.executable, '-c', code], check=True)
+    run_alone('-c', code)
 
 
 @pytest.mark.parametrize('is_training', [True, False])

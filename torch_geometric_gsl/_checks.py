@@ -18,6 +18,12 @@ from torch import Tensor
 from torch_geometric_gsl.typing import Features
 
 
+def check_type(value: object, kind: type, name: str, what: str) -> None:
+    """Raise unless :obj:`value` is of a kind, which :obj:`what` names."""
+    if not isinstance(value, kind):
+        raise TypeError(f"'{name}' must be {what} (got {type(value).__name__})")
+
+
 def check_option(value: object, options: Iterable[str], name: str) -> None:
     """Raise unless :obj:`value` is one of the named options."""
     if value not in (known := list(options)):
@@ -108,10 +114,9 @@ def check_finite(x: Tensor, name: str) -> None:
         )
 
 
-def check_features(x: object, name: str = 'x', width: int | None = None) -> None:
+def check_features(x: Any, name: str = 'x', width: int | None = None) -> None:
     """Raise unless :obj:`x` is a finite floating-point matrix of that width."""
-    if not isinstance(x, Tensor):
-        raise TypeError(f"'{name}' must be a torch.Tensor (got {type(x).__name__})")
+    check_type(x, Tensor, name, 'a torch.Tensor')
     if x.layout not in (torch.strided, torch.sparse_csr):
         raise ValueError(f"'{name}' must be dense or sparse CSR (got {x.layout})")
     if x.dim() != 2:
@@ -170,13 +175,12 @@ def check_parameter_match(x: Tensor, parameter: Tensor | None, name: str = 'x') 
         )
 
 
-def check_index(index: object, name: str, shape: str, dim: int, like: Tensor) -> None:
-    """Raise unless :obj:`index` is a long tensor of that rank on like's device."""
-    if not isinstance(index, Tensor):
-        raise TypeError(f"'{name}' must be a torch.Tensor (got {type(index).__name__})")
+def check_index(index: Any, name: str, shape: str, dim: int, like: Tensor) -> None:
+    """Raise unless :obj:`index` is a long tensor of that shape on like's device."""
+    check_type(index, Tensor, name, 'a torch.Tensor')
     if index.dtype != torch.long:
         raise TypeError(f"'{name}' must have dtype torch.int64 (got {index.dtype})")
-    if index.dim() != dim:
+    if index.dim() != dim or (dim == 2 and index.size(0) != 2):
         raise ValueError(f"'{name}' must have shape {shape} (got {list(index.shape)})")
     if index.device != like.device:
         raise ValueError(f"'{name}' is on {index.device} but 'x' is on {like.device}")
@@ -187,10 +191,6 @@ def check_edge_index(
 ) -> None:
     """Raise unless all edges run between existing nodes."""
     check_index(edge_index, name, '[2, num_edges]', 2, x_src)
-    if edge_index.size(0) != 2:
-        raise ValueError(
-            f"'{name}' must have shape [2, num_edges] (got {list(edge_index.shape)})"
-        )
     if edge_index.numel() == 0:
         return
     for row, size, what in ((0, x_src.size(0), 'source'), (1, x_dst.size(0), 'target')):
@@ -238,24 +238,20 @@ def check_candidate_count(k: int, available: int, where: str = '') -> None:
         )
 
 
-def check_generator(generator: object, device: torch.device) -> None:
+def check_generator(generator: Any, device: torch.device) -> None:
     """Raise unless :obj:`generator` is a generator for that kind of device."""
     if generator is None:
         return
-    if not isinstance(generator, torch.Generator):
-        raise TypeError(
-            f"'generator' must be a torch.Generator (got {type(generator).__name__})"
-        )
+    check_type(generator, torch.Generator, 'generator', 'a torch.Generator')
     if generator.device.type != device.type:
         raise ValueError(
             f"'generator' is on {generator.device} but the features are on {device}"
         )
 
 
-def check_messages(h: object, num_sources: int, device: torch.device) -> None:
+def check_messages(h: Any, num_sources: int, device: torch.device) -> None:
     """Raise unless there is one row of messages per source."""
-    if not isinstance(h, Tensor):
-        raise TypeError(f"'h' must be a torch.Tensor (got {type(h).__name__})")
+    check_type(h, Tensor, 'h', 'a torch.Tensor')
     if h.dim() != 2 or h.size(0) != num_sources:
         raise ValueError(
             f"'h' must have shape [{num_sources}, channels] (got {list(h.shape)})"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from torch import Tensor
+from torch_geometric.utils.num_nodes import maybe_num_nodes
 
 from torch_geometric_gsl._checks import check_finite, check_index, check_value
 from torch_geometric_gsl.typing import SampledGraph
@@ -24,11 +25,6 @@ def check_graph(graph: Any) -> SampledGraph:
             f'(got {getattr(weight, "dtype", type(weight).__name__)})'
         )
     check_index(edge_index, 'edge_index', '[2, num_edges]', 2, like=weight)
-    if edge_index.size(0) != 2:
-        raise ValueError(
-            f"'edge_index' must have shape [2, num_edges] "
-            f'(got {list(edge_index.shape)})'
-        )
     if weight.shape != edge_index.shape[1:]:
         raise ValueError(
             f"'edge_weight' must have one entry per edge "
@@ -41,9 +37,8 @@ def check_graph(graph: Any) -> SampledGraph:
 
 
 def num_targets(graph: SampledGraph) -> int:
-    """The number of targets up to the last that has an edge."""
-    target = graph.edge_index[1]
-    return int(target.max()) + 1 if target.numel() else 0
+    """Count the targets up to the last that has an edge."""
+    return maybe_num_nodes(graph.edge_index[1])
 
 
 def check_node_labels(y: Any, graph: SampledGraph) -> tuple[Tensor, Tensor]:

@@ -17,15 +17,9 @@ _LOCK = Lock()
 
 
 def warn_caller(message: str, category: type[Warning]) -> None:
-    r"""Warn in the name of the first frame outside the package, PyTorch and PyG.
-
-    By default Python shows a warning once for each line that it points at: one that
-    points into the package would be shown for the first caller alone.
-
-    Args:
-        message (str): The text.
-        category (type): The class of the warning.
-    """
+    """Warn in the name of the first frame outside the package, PyTorch and PyG."""
+    # Python shows a warning once for each line that it points at: one that points
+    # into the package would be shown for the first caller alone.
     frame, level = inspect.currentframe(), 1
     while frame is not None and not _is_outside(frame):
         frame, level = frame.f_back, level + 1

@@ -1,3 +1,5 @@
+r"""Types of arguments and results, and functions of edges."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -5,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 from torch_geometric import EdgeIndex
+from torch_geometric.utils.num_nodes import maybe_num_nodes
 
 if TYPE_CHECKING:
     from torch_sparse import SparseTensor
@@ -96,10 +99,7 @@ class SampledGraph(NamedTuple):
             ValueError: If :obj:`size` leaves out a node that has an edge.
         """
         for row, name in ((0, 'sources'), (1, 'targets')):
-            needed = (
-                int(self.edge_index[row].max()) + 1 if self.edge_index.numel() else 0
-            )
-            if size[row] < needed:
+            if size[row] < (needed := maybe_num_nodes(self.edge_index[row])):
                 raise ValueError(
                     f"'size' must count at least {needed} {name} (got {size})"
                 )
@@ -115,7 +115,7 @@ class SampledGraph(NamedTuple):
             col=self.edge_index[0],
             value=self.edge_weight,
             sparse_sizes=(size[1], size[0]),
-            is_sorted=bool(is_sorted_by_target(self.edge_index)),
+            is_sorted=is_sorted_by_target(self.edge_index),
             trust_data=True,
         )
 
@@ -141,6 +141,4 @@ def is_sorted_by_target(edge_index: Tensor) -> bool:
 
 def plain_edges(edge_index: Tensor) -> Tensor:
     """Return edges as a tensor, without the metadata of PyG's :class:`EdgeIndex`."""
-    if isinstance(edge_index, EdgeIndex):
-        edge_index = edge_index.as_tensor()
-    return edge_index
+    return edge_index.as_tensor() if isinstance(edge_index, EdgeIndex) else edge_index

@@ -1,4 +1,4 @@
-"""Includes ``CHANGELOG.md``, whose few forms of Markdown are turned into rst."""
+"""Include ``CHANGELOG.md``, whose few forms of Markdown are turned into rst."""
 
 from __future__ import annotations
 
@@ -6,51 +6,38 @@ import re
 from pathlib import Path
 
 from docutils import nodes
-from docutils.statemachine import StringList
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-UNDERLINES = {2: '-', 3: '~'}
+UNDERLINES = {'##': '-', '###': '~'}
 
 
 class Changelog(SphinxDirective):
-    """The changes, without the file's title and without sections that are empty."""
-
-    has_content = False
+    """The changes, without the file's title."""
 
     def run(self) -> list[nodes.Node]:
         path = Path(self.env.srcdir).parent / 'CHANGELOG.md'
-        self.env.note_dependency(str(path))
-        lines = to_rst(path.read_text(encoding='utf-8')).splitlines()
-        parent = nodes.section()
-        parent.document = self.state.document
-        content = StringList(lines, source=str(path))
-        self.state.nested_parse(content, 0, parent, match_titles=True)
-        return parent.children
+        self.env.note_dependency(path)
+        text = to_rst(path.read_text(encoding='utf-8'))
+        return self.parse_text_to_nodes(text, allow_section_headings=True)
 
 
 def to_rst(text: str) -> str:
-    r"""Translates headings, links, code and lists.
+    r"""Translate headings, links and code; leave out the title.
 
     Example:
-        >>> to_rst('# Changelog\n\n## [1.0]\n\n### Fixed\n\n### Added\n\n- `x`')
-        '1.0\n---\n\nAdded\n~~~~~\n\n- ``x``'
+        >>> to_rst('# Changelog\n\n## [1.0] - May\n\n- `x`')
+        '\n\n1.0 - May\n---------\n\n- ``x``'
     """
+    text = re.sub(r'\A# .*', '', text)
     text = re.sub(r'\[([^\]]+)\]\((\S+?)\)', r'`\1 <\2>`__', text)
     text = re.sub(r'(?<!`)`([^`\n]+)`(?![`_])', r'``\1``', text)
-    text = re.sub(r'^(## )\[([^\]]+)\]', r'\1\2', text, flags=re.MULTILINE)
-    blocks = re.split(r'^(?=#{1,3} )', text, flags=re.MULTILINE)
-    out = []
-    for block in blocks:
-        heading, _, body = block.partition('\n')
-        marks, _, title = heading.partition(' ')
-        level = len(marks) if set(marks) == {'#'} else 0
-        if level == 3 and not body.strip():
-            continue
-        if level in UNDERLINES:
-            out.append(f'{title}\n{UNDERLINES[level] * len(title)}')
-        out.append(body.strip())
-    return '\n\n'.join(part for part in out if part)
+    return re.sub(r'^(##+) (.*)$', _heading, text, flags=re.MULTILINE)
+
+
+def _heading(match: re.Match[str]) -> str:
+    title = re.sub(r'[\[\]]', '', match[2])
+    return f'{title}\n{UNDERLINES[match[1]] * len(title)}'
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import inf
 from typing import Any
 from unittest import mock
@@ -75,15 +75,16 @@ def accuracy(seed: int, root_weight: bool) -> float:
     torch.manual_seed(seed)
     data = paper_split(digits(600), seed)
     model = GSLNet(64, 32, 2, 10, root_weight=root_weight)
-    train(model, data, 60, [{'params': list(model.parameters())}])
+    train(model, data, 60, model.parameters())
     hit = model.eval()(data.x).argmax(dim=1) == data.y
     return float(hit[data.test_mask].float().mean())
 
 
 def train(
-    model: torch.nn.Module, data: Data, epochs: int, groups: list[dict]
+    model: torch.nn.Module, data: Data, epochs: int, params: Iterable[Any]
 ) -> list[float]:
-    optimizer = torch.optim.Adam(groups, lr=0.01)
+    """Return the loss before each step."""
+    optimizer = torch.optim.Adam(params, lr=0.01)
     losses = []
     for _ in range(epochs):
         optimizer.zero_grad()
@@ -106,8 +107,8 @@ def theta() -> None:
         named = list(model.named_parameters())
         own = [p for key, p in named if 'theta' in key]
         rest = [p for key, p in named if 'theta' not in key]
-        groups = [{'params': own, 'lr': 0.01 * factor}, {'params': rest}]
-        losses = train(model, data, 60, groups)
+        params = [{'params': own, 'lr': 0.01 * factor}, {'params': rest}]
+        losses = train(model, data, 60, params)
         text = ', '.join(f'{losses[step]:.3g}' for step in (0, 1, 5, 20, 59))
         print(f'parameters hold {name}: loss after 0, 1, 5, 20 and 59 steps {text}')
 
@@ -169,31 +170,34 @@ def tail(n: int = 1000, runs: int = 4000) -> None:
     for tau in (0.25, 0.5, 0.75, 1.0):
         weight = torch.softmax(-log_time / tau, dim=1)
         whole = summary(weight, weight @ h)
-        for kept in (2, 4, 8, 16, 32):
-            options = DrawOptions(1, tau, num_arrivals=kept)
-            source = log_time.topk(kept, largest=False).indices
-            time = log_time.gather(1, source)
-            own = score[source].unsqueeze(1)
-            noise = -time.unsqueeze(1) - own
-            arrivals = Arrivals(source.unsqueeze(1), noise, time[:, -1:])
+        for num_arrivals in (2, 4, 8, 16, 32):
             changes = []
-            for size in (0, tail_size(tau, kept, n), n):
-                place = torch.zeros(runs, 0, dtype=torch.long)
-                share = torch.tensor(0.0)
-                if size:  # Another tail in each run, as in each call.
-                    place = spread_sources(n, size, score.device, None, runs)
-                    place, share = place.view(runs, size), torch.tensor(n / size).log()
-                late = score[place]
-                # What has arrived does not arrive again.
-                late = late.masked_fill(log_time.gather(1, place) <= time[:, -1:], -inf)
-                late = late.unsqueeze(1)
-                first, later = relax(own, arrivals, options, late, share)
-                out = torch.einsum('ij,ijm->im', first[:, 0], h[source])
-                out += torch.einsum('ij,ijm->im', later[:, 0], h[place])
-                pairs = zip(summary(first[:, 0], out), whole, strict=True)
+            for size in (0, tail_size(tau, num_arrivals, n), n):
+                options = DrawOptions(1, tau, num_arrivals, size)
+                part = summary(*truncated_draw(score, log_time, h, options))
+                pairs = zip(part, whole, strict=True)
                 change = ' / '.join(f'{100 * (a / b - 1):+.2g} %' for a, b in pairs)
                 changes.append(f'S = {size}: {change}')
-            print(f'tau {tau}, M = {kept}: ' + ', '.join(changes))
+            print(f'tau {tau}, M = {num_arrivals}: ' + ', '.join(changes))
+
+
+def truncated_draw(
+    score: Tensor, log_time: Tensor, h: Tensor, options: DrawOptions
+) -> tuple[Tensor, Tensor]:
+    """Return the weights of the first arrivals of each run, and the sum of all."""
+    (runs, n), size = log_time.shape, options.num_tail
+    time, source = log_time.topk(options.num_arrivals, largest=False)
+    own = score[source].unsqueeze(1)
+    arrivals = Arrivals(source.unsqueeze(1), -time.unsqueeze(1) - own, time[:, -1:])
+    place, share = torch.zeros(runs, 0, dtype=torch.long), torch.tensor(0.0)
+    if size:  # Another tail in each run, as in each call.
+        place = spread_sources(n, size, score.device, None, runs).view(runs, size)
+        share = torch.tensor(n / size).log()
+    # What has arrived does not arrive again.
+    late = score[place].masked_fill(log_time.gather(1, place) <= time[:, -1:], -inf)
+    first, later = relax(own, arrivals, options, late.unsqueeze(1), share)
+    out = torch.einsum('ij,ijm->im', first[:, 0], h[source])
+    return first[:, 0], out + torch.einsum('ij,ijm->im', later[:, 0], h[place])
 
 
 def summary(weight: Tensor, out: Tensor) -> tuple[float, float]:

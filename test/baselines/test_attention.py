@@ -2,6 +2,7 @@ import math
 
 import pytest
 import torch
+from oracles import inner, seeded
 from scipy import stats
 
 from torch_geometric_gsl.baselines.nodeformer.attention import (
@@ -14,10 +15,6 @@ from torch_geometric_gsl.baselines.nodeformer.attention import (
 ERROR_RATE = 1e-4
 
 
-def seeded(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
 def normal(*size, seed=0):
     return torch.randn(*size, generator=seeded(seed), dtype=torch.float64)
 
@@ -26,10 +23,6 @@ def problem(n=4, num_keys=5, heads=2, draws=3, features=6):
     query, key = normal(n, heads, 3, seed=1), normal(num_keys, heads, 3, seed=2)
     value, noise = normal(num_keys, heads, 2, seed=3), normal(num_keys, heads, draws)
     return query, key, value, normal(features, 3, seed=4), noise
-
-
-def inner(u, v):
-    return math.fsum(a * b for a, b in zip(u, v, strict=True))
 
 
 def quadratic(query, key, value, directions, noise):

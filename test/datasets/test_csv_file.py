@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from torch_geometric_gsl.datasets import load_dataset
-from torch_geometric_gsl.datasets._io.csv_file import _find_label
+from torch_geometric_gsl.datasets.table_file import _find_label
 
 CSV = 'width,species,length\n1,b,0.5\n2, a,-3\n4,b,1e2\n4,b,1e2\n'
 

@@ -1,44 +1,29 @@
 """Too little memory is told as such: it is no damage of a file."""
 
 import pickle
+from unittest.mock import Mock
 
-import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Data
 
 from torch_geometric_gsl.datasets import load_dataset
-from torch_geometric_gsl.datasets._io.raw_files import load_matrix
+from torch_geometric_gsl.datasets._feature_table import FeatureTable
 from torch_geometric_gsl.datasets._io.safe_pickle import load_arrays
-from torch_geometric_gsl.datasets._io.sealed_file import read_sealed, write_sealed
 
-VALUES = torch.ones(10_000)
+DATA = Data(x=torch.ones(10_000, 1), y=torch.arange(10_000) % 2)
 TEXT = "DefaultCPUAllocator: can't allocate memory: you tried to allocate {} bytes."
-
-
-def write_pickle(path):
-    path.write_bytes(pickle.dumps({'x': VALUES}))
-
-
-def write_data(path):
-    torch.save(Data(x=VALUES.view(-1, 1), y=torch.arange(10_000) % 2), path)
-
-
 FILES = {
-    'my.pkl': (write_pickle, lambda path: load_arrays(str(path), ['x'])),
-    'my.sealed': (
-        lambda path: write_sealed(str(path), {'x': VALUES}),
-        lambda path: read_sealed(str(path)),
+    'my.pkl': (
+        lambda path: path.write_bytes(pickle.dumps({'x': DATA.x})),
+        lambda path: load_arrays(path, ['x']),
     ),
-    'my.pt': (write_data, load_dataset),
+    'my.sealed': (
+        lambda path: FeatureTable.save([DATA], str(path)),
+        lambda path: FeatureTable.load(FeatureTable.__new__(FeatureTable), str(path)),
+    ),
+    'my.pt': (lambda path: torch.save(DATA, path), load_dataset),
 }
-
-
-def fail_with(monkeypatch, error):
-    def load(*args, **kwargs):
-        raise error
-
-    monkeypatch.setattr(torch, 'load', load)
 
 
 @pytest.mark.parametrize('name', FILES)
@@ -57,28 +42,17 @@ def test_too_little_memory_is_no_damage(
 ):
     write, read = FILES[name]
     write(tmp_path / name)
-    fail_with(monkeypatch, error)
+    monkeypatch.setattr(torch, 'load', Mock(side_effect=error))
     with pytest.raises(kinds, match=text.format(name)):
         read(tmp_path / name)
 
 
-def test_what_cannot_be_read_back_for_lack_of_memory(tmp_path, monkeypatch):
-    for error in (MemoryError(), RuntimeError(TEXT.format(40_000))):
-        fail_with(monkeypatch, error)
-        with pytest.raises(MemoryError):
-            write_sealed(str(tmp_path / 'my.sealed'), {'x': VALUES})
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_matrix_and_too_little_memory(tmp_path, monkeypatch):
-    def copy(*args):
-        raise MemoryError
-
-    path = tmp_path / 'ind.citeseer.allx'
-    path.write_bytes(pickle.dumps(np.ones(3)))
-    monkeypatch.setattr(np, 'frombuffer', copy)
+@pytest.mark.parametrize('error', [MemoryError(), RuntimeError(TEXT.format(40_000))])
+def test_what_cannot_be_read_back_for_lack_of_memory(tmp_path, monkeypatch, error):
+    monkeypatch.setattr(torch, 'load', Mock(side_effect=error))
     with pytest.raises(MemoryError):
-        load_matrix(str(path))
+        FeatureTable.save([DATA], str(tmp_path / 'my.sealed'))
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_text_of_torch():

@@ -92,28 +92,19 @@ def test_a_split_of_the_file_is_kept(tmp_path):
     [
         ({'val_mask': None}, r"hold all of .*'val_mask', 't.* \(got \['train_mask'"),
         ({'train_mask': None, 'val_mask': None}, r"or none \(got \['test_mask'\]\)"),
-        (
-            {'val_mask': bits(1).float()},
-            r"'val_mask' .* boolean .* \(got torch.float32",
-        ),
+        ({'val_mask': bits(1).float()}, r"'val_mask' .* boolean .*\(got torch.float32"),
         ({'val_mask': [1]}, r"'val_mask' in .* boolean tensor \(got list\)"),
         ({'test_mask': bits(3)[:3]}, r"'test_mask' .* \[4\].* \(got .* of shape \[3\]"),
-        (
-            {'train_mask': torch.stack([bits(0), bits(2)], dim=1)},
-            r"'train_mask' in .* those of one split \(got .* of shape \[4, 2\]",
-        ),
-        (
-            {'train_mask': bits(0).to_sparse()},
-            r'must be dense .*\(got torch.sparse_coo',
-        ),
+        ({'train_mask': bits(0)[:, None]}, r"'train_mask' .* those of one split \(got"),
+        ({'train_mask': bits(0).to_sparse()}, r'be dense .*\(got torch.sparse_coo'),
         ({'val_mask': bits()}, r"'val_mask' in .* at least one node \(got none\)"),
         (
-            {'test_mask': bits(0, 2, 3)},
-            r"'train_mask' and 'test_mask' in .* share nodes \(got 1 in both\)",
+            {'test_mask': bits(0, 2)},
+            r"'train_mask' and 'test_mask' in .* \(got 1 in bo",
         ),
         (
-            {'test_mask': bits(1, 3), 'val_mask': bits(1, 2, 3)},
-            r"'val_mask' and 'test_mask' in .* share nodes \(got 2 in both\)",
+            {'val_mask': bits(1, 3)},
+            r"'val_mask' and 'test_mask' .* share nodes \(got 1",
         ),
     ],
 )
@@ -136,30 +127,18 @@ X, Y = torch.ones(3, 2), torch.arange(3)
         (Data(y=Y), r"node features: 'x' must be .* \(got NoneType\)"),
         (Data(x=X), r"'y' in .* must be a tensor \(got NoneType\)"),
         (Data(x=Y, y=Y), r"'x' must have shape \[num_nodes"),
-        (
-            Data(x=X, y=Y / 1.0),
-            r"'y' in .* vector of 3 classes.*\(got float32 of shape",
-        ),
+        (Data(x=X, y=Y / 1.0), r"'y' in .* vector of 3 classes.*\(got float32 of"),
         (Data(x=X, y=Y[:2]), r"'y' in .* vector of 3 classes"),
         (Data(x=X, y=Y * 0 + 1), r'at least two classes \(got \{1\}\)'),
         (Data(x=X, y=Y - 1), r"'y' in .* must not be negative \(got -1\)"),
         (Data(x=X * torch.inf, y=Y), r"'x' contains NaN or infinite .* \(got 6 of 6\)"),
         (Data(x=X[:, :0], y=Y), r"'x' must have channels and .* \(got \[3, 0\] on cpu"),
-        (
-            Data(x=X.to('meta'), y=Y),
-            r"'x' must have channels and values \(got \[3, 2\] on meta",
-        ),
+        (Data(x=X.to('meta'), y=Y), r"'x' must have .* values \(got \[3, 2\] on meta"),
         (Data(x=X.to(torch.float8_e5m2), y=Y), 'must hold node features: '),
         (Data(x=X, y=Y.bfloat16()), r'got torch.bfloat16, torch.strided, on cpu'),
-        (
-            Data(x=X, y=Y.to_sparse()),
-            r'dense tensor of integers \(got torch.int64, torch.sparse_coo, on cpu',
-        ),
+        (Data(x=X, y=Y.to_sparse()), r'be a dense .* \(got torch.int64, torch.sparse_'),
         (Data(x=X, y=Y.to('meta')), r'\(got torch.int64, torch.strided, on meta'),
-        (
-            Data(x=X.double() * 1e39, y=Y),
-            r'finite features \(got 6 that are not, or are too large for float32',
-        ),
+        (Data(x=X.double() * 1e39, y=Y), r'6 that are not, or are too large for float'),
     ],
 )
 def test_damaged_pt(tmp_path, content, text):

@@ -107,10 +107,7 @@ def test_nothing_beside_the_processed_file_is_executed(root, harm, name):
         lambda content: seal(to_bytes({'data': {}})),
         lambda content: seal(to_bytes({'data': None, 'slices': None})),
     ],
-    ids=[
-        *('empty', 'digest', 'half', 'end', 'flip', 'more'),
-        *('sealed empty', 'sealed text', 'list', 'keys', 'no data'),
-    ],
+    ids=map(str, range(11)),
 )
 def test_a_damaged_file_is_named_and_made_again(root, damage):
     load(root)
@@ -122,22 +119,6 @@ def test_a_damaged_file_is_named_and_made_again(root, damage):
     with pytest.warns(UserWarning, match=rf"'{sealed(root)}' is damaged \(it"):
         assert load(root).x.tolist() == [[1], [2], [3]]
     assert load(root).x.tolist() == [[1], [2], [3]]
-
-
-def test_a_damaged_raw_file_is_told(root):
-    load(root)
-    os.truncate(sealed(root), 100)
-
-    class Broken(Table):
-        def process(self):
-            raise OSError(f"'{self.raw_paths[0]}' is damaged")
-
-    with (
-        pytest.warns(UserWarning, match=rf"'{sealed(root)}' is damaged"),
-        pytest.raises(OSError, match=r"raw/x.txt' is damaged"),
-    ):
-        Broken(str(root))
-    assert sealed(root).stat().st_size == 100
 
 
 def test_a_second_process_meanwhile(root, monkeypatch):
@@ -171,9 +152,6 @@ def test_a_write_that_fails_leaves_nothing(root, monkeypatch):
 
 def test_force_reload(root):
     load(root)
-    stamp = sealed(root).stat().st_mtime_ns
-    load(root)
-    assert sealed(root).stat().st_mtime_ns == stamp
     (root / 'raw' / 'x.txt').write_text('4 5 6')
     assert load(root).x.tolist() == [[1], [2], [3]]
     assert load(root, force_reload=True).x.tolist() == [[4], [5], [6]]

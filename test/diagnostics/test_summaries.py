@@ -31,9 +31,6 @@ def test_graph_summary():
     # Minimum, quartiles, maximum, mean.
     assert numbers(text, 'entropy (nats)') == [0, 0.25, 0.5, 0.75, 1, 0.5]
     assert 'homophily' not in text
-
-
-def test_graph_summary_with_labels():
     text = str(graph(homophily=0.5, weighted_homophily=0.25, chance=0.125))
     assert numbers(text, 'edge homophily') == [0.5]
     assert numbers(text, 'weighted homophily') == [0.25]

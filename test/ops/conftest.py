@@ -1,7 +1,4 @@
-from contextlib import contextmanager
-
 import pytest
-import torch
 
 from torch_geometric_gsl.ops.pair_scores import PairScores
 
@@ -17,17 +14,3 @@ def heights(monkeypatch):
 
     monkeypatch.setattr(PairScores, 'rows', rows)
     return seen
-
-
-@pytest.fixture
-def saving():
-    """A context that lists the tensors saved inside it for a backward pass."""
-
-    @contextmanager
-    def context():
-        saved = []
-        keep = lambda tensor: saved.append(tensor) or tensor  # noqa: E731
-        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-            yield saved
-
-    return context

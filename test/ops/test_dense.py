@@ -2,7 +2,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles import relaxed, replay, seeded
+from oracles import relaxed, replay, saved_tensors, seeded
 
 from torch_geometric_gsl.ops.dense import dense_graph, relaxed_weights
 from torch_geometric_gsl.ops.pair_scores import exclude
@@ -112,9 +112,9 @@ def test_no_tensor_of_all_draws_exists(meter, hard):
     assert large == (k * n * n, k * n * n)
 
 
-def test_only_the_scores_are_saved_for_backward(saving):
+def test_only_the_scores_are_saved_for_backward():
     score = torch.randn(9, 9, requires_grad=True)
-    with saving() as saved:
+    with saved_tensors() as saved:
         relaxed_weights(score, 3, 0.5)
     assert [tensor.data_ptr() for tensor in saved] == [score.data_ptr()]
 

@@ -4,7 +4,6 @@ import pytest
 import torch
 from oracles import seeded
 
-from torch_geometric_gsl.baselines.slaps.sparse_pairs import sparse_pair_dots
 from torch_geometric_gsl.ops.dense import relaxed_weights
 from torch_geometric_gsl.ops.derivatives import straight_through
 from torch_geometric_gsl.ops.distances import pair_distances
@@ -22,17 +21,10 @@ def relaxed_race(score):
     return relax(score.view(N, 5, 14), arrivals, DrawOptions(5, 0.5, 14))[0]
 
 
-def sparse_dots(x):
-    offsets = torch.arange(N + 1) * WIDTH
-    places = Neighbours(torch.arange(WIDTH).repeat(N), WIDTH, offsets)
-    return sparse_pair_dots(x.flatten(), places, EVERY)
-
-
 # Whatever has a gradient that is written by hand, of an input [N, WIDTH].
 FUNCTIONS = {
     'relax': relaxed_race,
     'relaxed_weights': lambda x: relaxed_weights(x, 5, 0.5, generator=seeded()),
-    'sparse_pair_dots': sparse_dots,
     'pair_dots': lambda x: pair_dots(x, x, EVERY),
     'pair_distances': lambda x: pair_distances(x, x, EVERY),
     'neighbour_sum': lambda x: neighbour_sum(x, x[:, :N].contiguous(), EVERY),

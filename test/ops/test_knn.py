@@ -1,8 +1,45 @@
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from oracles import matrix_pairs, seeded
 from sklearn.neighbors import NearestNeighbors
 
-from torch_geometric_gsl.ops.knn import cosine_top_k
+from torch_geometric_gsl.ops.knn import cosine_top_k, top_k
+from torch_geometric_gsl.ops.pair_scores import PairScores
+
+
+@given(st.integers(1, 9), st.integers(1, 9), st.integers(0, 2**32), st.integers(1, 400))
+def test_against_sorting(num_rows, num_columns, seed, budget):
+    score = torch.randn(num_rows, num_columns, generator=seeded(seed))
+    for k in (1, num_columns):
+        found = top_k(matrix_pairs(score), k, memory_budget=budget)
+        assert found.tolist() == [
+            sorted(range(num_columns), key=lambda j: -row[j])[:k]
+            for row in score.tolist()
+        ]
+
+
+def test_reads_small_blocks_and_no_gradient(monkeypatch):
+    pairs = matrix_pairs(torch.randn(10, 4, requires_grad=True))
+    seen, plain = [], PairScores.rows
+
+    def rows(self, block):
+        seen.append((block.start, block.stop))
+        assert not torch.is_grad_enabled()
+        return plain(self, block)
+
+    monkeypatch.setattr(PairScores, 'rows', rows)
+    # 3 temporaries * 4 columns * 4 bytes a row: three rows fit.
+    found = top_k(pairs, 2, memory_budget=150)
+    assert seen == [(0, 3), (3, 6), (6, 9), (9, 10)]
+    assert not found.requires_grad
+    assert found.dtype == torch.long
+
+
+@pytest.mark.parametrize('size', [(0, 4), (1, 1)])
+def test_smallest_inputs(size):
+    assert top_k(matrix_pairs(torch.zeros(size)), 1).tolist() == [[0]] * size[0]
 
 
 @pytest.mark.parametrize('rows', [slice(None), slice(10, 35)])

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from oracles import matrix_pairs, seeded, softmax, to_matrix
+from oracles import matrix_pairs, saved_tensors, seeded, softmax, to_matrix
 
 from torch_geometric_gsl.ops import noise_free as module
 from torch_geometric_gsl.ops.noise_free import (
@@ -70,18 +70,18 @@ def test_noise_free_sum_gradient():
     assert torch.autograd.gradcheck(sums, (h, score))
 
 
-def test_reads_small_blocks(heights, saving):
+def test_reads_small_blocks(heights):
     pairs = matrix_pairs(torch.randn(7, 4, requires_grad=True))
     # 4 temporaries * 4 sources * 4 bytes a row, and 3 of the nearest.
     noise_free_sum(torch.randn(4, 2), pairs, 1.0, memory_budget=128)
     assert heights == [2, 2, 2, 1]
-    with saving() as saved:
+    with saved_tensors() as saved:
         nearest_graph(pairs, 1, 1.0, memory_budget=150)
     assert heights[4:] == [3, 3, 1]
     assert (3, 4) not in [tensor.shape for tensor in saved]  # Only the found carry it.
 
 
-def test_noise_free_sum_computes_weights_again(saving):
+def test_noise_free_sum_computes_weights_again():
     n, grads = 32, []
     score = torch.randn(n, n, requires_grad=True)
     h = torch.randn(n, 2, requires_grad=True)
@@ -89,17 +89,12 @@ def test_noise_free_sum_computes_weights_again(saving):
     # Not the scores as they are given, nor the unit vectors.
     given = {score.data_ptr(), pairs.src.data_ptr()}
     for budget in (2 * 4 * n * 4, 2**25):  # Two rows, or all at once.
-        with saving() as saved:
+        with saved_tensors() as saved:
             out = noise_free_sum(h, pairs, 0.5, memory_budget=budget)
         grads.append(torch.autograd.grad(out.square().sum(), (score, h)))
         sizes = [x.numel() for x in saved if x.data_ptr() not in given]
         assert (max(sizes, default=0) == n * n) == (budget == 2**25)
     torch.testing.assert_close(*grads)
-
-
-def drawn_sources(num_sources, num_samples):
-    generator = torch.Generator().manual_seed(0)
-    return torch.randperm(num_sources, generator=generator)[:num_samples].tolist()
 
 
 @pytest.mark.parametrize('budget', [1, 2**25])
@@ -112,7 +107,7 @@ def test_sampled_noise_free_sum(num_samples, budget):
     args = h, pairs, 0.5, num_samples
     out, error = sampled_noise_free_sum(*args, memory_budget=budget)
     assert torch.equal(state, torch.get_rng_state())
-    source = drawn_sources(20, num_samples)
+    source = torch.randperm(20, generator=seeded(0))[:num_samples]
     expected = (pairs.rows()[:, source] / 0.5).softmax(dim=1) @ h[source]
     torch.testing.assert_close(out, expected)
     factor = torch.randn(20, 2, **DOUBLE)

@@ -6,9 +6,7 @@ import torch
 from torch_geometric.data import Data
 
 from reproduction import cost, training
-from reproduction.documents import text_of
-from reproduction.files import read_json, write_json
-from reproduction.tables import cost_grid
+from reproduction.files import read_json
 from torch_geometric_gsl.datasets import paper_split
 
 
@@ -89,14 +87,3 @@ def test_measure_and_table(tmp_path, monkeypatch, call, data):
     assert printed[0] == '|  | seconds | MB |'
     assert printed[2].endswith(f'| 0<br>paper: {cost.COSTS["neural_gau_sim"][1]} |')
     assert printed[3].endswith('| 0 |')
-
-
-def test_table_of_what_was_measured_last(tmp_path):
-    row = {'seconds': 0.0421, 'quartiles': [0.04, 0.05], 'megabytes': 23.6}
-    content = {'environment': {'threads': 2}, 'rows': {'gau_sim': row}}
-    write_json(tmp_path / 'cost.json', content)
-    text = text_of(cost_grid(tmp_path), 'markdown')
-    seconds, megabytes = cost.COSTS['gau_sim']
-    ours = '0.042 (0.040 to 0.050)'
-    assert f'| GauSim | {ours}<br>paper: {seconds} | 24<br>paper: {megabytes} |' in text
-    assert 'CPU threads: 2,' in text

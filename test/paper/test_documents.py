@@ -9,9 +9,8 @@ from optuna.trial import TrialState
 from reproduction.documents import DOCUMENTS, RESULTS, SEEDS, fill, render
 from reproduction.experiments import FULL, KS, TRANSITION, Choice
 from reproduction.files import read_bytes
-from reproduction.methods import METHODS
 from reproduction.search import JOURNAL, open_journal
-from reproduction.settings import PAPER
+from reproduction.settings import METHODS, PAPER
 from reproduction.store import ARCHIVE, Store, read_archive
 from reproduction.summary import accuracies, compare, verdict
 from reproduction.tables import TABLES, cells

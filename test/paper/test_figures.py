@@ -10,10 +10,9 @@ from torch.overrides import TorchFunctionMode
 from torch_geometric.data import Data
 
 from reproduction import command, experiments, figures, settings
-from reproduction.experiments import CONTROLS, Choice, Experiment
+from reproduction.experiments import CONTROLS, Choice, Experiment, make_config
 from reproduction.figures import FIGURES
 from reproduction.run import execute
-from reproduction.settings import make_config
 from reproduction.store import Store
 from reproduction.trained import (
     REMOVED,
@@ -29,6 +28,7 @@ from torch_geometric_gsl.datasets import paper_split
 #: The data sets of each figure.
 ALL = Choice((), (), figures.SEEDS)
 METHODS = ('neural_gau_sim', 'neural_gau_sim_t', 'idgl_anchor', *CONTROLS)
+LOAD = command.load
 
 
 @pytest.fixture(scope='module')
@@ -44,7 +44,7 @@ def short(points):
     """A few epochs of every run; one data set for every figure."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(settings.EVERYTHING, 'epochs', 4)
-        patch.setattr(figures, 'load', lambda dataset, label: points)
+        patch.setattr(command, 'load', lambda dataset, label: points)
         for name in ('temperature', 'removal', 'parameters', 'graphs'):
             found = experiments.EXPERIMENTS[name]
             small = Experiment(('wine',), found.methods, found.variations)
@@ -156,7 +156,7 @@ def test_files_of_the_user(points, tmp_path, monkeypatch, call):
     words = ['--datasets', *map(str, files), '--label', 'species', '--out', str(out)]
     words += ['--results', str(root), '--preset', 'quick']
     monkeypatch.setitem(settings.QUICK, 'epochs', 2)
-    monkeypatch.setattr(figures, 'load', command.load)
+    monkeypatch.setattr(command, 'load', LOAD)
     words = ['removal', 'graphs', *words]
     store = Store(root)
     run_all(files[0], store)
@@ -183,7 +183,7 @@ def test_files_of_the_user(points, tmp_path, monkeypatch, call):
 def test_names_that_a_file_cannot_have(points, tmp_path, monkeypatch):
     store, files = Store(tmp_path / 'results'), []
     monkeypatch.setitem(settings.QUICK, 'epochs', 2)
-    monkeypatch.setattr(figures, 'load', command.load)
+    monkeypatch.setattr(command, 'load', LOAD)
     for name, factor in (('a b', 1), ('a_b', 2)):
         files.append(tmp_path / name / f'{name}.csv')
         write_csv(points, factor, files[-1])

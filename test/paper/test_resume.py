@@ -12,7 +12,7 @@ from multiprocessing import forkserver
 import numpy as np
 import pytest
 
-from reproduction.config import RunConfig
+from reproduction.experiments import RunConfig
 from reproduction.files import read_json
 from reproduction.store import Store
 

@@ -13,12 +13,12 @@ from unittest import mock
 import pytest
 import torch
 
-from reproduction import command, cost, documents, figures, machine, search, settings
+from reproduction import command, cost, documents, figures, search, settings
 from reproduction import run as module
+from reproduction.experiments import make_config
 from reproduction.files import read_json, read_tensors, write_json
-from reproduction.methods import METHODS
 from reproduction.run import execute, main
-from reproduction.settings import make_config
+from reproduction.settings import METHODS
 from reproduction.store import Store
 
 CONFIG = make_config('wine', 'mlp', 0, epochs=2, eval_every=1)
@@ -52,7 +52,7 @@ def test_folder(tmp_path, data):
     draft = folder / '.checkpoint.pt.0123abcd.tmp'
     draft.parent.mkdir(parents=True)
     draft.write_bytes(b'half')  # By a process that was killed.
-    record = execute(CONFIG, lambda: data, store)
+    outcome = execute(CONFIG, lambda: data, store)
     assert {path.name for path in folder.iterdir()} == {
         *('config.json', 'about.json', 'metrics.csv', 'model.pt', 'result.json')
     }
@@ -60,7 +60,9 @@ def test_folder(tmp_path, data):
     (start,) = (read_json(folder / 'about.json') or {})['starts']
     assert {'command', 'torch', 'git_commit', 'time', 'device'} <= start.keys()
     names = {'status', 'val', 'test', 'best_epoch', 'epochs'}
-    assert record['outcome'].keys() == names
+    record = store.record(CONFIG) or {}
+    assert record['outcome'] == outcome
+    assert outcome.keys() == names
     assert record['cost'].keys() == {'seconds', 'parameters', 'threads'}
     assert read_tensors(folder / 'model.pt') is not None
     # Figures show models of the first seed only.
@@ -84,9 +86,9 @@ def test_a_checkpoint_is_taken_up_and_told(tmp_path, data):
     with pytest.raises(KeyboardInterrupt):
         again(kill)
     assert told == []
-    record = again(lambda metrics: seen.append(metrics['epoch']))
+    outcome = again(lambda metrics: seen.append(metrics['epoch']))
     assert (told, seen) == ([4], [4, 5])
-    assert record['outcome']['epochs'] == 6
+    assert outcome['epochs'] == 6
     lines = (store.folder(config) / 'metrics.csv').read_text().splitlines()
     assert [line.split(',')[0] for line in lines[1:]] == list('012345')
 
@@ -108,19 +110,21 @@ def test_out_of_memory_is_a_result(tmp_path, error):
     with pytest.raises(MemoryError):  # Beside other runs, which may have used it.
         execute(CONFIG, read, store, is_alone=False)
     assert store.record(CONFIG) is None
-    record = execute(CONFIG, read, store, memory_limit=24.0)
+    outcome = execute(CONFIG, read, store, memory_limit=24.0)
     expected = {'status': 'oom', 'detail': 'OOM at 24 GB', 'memory_limit': 24.0}
-    assert record['outcome'] == expected
+    assert outcome == expected
     assert store.missing([CONFIG], memory_limit=24.0) == []
     # More memory is worth another try.
     assert store.missing([CONFIG], memory_limit=25.0) == [CONFIG]
 
 
 def test_the_commit_is_that_of_the_code_that_runs(tmp_path, data, monkeypatch):
-    before = execute(CONFIG, lambda: data, Store(tmp_path / 'a'))['environment']
-    monkeypatch.setattr(machine, 'git', lambda *words: 'edited since')
-    after = execute(CONFIG, lambda: data, Store(tmp_path / 'b'))['environment']
-    assert after == before
+    stores = Store(tmp_path / 'a'), Store(tmp_path / 'b')
+    for store in stores:
+        execute(CONFIG, lambda: data, store)
+        monkeypatch.setattr('reproduction.store._git', lambda *words: 'edited since')
+    before, after = (store.record(CONFIG) or {} for store in stores)
+    assert after['environment'] == before['environment']
 
 
 def test_quick_run_and_tables(tmp_path):
@@ -230,14 +234,14 @@ def test_data_that_cannot_be_read_is_tried_once(tmp_path, monkeypatch, call):
 
 def test_memory_of_a_container(tmp_path, monkeypatch):
     paths = [tmp_path / name for name in ('absent', 'none', 'limit')]
-    monkeypatch.setattr(machine, 'CONTAINER_LIMITS', paths)
+    monkeypatch.setattr(command, 'CONTAINER_LIMITS', paths)
     paths[1].write_text('max\n')
-    whole = machine.memory_of('cpu')
+    whole = command.memory_of('cpu')
     assert whole > 0.5
     paths[2].write_text('500000000\n')
-    assert machine.memory_of('cpu') == pytest.approx(0.45)
+    assert command.memory_of('cpu') == pytest.approx(0.45)
     paths[2].write_text(f'{10**18}\n')
-    assert machine.memory_of('cpu') == whole
+    assert command.memory_of('cpu') == whole
 
 
 @pytest.mark.parametrize(

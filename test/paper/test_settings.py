@@ -1,188 +1,97 @@
-"""Configs, and the settings and runs that presets and experiments choose."""
+"""What a method is beyond its setting: results are reused where it is the same."""
 
-import dataclasses
+import hashlib
+import inspect
 import json
-import pickle
 
 import pytest
+import torch
 
-from reproduction.config import RunConfig
-from reproduction.experiments import EXPERIMENTS, KS, TAUS, Choice
-from reproduction.files import write_json
-from reproduction.methods import METHODS
-from reproduction.settings import PAPER, TRAINING, make_config
+from reproduction.experiments import make_config
+from reproduction.settings import METHODS
+from reproduction.training import build, parameter_groups
 
-DEFAULT = Choice((), (), range(5))
-
-
-def test_the_paper_s_values():
-    config = make_config('CiteSeer', 'neural_gau_sim_t', 0, 'paper')
-    drawn = {'k': 5, 'tau': 0.25, 'num_transition_nodes': 500}
-    layers = {'hidden_channels': 32, 'num_layers': 2, 'dropout': 0.5}
-    assert dict(config.options) == layers | drawn
-    assert make_config('MiniImageNet', 'lin_sim', 0).options['hidden_channels'] == 256
-
-
-@pytest.mark.parametrize('method', METHODS)
-@pytest.mark.parametrize('preset', ['standard', 'paper', 'quick'])
-def test_every_method_has_a_setting(method, preset):
-    config = make_config('wine', method, 3, preset)
-    assert config.seed == 3
-    assert not TRAINING & config.options.keys()
-    assert config.epochs == {'standard': 500, 'paper': 500, 'quick': 20}[preset]
-
-
-RATES = {
-    0.01: ['linkx_knn PubMed', 'slaps 20News', 'idgl PubMed', 'gau_sim CiteSeer'],
-    0.005: ['nodeformer 20News'],
-    0.001: ['nodeformer PubMed', 'mlp CS', 'neural_gau_sim PubMed'],
+#: The digest of each method by its revision. A new option that is off by default
+#: changes the digest but no result: the revision stays.
+KNOWN = {
+    ('gcn_knn', 0): '5c55e08021',
+    ('heat_gcn_knn', 0): '4046302dc8',
+    ('linkx_knn', 0): '52e058860b',
+    ('slaps', 1): '89d25f229a',
+    ('idgl', 0): '9ff094d2ec',
+    ('idgl_anchor', 0): '59a0087d55',
+    ('nodeformer', 0): 'b157578615',
+    ('lin_sim', 0): '0e50f97881',
+    ('lin_sim_t', 0): '92f042e63c',
+    ('gau_sim', 0): '834a74ad37',
+    ('gau_sim_t', 0): '2a423b5056',
+    ('neural_gau_sim', 0): 'adcd14f380',
+    ('neural_gau_sim_t', 0): '79491b4a3b',
+    ('mlp', 0): 'c0df2dc982',
+    ('knn_gcn_root', 0): '138a9b33cf',
+    ('uniform', 0): '4a454bd3ea',
 }
 
 
-@pytest.mark.parametrize('rate', RATES)
-def test_recipes_keep_their_own_rate(rate):
-    for words in RATES[rate]:
-        method, dataset = words.split()
-        assert make_config(dataset, method, 0, 'paper').lr == rate
-    assert make_config('MiniImageNet', 'nodeformer', 0, 'paper').lr == 0.01
-
-
-def test_a_revision_is_another_setting(monkeypatch):
-    before = make_config('wine', 'mlp', 0)
-    assert 'revision' not in before.to_dict()
-    monkeypatch.setitem(METHODS, 'mlp', METHODS['mlp']._replace(revision=1))
-    after = make_config('wine', 'mlp', 0)
-    assert after.to_dict() == before.to_dict() | {'revision': 1}
-    assert after.setting != before.setting
-
-
-def test_a_file_is_known_by_its_content(tmp_path):
-    path = tmp_path / 'my.csv'
-    digests = []
-    for text in ('x,y\n1,a\n', 'x,y\n1,bb\n', 'x,y\n1,a\n'):
-        path.write_text(text)
-        config = make_config(str(path), 'mlp', 0, label='y')
-        assert config.label == 'y'
-        digests.append(config.digest)
-    assert digests[0] == digests[2] != digests[1]
-    (tmp_path / 'other').mkdir()
-    moved = path.rename(tmp_path / 'other' / 'my.csv')
-    again = make_config(str(moved), 'mlp', 0, label='y')
-    assert str(again) == str(config)
-    assert again.to_dict() == config.to_dict()
-    # The label is that of files: among them may stand a name.
-    named = make_config('wine', 'mlp', 0, label='y')
-    assert (named.label, named.digest) == (None, None)
-
-
-@pytest.mark.parametrize(
-    ('name', 'words'), [('preset', ('mlp', 0, 'best')), ('method', ('best', 0))]
-)
-def test_unknown_names(name, words):
-    with pytest.raises(ValueError, match=rf"'{name}' must be one of .* \(got 'best'"):
-        make_config('wine', *words)
-
-
-def test_tuned(tmp_path):
-    with pytest.raises(ValueError, match="no search has tuned 'mlp' on 'wine' yet"):
-        make_config('wine', 'mlp', 0, 'tuned', results=tmp_path)
-    found = {'setting': {'lr': 0.25, 'dropout': 0.75}, 'preset': 'quick'}
-    write_json(tmp_path / 'tuned.json', {'wine': {'mlp': found}})
-    config = make_config('wine', 'mlp', 0, 'tuned', results=tmp_path)
-    assert (config.lr, config.options['dropout'], config.epochs) == (0.25, 0.75, 20)
-    # Changes come last.
-    again = make_config('wine', 'mlp', 0, 'tuned', results=tmp_path, lr=0.5, k=9)
-    assert (again.lr, again.options['k']) == (0.5, 9)
-
-
-def test_table1():
-    configs = EXPERIMENTS['table1'].configs(DEFAULT)
-    assert len({str(config) for config in configs}) == len(configs) == 5 * 7 * 16
-    groups = [method.group for method in METHODS.values()]
-    assert [groups.count(g) for g in ('baseline', 'ours', 'control')] == [7, 6, 3]
-    # Every cell has its first seed before any has its second.
-    assert {config.seed for config in configs[: 7 * 16]} == {0}
-
-
-def test_tables_share_runs():
-    names = {
-        name: {str(config) for config in experiment.configs(DEFAULT)}
-        for name, experiment in EXPERIMENTS.items()
+def digest(method, data):
+    """Of the defaults and the plain attributes of all modules, options, and rates."""
+    config = make_config('wine', method, 0)
+    model = build(config, data)
+    modules = {
+        path: defaults(type(module)) | attributes(module)
+        for path, module in model.named_modules()
+        if type(module).__module__.startswith('torch_geometric_gsl')
     }
-    assert len(names['table2'] & names['table1']) == len(names['table2']) / len(KS)
-    assert len(names['table3'] & names['table1']) == len(names['table3']) / len(KS)
-    shared = len(names['temperature'] & names['table1'])
-    assert shared == len(names['temperature']) / len(TAUS)
-    for name in ('removal', 'parameters', 'graphs'):
-        assert names[name] <= names['table1']
+    groups = [
+        {name: value for name, value in group.items() if name != 'params'}
+        for group in parameter_groups(model, config)
+        if not isinstance(group, torch.nn.Parameter)
+    ]
+    content = [modules, METHODS[method].options, groups]
+    text = json.dumps(content, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:10]
 
 
-def test_a_choice_narrows():
-    choice = Choice(('my.csv',), ('mlp',), range(2), 'quick', 'kind')
-    configs = EXPERIMENTS['table1'].configs(choice)
-    assert [str(c).rpartition('-')[2] for c in configs] == ['0', '1']
-    assert {(c.dataset, c.method, c.label) for c in configs} == {
-        ('my.csv', 'mlp', 'kind')
+def defaults(kind):
+    return {
+        f'default of {name}': repr(parameter.default)
+        for name, parameter in inspect.signature(kind).parameters.items()
+        if parameter.default is not inspect.Parameter.empty
     }
-    assert set(PAPER) == set(EXPERIMENTS['table1'].datasets)
 
 
-def test_tuned_settings_run_where_they_were_not_selected():
-    choice = Choice((), ('mlp', 'knn_gcn_root'), range(2), 'tuned')
-    configs = EXPERIMENTS['table1'].configs(choice)
-    # Seeds 0 to 2 selected them.
-    assert {config.seed for config in configs} == {3, 4}
-    assert {c.dataset for c in configs} == {'CiteSeer', 'Chameleon', '20News'}
+def attributes(module):
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if name[0] != '_' and isinstance(value, bool | int | float | str | None)
+    }
 
 
-def make(**changes):
-    values = {'dataset': 'wine', 'method': 'mlp', 'seed': 3, 'options': {'k': 5}}
-    return RunConfig(**(values | changes))
+@pytest.mark.parametrize('method', METHODS)
+def test_a_change_needs_a_new_revision(method, data):
+    key = method, METHODS[method].revision
+    assert KNOWN.get(key) == digest(method, data), (
+        f'defaults of {method} changed: raise its revision in METHODS, so that results '
+        f'of before are those of another setting, then write {digest(method, data)!r} '
+        'here for the new one'
+    )
 
 
-def test_a_config_is_frozen():
-    options = {'k': 5}
-    config = make(options=options)
-    options['k'] = 6
-    assert config.options['k'] == 5
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        config.seed = 4
-    with pytest.raises(TypeError, match='does not support item assignment'):
-        config.options['k'] = 6
+def test_fewer_neighbours_than_asked_for_are_told(data):
+    config = make_config('wine', 'gcn_knn', 0, k=50)
+    with pytest.warns(UserWarning, match="'k' is 47 instead of 50 for gcn_knn"):
+        assert build(config, data).k == 47
 
 
-def test_a_config_can_be_written_and_sent_to_another_process():
-    config = make(options={'k': 5, 'widths': [1, 2]}, lr=0.02, denoising_lr=0.1)
-    assert RunConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
-    assert pickle.loads(pickle.dumps(config)) == config
-
-
-def test_setting_ignores_the_seed_and_nothing_else():
-    assert make(seed=1).setting == make(seed=2).setting
-    numbers = ('lr', 'weight_decay', 'epochs', 'eval_every', 'patience', 'revision')
-    numbers += ('pretrain_epochs', 'time_limit', 'denoising_lr')
-    texts = {'dataset': 'digits', 'method': 'uniform', 'label': 'kind', 'digest': '7'}
-    others = {'options': {'k': 6}, 'optimizer': 'adamw'}
-    changes = others | texts | dict.fromkeys(numbers, 7)
-    fields = {field.name for field in dataclasses.fields(RunConfig)} - {'seed'}
-    assert fields == changes.keys()
-    settings = {make(**{name: value}).setting for name, value in changes.items()}
-    assert len(settings | {make().setting}) == len(changes) + 1
-
-
-@pytest.mark.parametrize(
-    ('changes', 'text'),
-    [
-        ({'optimizer': 'sgd'}, r"'optimizer' must be one of .* \(got 'sgd'\)"),
-        ({'epochs': 0}, r"'epochs' must be at least 1 \(got 0\)"),
-        ({'eval_every': 0}, r"'eval_every' must be at least 1 \(got 0\)"),
-        ({'patience': -1}, r"'patience' must be at least 1 \(got -1\)"),
-        (
-            {'epochs': 5, 'pretrain_epochs': 5},
-            r"'pretrain_epochs' must be less than 'epochs' \(got 5 and 5\)",
-        ),
-    ],
-)
-def test_errors(changes, text):
-    with pytest.raises(ValueError, match=text):
-        make(**changes)
+def test_candidates_are_those_of_the_cosine(data):
+    net = build(make_config('wine', 'gau_sim', 0, candidates=4), data).eval()
+    unit = torch.nn.functional.normalize(data.x)
+    cosine = (unit @ unit.t()).fill_diagonal_(-2)
+    expected = cosine.topk(4).indices.sort().values
+    for x in (data.x, data.x.to_sparse_csr()):
+        net._edge_index = None
+        net(x)
+        source, target = net._edge_index
+        assert torch.equal(target, torch.arange(48).repeat_interleave(4))
+        assert torch.equal(source.view(48, 4).sort().values, expected)

@@ -1,10 +1,9 @@
-import gzip
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from reproduction import store as module
-from reproduction.config import RunConfig
+from reproduction.experiments import RunConfig
 from reproduction.files import read_json, write_json
 from reproduction.store import Store, add_to_archive, read_archive, remove_from_archive
 
@@ -27,7 +26,7 @@ def record(seed, test=0.5, commit='abc', **changes):
 
 
 def key(item):
-    return str(RunConfig.from_dict(item['config']))
+    return str(RunConfig(**item['config']))
 
 
 @pytest.fixture
@@ -38,10 +37,10 @@ def path(tmp_path):
 def test_an_archive_replaces_and_keeps(path):
     assert read_archive(path) == {}
     records = [record(1), record(0, commit='def'), record(0, lr=0.5)]
-    assert add_to_archive(path, records) == 3
+    add_to_archive(path, records)
     assert read_archive(path) == {key(item): item for item in records}
     changed = [record(1, test=0.9), record(2)]
-    assert add_to_archive(path, changed) == 4
+    add_to_archive(path, changed)
     assert read_archive(path) == {key(item): item for item in records + changed}
 
 
@@ -56,13 +55,6 @@ def test_writers_at_once_lose_nothing(path):
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda s: add_to_archive(path, [record(s)]), range(12)))
     assert len(read_archive(path)) == 12
-
-
-@pytest.mark.parametrize('content', ['{"settings": [', '[' * 100_000 + ']' * 100_000])
-def test_a_damaged_archive_is_told(path, content):
-    path.write_bytes(gzip.compress(content.encode()))
-    with pytest.raises(ValueError, match=r"a\.runs\.json\.gz' is damaged or was edite"):
-        Store(path.parent)
 
 
 def test_an_archive_of_before_is_told(tmp_path):
@@ -85,20 +77,13 @@ def test_record(tmp_path):
 
 
 @pytest.mark.parametrize('name', ['result.json', 'about.json'])
-@pytest.mark.parametrize('damage', ['truncated', 'changed', 'absent', 'nested'])
-def test_damaged_runs_count_as_missing(tmp_path, name, damage):
+def test_damaged_runs_count_as_missing(tmp_path, name):
     store = Store(tmp_path)
     finish(store, CONFIG)
     path = store.folder(CONFIG) / name
-    text = path.read_text()
+    path.write_text(path.read_text()[:-9])
+    assert store.missing([CONFIG]) == [CONFIG]
     path.unlink()
-    others = {
-        'truncated': text[:-9],
-        'changed': text.replace('0', '7'),
-        'nested': '{"a":' * 100_000 + '1' + '}' * 100_000,
-    }
-    if damage in others:
-        path.write_text(others[damage])
     assert store.missing([CONFIG]) == [CONFIG]
 
 

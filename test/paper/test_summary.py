@@ -3,9 +3,10 @@ import math
 import pytest
 from scipy import stats
 
-from reproduction.config import GIVEN, RunConfig
+from reproduction.experiments import RunConfig
 from reproduction.store import Store
-from reproduction.summary import Accuracy, Cell, accuracies, compare, make_cell, verdict
+from reproduction.summary import Accuracy, Cell, compare, make_cell, verdict
+from reproduction.training import GIVEN
 
 
 def test_cell():
@@ -102,14 +103,3 @@ def test_verdict():
     assert verdict(around(69.4), None) == 'paper: OOM'
     assert verdict(Cell({0: 69.4, 1: 69.4}), paper) == ''
     assert verdict(Cell({}), paper) == ''
-
-
-def test_published():
-    table1 = accuracies('table1')
-    assert len(table1) == 13 * 8
-    assert table1[5, 'neural_gau_sim_t', 'PubMed'] == (82.65, 0.74)
-    assert table1[5, 'idgl', 'PubMed'] is None
-    assert sum(entry is None for entry in table1.values()) == 4 + 1 + 3 * 4
-    assert len(accuracies('table2')) == 4 * 3 * 4
-    assert len(accuracies('table3')) == 4 * 3 * 8
-    assert str(table1[5, 'gcn_knn', 'CS']) == '87.57 ± 0.11'

@@ -9,8 +9,8 @@ import pytest
 
 from reproduction import documents
 from reproduction.documents import FORMATS, SEEDS, fill, render, text_of
-from reproduction.experiments import Choice
-from reproduction.settings import RESULTS, make_config
+from reproduction.experiments import Choice, make_config
+from reproduction.settings import RESULTS
 from reproduction.store import Store
 from reproduction.tables import TABLES, Entry, Grid
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from reproduction import training
+from reproduction.experiments import make_config
 from reproduction.files import read_tensors, write_tensors
-from reproduction.methods import METHODS
-from reproduction.settings import make_config
+from reproduction.settings import METHODS
 from reproduction.training import HIDDEN_LABEL, Run
 from torch_geometric_gsl.datasets import paper_split
 
@@ -101,13 +101,8 @@ def test_patience(tmp_path, data):
     assert run.train() == 'done'
     assert run.epoch < 500
     values = [(-m['val'], m['val_loss']) for m in run.history]
-    last = max(
-        epoch
-        for epoch in range(run.epoch)
-        for which in range(2)
-        if values[epoch][which] < min([v[which] for v in values[:epoch]], default=1e9)
-    )
-    assert run.epoch - 1 - last == 7
+    first = [column.index(min(column)) for column in zip(*values, strict=True)]
+    assert run.epoch - 1 - max(first) == 7
     run.save()  # A run that is killed now stays at its end.
     again = Run(config, data, tmp_path)
     assert again.resume()

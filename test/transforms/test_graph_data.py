@@ -116,22 +116,6 @@ def test_graphs_of_few_nodes_in_a_data_set(cls, kwargs, loop, tmp_path):
             assert_same(one, other)
 
 
-@pytest.mark.parametrize('cls', [SimilarityKNNGraph, SampledLatentGraph])
-def test_graphs_of_few_nodes_raise_without_clamp(cls):
-    transform = cls(5, loop=False, clamp=False)
-    text = r"'k' must not exceed the number of candidates{} \(got k=5 for {} cand"
-    for n in (1, 5):
-        data = Data(x=torch.randn(n, 4))
-        with pytest.raises(ValueError, match=text.format('', n - 1)):
-            transform(data)
-        big = Data(x=torch.randn(6, 4))
-        with pytest.raises(ValueError, match=text.format(' of graph 1', n - 1)):
-            transform(Batch.from_data_list([big, data]))
-    assert transform(Data(x=torch.randn(0, 4))).num_edges == 0
-    with pytest.raises(TypeError, match=r"'clamp' must be a bool \(got 'no'\)"):
-        cls(clamp='no')
-
-
 def test_features_set_on_a_batch():
     nothing = torch.empty(2, 0, dtype=torch.long)
     examples = [Data(edge_index=nothing, num_nodes=n) for n in (4, 5)]
@@ -174,16 +158,6 @@ def test_follow_batch_moves_along(transform, examples):
     assert torch.equal(out.observed_edge_attr_batch, batch.edge_attr_batch)
     assert torch.equal(out.observed_edge_attr_ptr, batch.edge_attr_ptr)
     assert 'edge_attr_batch' not in out
-
-
-def test_batch_vectors():
-    data = Data(x=torch.randn(4, 2), batch=torch.tensor([0, 1, 0, 1]))
-    with pytest.raises(ValueError, match=r"'data\.batch' must be sorted"):
-        SimilarityKNNGraph(k=1)(data)
-    nothing = Data(x=torch.empty(0, 3), batch=torch.empty(0, dtype=torch.long))
-    out = SimilarityKNNGraph()(nothing)
-    assert out.edge_index.shape == (2, 0)
-    assert out.edge_weight.shape == (0,)
 
 
 def make(num_nodes, num_edges, **kwargs):

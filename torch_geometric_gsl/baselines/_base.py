@@ -1,19 +1,13 @@
 from __future__ import annotations
 
+from torch_geometric.nn import Linear
+
 from torch_geometric_gsl.nn.models.base import NodeClassifier
 from torch_geometric_gsl.nn.models.layers import layer_sizes
 
 
 class Baseline(NodeClassifier):
-    r"""Base class of the baselines: the sizes of their layers, checked and printed.
-
-    Args:
-        in_channels (int): Size of each input sample, or :obj:`-1` to derive the size
-            from the first input.
-        hidden_channels (int): Size of each hidden sample.
-        num_layers (int): The number of layers.
-        out_channels (int): Size of each output sample.
-    """
+    r"""Base class of the baselines: the sizes of their layers, checked and printed."""
 
     #: The options that the representation shows beside the sizes.
     shown: tuple[str, ...] = ()
@@ -38,3 +32,8 @@ class Baseline(NodeClassifier):
             f'{self.__class__.__name__}({self.in_channels}, {self.hidden_channels}, '
             f'num_layers={self.num_layers}, out_channels={self.out_channels}{options})'
         )
+
+
+def plain_linear(size: tuple[int, int]) -> Linear:
+    """Make a projection without a bias."""
+    return Linear(*size, bias=False, weight_initializer='glorot')

@@ -13,12 +13,7 @@ from torch_geometric_gsl.ops.runtime import full_precision
 
 
 class Edges(NamedTuple):
-    """A weighted graph in the order in which sums run along it.
-
-    Args:
-        neighbours (Neighbours): The sources of each target.
-        weight (torch.Tensor): One weight for each of them.
-    """
+    """A weighted graph in the order in which sums run along it."""
 
     neighbours: Neighbours
     weight: Tensor

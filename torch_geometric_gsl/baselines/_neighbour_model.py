@@ -23,14 +23,8 @@ from torch_geometric_gsl.typing import SampledGraph, plain_edges
 
 
 class NeighbourModel(Baseline):
-    r"""Base class of the models that start from a graph of nearest neighbours.
-
-    Args:
-        *sizes (int): The sizes of :class:`Baseline`.
-        k (int): The number of neighbours.
-        cached (bool): If :obj:`True`, the graph is searched once.
-        similarity (str, optional): The weights, :obj:`"linear"` or
-            :obj:`"heat_kernel"`; ones if :obj:`None`. (default: :obj:`None`)
+    r"""Base class of the models that start from a graph of nearest neighbours, whose
+    weights are ones without a similarity.
     """
 
     def __init__(
@@ -108,10 +102,8 @@ class NeighbourModel(Baseline):
 class FixedGraphModel(NeighbourModel):
     r"""Base class of the models whose layers all have that one graph."""
 
-    @property
-    def num_graphs(self) -> int:
-        """The number of layers that send messages along the graph."""
-        return 1
+    #: The number of layers that send messages along the graph.
+    num_graphs = 1
 
     @abstractmethod
     def _check_features(self, x: Tensor) -> None:
@@ -185,8 +177,7 @@ def _given_graph(
             got=lambda: f'edge {edge_index[:, crosses][:, 0].tolist()}',
         )
     if edge_weight is None:
-        ones = torch.ones(edge_index.size(1), dtype=x.dtype, device=x.device)
-        return SampledGraph(edge_index, ones)
+        edge_weight = torch.ones(edge_index.size(1), device=x.device)
     _check_weights(edge_weight, edge_index.size(1), x.device)
     return SampledGraph(edge_index, edge_weight.to(x.dtype))
 
@@ -208,5 +199,5 @@ def _check_weights(edge_weight: Tensor, num_edges: int, device: torch.device) ->
             f"'edge_weight' is on {edge_weight.device} but 'x' is on {device}"
         )
     check_finite(edge_weight, 'edge_weight')
-    smallest = edge_weight.detach().amin() if num_edges else edge_weight.new_zeros(())
-    check_value(smallest >= 0, "'edge_weight' must not be negative", smallest.item)
+    is_valid = (edge_weight >= 0).all()
+    check_value(is_valid, "'edge_weight' must not be negative", edge_weight.min)

@@ -5,10 +5,11 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch_geometric.nn import GCNConv, Linear
+from torch_geometric.nn import GCNConv
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from torch_geometric_gsl._checks import check_flag, check_option, check_probability
+from torch_geometric_gsl.baselines._base import plain_linear
 from torch_geometric_gsl.baselines._neighbour_model import FixedGraphModel
 from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.models.layers import (
@@ -105,6 +106,7 @@ class KNNGCN(FixedGraphModel):
         check_option(similarity, WEIGHTS, 'similarity')
         check_flag(root_weight, 'root_weight')
         check_probability(dropout, 'dropout')
+        self.num_graphs = num_layers
         self.root_weight = root_weight
         self.dropout = dropout
         self.act = resolve_activation(act)
@@ -112,11 +114,8 @@ class KNNGCN(FixedGraphModel):
             GCNConv(*size)  # type: ignore[abstract]
             for size in self.sizes
         )
-        self.roots = torch.nn.ModuleList(
-            Linear(*size, bias=False, weight_initializer='glorot')
-            for size in self.sizes
-            if root_weight
-        )
+        roots = self.sizes if root_weight else []
+        self.roots = torch.nn.ModuleList(map(plain_linear, roots))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -125,28 +124,20 @@ class KNNGCN(FixedGraphModel):
         for layer in (*self.convs, *self.roots):
             layer.reset_parameters()
 
-    @property
-    def num_graphs(self) -> int:
-        """The number of layers, which all send messages along the graph."""
-        return self.num_layers
-
     def _check_features(self, x: Tensor) -> None:
         convs: Any = self.convs
         check_input(x, convs[0].lin)
 
     def _logits(self, x: Tensor, graph: SampledGraph) -> Tensor:
-        normed = gcn_norm(*graph, num_nodes=x.size(0), dtype=x.dtype)
-        for number in range(self.num_layers - 1):
-            x = self.act(self._layer(number, x, normed))
-            x = F.dropout(x, self.dropout, self.training)
-        return self._layer(self.num_layers - 1, x, normed)
-
-    def _layer(self, number: int, x: Tensor, graph: tuple[Tensor, Tensor]) -> Tensor:
-        conv: Any = self.convs[number]
-        # GCNConv itself would multiply sparse features less quickly.
-        h = apply_linear(conv.lin, x)
-        out: Tensor = conv.propagate(graph[0], x=h, edge_weight=graph[1]) + conv.bias
-        if self.root_weight:
-            root: Any = self.roots[number]
-            out = out + apply_linear(root, x)
-        return out
+        edge_index, weight = gcn_norm(*graph, num_nodes=x.size(0), dtype=x.dtype)
+        convs: Any = self.convs
+        for number, conv in enumerate(convs, start=1):
+            # GCNConv itself would multiply sparse features less quickly.
+            h = apply_linear(conv.lin, x)
+            h = conv.propagate(edge_index, x=h, edge_weight=weight) + conv.bias
+            if self.root_weight:
+                root: Any = self.roots[number - 1]
+                h = h + apply_linear(root, x)
+            is_last = number == self.num_layers
+            x = h if is_last else F.dropout(self.act(h), self.dropout, self.training)
+        return x

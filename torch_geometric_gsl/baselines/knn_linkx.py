@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch_geometric.nn.models import LINKX
 
@@ -14,7 +13,6 @@ from torch_geometric_gsl._checks import (
 from torch_geometric_gsl.baselines._neighbour_model import FixedGraphModel
 from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.models.layers import check_input
-from torch_geometric_gsl.ops.runtime import full_dtype
 from torch_geometric_gsl.typing import SampledGraph
 
 
@@ -111,14 +109,6 @@ class KNNLINKX(FixedGraphModel):
         check_num_nodes(x, self.num_nodes, 'the weights of the edges')
 
     def _logits(self, x: Tensor, graph: SampledGraph) -> Tensor:
-        is_half = full_dtype(x.dtype) != x.dtype
-        is_half = is_half or torch.is_autocast_enabled(x.device.type)
-        if is_half and x.layout != torch.strided:
-            return self._of_sparse(x, graph)
-        out: Tensor = self.linkx(x, *graph)
-        return out
-
-    def _of_sparse(self, x: Tensor, graph: SampledGraph) -> Tensor:
         # LINKX itself would multiply sparse features in half precision.
         linkx: Any = self.linkx
         h_a, h_x = linkx.edge_lin(*graph), apply_linear(linkx.node_mlp.lins[0], x)

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import hashlib
+import io
 import os
-import os.path as osp
 import re
 import sys
+import uuid
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, cast
+from importlib import import_module
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -14,15 +18,13 @@ from torch_geometric.data import Data, InMemoryDataset
 from torch_geometric.data.data import BaseData
 
 from torch_geometric_gsl._warnings import warn_caller
-from torch_geometric_gsl.datasets._io.sealed_file import (
-    DamagedFileError,
-    damaged_file,
-    read_sealed,
-    write_atomically,
-    write_sealed,
-)
+from torch_geometric_gsl.datasets._io.damage import ERRORS, check_memory, refused_global
 
-_NOTE = 'pre_transform.txt'
+_DIGEST_BYTES = hashlib.sha256().digest_size
+
+
+class DamagedFileError(OSError):
+    """A processed file is not as it was written."""
 
 
 class FeatureTable(InMemoryDataset):
@@ -67,7 +69,18 @@ class FeatureTable(InMemoryDataset):
                 f'(got {other[0].__name__})'
             )
         data, slices = cls.collate(data_list)
-        write_sealed(path, {'data': data.to_dict(), 'slices': slices})
+        buffer = io.BytesIO()
+        torch.save({'data': data.to_dict(), 'slices': slices}, buffer)
+        payload = buffer.getvalue()
+        try:
+            _load_tensors(payload)
+        except ValueError as error:
+            raise TypeError(
+                f"'{path}' can only hold tensors, numbers, text, and lists and dicts "
+                f'of them (got {error})'
+            ) from error
+        # The digest of the rest comes first.
+        _write_atomically(Path(path), hashlib.sha256(payload).digest() + payload)
 
     def load(self, path: str, data_cls: type[BaseData] = Data) -> None:
         r"""Load a file of :meth:`save`, and execute nothing that it holds."""
@@ -76,32 +89,30 @@ class FeatureTable(InMemoryDataset):
 
     # PyG's own would unpickle the notes that it keeps beside the data.
     def _process(self) -> None:
-        note = osp.join(self.processed_dir, _NOTE)
+        note = Path(self.processed_dir, 'pre_transform.txt')
         if not self.force_reload and self._is_processed():
             self._compare_note(note)
             return
         self._tell('Processing...')
         os.makedirs(self.processed_dir, exist_ok=True)
         self.process()
-        write_atomically(note, _describe_callable(self.pre_transform).encode())
+        _write_atomically(note, _describe_callable(self.pre_transform).encode())
         self._tell('Done!')
 
     def _is_processed(self) -> bool:
         try:
             _read_table(self.processed_paths[0])
-        except FileNotFoundError:
-            return False
+            return True
         except DamagedFileError as error:
             warn_caller(f'{error}: the raw data is processed again', UserWarning)
-            return False
-        return True
-
-    def _compare_note(self, path: str) -> None:
-        try:
-            with open(path, 'rb') as file:
-                note = file.read().decode(errors='replace')
         except FileNotFoundError:
+            pass
+        return False
+
+    def _compare_note(self, path: Path) -> None:
+        if not path.exists():
             return
+        note = path.read_text(encoding='utf-8', errors='replace')
         if note != (own := _describe_callable(self.pre_transform)):
             warn_caller(
                 f"'pre_transform' is not the one that '{self.processed_dir}' was made "
@@ -117,9 +128,9 @@ class FeatureTable(InMemoryDataset):
         """Check the counts and save features and labels as one data object."""
         found = (x.shape[0], x.shape[1], int(np.unique(y).size))
         if self._expected is not None and found != self._expected:
+            counts = '{} nodes, {} features and {} classes'.format
             raise ValueError(
-                f'{origin} must give {_describe(self._expected)} '
-                f'(got {_describe(found)})'
+                f'{origin} must give {counts(*self._expected)} (got {counts(*found)})'
             )
         data = Data(
             x=torch.from_numpy(x.astype(np.float32)),
@@ -129,20 +140,59 @@ class FeatureTable(InMemoryDataset):
             data = self.pre_transform(data)
         self.save([data], self.processed_paths[0])
 
+    def _import_sklearn(self, module: str) -> Any:
+        """Import a module of scikit-learn, which is an optional dependency."""
+        try:
+            return import_module(module)
+        except ImportError as error:
+            raise ImportError(
+                f"'{type(self).__name__}' needs scikit-learn: install the extra "
+                "'torch_geometric_gsl[datasets]'"
+            ) from error
+
+
+def _write_atomically(path: Path, content: bytes) -> None:
+    """Replace a file: a kill, or another process, sees the old content or the new."""
+    # Of this process alone, should two ever write the same file.
+    draft = path.with_name(f'.{path.name}.{uuid.uuid4().hex[:8]}.tmp')
+    try:
+        with draft.open('wb') as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
 
 def _read_table(path: str) -> tuple[dict[str, Any], Any]:
-    content = read_sealed(path)
-    if type(content) is not dict or content.keys() != {'data', 'slices'}:
-        raise damaged_file(path, 'it holds something else')
-    if type(content['data']) is not dict:
-        raise damaged_file(path, 'it holds no data')
-    return cast(dict[str, Any], content['data']), content['slices']
+    content = Path(path).read_bytes()
+    digest, payload = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
+    if hashlib.sha256(payload).digest() != digest:
+        raise _damaged(path, 'its digest is wrong')
+    try:  # Whoever forges a file can seal it, too.
+        found = _load_tensors(payload)
+    except ValueError as error:
+        raise _damaged(path, f'it holds {error}') from error
+    is_table = type(found) is dict and found.keys() == {'data', 'slices'}
+    if not is_table or type(found['data']) is not dict:
+        raise _damaged(path, 'it holds something else')
+    return found['data'], found['slices']
+
+
+def _damaged(path: str, reason: str) -> DamagedFileError:
+    return DamagedFileError(f"'{path}' is damaged ({reason})")
+
+
+def _load_tensors(payload: bytes) -> Any:
+    """Load what torch has saved; raise the name of what it may not hold."""
+    try:
+        return torch.load(io.BytesIO(payload), map_location='cpu', weights_only=True)
+    except ERRORS as error:
+        check_memory(error, len(payload))
+        raise ValueError(refused_global(error) or type(error).__name__) from error
 
 
 def _describe_callable(function: object) -> str:
     """Return PyG's description, without an address, which no other process has."""
     return re.sub(r'(<.*?)\s.*(>)', r'\1\2', str(function))
-
-
-def _describe(counts: tuple[int, int, int]) -> str:
-    return f'{counts[0]} nodes, {counts[1]} features and {counts[2]} classes'

@@ -1,14 +1,13 @@
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from torch_geometric_gsl.datasets._feature_table import FeatureTable
 from torch_geometric_gsl.datasets._io.safe_pickle import load_arrays
 
-_PARTS = ('train', 'val', 'test')
 _SOURCE = 'https://github.com/qitianwu/NodeFormer'
 
 
@@ -70,37 +69,27 @@ class MiniImageNetFeatures(FeatureTable):
         )
 
     def process(self) -> None:
-        path = self.raw_paths[0]
-        names = [f'{kind}_{part}' for kind in 'xy' for part in _PARTS]
-        arrays = load_arrays(path, names)
-        for part in _PARTS:
-            _check_part(arrays[f'x_{part}'], arrays[f'y_{part}'], part, path)
-        widths = [arrays[f'x_{part}'].shape[1] for part in _PARTS]
+        path = Path(self.raw_paths[0])
+        names = [(f'x_{part}', f'y_{part}') for part in ('train', 'val', 'test')]
+        arrays = load_arrays(path, [name for pair in names for name in pair])
+        parts = [(arrays[x], arrays[y]) for x, y in names]
+        for (x, y), pair in zip(parts, names, strict=True):
+            are_labels = y.shape == x.shape[:1] and y.dtype.kind in 'iu'
+            if x.ndim != 2 or x.dtype.kind != 'f' or not are_labels:
+                raise ValueError(
+                    f"'{pair[0]}' and '{pair[1]}' in '{path}' must be a floating-point "
+                    f'matrix and an integer for each of its rows (got {x.dtype} of '
+                    f'shape {x.shape} and {y.dtype} of shape {y.shape})'
+                )
+        widths = [x.shape[1] for x, _ in parts]
         if len(set(widths)) > 1:
             raise ValueError(f"'{path}' must have features of one width (got {widths})")
-        x = _to_float32(np.concatenate([arrays[f'x_{part}'] for part in _PARTS]), path)
-        labels = np.concatenate([arrays[f'y_{part}'] for part in _PARTS])
-        _, y = np.unique(labels, return_inverse=True)
+        # A value too large for float32 becomes infinite, and is reported as such.
+        with np.errstate(over='ignore'):
+            x = np.concatenate([x for x, _ in parts]).astype(np.float32)
+        if bad := int(x.size - np.isfinite(x).sum()):
+            raise ValueError(
+                f"'{path}' must have finite features (got {bad} NaN or infinite)"
+            )
+        _, y = np.unique(np.concatenate([y for _, y in parts]), return_inverse=True)
         self._save_table(x, y, f"'{path}'")
-
-
-def _check_part(x: NDArray[Any], y: NDArray[Any], part: str, path: str) -> None:
-    """Raise unless a part holds a float matrix and one label for each row."""
-    are_labels = y.shape == x.shape[:1] and y.dtype.kind in 'iu'
-    if x.ndim != 2 or x.dtype.kind != 'f' or not are_labels:
-        raise ValueError(
-            f"'x_{part}' and 'y_{part}' in '{path}' must be a floating-point matrix "
-            f'and an integer for each of its rows (got {x.dtype} of shape {x.shape} '
-            f'and {y.dtype} of shape {y.shape})'
-        )
-
-
-def _to_float32(x: NDArray[Any], path: str) -> NDArray[np.float32]:
-    # A value too large for float32 becomes infinite, and is reported as such.
-    with np.errstate(over='ignore'):
-        x = x.astype(np.float32)
-    if bad := int(x.size - np.isfinite(x).sum()):
-        raise ValueError(
-            f"'{path}' must have finite features (got {bad} NaN or infinite)"
-        )
-    return x

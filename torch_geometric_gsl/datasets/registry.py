@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.datasets import Coauthor, Planetoid, WikipediaNetwork
@@ -15,7 +14,6 @@ from torch_geometric.datasets import Coauthor, Planetoid, WikipediaNetwork
 from torch_geometric_gsl._checks import check_absent, check_option
 from torch_geometric_gsl.datasets._feature_table import FeatureTable
 from torch_geometric_gsl.datasets._io.raw_files import (
-    Entries,
     read_coauthor,
     read_planetoid,
     read_wikipedia,
@@ -35,7 +33,7 @@ class _Entry(NamedTuple):
     folder: str = ''
     files: tuple[str, ...] = ()
     url: str = ''
-    read: Callable[[list[Path]], tuple[Entries, NDArray[Any]]] | None = None
+    read: Callable[[list[Path]], tuple[Tensor, Tensor]] | None = None
 
 
 def _planetoid(name: str) -> tuple[Any, ...]:
@@ -83,22 +81,16 @@ def load_dataset(
     r"""Load features and labels, by the name of a public dataset or from a file of
     your own. A graph that comes with them is left out.
 
-    **Public datasets.** The features of CiteSeer, PubMed, Chameleon, Squirrel, CS and
-    Physics are words; they are normalized as by
+    **Public datasets.** Words, the features of CiteSeer, PubMed, Chameleon, Squirrel,
+    CS and Physics, are normalized as by
     :class:`~torch_geometric.transforms.NormalizeFeatures`, and become a sparse CSR
-    tensor where less than a tenth of them is not zero. Those of digits, wine and
-    breast_cancer are standardized, see
-    :class:`~torch_geometric_gsl.datasets.SklearnTable`.
-
-    Raw files are looked for in the folder that the environment variable
-    :obj:`GSL_DATA` names, then below :obj:`root`, both laid out as PyTorch Geometric
-    does (:obj:`CiteSeer/raw`, :obj:`chameleon/geom_gcn/raw`, ...). Where they are
-    absent, those that hold features and labels are downloaded below :obj:`root`;
-    MiniImageNet must be brought, see
-    :class:`~torch_geometric_gsl.datasets.MiniImageNetFeatures`. Nothing in a raw file
-    is executed, pickles included, nor in the processed files that 20News, MiniImageNet
-    and the tables of scikit-learn leave below :obj:`root`. Processed files that PyTorch
-    Geometric has left are not read.
+    tensor where less than a tenth of them is not zero. Raw files are looked for in the
+    folder that the environment variable :obj:`GSL_DATA` names, then below :obj:`root`,
+    both laid out as PyTorch Geometric does (:obj:`CiteSeer/raw`,
+    :obj:`chameleon/geom_gcn/raw`, ...). Where they are absent, those that hold features
+    and labels are downloaded below :obj:`root`; MiniImageNet must be brought, see
+    :class:`~torch_geometric_gsl.datasets.MiniImageNetFeatures`. Nothing in a raw or
+    processed file is executed, pickles included.
 
     **Your own data.** A path with one of these endings is a file that is read, and
     nothing else: nothing is written, nor executed, and duplicate rows are kept.
@@ -112,13 +104,12 @@ def load_dataset(
       has written: its :obj:`x`, :obj:`y`, :obj:`class_names`, and the masks of its
       split, all three of them or none.
 
-    Classes are counted in their order, and :obj:`class_names` holds their names. Whole
-    numbers are compared as numbers, to the last digit: :obj:`1` and :obj:`1.0` are one
-    class. If a label has leading zeros, all are names: :obj:`01` and :obj:`1` differ.
-    The :obj:`class_names` of a :obj:`.pt` file name each class in this order, or each
-    number from zero on; these numbers stay, even where one has no row. Labels of more
-    than 20 classes, more than half of which have one row only, are refused: a number to
-    predict looks so.
+    Classes are counted in their order, and :obj:`class_names` holds their names. The
+    names in a :obj:`.pt` file are those of its classes in this order, or of each number
+    from zero on; these numbers stay, even where one has no row. Numbers are compared to
+    the last digit (:obj:`1` and :obj:`1.0` are one class), unless one has leading zeros
+    as a code has. Labels of more than 20 classes, more than half of which have one row
+    only, are refused: a number to predict looks so.
 
     Args:
         name (str or pathlib.Path): The name of a dataset in the table below, or the
@@ -169,10 +160,10 @@ def load_dataset(
         >>> load_dataset('flowers.csv', label='species')  # doctest: +SKIP
         Data(x=[150, 4], y=[150], class_names=[3])
     """
-    if not isinstance(name, str | Path):
-        raise TypeError(f"'name' must be a str or a Path (got {type(name).__name__})")
-    if not isinstance(root, str | Path):
-        raise TypeError(f"'root' must be a str or a Path (got {type(root).__name__})")
+    for value, what in ((name, 'name'), (root, 'root')):
+        if not isinstance(value, str | Path):
+            kind = type(value).__name__
+            raise TypeError(f"'{what}' must be a str or a Path (got {kind})")
     name = str(name)
     if name not in _TABLE and Path(name).suffix.lower() in SUFFIXES:
         return read_table_file(name, label, standardize)
@@ -185,8 +176,7 @@ def load_dataset(
     check_absent(label, 'label', f"for '{name}'")
     entry = _TABLE[name]
     if not entry.files:
-        standardize = True if standardize is None else standardize
-        return _open(SklearnTable(root, name, standardize))
+        return _open(SklearnTable(root, name, standardize is None or standardize))
     check_absent(standardize, 'standardize', f"for '{name}'")
     folder = raw_folder(name, root)
     if entry.read is None:
@@ -196,21 +186,18 @@ def load_dataset(
     if folder is None:
         folder = Path(root, entry.folder)
         _download(entry, folder)
-    entries, y = entry.read([folder / file for file in entry.files])
-    _check_counts(entry, entries, y, folder)
-    return Data(x=_normalize(entries), y=torch.from_numpy(y))
+    x, y = entry.read([folder / file for file in entry.files])
+    _check_counts(entry, x, y, folder)
+    return Data(x=_normalize(x), y=y)
 
 
 def raw_folder(name: str, root: str = 'data') -> Path | None:
-    r"""Return the folder in which all raw files of a dataset lie.
+    r"""Return the folder in which all raw files of a dataset lie, or none.
 
     Args:
         name (str): The name of a dataset that has raw files.
         root (str, optional): The folder that is searched after :obj:`GSL_DATA`.
             (default: :obj:`"data"`)
-
-    Returns:
-        pathlib.Path or None: The folder, or :obj:`None` if there is none.
     """
     check_option(name, [name for name in _TABLE if _TABLE[name].files], 'name')
     entry = _TABLE[name]
@@ -230,31 +217,27 @@ def raw_folder(name: str, root: str = 'data') -> Path | None:
 def _open(dataset: FeatureTable) -> Data:
     """Return the data of a dataset that has a class of its own."""
     data = cast(Data, dataset[0])
-    class_names = getattr(dataset, 'class_names', None)
-    if class_names is not None:
+    if class_names := getattr(dataset, 'class_names', None):
         data.class_names = list(class_names)
     return data
 
 
 def _download(entry: _Entry, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    for file in entry.files:
-        if not (folder / file).is_file():
-            url = f'{entry.url}/{file}'
-            try:
-                torch.hub.download_url_to_file(url, str(folder / file))
-            except OSError as error:
-                raise OSError(
-                    f"'{folder / file}' could not be downloaded from {url} ({error}): "
-                    "try again, or let 'GSL_DATA' name a folder that has it"
-                ) from error
+    for file in (file for file in entry.files if not (folder / file).is_file()):
+        path, url = folder / file, f'{entry.url}/{file}'
+        try:
+            torch.hub.download_url_to_file(url, str(path))
+        except OSError as error:
+            raise OSError(
+                f"'{path}' could not be downloaded from {url} ({error}): try again, or "
+                "let 'GSL_DATA' name a folder that has it"
+            ) from error
 
 
-def _check_counts(
-    entry: _Entry, entries: Entries, y: NDArray[Any], folder: Path
-) -> None:
-    classes = sorted(set(y.tolist()))
-    found = (*entries.shape, len(classes))
+def _check_counts(entry: _Entry, x: Tensor, y: Tensor, folder: Path) -> None:
+    classes = y.unique().tolist()
+    found = (*x.shape, len(classes))
     if found != entry[:3] or classes != list(range(entry.num_classes)):
         raise OSError(
             f"'{folder / entry.files[0]}' must give {entry.num_nodes} nodes, "
@@ -264,13 +247,11 @@ def _check_counts(
         )
 
 
-def _normalize(entries: Entries) -> Tensor:
+def _normalize(x: Tensor) -> Tensor:
     """Divide rows by their sum, if that exceeds 1, as PyG's transform does."""
-    x = entries.to_sparse()
     row, value = x.indices()[0], x.values()
-    total = torch.zeros(entries.shape[0]).index_add_(0, row, value)
-    value = value / total.clamp(min=1)[row]
-    x.values().copy_(value)
+    total = torch.zeros(x.size(0)).index_add_(0, row, value)
+    value /= total.clamp(min=1)[row]
     if value.numel() >= 0.1 * x.numel():
         return x.to_dense()
     with warnings.catch_warnings():

@@ -7,8 +7,7 @@ from torch_geometric.data import Data
 
 from torch_geometric_gsl._checks import check_flag, check_option
 from torch_geometric_gsl.datasets._feature_table import FeatureTable
-from torch_geometric_gsl.datasets._sklearn import import_sklearn
-from torch_geometric_gsl.datasets._standardize import standardize_columns
+from torch_geometric_gsl.datasets.table_file import standardize_columns
 
 _CLASS_NAMES = {
     'digits': tuple('0123456789'),
@@ -92,7 +91,7 @@ class SklearnTable(FeatureTable):
         return osp.join(self.root, self.name, setting, 'processed')
 
     def process(self) -> None:
-        datasets = import_sklearn('sklearn.datasets', type(self).__name__)
+        datasets = self._import_sklearn('sklearn.datasets')
         table = getattr(datasets, f'load_{self.name}')()
         x = standardize_columns(table.data) if self.standardize else table.data
         self._save_table(x, table.target, self.name)

@@ -5,6 +5,7 @@ import copy
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
+from torch_geometric.utils import index_to_mask
 
 from torch_geometric_gsl._checks import check_count, check_number
 
@@ -55,24 +56,20 @@ def paper_split(
     check_count(seed, 'seed', minimum=0)
     if seed >= 2**64:
         raise ValueError(f"'seed' must be less than 2**64 (got {seed})")
-    num_nodes = int(data.num_nodes)
-    num_train, num_val = _sizes(num_nodes, train, val)
+    sizes = _sizes(int(data.num_nodes), train, val)
     generator = torch.Generator().manual_seed(int(seed))
-    order = torch.randperm(num_nodes, generator=generator)
+    order = torch.randperm(sum(sizes), generator=generator)
 
     values = data.to_dict().values()
     device = next((v.device for v in values if isinstance(v, Tensor)), None)
     out = copy.copy(data)
-    chunks = order.tensor_split((num_train, num_train + num_val))
-    for name, nodes in zip(('train', 'val', 'test'), chunks, strict=True):
-        mask = torch.zeros(num_nodes, dtype=torch.bool)
-        mask[nodes] = True
-        out[f'{name}_mask'] = mask.to(device)
+    for name, nodes in zip(('train', 'val', 'test'), order.split(sizes), strict=True):
+        out[f'{name}_mask'] = index_to_mask(nodes, order.numel()).to(device)
     return out
 
 
-def _sizes(num_nodes: int, train: float, val: float) -> tuple[int, int]:
-    """Return the numbers of training and validation nodes."""
+def _sizes(num_nodes: int, train: float, val: float) -> list[int]:
+    """Return the numbers of training, validation and test nodes."""
     for share, name in ((train, 'train'), (val, 'val')):
         check_number(share, name)
         if not 0 < share < 1:
@@ -88,4 +85,4 @@ def _sizes(num_nodes: int, train: float, val: float) -> tuple[int, int]:
             f"'data' has too few nodes for three sets (got {num_nodes}, "
             f'which gives {sizes})'
         )
-    return num_train, num_val
+    return sizes

@@ -1,17 +1,22 @@
 from __future__ import annotations
 
+import csv
+import math
+from array import array
+from collections import Counter
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Data
 
 from torch_geometric_gsl._checks import check_absent, check_flag
-from torch_geometric_gsl.datasets._io.csv_file import read_csv
 from torch_geometric_gsl.datasets._io.data_file import read_data
+from torch_geometric_gsl.datasets._io.labels import MISSING, encode, to_number
 from torch_geometric_gsl.datasets._io.npz_file import read_npz
-from torch_geometric_gsl.datasets._standardize import standardize_columns
 
 #: The kinds of files that :func:`read_table_file` reads.
 SUFFIXES: tuple[str, ...] = ('.csv', '.npz', '.pt')
@@ -20,25 +25,7 @@ SUFFIXES: tuple[str, ...] = ('.csv', '.npz', '.pt')
 def read_table_file(
     path: str | Path, label: str | None = None, standardize: bool | None = None
 ) -> Data:
-    """Read features and labels from a file, as
-    :func:`~torch_geometric_gsl.datasets.load_dataset` describes.
-
-    Args:
-        path (str or pathlib.Path): The file, of a kind in :obj:`SUFFIXES`.
-        label (str, optional): The column (:obj:`.csv`) or array (:obj:`.npz`) of the
-            labels. (default: :obj:`None`)
-        standardize (bool, optional): Whether to scale every feature to zero mean and
-            unit variance; if :obj:`None`, only those of a :obj:`.csv` file.
-            (default: :obj:`None`)
-
-    Returns:
-        torch_geometric.data.Data: Features :obj:`x`, labels :obj:`y`,
-        :obj:`class_names`, and the masks of a split if the file has them.
-
-    Raises:
-        ValueError: If the file is not what it must be; the text tells where.
-        OSError: If the file cannot be opened.
-    """
+    """Read features and labels as :func:`load_dataset` does if given a path."""
     path = Path(path).expanduser()
     suffix = path.suffix.lower()
     if standardize is None:
@@ -46,7 +33,7 @@ def read_table_file(
     check_flag(standardize, 'standardize')
     columns: list[str] = []
     if suffix == '.csv':
-        data, columns = read_csv(path, label)
+        data, columns = _read_csv(path, label)
     elif suffix == '.npz':
         data = read_npz(path, label)
     else:
@@ -63,6 +50,95 @@ def read_table_file(
     data.x = x.float()
     _check_finite(data.x, path, columns)
     return data
+
+
+def _read_csv(path: Path, label: str | None) -> tuple[Data, list[str]]:
+    """Read numbers, and a column of labels, below a line of names."""
+    number = 0
+    values = array('d')
+    labels: list[str] = []
+    try:
+        with path.open(encoding='utf-8-sig', newline='') as file:
+            reader = csv.reader(file, strict=True)
+            header = [name.strip() for name in next(reader, [])]
+            column = _find_label(path, header, label)
+            for fields in reader:
+                number = reader.line_num
+                if fields:  # Blank lines have none.
+                    row = _read_row(f"'{path}', line {number}", header, fields, column)
+                    labels.append(fields[column].strip())
+                    del row[column]
+                    values.extend(row)
+    except csv.Error as error:
+        raise ValueError(f"'{path}', after line {number}: {error}") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"'{path}' must be text in UTF-8 ({error})") from error
+    if not labels:
+        raise ValueError(f"'{path}' must have rows below its header (got none)")
+    y, class_names = encode(labels, f"the column '{label}' of '{path}'")
+    x = torch.frombuffer(values, dtype=torch.float64).view(len(labels), -1)
+    header.pop(column)
+    return Data(x=x, y=y, class_names=class_names), header
+
+
+def _find_label(path: Path, header: list[str], label: str | None) -> int:
+    """Return the place of the labels among columns whose names are unique."""
+    if not header:
+        raise ValueError(f"'{path}' must begin with the names of its columns")
+    if '' in header:
+        raise ValueError(
+            f"'{path}' must name every column (column {header.index('') + 1} has no "
+            'name: is it an index that was saved along?)'
+        )
+    if twice := sorted(name for name, count in Counter(header).items() if count > 1):
+        raise ValueError(f"'{path}' must give each column its own name (got {twice})")
+    if label not in header:
+        raise ValueError(
+            f"'label' must name the column of labels of '{path}', one of {header} "
+            f'(got {label!r})'
+        )
+    if len(header) < 2:
+        raise ValueError(f"'{path}' must have features beside the column '{label}'")
+    return header.index(label)
+
+
+def _read_row(
+    where: str, header: list[str], fields: list[str], column: int
+) -> list[float]:
+    """Return the numbers of a row, and any number for its label."""
+    if len(fields) != len(header):
+        raise ValueError(
+            f'{where} must have {len(header)} fields, as the header has '
+            f'(got {len(fields)})'
+        )
+    row = [to_number(field) for field in fields]
+    row[column] = math.nan if fields[column].strip().lower() in MISSING else 0.0
+    for name, field, value in zip(header, fields, row, strict=True):
+        if not math.isfinite(value):
+            if field.strip().lower() in MISSING:
+                raise ValueError(
+                    f"{where}: '{name}' must not be missing (got {field!r})"
+                )
+            raise ValueError(
+                f"{where}: '{name}' must be a finite number (got {field!r}); "
+                'encode text as numbers, or leave the column out'
+            )
+    return row
+
+
+def standardize_columns(x: NDArray[Any]) -> NDArray[Any]:
+    """Scale columns to zero mean and unit variance; constant ones become zero.
+
+    A column that is not finite, or whose variance overflows, stays as it is.
+    """
+    # A constant column's deviation may be a rounding error rather than zero.
+    constant = (x.min(axis=0) == x.max(axis=0)) & np.isfinite(x[0])
+    with np.errstate(over='ignore', invalid='ignore'):
+        deviation = x.std(axis=0)
+        # Also where all squares underflow to zero.
+        scale = np.where(constant | (deviation == 0), 1.0, deviation)
+        result = np.where(constant, 0.0, (x - x.mean(axis=0)) / scale)
+    return np.where(np.isfinite(deviation) | constant, result, x)
 
 
 def _check_finite(x: Tensor, path: Path, columns: list[str]) -> None:

@@ -2,14 +2,23 @@ from __future__ import annotations
 
 import os
 import os.path as osp
+import zlib
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import ClassVar
+from typing import ClassVar, TypeGuard
+
+import numpy as np
+from numpy.typing import NDArray
 
 from torch_geometric_gsl.datasets._feature_table import FeatureTable
-from torch_geometric_gsl.datasets._io.newsgroups_file import read_posts
-from torch_geometric_gsl.datasets._io.raw_files import damaged
-from torch_geometric_gsl.datasets._sklearn import import_sklearn
+from torch_geometric_gsl.datasets._io.damage import damaged
+from torch_geometric_gsl.datasets._io.safe_pickle import (
+    DType,
+    Function,
+    read_pickle,
+    to_numbers,
+)
 
 _CLASS_NAMES = (
     'alt.atheism',
@@ -23,6 +32,8 @@ _CLASS_NAMES = (
     'sci.space',
     'talk.politics.guns',
 )
+# Six times the real posts: a small file cannot ask for more memory.
+_MAX_BYTES = 2**28
 
 
 class TwentyNewsgroups(FeatureTable):
@@ -82,7 +93,7 @@ class TwentyNewsgroups(FeatureTable):
 
     def download(self) -> None:
         path = self.raw_paths[0]
-        datasets = import_sklearn('sklearn.datasets', type(self).__name__)
+        datasets = self._import_sklearn('sklearn.datasets')
         try:
             # In a folder of its own: there scikit-learn finds no file to unpickle,
             # and what a kill or a second process leaves half done stays apart.
@@ -97,15 +108,80 @@ class TwentyNewsgroups(FeatureTable):
             ) from error
 
     def process(self) -> None:
-        path = self.raw_paths[0]
-        user = type(self).__name__
-        text = import_sklearn('sklearn.feature_extraction.text', user)
-        posts, y = read_posts(Path(path), _CLASS_NAMES)
+        path = Path(self.raw_paths[0])
+        text = self._import_sklearn('sklearn.feature_extraction.text')
         counter = text.CountVectorizer(stop_words='english', min_df=0.05)
         try:
+            posts, y = _read_posts(path)
             counts = counter.fit_transform(posts)
-        except ValueError as error:
-            raise damaged(Path(path), error) from error
+        except (ValueError, zlib.error) as error:
+            raise damaged(path, error) from error
         x = text.TfidfTransformer(smooth_idf=False).fit_transform(counts).toarray()
-        version = import_sklearn('sklearn', user).__version__
+        version = self._import_sklearn('sklearn').__version__
         self._save_table(x, y, f"'{path}' with scikit-learn {version}")
+
+
+class _Bunch(dict[object, object]):
+    """Stand in for scikit-learn's dictionary, which ignores its state as well."""
+
+    def __setstate__(self, state: object) -> None:
+        pass
+
+
+_NAMES = {
+    # scikit-learn has moved the class.
+    ('sklearn.utils._bunch', 'Bunch'): _Bunch,
+    ('sklearn.utils', 'Bunch'): _Bunch,
+    ('sklearn.datasets.base', 'Bunch'): _Bunch,
+    # File names are read past.
+    ('numpy', 'dtype'): Function(partial(DType, others=r'U[1-9]\d{0,5}')),
+}
+
+
+def _read_posts(path: Path) -> tuple[list[str], NDArray[np.int64]]:
+    """Read the posts of the ten groups, in the order of scikit-learn's loader."""
+    found = read_pickle(path, _NAMES, _decompress)
+    parts = [_read_part(found, name, path) for name in ('train', 'test')]
+    texts = [text for part in parts for text in part[0]]
+    y = np.concatenate([part[1] for part in parts])
+    kept = np.flatnonzero(y >= 0)
+    # The loader shuffles by NumPy's older generator.
+    np.random.RandomState(42).shuffle(kept)
+    return [texts[i] for i in kept], y[kept]
+
+
+def _decompress(content: bytes) -> bytes:
+    decoder = zlib.decompressobj()
+    unpacked = decoder.decompress(content, _MAX_BYTES)
+    if decoder.unconsumed_tail:
+        raise ValueError(f'it expands to more than {_MAX_BYTES:,} bytes')
+    if not decoder.eof:
+        raise ValueError('it ends too early')
+    return unpacked
+
+
+def _read_part(
+    found: object, name: str, path: Path
+) -> tuple[list[str], NDArray[np.int64]]:
+    """Return texts and their labels, -1 for those of other groups."""
+    part = found.get(name) if type(found) is dict else None
+    if type(part) is not _Bunch:
+        raise ValueError(f"it has no part '{name}'")
+    texts, names = part.get('data'), part.get('target_names')
+    if not _is_texts(texts) or not _is_texts(names):
+        raise ValueError(f"'data' of its part '{name}' must be texts")
+    target = to_numbers(part.get('target'), 'target', path)
+    if (
+        target.dtype.kind not in 'iu'
+        or target.shape != (len(texts),)
+        or not 0 <= target.min(initial=0) <= target.max(initial=0) < len(names)
+    ):
+        raise ValueError(f"'target' of its part '{name}' must be group numbers")
+    if missing := [group for group in _CLASS_NAMES if group not in names]:
+        raise ValueError(f'it has no posts of {missing}')
+    labels = [_CLASS_NAMES.index(n) if n in _CLASS_NAMES else -1 for n in names]
+    return texts, np.array(labels, dtype=np.int64)[target]
+
+
+def _is_texts(value: object) -> TypeGuard[list[str]]:
+    return type(value) is list and all(type(item) is str for item in value)

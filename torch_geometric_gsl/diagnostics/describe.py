@@ -2,7 +2,8 @@ r"""Diagnostics: what a graph looks like, and whether a model samples at all."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from contextlib import ExitStack
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -16,22 +17,21 @@ from torch_geometric_gsl._graph_checks import (
     num_targets,
 )
 from torch_geometric_gsl._warnings import warn_caller
-from torch_geometric_gsl.diagnostics._sampler_probe import (
-    find_samplers,
-    fork_rng,
-    observed,
-)
 from torch_geometric_gsl.diagnostics.summaries import (
     GraphSummary,
     LayerSummary,
     ModelSummary,
+)
+from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
+from torch_geometric_gsl.nn.similarity.neural_gaussian_similarity import (
+    NeuralGaussianSimilarity,
 )
 from torch_geometric_gsl.ops.graph_stats import (
     chance_share,
     same_label_share,
     weight_spread,
 )
-from torch_geometric_gsl.typing import SampledGraph
+from torch_geometric_gsl.typing import Batch, Features, SampledGraph
 
 #: Sampling counts as nearly uniform if a layer's effective candidates exceed this
 #: share of its candidates.
@@ -175,15 +175,19 @@ def describe_model(model: torch.nn.Module, *args: Any, **kwargs: Any) -> ModelSu
         >>> print(summary)
         convs.0.sampler: GumbelKNNSampler(NeuralGaussianSimilarity(32, ...
     """
-    samplers = find_samplers(model)
+    samplers = _find_samplers(model)
     layers: list[LayerSummary] = []
+    inputs = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
+    in_use = {x.device for x in (*model.parameters(), *inputs) if x.is_cuda}
     modes = [(module, module.training) for module in model.modules()]
-    try:
-        with fork_rng(model, (*args, *kwargs.values())), observed(samplers, layers):
-            model.eval()(*args, **kwargs)
-    finally:
+    with ExitStack() as stack:
+        stack.enter_context(torch.random.fork_rng(in_use))
+        for name, sampler in samplers.items():
+            handle = sampler.register_draw_hook(partial(_summarise, layers, name))
+            stack.callback(handle.remove)
         for module, training in modes:
-            module.training = training
+            stack.callback(setattr, module, 'training', training)
+        model.eval()(*args, **kwargs)
     if not layers:
         raise ValueError(
             f"'model' must call its samplers in a forward pass (got "
@@ -193,7 +197,53 @@ def describe_model(model: torch.nn.Module, *args: Any, **kwargs: Any) -> ModelSu
     return ModelSummary(tuple(layers))
 
 
-def _warn_if_uniform(layers: Iterable[LayerSummary]) -> None:
+def _find_samplers(model: object) -> dict[str, GumbelKNNSampler]:
+    """Return the samplers of a model by their names; raise if there are none."""
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(
+            f"'model' must be a torch.nn.Module (got {type(model).__name__})"
+        )
+    if any(map(torch.nn.parameter.is_lazy, model.parameters())):
+        raise ValueError(
+            "'model' must have all its parameters (got uninitialized ones): run a "
+            'forward pass first'
+        )
+    samplers = {
+        name or 'sampler': module
+        for name, module in model.named_modules()
+        if isinstance(module, GumbelKNNSampler)
+    }
+    if not samplers:
+        raise ValueError(
+            f"'model' must contain a GumbelKNNSampler (got {type(model).__name__})"
+        )
+    return samplers
+
+
+def _summarise(
+    layers: list[LayerSummary],
+    name: str,
+    sampler: GumbelKNNSampler,
+    x: Features,
+    edge_index: Tensor | None,
+    batch: Batch | None,
+) -> None:
+    """Append what a sampler is about to draw from."""
+    similarity = sampler.similarity
+    spread = sampler.distribution(x, edge_index, batch)
+    choice = spread.candidates > 1
+    share = float((spread.effective / spread.candidates)[choice].mean())
+    b, c = None, None
+    if isinstance(similarity, NeuralGaussianSimilarity):
+        b, c = similarity.pair_scores(x).response.params
+    norms = {
+        key: None if parameter.grad is None else float(parameter.grad.norm())
+        for key, parameter in similarity.named_parameters()
+    }
+    layers.append(LayerSummary(name, repr(sampler), *spread, share, b, c, norms))
+
+
+def _warn_if_uniform(layers: list[LayerSummary]) -> None:
     flat = [layer for layer in layers if layer.share > UNIFORM_SHARE]
     if not flat or UniformSamplingWarning._issued:
         return

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 from torch_geometric.nn import Linear
+from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
 from torch_geometric_gsl.ops.neighbours import Neighbours, neighbour_sum
 from torch_geometric_gsl.ops.runtime import disable_compile, full_dtype
@@ -31,10 +32,10 @@ def apply_linear(lin: Linear, x: Tensor) -> Tensor:
     dtype = x.dtype
     if dtype == torch.float32 and torch.is_autocast_enabled(device):
         dtype = torch.get_autocast_dtype(device)
-        if _is_lazy(lin):
+        if is_uninitialized_parameter(lin.weight):
             # At its first call it would multiply sparse features in half precision.
             lin.initialize_parameters(lin, (x,))
-    if x.layout == torch.strided or _is_lazy(lin):
+    if x.layout == torch.strided or is_uninitialized_parameter(lin.weight):
         dense: Tensor = lin(x)
         return dense
     with torch.autocast(device, enabled=False):
@@ -44,18 +45,11 @@ def apply_linear(lin: Linear, x: Tensor) -> Tensor:
         return out if lin.bias is None else out + lin.bias.to(dtype)
 
 
-def _is_lazy(lin: Linear) -> bool:
-    return isinstance(lin.weight, torch.nn.UninitializedParameter)
-
-
 @disable_compile
 def entries_by_row(x: Tensor) -> Neighbours:
     r"""Return the columns of the entries of sparse CSR features, for each row.
 
     They are kept until the features are gone or list other columns.
-
-    Args:
-        x (torch.Tensor): Node features :math:`(|\mathcal{V}|, F_{in})`.
     """
     column, offsets = x.col_indices(), x.crow_indices()
     with _LOCK:

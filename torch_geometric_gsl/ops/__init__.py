@@ -1,0 +1,1 @@
+r"""Functions of tensors, without parameters, that the modules are made of."""

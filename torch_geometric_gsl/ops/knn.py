@@ -1,4 +1,4 @@
-r"""The rows of largest cosine to each row of sparse features."""
+r"""Exact searches of nearest neighbours."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl.ops.neighbours import Neighbours
+from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, full_precision, row_blocks
 
 
@@ -21,6 +22,38 @@ class NearestRows(NamedTuple):
 
     source: Tensor
     cosine: Tensor
+
+
+@torch.no_grad()
+def top_k(scores: PairScores, k: int, *, memory_budget: int = MEMORY_BUDGET) -> Tensor:
+    r"""Return the :obj:`k` best sources of each target, exactly and by blocks of rows.
+
+    Nothing of size :math:`n \times N` is stored. No gradient flows: compute the
+    scores of the pairs that were found again.
+
+    Args:
+        scores (PairScores): The scores.
+        k (int): How many sources to keep, at most :obj:`scores.available`.
+        memory_budget (int, optional): Bytes for one block of rows.
+            (default: :obj:`2**25`)
+
+    Returns:
+        torch.Tensor: Sources :math:`[n, k]`, best first.
+
+    Example:
+        >>> from torch_geometric_gsl.ops.scores import Response, identity
+        >>> x = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0]])
+        >>> top_k(PairScores(x, x, Response(identity)), k=2)
+        tensor([[0, 1],
+                [1, 0],
+                [2, 1]])
+    """
+    num_rows, num_columns = scores.dst.size(0), scores.src.size(0)
+    found = torch.empty(num_rows, k, dtype=torch.long, device=scores.dst.device)
+    bytes_per_row = 3 * num_columns * scores.dst.element_size()
+    for rows in row_blocks(num_rows, bytes_per_row, memory_budget):
+        found[rows] = scores.rows(rows).topk(k, dim=-1).indices
+    return found
 
 
 @torch.no_grad()

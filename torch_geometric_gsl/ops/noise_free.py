@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from torch_geometric_gsl.ops.aggregate import neighbour_graph
+from torch_geometric_gsl.ops.knn import top_k
 from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.runtime import (
@@ -56,15 +57,9 @@ def nearest_graph(
             :math:`\mathrm{softmax}_j(s_{ij} / \tau)` among the neighbours.
         memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
     """
-    num_targets, num_sources = pairs.dst.size(0), pairs.src.size(0)
-    k, device = min(k, pairs.available), pairs.dst.device
-    source = torch.empty(num_targets, k, dtype=torch.long, device=device)
-    bytes_per_row = 3 * num_sources * pairs.dst.element_size()
-    with torch.no_grad():
-        for rows in row_blocks(num_targets, bytes_per_row, memory_budget):
-            source[rows] = pairs.rows(rows).topk(k, dim=-1).indices
+    source = top_k(pairs, min(k, pairs.available), memory_budget=memory_budget)
     # The scores of these pairs alone are computed again, with gradient.
-    neighbours = Neighbours(source, num_sources, memory_budget=memory_budget)
+    neighbours = Neighbours(source, pairs.src.size(0), memory_budget=memory_budget)
     score = pairs.pairs(slice(None), neighbours)
     return neighbour_graph(source, noise_free_weights(score, tau))
 

@@ -212,10 +212,6 @@ def added_variance(
         num_arrivals (int): The number of arrivals :math:`M`.
         num_tail (int): The number of sources of the tail :math:`S`.
         num_sources (int): The number of candidates :math:`N`.
-
-    Example:
-        >>> round(added_variance(1.0, 16, num_tail=512, num_sources=3000), 3)
-        0.021
     """
     share = _variance_over_mass(tau, num_arrivals, num_sources)
     return (1 / num_tail - 1 / num_sources) / share
@@ -244,10 +240,6 @@ def lost_variance(tau: float, num_arrivals: int, num_sources: int) -> float:
         num_arrivals (int): The number of arrivals :math:`M`.
         num_sources (int): The number of candidates :math:`N`; of more than 20,000 so
             many are simulated.
-
-    Example:
-        >>> round(lost_variance(tau=5.0, num_arrivals=80, num_sources=3000), 2)
-        0.49
     """
     n = min(num_sources, _SOURCES)
     if num_arrivals >= n:

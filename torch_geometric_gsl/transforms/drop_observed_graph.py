@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import torch
 from torch_geometric.data import Data
 from torch_geometric.data.datapipes import functional_transform
 from torch_geometric.transforms import BaseTransform
@@ -41,24 +40,15 @@ class DropObservedGraph(BaseTransform):
 
     def forward(self, data: Data) -> Data:
         check_data(data)
-        sizes = None
+        num_nodes = None
         if graph_keys(data) and not {'x', 'pos', 'num_nodes'} & set(data.keys()):
-            sizes = self._sizes(data)
+            num_nodes = data.num_nodes
+            if 'ptr' in data:
+                data._num_nodes = data.ptr.diff().tolist()  # One for each example.
         move_graph(data, None)
-        if sizes is not None:
-            if hasattr(data, '_slice_dict'):
-                data._num_nodes = sizes  # One for each example of the batch.
-            data.num_nodes = sum(sizes)
+        if num_nodes is not None:
+            data.num_nodes = num_nodes
         for key in data.keys():  # noqa: SIM118 (iterating over data yields pairs)
             if key.startswith(OBSERVED):
                 del data[key]
         return data
-
-    @staticmethod
-    def _sizes(data: Data) -> list[int] | None:
-        """Count the nodes of each example, by the edges if need be."""
-        if hasattr(data, '_slice_dict') and data.batch is not None:
-            counts = torch.bincount(data.batch, minlength=data.num_graphs)
-            sizes: list[int] = counts.tolist()
-            return sizes
-        return None if data.num_nodes is None else [data.num_nodes]

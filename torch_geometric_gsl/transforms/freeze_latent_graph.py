@@ -13,12 +13,13 @@ from torch_geometric_gsl._checks import (
     check_edge_index,
     check_flag,
     check_number,
+    check_type,
 )
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.ops.listed import rank_in_group
+from torch_geometric_gsl.transforms._feature_graph import evaluation
 from torch_geometric_gsl.transforms._graph_data import node_features, set_graph
-from torch_geometric_gsl.transforms._similarity import evaluation
 from torch_geometric_gsl.typing import SampledGraph
 
 
@@ -34,14 +35,9 @@ class FreezeLatentGraph(BaseTransform):
     sampler is :obj:`"dense"`: then they are all pairs of nodes. The weights are
     not normalised again after :obj:`k` or :obj:`threshold` have removed edges.
 
-    .. note::
-        A graph that :obj:`data` already has is kept: :obj:`edge_index`,
-        :obj:`adj_t` and the attributes of its edges get the prefix
-        :obj:`observed_`, such as :obj:`observed_edge_index` and
-        :obj:`observed_edge_attr`. If there is an observed graph of that name
-        already, the graph between is dropped. Use
-        :class:`~torch_geometric_gsl.transforms.DropObservedGraph` before if you do
-        not need it.
+    A graph that :obj:`data` already has is kept under names with a prefix, such as
+    :obj:`observed_edge_index` and :obj:`observed_edge_attr`, or dropped if there are
+    such names already.
 
     Args:
         model (torch.nn.Module): A model with a method :obj:`graphs`, such as
@@ -144,11 +140,8 @@ class FreezeLatentGraph(BaseTransform):
         )
 
 
-def _check_model(model: object) -> None:
-    if not isinstance(model, torch.nn.Module):
-        raise TypeError(
-            f"'model' must be a torch.nn.Module (got {type(model).__name__})"
-        )
+def _check_model(model: Any) -> None:
+    check_type(model, torch.nn.Module, 'model', 'a torch.nn.Module')
     is_sampler = isinstance(model, GumbelKNNSampler)
     methods = (getattr(model, name, None) for name in ('graphs', 'graph'))
     if not is_sampler and not any(map(callable, methods)):

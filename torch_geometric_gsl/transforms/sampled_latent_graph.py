@@ -7,24 +7,13 @@ from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
 from torch_geometric.data.datapipes import functional_transform
-from torch_geometric.transforms import BaseTransform
 
-from torch_geometric_gsl._checks import check_count, check_flag
+from torch_geometric_gsl._checks import check_count
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
-from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
-from torch_geometric_gsl.transforms._graph_data import (
-    graph_by_graph,
-    node_features,
-    set_graph,
-)
-from torch_geometric_gsl.transforms._similarity import (
-    check_similarity,
-    evaluation,
-)
+from torch_geometric_gsl.transforms._feature_graph import FeatureGraph
 from torch_geometric_gsl.typing import SampledGraph
 
 Init = TypeVar('Init', bound=Callable[..., None])
@@ -41,18 +30,17 @@ def _accept_similarity_first(init: Init) -> Init:
                 DeprecationWarning,
                 stacklevel=2,
             )
-            similarity, *rest = args
-            if rest:
-                args = (rest[0], similarity, *rest[1:])
-            elif 'similarity' not in kwargs:
-                args, kwargs = (), {**kwargs, 'similarity': similarity}
-        init(self, *args, **kwargs)
+            names = ('similarity', 'k', 'tau', 'scale')
+            former = dict(zip(names, args, strict=False))
+            init(self, *args[4:], **former, **kwargs)
+        else:
+            init(self, *args, **kwargs)
 
     return cast(Init, wrapper)
 
 
 @functional_transform('sampled_latent_graph')
-class SampledLatentGraph(BaseTransform):
+class SampledLatentGraph(FeatureGraph):
     r"""Sample a latent graph from the features :obj:`data.x`, as
     :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler` does in training, but
     without gradient (functional name: :obj:`sampled_latent_graph`).
@@ -75,14 +63,9 @@ class SampledLatentGraph(BaseTransform):
         :class:`~torch_geometric.nn.conv.SAGEConv`, counts each in full: give it
         :obj:`replace=False`, which draws :obj:`k` distinct neighbours, as below.
 
-    .. note::
-        A graph that :obj:`data` already has is kept: :obj:`edge_index`,
-        :obj:`adj_t` and the attributes of its edges get the prefix
-        :obj:`observed_`, such as :obj:`observed_edge_index` and
-        :obj:`observed_edge_attr`. If there is an observed graph of that name
-        already, the graph between is dropped. Use
-        :class:`~torch_geometric_gsl.transforms.DropObservedGraph` before if you do
-        not need it.
+    A graph that :obj:`data` already has is kept under names with a prefix, such as
+    :obj:`observed_edge_index` and :obj:`observed_edge_attr`, or dropped if there are
+    such names already.
 
     Args:
         k (int, optional): The number of draws :math:`K`. (default: :obj:`5`)
@@ -139,27 +122,22 @@ class SampledLatentGraph(BaseTransform):
         clamp: bool = True,
         **kwargs: Any,
     ) -> None:
-        check_similarity(similarity)
         if seed is not None:
             check_count(seed, 'seed', minimum=0)
             if seed >= 2**64:
                 raise ValueError(f"'seed' must be less than 2**64 (got {seed})")
             seed = int(seed)  # Generators take no integers of NumPy.
-        check_flag(clamp, 'clamp')
         if 'sample_in_eval' in kwargs:
             raise TypeError(
                 f"'sample_in_eval' must not be given, because the transform always "
                 f'samples (got {kwargs["sample_in_eval"]!r})'
             )
-        self.k = k
-        self.similarity = similarity
         self.tau = tau
         self.scale = scale
         self.seed = seed
-        self.clamp = clamp
         self.kwargs = kwargs
-        # Checks the arguments now.
-        self.loop = self._sampler(LinearSimilarity(1), k).loop
+        sampler = self._sampler(LinearSimilarity(1), k)  # Checks the arguments now.
+        super().__init__(k, similarity, sampler.loop, clamp)
 
     def _sampler(self, similarity: Similarity, k: int) -> GumbelKNNSampler:
         return GumbelKNNSampler(
@@ -171,24 +149,13 @@ class SampledLatentGraph(BaseTransform):
             **self.kwargs,
         )
 
-    def forward(self, data: Data) -> Data:
-        x = node_features(data)
-        similarity = resolve_similarity(self.similarity, x.size(1))
-
-        def sample(part: Tensor, k: int) -> SampledGraph:
-            generator = None
-            if self.seed is not None:
-                generator = torch.Generator(part.device).manual_seed(self.seed)
-            sampler = self._sampler(similarity, k).eval()
-            graph: SampledGraph = sampler(part, generator=generator)
-            return graph.prune()
-
-        with evaluation(similarity):
-            graph = graph_by_graph(
-                x, data.batch, sample, k=self.k, loop=self.loop, clamp=self.clamp
-            )
-        set_graph(data, graph)
-        return data
+    def build(self, x: Tensor, k: int, similarity: Similarity) -> SampledGraph:
+        generator = None
+        if self.seed is not None:
+            generator = torch.Generator(x.device).manual_seed(self.seed)
+        sampler = self._sampler(similarity, k).eval()
+        graph: SampledGraph = sampler(x, generator=generator)
+        return graph.prune()
 
     def __repr__(self) -> str:
         extra = ''.join(f', {key}={value}' for key, value in self.kwargs.items())

@@ -4,9 +4,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
 from torch_geometric.data.datapipes import functional_transform
-from torch_geometric.transforms import BaseTransform
 from torch_geometric.utils import to_undirected
 
 from torch_geometric_gsl._checks import check_count, check_flag
@@ -14,22 +12,13 @@ from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
-from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET
-from torch_geometric_gsl.transforms._graph_data import (
-    graph_by_graph,
-    node_features,
-    set_graph,
-)
-from torch_geometric_gsl.transforms._similarity import (
-    check_similarity,
-    evaluation,
-)
+from torch_geometric_gsl.transforms._feature_graph import FeatureGraph
 from torch_geometric_gsl.typing import SampledGraph
 
 
 @functional_transform('similarity_knn_graph')
-class SimilarityKNNGraph(BaseTransform):
+class SimilarityKNNGraph(FeatureGraph):
     r"""Join each node with the :obj:`k` nodes whose features :obj:`data.x` are most
     similar to its own, under any similarity (functional name:
     :obj:`similarity_knn_graph`).
@@ -53,14 +42,9 @@ class SimilarityKNNGraph(BaseTransform):
         :obj:`similarity="heat_kernel"`, whose weights lie in :math:`[0, 1]`, or
         clamp: :obj:`data.edge_weight = data.edge_weight.clamp(min=0)`.
 
-    .. note::
-        A graph that :obj:`data` already has is kept: :obj:`edge_index`,
-        :obj:`adj_t` and the attributes of its edges get the prefix
-        :obj:`observed_`, such as :obj:`observed_edge_index` and
-        :obj:`observed_edge_attr`. If there is an observed graph of that name
-        already, the graph between is dropped. Use
-        :class:`~torch_geometric_gsl.transforms.DropObservedGraph` before if you do
-        not need it.
+    A graph that :obj:`data` already has is kept under names with a prefix, such as
+    :obj:`observed_edge_index` and :obj:`observed_edge_attr`, or dropped if there are
+    such names already.
 
     Args:
         k (int, optional): The number of neighbours. (default: :obj:`5`)
@@ -109,44 +93,29 @@ class SimilarityKNNGraph(BaseTransform):
         memory_budget: int = MEMORY_BUDGET,
     ) -> None:
         check_count(k, 'k')
-        check_similarity(similarity)
         check_flag(loop, 'loop')
         check_flag(force_undirected, 'force_undirected')
-        check_flag(clamp, 'clamp')
         check_count(memory_budget, 'memory_budget')
-        self.k = k
-        self.similarity = similarity
-        self.loop = loop
+        super().__init__(k, similarity, loop, clamp)
         self.force_undirected = force_undirected
-        self.clamp = clamp
         self.memory_budget = memory_budget
 
-    def forward(self, data: Data) -> Data:
-        x = node_features(data)
-        similarity = resolve_similarity(self.similarity, x.size(1))
-        is_cosine = type(similarity) is LinearSimilarity and similarity.lin is None
+    def build(self, x: Tensor, k: int, similarity: Similarity) -> SampledGraph:
         search: dict[str, Any] = {
             'loop': self.loop,
             'memory_budget': self.memory_budget,
         }
-
-        def nearest(part: Tensor, k: int) -> SampledGraph:
-            if is_cosine and part.layout != torch.strided:
-                return nearest_neighbours(part, k, **search)
+        is_cosine = type(similarity) is LinearSimilarity and similarity.lin is None
+        if is_cosine and x.layout != torch.strided:
+            graph = nearest_neighbours(x, k, **search)
+        else:
             sampler = GumbelKNNSampler(similarity, k, method='stream', **search).eval()
-            edge_index, _ = sampler(part)
-            return SampledGraph(edge_index, similarity(part, edge_index))
-
-        with evaluation(similarity):
-            graph = graph_by_graph(
-                x, data.batch, nearest, k=self.k, loop=self.loop, clamp=self.clamp
-            )
-        if self.force_undirected:
-            graph = SampledGraph(
-                *to_undirected(*graph, num_nodes=x.size(0), reduce='mean')
-            )
-        set_graph(data, graph)
-        return data
+            edge_index, _ = sampler(x)
+            graph = SampledGraph(edge_index, similarity(x, edge_index))
+        if not self.force_undirected:
+            return graph
+        both = to_undirected(*graph, num_nodes=x.size(0), reduce='mean')
+        return SampledGraph(*both)
 
     def __repr__(self) -> str:
         return (

@@ -4,7 +4,8 @@ from torch_geometric.data import Data
 from torch_geometric.data.datapipes import functional_transform
 from torch_geometric.transforms import BaseTransform
 
-from torch_geometric_gsl.transforms._graph_data import node_features, quiet_csr
+from torch_geometric_gsl._warnings import silence_csr_warning
+from torch_geometric_gsl.transforms._graph_data import node_features
 
 
 @functional_transform('to_sparse_features')
@@ -39,6 +40,6 @@ class ToSparseFeatures(BaseTransform):
 
     def forward(self, data: Data) -> Data:
         x = node_features(data)
-        with quiet_csr():
-            data.x = x.to_sparse_csr()
+        silence_csr_warning()
+        data.x = x.to_sparse_csr()
         return data

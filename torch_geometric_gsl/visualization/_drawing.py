@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch_geometric.utils import subgraph
+from torch_geometric.utils.num_nodes import maybe_num_nodes
 
 from torch_geometric_gsl._checks import check_features
 from torch_geometric_gsl.ops.listed import rank_in_group
 from torch_geometric_gsl.typing import SampledGraph
-from torch_geometric_gsl.visualization._layout import (
-    principal_components,
-    spring_layout,
-)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,14 +49,13 @@ def new_figure(width: float, height: float) -> Figure:
 
 def count_nodes(edge_index: Tensor, y: Tensor | None, pos: Tensor | None) -> int:
     """Count the nodes; raise unless labels and positions agree with it."""
-    needed = int(edge_index.max()) + 1 if edge_index.numel() else 0
     if pos is not None:
         check_features(pos, 'pos')
         if pos.layout != torch.strided:
             raise ValueError(f"'pos' must be dense (got {pos.layout})")
     sizes = {'y': y, 'pos': pos}
     given = {name: value.size(0) for name, value in sizes.items() if value is not None}
-    num_nodes = max([needed, *given.values()])
+    num_nodes = max([maybe_num_nodes(edge_index), *given.values()])
     for name, size in given.items():
         if size != num_nodes:
             raise ValueError(
@@ -68,12 +65,6 @@ def count_nodes(edge_index: Tensor, y: Tensor | None, pos: Tensor | None) -> int
     if num_nodes == 0:
         raise ValueError("'graph' must have nodes (got none)")
     return num_nodes
-
-
-def class_style(number: int) -> dict[str, Any]:
-    """Return a colour, and another marker where the colours begin again."""
-    marker = _MARKERS[number // len(COLORS) % len(_MARKERS)]
-    return {'color': COLORS[number % len(COLORS)], 'marker': marker}
 
 
 def draw_adjacency(
@@ -126,24 +117,6 @@ def cell_matrix(graph: SampledGraph, label: Tensor, cells: int) -> Tensor:
     return matrix.view(cells, cells) / torch.bincount(cell).unsqueeze(1)
 
 
-def lay_out(
-    graph: SampledGraph, nodes: Tensor, pos: Tensor | None, seed: int
-) -> tuple[Tensor, dict[str, Any]]:
-    """Place the nodes shown; return settings of the axes, too."""
-    edge_index, weight = graph
-    if pos is None:
-        # Weights span decades: alike, so that weak edges still gather their nodes.
-        pulls = torch.ones_like(weight)
-        place = spring_layout(edge_index, pulls, nodes.numel(), seed=seed)
-        text = 'force-directed layout (no units)'
-        return place, {'xticks': [], 'yticks': [], 'xlabel': text}
-    place = pos.detach().cpu()[nodes].double()
-    axis = 'position'
-    if place.size(1) != 2:
-        place, axis = principal_components(place), 'principal component'
-    return place, {'xlabel': f'{axis} 1', 'ylabel': f'{axis} 2'}
-
-
 def draw_nodes(
     ax: Axes, graph: SampledGraph, label: Tensor, classes: list[str], place: Tensor
 ) -> None:
@@ -175,7 +148,9 @@ def draw_nodes(
             edgecolors='#333333',
             label=f'class {name}',
             zorder=2,
-            **class_style(number),
+            color=COLORS[number % len(COLORS)],
+            # Another one where the colours begin again.
+            marker=_MARKERS[number // len(COLORS) % len(_MARKERS)],
         )
     ax.set_title(f'{label.numel()} nodes and their strongest edges')
     ax.margins(0.06)
@@ -234,8 +209,5 @@ def select_nodes(
         first = first[: max_nodes // (1 + _STRONGEST)]
         chosen.fill_(False)[first] = True
         chosen[edge_index[0, chosen[edge_index[1]]]] = True
-    inside = chosen[edge_index].all(dim=0)
-    place = chosen.cumsum(0) - 1
-    return chosen.nonzero().view(-1), SampledGraph(
-        place[edge_index[:, inside]], weight[inside]
-    )
+    drawn: Any = subgraph(chosen, edge_index, weight, relabel_nodes=True)
+    return chosen.nonzero().view(-1), SampledGraph(*drawn)

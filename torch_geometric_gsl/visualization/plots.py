@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl._checks import check_count, check_positive
+from torch_geometric_gsl._checks import check_count, check_positive, check_type
 from torch_geometric_gsl._graph_checks import check_graph, check_node_labels
 from torch_geometric_gsl.diagnostics.summaries import LayerSummary, ModelSummary
 from torch_geometric_gsl.nn.similarity.base import Similarity
@@ -31,10 +31,10 @@ from torch_geometric_gsl.visualization._drawing import (
     draw_boxes,
     draw_curve,
     draw_nodes,
-    lay_out,
     new_figure,
     select_nodes,
 )
+from torch_geometric_gsl.visualization._layout import lay_out
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -90,10 +90,9 @@ def plot_graph(
         3
     """
     check_count(max_nodes, 'max_nodes', minimum=4)
-    if y is not None and not isinstance(y, Tensor):
-        raise TypeError(f"'y' must be a torch.Tensor (got {type(y).__name__})")
     plain = check_graph(graph)
     if y is not None:
+        check_type(y, Tensor, 'y', 'a torch.Tensor')
         check_node_labels(y, plain)
         y = y.cpu()
     plain = SampledGraph(plain.edge_index.cpu(), plain.edge_weight.cpu())
@@ -107,7 +106,7 @@ def plot_graph(
     left, right = figure.subplots(1, 2)
     draw_adjacency(left, plain, label, classes, max_nodes)
     nodes, strongest = select_nodes(plain, num_nodes, max_nodes, seed)
-    place, axes = lay_out(strongest, nodes, pos, seed)
+    place, axes = lay_out(strongest.edge_index, nodes, pos, seed)
     draw_nodes(right, strongest, label[nodes], classes, place)
     right.set(**axes)
     figure.suptitle(_title(plain, num_nodes, y), fontsize=12)
@@ -158,7 +157,9 @@ def plot_similarity_curves(
     if isinstance(similarities, Mapping):
         named = list(similarities.items())
     else:
-        named = [(_name(item), item) for item in similarities]
+        named = [
+            (getattr(item, 'name', type(item).__name__), item) for item in similarities
+        ]
     if not named:
         raise ValueError("'similarities' must not be empty")
     t = torch.linspace(-1, 1, 801, dtype=torch.double)
@@ -213,10 +214,7 @@ def plot_gaussian_parameters(summary: ModelSummary) -> Figure:
         >>> len(plot_gaussian_parameters(summary).axes)
         2
     """
-    if not isinstance(summary, ModelSummary):
-        raise TypeError(
-            f"'summary' must be a ModelSummary (got {type(summary).__name__})"
-        )
+    check_type(summary, ModelSummary, 'summary', 'a ModelSummary')
     layers = [layer for layer in summary.layers if layer.b is not None]
     if not layers:
         raise ValueError(
@@ -236,10 +234,6 @@ def plot_gaussian_parameters(summary: ModelSummary) -> Figure:
     fixed = right.axhline(0.02 * math.e, color=GREY, linestyle='--', linewidth=1.2)
     figure.legend([fixed], ['GauSim, fixed'], loc='outside lower center')
     return figure
-
-
-def _name(item: object) -> str:
-    return item.name if isinstance(item, LayerSummary) else type(item).__name__
 
 
 def _curve(item: Similarity | LayerSummary, t: Tensor) -> tuple[Tensor, ...]:

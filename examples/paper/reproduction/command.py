@@ -1,4 +1,4 @@
-"""Share among the commands: arguments, data, progress, and plain messages."""
+"""Share among the commands: arguments, data, memory, progress, and plain messages."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import argparse
 import functools
 import importlib.util
 import math
+import os
+import sys
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +18,17 @@ import torch
 from torch_geometric.data import Data
 from tqdm import tqdm
 
-from reproduction.config import RunConfig
-from reproduction.machine import limit_memory, memory_of
-from reproduction.settings import BROUGHT, RESULTS
-from reproduction.store import Record
+from reproduction.experiments import Choice, RunConfig, data_key
+from reproduction.settings import BROUGHT, PRESETS, RESULTS
 from reproduction.training import Metrics, Watcher
 from torch_geometric_gsl.datasets import DATASETS, load_dataset
 
 FAILED = 'runs failed: error.txt in their folders says why'
+#: Where Linux tells how many bytes the processes of a container may use.
+CONTAINER_LIMITS = (
+    Path('/sys/fs/cgroup/memory.max'),
+    Path('/sys/fs/cgroup/memory/memory.limit_in_bytes'),
+)
 #: Data sets that could not be read or downloaded, which no run tries again.
 _UNREADABLE: dict[tuple[str, str | None], OSError] = {}
 
@@ -51,18 +57,14 @@ def check_files(datasets: Iterable[str], label: str | None) -> None:
         load(BROUGHT, None)
 
 
-def told_plainly(main: Callable[[], None]) -> Callable[[], None]:
+@contextmanager
+def told_plainly() -> Iterator[None]:
     """End the program with the text of what does not fit, instead of a traceback."""
-
-    @functools.wraps(main)
-    def call() -> None:
-        try:
-            main()
-        except (MemoryError, OSError, TypeError, ValueError) as error:
-            text = str(error) or 'too little memory'
-            raise SystemExit(f'{type(error).__name__}: {text}') from error
-
-    return call
+    try:
+        yield
+    except (MemoryError, OSError, TypeError, ValueError) as error:
+        text = str(error) or 'too little memory'
+        raise SystemExit(f'{type(error).__name__}: {text}') from error
 
 
 def make_parser(description: str | None) -> argparse.ArgumentParser:
@@ -102,26 +104,33 @@ def add_threads(parser: argparse.ArgumentParser) -> None:
     add('--threads', type=positive, default=threads, help=f'of the CPU ({threads})')
 
 
+def add_choice(
+    parser: argparse.ArgumentParser, presets: Sequence[str] = PRESETS[:3]
+) -> None:
+    """Add what chooses among runs, but for data sets and methods."""
+    add = parser.add_argument
+    add('--label', help='column of the labels, for files')
+    add('--preset', choices=presets, default=PRESETS[0], help=f'({PRESETS[0]})')
+    add('--results', type=Path, default=RESULTS, help='folder (that of this program)')
+
+
+def choice_of(args: argparse.Namespace, seeds: Sequence[int]) -> Choice:
+    """Return the runs that are chosen; what is named twice counts once."""
+    named = {data_key(name, args.label): name for name in args.datasets}
+    datasets, methods = tuple(named.values()), tuple(dict.fromkeys(args.methods))
+    return Choice(datasets, methods, seeds, args.preset, args.label, args.results)
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what every command that runs something can be told."""
     add = parser.add_argument
-    add('--label', help='column of the labels, for files')
-    add('--results', type=Path, default=RESULTS, help='folder (that of this program)')
     add('--device', type=usable_device, default='cpu', help='such as cuda:0 (cpu)')
     add_threads(parser)
-    add(
-        '--memory-limit',
-        type=amount,
-        metavar='GB',
-        help='beyond which a run counts as out of memory (90 %% of all, all of a GPU)',
-    )
-    add(
-        '--checkpoint-seconds',
-        type=functools.partial(amount, least=0.0),
-        default=30.0,
-        metavar='SECONDS',
-        help='least time between two checkpoints of a run (30)',
-    )
+    most = 'beyond which a run counts as out of memory (90 %% of all, all of a GPU)'
+    add('--memory-limit', type=amount, metavar='GB', help=most)
+    kind = functools.partial(amount, least=0.0)
+    least = 'least time between two checkpoints of a run, in seconds (30)'
+    add('--checkpoint-seconds', type=kind, default=30.0, metavar='S', help=least)
     add('--tensorboard', action='store_true', help='write logs into run folders')
 
 
@@ -138,6 +147,31 @@ def prepare(args: argparse.Namespace) -> None:
         torch.cuda.set_per_process_memory_fraction(share, args.device)
     else:
         limit_memory(args.memory_limit)
+
+
+def memory_of(device: str) -> float:
+    """Return the gigabytes that runs may use."""
+    if torch.device(device).type == 'cuda':
+        return float(torch.cuda.get_device_properties(device).total_memory / 1e9)
+    total = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES')
+    for path in CONTAINER_LIMITS:
+        if path.is_file() and (text := path.read_text().strip()).isdigit():
+            total = min(total, int(text))
+    return 0.9 * total / 1e9
+
+
+def limit_memory(gigabytes: float) -> None:
+    """Make allocations beyond a limit fail, instead of the system killing us.
+
+    An infinite one restores the state of before.
+    """
+    if not sys.platform.startswith('linux'):
+        return
+    import resource
+
+    most = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    size = most if math.isinf(gigabytes) else int(gigabytes * 1e9)
+    resource.setrlimit(resource.RLIMIT_DATA, (size, most))
 
 
 class Progress:
@@ -161,8 +195,10 @@ class Progress:
             if log is None:
                 return
             if self._writer is None:
+                from torch.utils.tensorboard import SummaryWriter
+
                 # A resumed run repeats the epochs after its checkpoint.
-                self._writer = summary_writer(log, purge_step=epoch)
+                self._writer = SummaryWriter(str(log), purge_step=epoch)
             for name, value in named.items():
                 self._writer.add_scalar(name, value, epoch)
             self._writer.flush()
@@ -176,37 +212,12 @@ class Progress:
         self.bar.refresh()
         self.bar.write(f'{config}: goes on after {epochs} epochs')
 
-    def finished(self, config: RunConfig, record: Record) -> None:
-        """Take off what the run did not need and tell how it ended."""
-        outcome = record['outcome']
-        self.bar.total -= config.epochs - outcome.get('epochs', 0)
+    def ended(self, config: RunConfig, text: str = '', epochs: int = 0) -> None:
+        """Take off the epochs that a run did not need, and tell how it ended."""
+        self.bar.total -= config.epochs - epochs
         self.bar.refresh()
-        text = outcome.get('detail', outcome['status'])
-        if outcome.get('val') is not None:
-            text += f', validation {100 * outcome["val"]:.1f}'
-        self.bar.write(f'{config}: {text}')
-        self._close_log()
-
-    def crowded(self, config: RunConfig) -> None:
-        self.bar.write(f'{config}: too little memory, again in a process of its own')
-        self.skipped(config)
-
-    def failed(self, config: RunConfig, error: Exception) -> None:
-        self.bar.write(f'{config}: FAILED, {type(error).__name__}: {error}')
-        self.skipped(config)
-
-    def skipped(self, config: RunConfig) -> None:
-        self.bar.total -= config.epochs
-        self.bar.refresh()
-        self._close_log()
-
-    def _close_log(self) -> None:
+        if text:
+            self.bar.write(f'{config}: {text}')
         if self._writer is not None:
             self._writer.close()
             self._writer = None
-
-
-def summary_writer(log: Path, purge_step: int) -> Any:
-    from torch.utils.tensorboard import SummaryWriter
-
-    return SummaryWriter(str(log), purge_step=purge_step)

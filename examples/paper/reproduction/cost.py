@@ -14,7 +14,6 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch.profiler import ProfilerActivity, profile
@@ -22,13 +21,13 @@ from torch_geometric.data import Data
 
 from reproduction.command import add_threads, make_parser, positive, told_plainly
 from reproduction.documents import text_of
+from reproduction.experiments import make_config
 from reproduction.files import write_json
-from reproduction.machine import environment
-from reproduction.methods import build
-from reproduction.settings import RESULTS, make_config
+from reproduction.settings import RESULTS
+from reproduction.store import environment
 from reproduction.summary import COSTS
 from reproduction.tables import COST, cost_grid
-from reproduction.training import optimizer_of
+from reproduction.training import build, optimizer_of
 from torch_geometric_gsl.datasets import load_dataset, paper_split
 
 #: The paper's rows and two controls.
@@ -113,23 +112,7 @@ def _allocated(run: Step) -> tuple[int, int]:
     return live, most
 
 
-def measure(repeats: int) -> dict[str, Any]:
-    data = load()
-    steps = {method: epoch(method, data) for method in ROWS}
-    seconds = interleave(steps, repeats)
-    about = environment(threads=torch.get_num_threads(), repeats=repeats)
-    rows = {
-        method: {
-            'seconds': statistics.median(seconds[method]),
-            'quartiles': statistics.quantiles(seconds[method], n=4)[::2],
-            'megabytes': peak(method, data),
-        }
-        for method in ROWS
-    }
-    return {'environment': about, 'rows': rows}
-
-
-@told_plainly
+@told_plainly()
 def main() -> None:
     parser = make_parser(__doc__)
     parser.add_argument('--repeats', type=positive, default=9)
@@ -139,5 +122,17 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     if args.repeats < 2:
         parser.error('--repeats must be at least 2 (got 1)')
-    write_json(args.results / COST, measure(args.repeats))
+    data = load()
+    steps = {method: epoch(method, data) for method in ROWS}
+    seconds = interleave(steps, args.repeats)
+    rows = {
+        method: {
+            'seconds': statistics.median(seconds[method]),
+            'quartiles': statistics.quantiles(seconds[method], n=4)[::2],
+            'megabytes': peak(method, data),
+        }
+        for method in ROWS
+    }
+    about = environment(threads=args.threads, repeats=args.repeats)
+    write_json(args.results / COST, {'environment': about, 'rows': rows})
     print(text_of(cost_grid(args.results), 'markdown'))

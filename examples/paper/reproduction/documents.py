@@ -11,11 +11,10 @@ import argparse
 import re
 from pathlib import Path
 
-from reproduction.command import check_files, make_parser, told_plainly
+from reproduction import command
 from reproduction.experiments import EXPERIMENTS, MAX_SEEDS, Choice
 from reproduction.files import write_text
-from reproduction.methods import METHODS
-from reproduction.settings import PRESETS, RESULTS, data_key
+from reproduction.settings import METHODS, PRESETS, RESULTS
 from reproduction.store import ARCHIVE, Store
 from reproduction.tables import COST, TABLES, Entry, Grid, cost_grid
 
@@ -25,7 +24,6 @@ WORDS = ('begin', 'end')
 DOCUMENTS = (ROOT / 'README.md', ROOT / 'docs' / 'results.rst')
 #: Seeds that a table looks for; those that are missing are not counted.
 SEEDS = range(MAX_SEEDS)
-FORMATS = ('markdown', 'rst', 'latex')
 #: What TeX would take for a command or does not know.
 SIGNS = {
     '\\': r'\textbackslash{}',
@@ -49,49 +47,36 @@ CHOICES = {
     'label': 'labels',
 }
 FIXED: dict[str, tuple[str, ...]] = {
-    'controls': ('methods',),
-    'table2': ('methods',),
-    'table3': ('methods',),
+    **dict.fromkeys(('controls', 'table2', 'table3'), ('methods',)),
     'tuned': ('methods', 'preset'),
     'table4': tuple(CHOICES),
 }
 
 
-def text_of(grid: Grid, kind: str) -> str:
-    """Write a table as Markdown, reStructuredText or LaTeX."""
-    if kind not in FORMATS:
-        raise ValueError(f"'format' must be one of {FORMATS} (got {kind!r})")
-    if grid.is_empty:
-        return f'Nothing to show: {grid.empty}.\n'
-    return {'markdown': _markdown, 'rst': _rst, 'latex': _latex}[kind](grid)
+def _parts(entry: Entry) -> list[str]:
+    ours = f'**{entry.ours}**' if entry.is_best and entry.ours else entry.ours
+    return [part for part in (ours, entry.paper) if part]
 
 
 def _markdown(grid: Grid) -> str:
-    def text(entry: Entry) -> str:
-        ours = f'**{entry.ours}**' if entry.is_best else entry.ours
-        return '<br>'.join(part for part in (ours, entry.paper) if part)
-
-    lines = [_bar(grid.head), _bar(['---'] * len(grid.head))]
-    lines += [_bar([title, *map(text, entries)]) for title, entries in grid.rows]
+    rows = [grid.head, ['---'] * len(grid.head)]
+    rows += [
+        [title, *('<br>'.join(_parts(entry)) for entry in entries)]
+        for title, entries in grid.rows
+    ]
+    lines = [f'| {" | ".join(row)} |' for row in rows]
     return '\n'.join([*lines, '', '\n\n'.join(grid.notes)]) + '\n'
 
 
-def _bar(cells: list[str]) -> str:
-    return f'| {" | ".join(cells)} |'
-
-
 def _rst(grid: Grid) -> str:
-    def text(entry: Entry) -> str:
-        ours = f'**{entry.ours}**' if entry.is_best and entry.ours else entry.ours
-        parts = [part for part in (ours, entry.paper) if part]
-        return '\n       '.join(f'| {part}' for part in parts)
-
-    lines = ['.. list-table::', '   :header-rows: 1', '']
-    rows = [(grid.head[0], grid.head[1:])]
-    rows += [(title, [text(entry) for entry in cells]) for title, cells in grid.rows]
-    for title, cells in rows:
-        lines.append(f'   * - {title}'.rstrip())
-        lines += [f'     - {cell}'.rstrip() for cell in cells]
+    lines = ['.. list-table::', '   :header-rows: 1', '', f'   * - {grid.head[0]}']
+    lines += [f'     - {title}' for title in grid.head[1:]]
+    for title, entries in grid.rows:
+        lines.append(f'   * - {title}')
+        for entry in entries:
+            cell = '\n       '.join(f'| {part}' for part in _parts(entry))
+            lines.append(f'     - {cell}')
+    lines = [line.rstrip() for line in lines]
     return '\n'.join([*lines, '', '\n\n'.join(grid.notes)]) + '\n'
 
 
@@ -99,20 +84,18 @@ def _latex(grid: Grid) -> str:
     def text(entry: Entry) -> str:
         ours, paper = _tex(entry.ours), _tex(entry.paper)
         ours = rf'\textbf{{{ours}}}' if entry.is_best else ours
-        parts = [part for part in (ours, paper) if part]
-        content = r' \\ '.join(parts)
-        return rf'\makecell{{{content}}}' if len(parts) > 1 else content
+        return rf'\makecell{{{ours} \\ {paper}}}' if ours and paper else ours or paper
 
-    def line(cells: list[str]) -> str:
-        return f'{" & ".join(cells)} \\\\'
-
-    body = [line([_tex(title), *map(text, entries)]) for title, entries in grid.rows]
-    top = [r'% Needs \usepackage{booktabs,makecell}.']
-    top.append(rf'\begin{{tabular}}{{l{"c" * (len(grid.head) - 1)}}}')
-    top += [r'\toprule', line([_tex(title) for title in grid.head]), r'\midrule']
-    # Below the table, where lines are broken.
-    notes = [rf'\par\smallskip {_tex(note)}' for note in grid.notes if note]
-    return '\n'.join([*top, *body, r'\bottomrule', r'\end{tabular}', *notes]) + '\n'
+    rows = [[_tex(title), *map(text, entries)] for title, entries in grid.rows]
+    top, *body = (f'{" & ".join(row)} \\\\' for row in [[*map(_tex, grid.head)], *rows])
+    lines = [
+        r'% Needs \usepackage{booktabs,makecell}.',
+        rf'\begin{{tabular}}{{l{"c" * (len(grid.head) - 1)}}}',
+        *(r'\toprule', top, r'\midrule', *body, r'\bottomrule', r'\end{tabular}'),
+        # Below the table, where lines are broken.
+        *(rf'\par\smallskip {_tex(note)}' for note in grid.notes if note),
+    ]
+    return '\n'.join(lines) + '\n'
 
 
 def _tex(text: str) -> str:
@@ -121,15 +104,28 @@ def _tex(text: str) -> str:
     return '$-$'.join(parts)
 
 
+FORMATS = {'markdown': _markdown, 'rst': _rst, 'latex': _latex}
+#: Of what was not given.
+DEFAULTS = {'format': 'markdown', 'datasets': (), 'methods': (), 'preset': PRESETS[0]}
+
+
+def text_of(grid: Grid, kind: str) -> str:
+    """Write a table as Markdown, reStructuredText or LaTeX."""
+    if kind not in FORMATS:
+        raise ValueError(f"'format' must be one of {(*FORMATS,)} (got {kind!r})")
+    if grid.is_empty:
+        return f'Nothing to show: {grid.empty}.\n'
+    return FORMATS[kind](grid)
+
+
 def render(name: str, kind: str, store: Store, choice: Choice) -> str:
     """Make a table and write it as text."""
     if name == 'table4':
         return text_of(cost_grid(store.root), kind)
     experiment, make = TABLES[name]
-    default = EXPERIMENTS[experiment]
+    datasets, methods, _ = EXPERIMENTS[experiment]
     filled = choice._replace(
-        datasets=choice.datasets or default.datasets,
-        methods=choice.methods or default.methods,
+        datasets=choice.datasets or datasets, methods=choice.methods or methods
     )
     grid = make(store, filled)
     if grid.is_empty and 'preset' not in FIXED.get(name, ()):
@@ -168,16 +164,15 @@ def write_documents(store: Store, paths: tuple[Path, ...] = DOCUMENTS) -> None:
 
 
 def table_parser() -> argparse.ArgumentParser:
-    parser = make_parser(__doc__)
+    parser = command.make_parser(__doc__)
     add, names = parser.add_argument, f'some of {", ".join(METHODS)}'
     add('table', nargs='?', choices=[*TABLES, 'table4'])
-    add('--format', choices=FORMATS, help=f'({FORMATS[0]})')
+    add('--format', choices=FORMATS, help='(markdown)')
     add('--datasets', nargs='+', metavar='DATASET', help='names or files')
-    add('--label', help='column of the labels, for files')
     add('--methods', nargs='+', choices=METHODS, metavar='M', help=names)
-    add('--preset', choices=PRESETS[:3], help=f'({PRESETS[0]})')
-    add('--results', type=Path, default=RESULTS, help='folder (that of this program)')
     add('--write', action='store_true', help='renew README and documentation')
+    command.add_choice(parser)
+    parser.set_defaults(preset=None)
     return parser
 
 
@@ -207,13 +202,15 @@ def check_results(root: Path, table: str | None) -> str | None:
     return f"--results must be a folder with {needed} (got '{root}', {what})"
 
 
-@told_plainly
+@command.told_plainly()
 def main() -> None:
     parser = table_parser()
     args = parser.parse_args()
     if reason := refusal(args):
         parser.error(reason)
-    check_files(args.datasets or (), args.label)
+    for name, default in DEFAULTS.items():
+        setattr(args, name, getattr(args, name) or default)
+    command.check_files(args.datasets, args.label)
     if reason := check_results(args.results, args.table):
         parser.error(reason)
     # Runs of this folder that no archive has yet are in no clone.
@@ -221,17 +218,4 @@ def main() -> None:
     if args.write:
         write_documents(store)
         return
-    datasets = {data_key(name, args.label): name for name in args.datasets or ()}
-    choice = Choice(
-        tuple(datasets.values()),
-        tuple(dict.fromkeys(args.methods or ())),
-        SEEDS,
-        args.preset or PRESETS[0],
-        args.label,
-        args.results,
-    )
-    print(render(args.table, args.format or FORMATS[0], store, choice))
-
-
-if __name__ == '__main__':
-    main()
+    print(render(args.table, args.format, store, command.choice_of(args, SEEDS)))

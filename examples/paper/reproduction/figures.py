@@ -26,18 +26,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from reproduction.command import (
-    add_threads,
-    check_files,
-    load,
-    make_parser,
-    told_plainly,
-)
-from reproduction.config import RunConfig
+from reproduction import command
 from reproduction.documents import SEEDS
-from reproduction.experiments import CONTROLS, EXPERIMENTS, TAUS, Choice
-from reproduction.methods import METHODS
-from reproduction.settings import PRESETS, RESULTS, data_key
+from reproduction.experiments import CONTROLS, EXPERIMENTS, TAUS, Choice, RunConfig
+from reproduction.settings import METHODS, PRESETS, RESULTS
 from reproduction.store import Store
 from reproduction.summary import Cell
 from reproduction.tables import cell_of, head
@@ -61,6 +53,7 @@ from torch_geometric_gsl.diagnostics import describe_model
 from torch_geometric_gsl.visualization import plot_graph, plot_similarity_curves
 
 OUT = Path(__file__).resolve().parents[3] / 'docs' / '_static' / 'paper'
+COLUMNS = 4
 Figures = dict[str, Figure]
 
 
@@ -85,25 +78,23 @@ def temperature(store: Store, choice: Choice) -> Figures:
     """Draw test accuracy over the temperature, on the splits that all of it has."""
     experiment = EXPERIMENTS['temperature']
     (method,) = experiment.methods
-    found = {
-        dataset: [cell_of(store, choice, dataset, method, tau=tau) for tau in TAUS]
-        for dataset in choice.datasets or experiment.datasets
-    }
-    shared = {name: common_seeds(row) for name, row in found.items()}
-    found = {name: row for name, row in found.items() if shared[name]}
+    found: dict[str, tuple[set[int], list[Cell]]] = {}
+    for dataset in choice.datasets or experiment.datasets:
+        cells = [cell_of(store, choice, dataset, method, tau=tau) for tau in TAUS]
+        if seeds := common_seeds(cells):
+            found[dataset] = seeds, cells
     if not found:
         return {}
-    figure, axes = new_figure(len(found))
-    titles = titles_of(found)
-    for ax, (dataset, row) in zip(axes, found.items(), strict=True):
-        seeds = shared[dataset]
+    figure, axes = panels(found)
+    for dataset, (seeds, cells) in found.items():
         same = [
-            Cell({s: cell.test[s] for s in seeds & cell.test.keys()}) for cell in row
+            Cell({s: cell.test[s] for s in seeds & cell.test.keys()}) for cell in cells
         ]
-        draw_line(ax, TAUS, same, METHODS[method].title)
-        draw_controls(ax, store, choice._replace(seeds=sorted(seeds)), dataset)
-        ax.set(title=titles[dataset], xlabel=r'temperature $\tau$', xticks=TAUS)
-    return {'temperature': with_legend(figure, axes)}
+        draw_line(axes[dataset], TAUS, same, METHODS[method].title)
+        of_seeds = choice._replace(seeds=sorted(seeds))
+        draw_controls(axes[dataset], store, of_seeds, dataset)
+        axes[dataset].set(xlabel=r'temperature $\tau$', xticks=TAUS)
+    return {'temperature': with_legend(figure)}
 
 
 def common_seeds(row: list[Cell]) -> set[int]:
@@ -114,22 +105,20 @@ def common_seeds(row: list[Cell]) -> set[int]:
 
 def removal(store: Store, choice: Choice) -> Figures:
     """Draw test accuracy after transition nodes or anchors of a model are gone."""
-    runs: dict[str, list[RunConfig]] = {}
-    for config in with_models('removal', store, choice):
-        runs.setdefault(config.dataset, []).append(config)
-    if not runs:
+    configs = with_models('removal', store, choice)
+    if not configs:
         return {}
-    figure, axes = new_figure(len(runs))
-    titles = titles_of(runs)
-    for ax, (dataset, configs) in zip(axes, runs.items(), strict=True):
-        for config in configs:
-            data = split_of(config, load(config.dataset, config.label))
-            cells = after_removal(store, config, data)
-            draw_line(ax, cells, cells.values(), METHODS[config.method].title)
+    figure, axes = panels(config.dataset for config in configs)
+    for config in configs:
+        data = split_of(config, command.load(config.dataset, config.label))
+        cells = after_removal(store, config, data)
+        title = METHODS[config.method].title
+        draw_line(axes[config.dataset], cells, cells.values(), title)
+    for dataset, ax in axes.items():
         # The controls on the same split.
         draw_controls(ax, store, choice._replace(seeds=FIRST_SEED), dataset)
-        ax.set(title=titles[dataset], xlabel='removed nodes', xticks=REMOVED)
-    return {'removal': with_legend(figure, axes)}
+        ax.set(xlabel='removed nodes', xticks=REMOVED)
+    return {'removal': with_legend(figure)}
 
 
 def parameters(store: Store, choice: Choice) -> Figures:
@@ -137,10 +126,9 @@ def parameters(store: Store, choice: Choice) -> Figures:
     configs = with_models('parameters', store, choice)
     if not configs:
         return {}
-    figure, axes = new_figure(len(configs))
-    titles = titles_of(config.dataset for config in configs)
-    for ax, config in zip(axes, configs, strict=True):
-        data = load(config.dataset, config.label)
+    figure, axes = panels(config.dataset for config in configs)
+    for config in configs:
+        data = command.load(config.dataset, config.label)
         layers = describe_model(load_trained(store, config, data), data.x).layers
         boxes: dict[str, Tensor] = {}
         for number, layer in enumerate(layers, start=1):
@@ -148,13 +136,13 @@ def parameters(store: Store, choice: Choice) -> Figures:
             assert layer.c is not None
             boxes[f'$b_{number}$'] = layer.b
             boxes[f'$10\\,c_{number}$'] = 10 * layer.c
-        ax.boxplot(
+        axes[config.dataset].boxplot(
             [box.flatten().cpu().numpy() for box in boxes.values()],
             tick_labels=list(boxes),
             whis=(5, 95),
             showfliers=False,
         )
-        ax.set(title=titles[config.dataset], ylim=(0, 1))
+        axes[config.dataset].set_ylim(0, 1)
     return {'parameters': figure}
 
 
@@ -163,7 +151,7 @@ def graphs(store: Store, choice: Choice) -> Figures:
     figures, configs = {}, with_models('graphs', store, choice)
     titles = titles_of(config.dataset for config in configs)
     for config in configs:
-        data = load(config.dataset, config.label)
+        data = command.load(config.dataset, config.label)
         model: Any = load_trained(store, config, data).eval()
         with torch.no_grad():
             found = model.graphs(data.x)
@@ -197,14 +185,18 @@ def draw_controls(ax: Axes, store: Store, choice: Choice, dataset: str) -> None:
     ax.grid(alpha=0.3)
 
 
-def new_figure(panels: int, columns: int = 4) -> tuple[Figure, list[Axes]]:
-    columns = min(panels, columns)
-    rows = -(-panels // columns)
+def panels(datasets: Iterable[str]) -> tuple[Figure, dict[str, Axes]]:
+    """Make a figure with a titled panel for each data set."""
+    titles = titles_of(dict.fromkeys(datasets))
+    columns = min(len(titles), COLUMNS)
+    rows = -(-len(titles) // columns)
     figure = Figure(figsize=(3.2 * columns, 2.9 * rows), layout='constrained')
     axes = figure.subplots(rows, columns, squeeze=False).flatten().tolist()
-    for ax in axes[panels:]:
+    for ax in axes[len(titles) :]:
         ax.remove()
-    return figure, axes[:panels]
+    for ax, title in zip(axes, titles.values(), strict=False):
+        ax.set_title(title)
+    return figure, dict(zip(titles, axes, strict=False))
 
 
 def draw_line(ax: Axes, x: Iterable[float], found: Iterable[Cell], name: str) -> None:
@@ -216,16 +208,16 @@ def draw_line(ax: Axes, x: Iterable[float], found: Iterable[Cell], name: str) ->
     ax.errorbar([value for value, _ in known], means, spread, marker='o', label=name)
 
 
-def with_legend(figure: Figure, axes: list[Axes]) -> Figure:
+def with_legend(figure: Figure) -> Figure:
     named: dict[str, Artist] = {}
-    for ax in axes:
+    for ax in figure.axes:
         handles, labels = ax.get_legend_handles_labels()
         named |= dict(zip(labels, handles, strict=True))
     figure.legend(
         handles=list(named.values()),
         labels=list(named),
         loc='outside lower center',
-        ncols=min(len(axes), 4),
+        ncols=min(len(figure.axes), COLUMNS),
     )
     return figure
 
@@ -240,15 +232,14 @@ FIGURES: dict[str, Callable[[Store, Choice], Figures]] = {
 
 
 def parse_args() -> argparse.Namespace:
-    parser = make_parser(__doc__)
+    parser = command.make_parser(__doc__)
     add = parser.add_argument
     add('figures', nargs='*', metavar='figure', help=', '.join(FIGURES))
     add('--datasets', nargs='+', default=[], metavar='DATASET', help='names or files')
-    add('--label', help='column of the labels, for files')
-    add('--preset', choices=PRESETS[:3], default=PRESETS[0], help=f'({PRESETS[0]})')
-    add('--results', type=Path, default=RESULTS, help='folder (that of this program)')
     add('--out', type=Path, help='folder of the figures (that of the documentation)')
-    add_threads(parser)
+    command.add_choice(parser)
+    command.add_threads(parser)
+    parser.set_defaults(methods=())
     args = parser.parse_args()
     if unknown := [name for name in args.figures if name not in FIGURES]:
         parser.error(f"'figure' must be one of {', '.join(FIGURES)} (got {unknown})")
@@ -273,18 +264,17 @@ def save(figures: Figures, folder: Path) -> None:
             print('wrote', path)
 
 
-@told_plainly
+@command.told_plainly()
 def main() -> None:
     args = parse_args()
     torch.set_num_threads(args.threads)
-    check_files(args.datasets, args.label)
+    command.check_files(args.datasets, args.label)
     warnings.filterwarnings('ignore', 'Sparse CSR')
     mpl.rcParams['svg.hashsalt'] = 'torch_geometric_gsl'
     store, is_all = Store(args.results), True
     lines: dict[str, None] = {}
     args.out.mkdir(parents=True, exist_ok=True)
-    datasets = tuple({data_key(d, args.label): d for d in args.datasets}.values())
-    choice = Choice(datasets, (), SEEDS, args.preset, args.label, args.results)
+    choice = command.choice_of(args, SEEDS)
     for name in args.figures or FIGURES:
         found = FIGURES[name](store, choice)
         save(found, args.out)
@@ -294,10 +284,6 @@ def main() -> None:
         return
     text = '\n  '.join(['not drawn for want of finished runs:', *lines])
     # The documentation shows what has been run of an experiment's data sets.
-    if datasets or not is_all:
+    if choice.datasets or not is_all:
         raise SystemExit(text)
     print(text)
-
-
-if __name__ == '__main__':
-    main()

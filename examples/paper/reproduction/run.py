@@ -27,19 +27,8 @@ from typing import Any
 import torch
 from torch_geometric.data import Data
 
-from reproduction.command import (
-    FAILED,
-    Progress,
-    add_arguments,
-    check_files,
-    load,
-    make_parser,
-    positive,
-    prepare,
-    told_plainly,
-)
-from reproduction.config import RunConfig
-from reproduction.experiments import EXPERIMENTS, MAX_SEEDS, Choice
+from reproduction import command
+from reproduction.experiments import EXPERIMENTS, MAX_SEEDS, RunConfig
 from reproduction.files import (
     read_json,
     remove_drafts,
@@ -47,10 +36,8 @@ from reproduction.files import (
     write_tensors,
     write_text,
 )
-from reproduction.machine import environment, limit_memory
-from reproduction.methods import METHODS
-from reproduction.settings import PRESETS
-from reproduction.store import AGAIN, Record, Store
+from reproduction.settings import METHODS, PRESETS
+from reproduction.store import AGAIN, Store, environment
 from reproduction.training import Outcome, Run, Watcher
 
 #: The seed whose trained model is kept: figures show it.
@@ -62,6 +49,7 @@ NO_MEMORY = (
 )
 #: Seconds before looking again at runs that other processes work on.
 PAUSE = 2.0
+CROWDED = 'too little memory, again in a process of its own'
 #: The message of a run whose process was killed.
 KILLED = (
     'killed by signal {}: if by the system, for lack of memory, then give a lower '
@@ -77,26 +65,17 @@ def execute(
     *,
     resumed: Callable[[int], None] = lambda epochs: None,
     device: str = 'cpu',
-    memory_limit: float | None = None,
+    memory_limit: float = math.inf,
     checkpoint_seconds: float = 30.0,
     is_alone: bool = True,
-) -> Record:
-    """Execute a run from its start or checkpoint to its result.
+) -> Outcome:
+    """Execute a claimed run from its start or checkpoint to its result.
 
-    Args:
-        config: The run, which this process has claimed.
-        read: Reads its data.
-        store: Where its folder is.
-        watch: Called after each epoch.
-        resumed: Called with the number of epochs of the checkpoint, if there is one.
-        device: Where the model runs.
-        memory_limit: The memory there is, in GB, for a run that needs more.
-        checkpoint_seconds: Least time between two checkpoints.
-        is_alone: Whether it is the only run of this process. Lack of memory is then
-            its result.
+    `resumed` receives the epochs of the checkpoint, if there is one. Lack of memory is
+    the result of a run that is the only one of its process.
 
     Raises:
-        MemoryError: If there is too little memory, and others may have used some.
+        MemoryError: If there is too little memory, and other runs may have used some.
     """
     folder = store.folder(config)
     remove_drafts(folder)
@@ -111,17 +90,19 @@ def execute(
             resumed(run.epoch)
         outcome, cost = _train(run, data, watch)
     except (MemoryError, RuntimeError) as error:
-        if not _is_out_of_memory(error):
+        is_known = isinstance(error, MemoryError | torch.OutOfMemoryError)
+        if not is_known and all(text not in str(error) for text in NO_MEMORY):
             raise
         if not is_alone:
             raise MemoryError(str(error)) from None
-        outcome, cost = _out_of_memory(memory_limit), {}
+        digits = '.0f' if memory_limit >= 10 else '.2g'
+        detail = f'OOM at {memory_limit:{digits}} GB'
+        outcome = {'status': 'oom', 'detail': detail, 'memory_limit': memory_limit}
+        cost = {}
         gc.collect()
     store.finish(config, outcome, about | cost)
     (folder / 'checkpoint.pt').unlink(missing_ok=True)
-    record = store.record(config)
-    assert record is not None
-    return record
+    return outcome
 
 
 def _train(run: Run, data: Data, watch: Watcher) -> tuple[Outcome, dict[str, Any]]:
@@ -137,19 +118,6 @@ def _train(run: Run, data: Data, watch: Watcher) -> tuple[Outcome, dict[str, Any
     if run.x.is_cuda:
         cost['peak_megabytes'] = torch.cuda.max_memory_allocated(run.x.device) / 1e6
     return {'status': status, **run.score(data)}, cost
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    known = isinstance(error, MemoryError | torch.OutOfMemoryError)
-    return known or any(text in str(error) for text in NO_MEMORY)
-
-
-def _out_of_memory(limit: float | None) -> Outcome:
-    if limit is None:
-        return {'status': 'oom', 'detail': 'OOM'}
-    digits = '.0f' if limit >= 10 else '.2g'
-    detail = f'OOM at {limit:{digits}} GB'
-    return {'status': 'oom', 'detail': detail, 'memory_limit': limit}
 
 
 def work(
@@ -171,8 +139,7 @@ def work(
     pending = store.missing(configs, args.memory_limit)
     done = len(configs) - len(pending)
     print(f'{name}: {len(configs)} runs, {done} finished, {len(pending)} to do')
-    progress = Progress(pending)
-    failures = 0
+    progress, failures = command.Progress(pending), 0
     while pending:
         busy, crowded = [], []
         for config in pending:
@@ -180,13 +147,13 @@ def work(
                 if not is_ours:
                     busy.append(config)
                 elif store.is_finished(config, args.memory_limit):
-                    progress.skipped(config)
+                    progress.ended(config)
                 else:
                     try:
                         failures += not _one(config, store, args, progress, is_alone)
                     except MemoryError:
                         crowded.append(config)
-                        progress.crowded(config)
+                        progress.ended(config, CROWDED)
         failures += sum(not _alone(config, store, args) for config in crowded)
         if len(busy) == len(pending):
             time.sleep(PAUSE)
@@ -202,25 +169,27 @@ def work(
 @contextmanager
 def _unlimited(args: argparse.Namespace) -> Iterator[None]:
     """Lift the limit of memory, which is that of runs."""
-    limit_memory(math.inf)
+    command.limit_memory(math.inf)
     try:
         yield
     finally:
-        prepare(args)
+        command.prepare(args)
 
 
 def _one(
     config: RunConfig,
     store: Store,
     args: argparse.Namespace,
-    progress: Progress,
+    progress: command.Progress,
     is_alone: bool,
 ) -> bool:
-    log = store.folder(config) / 'tensorboard' if args.tensorboard else None
+    """Execute a run and tell how it ended; return whether it finished."""
+    folder = store.folder(config)
+    log = folder / 'tensorboard' if args.tensorboard else None
     try:
-        record = execute(
+        outcome = execute(
             config,
-            functools.partial(load, config.dataset, config.label),
+            functools.partial(command.load, config.dataset, config.label),
             store,
             progress.watcher(config, log),
             resumed=functools.partial(progress.resumed, config),
@@ -232,21 +201,23 @@ def _one(
     except MemoryError:
         raise
     except Exception as error:
-        text = traceback.format_exc()
-        write_text(store.folder(config) / 'error.txt', text)
-        progress.failed(config, error)
+        write_text(folder / 'error.txt', traceback.format_exc())
+        progress.ended(config, f'FAILED, {type(error).__name__}: {error}')
         return False
-    (store.folder(config) / 'error.txt').unlink(missing_ok=True)
+    (folder / 'error.txt').unlink(missing_ok=True)
     with _unlimited(args):
         store.collect([config])
-    progress.finished(config, record)
+    text = str(outcome.get('detail', outcome['status']))
+    if outcome.get('val') is not None:
+        text += f', validation {100 * outcome["val"]:.1f}'
+    progress.ended(config, text, outcome.get('epochs', 0))
     gc.collect()
     return True
 
 
 def _alone(config: RunConfig, store: Store, args: argparse.Namespace) -> bool:
     """Run where no earlier run has left memory in use; tell if it finished."""
-    load.cache_clear()
+    command.load.cache_clear()
     gc.collect()
     # Forked, it would begin with the memory of this process.
     context = multiprocessing.get_context('spawn')
@@ -258,31 +229,30 @@ def _alone(config: RunConfig, store: Store, args: argparse.Namespace) -> bool:
     process.join()
     code = process.exitcode or 0
     if code < 0:
-        write_text(store.folder(config) / 'error.txt', KILLED.format(-code))
-        print(f'{config}: FAILED, {KILLED.format(-code)}')
+        text = KILLED.format(-code)
+        write_text(store.folder(config) / 'error.txt', text)
+        print(f'{config}: FAILED, {text}')
     return code == 0
 
 
 def _only(config: RunConfig, args: argparse.Namespace) -> None:
-    prepare(args)
+    command.prepare(args)
     if work('alone', [config], Store(args.results), args, is_alone=True):
         raise SystemExit(1)
 
 
 def parse_args() -> argparse.Namespace:
-    parser = make_parser(__doc__)
+    parser = command.make_parser(__doc__)
     add, names = parser.add_argument, f'some of {", ".join(METHODS)}'
     add('experiment', choices=EXPERIMENTS)
     add('--datasets', nargs='+', default=[], metavar='DATASET', help='names or files')
     add('--methods', nargs='+', default=[], choices=METHODS, metavar='M', help=names)
-    add('--seeds', type=positive, help='number of seeds (5, quick: 2)')
-    add('--preset', choices=PRESETS, default=PRESETS[0], help=f'({PRESETS[0]})')
+    add('--seeds', type=command.positive, help='number of seeds (5, quick: 2)')
     add('--quick', action='store_true', help='--preset quick, on wine')
     add('--again', choices=AGAIN, help='redo the runs that ended so')
-    add_arguments(parser)
+    command.add_choice(parser, PRESETS)
+    command.add_arguments(parser)
     args = parser.parse_args()
-    args.datasets = list(dict.fromkeys(args.datasets))
-    args.methods = list(dict.fromkeys(args.methods))
     if args.quick:
         args.preset = 'quick'
         args.datasets = args.datasets or ['wine']
@@ -292,21 +262,14 @@ def parse_args() -> argparse.Namespace:
     return args
 
 
-@told_plainly
+@command.told_plainly()
 def main() -> None:
     args = parse_args()
-    prepare(args)
-    choice = Choice(
-        tuple(args.datasets),
-        tuple(args.methods),
-        range(args.seeds),
-        args.preset,
-        args.label,
-        args.results,
-    )
-    check_files(args.datasets, args.label)
-    configs, store = EXPERIMENTS[args.experiment].configs(choice), Store(args.results)
+    command.prepare(args)
+    command.check_files(args.datasets, args.label)
+    choice, store = command.choice_of(args, range(args.seeds)), Store(args.results)
+    configs = EXPERIMENTS[args.experiment].configs(choice)
     if args.again:
         store.forget(configs, args.again)
     if failures := work(args.experiment, configs, store, args):
-        raise SystemExit(f'{failures} {FAILED}')
+        raise SystemExit(f'{failures} {command.FAILED}')

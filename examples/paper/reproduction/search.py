@@ -24,6 +24,7 @@ import os
 import statistics
 import warnings
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -33,26 +34,17 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from reproduction.command import (
-    FAILED,
-    add_arguments,
-    check_files,
-    make_parser,
-    positive,
-    prepare,
-    told_plainly,
-)
-from reproduction.config import RunConfig
-from reproduction.experiments import COMPARED
-from reproduction.files import read_bytes, write_bytes, write_text
-from reproduction.run import work
-from reproduction.settings import (
-    PRESETS,
+from reproduction import command
+from reproduction.experiments import (
+    COMPARED,
+    Choice,
+    RunConfig,
     data_key,
     found_settings,
     keep_setting,
-    make_config,
 )
+from reproduction.files import read_bytes, write_bytes, write_text
+from reproduction.run import work
 from reproduction.store import Store
 
 #: The trials of all searches, one entry a line.
@@ -148,21 +140,15 @@ def _repair(path: Path) -> None:
     content = path.read_bytes()
     size = content.rfind(b'\n') + 1
     for number, line in enumerate(content[:size].splitlines(), start=1):
-        if not _is_json(line):
+        try:
+            json.loads(line)
+        except (ValueError, RecursionError) as error:  # noqa: PERF203
             raise ValueError(
                 f"'{path}' is damaged in line {number}: restore it, or delete it to "
                 'search again'
-            )
+            ) from error
     if size < len(content):
         os.truncate(path, size)
-
-
-def _is_json(line: bytes) -> bool:
-    try:
-        json.loads(line)
-    except (ValueError, RecursionError):
-        return False
-    return True
 
 
 def study_of(
@@ -182,21 +168,11 @@ def study_of(
 def search(store: Store, dataset: str, method: str, args: argparse.Namespace) -> None:
     """Add trials until there are enough, and write down the best."""
     study = study_of(store.root, dataset, args.label, method, args.preset)
+    chosen = Choice((dataset,), (method,), SPLITS, args.preset, args.label, store.root)
     before = len(study.trials)
     while (trial := next_trial(study, store.root, args.trials)) is not None:
-        setting = SPACES[method](trial)
-        configs = [
-            make_config(
-                dataset,
-                method,
-                seed,
-                args.preset,
-                args.label,
-                **setting,
-                time_limit=TIME_LIMIT,
-            )
-            for seed in SPLITS
-        ]
+        setting = SPACES[method](trial) | {'time_limit': TIME_LIMIT}
+        configs = [chosen.config(dataset, method, seed, **setting) for seed in SPLITS]
         value = judge(trial, configs, store, args)
         state = TrialState.PRUNED if value is None else TrialState.COMPLETE
         study.tell(trial, value, state)
@@ -225,7 +201,7 @@ def judge(
     for count, config in enumerate(configs, start=1):
         if work('search', [config], store, args):
             trial.study.tell(trial, state=TrialState.FAIL)
-            raise SystemExit(FAILED)
+            raise SystemExit(command.FAILED)
         value = validation(store, configs[:count])
         if value is None:
             return None
@@ -249,14 +225,9 @@ def next_trial(study: optuna.Study, root: Path, trials: int) -> Trial | None:
 
 def validation(store: Store, configs: list[RunConfig]) -> float | None:
     """Return the mean validation accuracy; a setting that fails somewhere has none."""
-    found: list[float] = []
-    for config in configs:
-        record = store.record(config)
-        value = None if record is None else record['outcome'].get('val')
-        if value is None:
-            return None
-        found.append(value)
-    return statistics.mean(found)
+    outcomes = [(store.record(c) or {'outcome': {}})['outcome'] for c in configs]
+    found = [outcome.get('val') for outcome in outcomes]
+    return None if None in found else statistics.mean(found)
 
 
 def best_of(study: optuna.Study, trials: int) -> FrozenTrial | None:
@@ -270,40 +241,30 @@ def best_of(study: optuna.Study, trials: int) -> FrozenTrial | None:
 def compare(store: Store, dataset: str, args: argparse.Namespace) -> None:
     """Run the best setting of each method on splits that did not select it."""
     found = found_settings(store.root, dataset, args.label)
-    missing = [method for method in args.methods if method not in found]
-    if missing:
+    if missing := [method for method in args.methods if method not in found]:
         raise SystemExit(
             f'no setting was found yet of {", ".join(missing)} on {dataset}: search '
             'without --compare first'
         )
-    configs = [
-        make_config(
-            dataset,
-            method,
-            seed,
-            found[method]['preset'],
-            args.label,
-            **found[method]['setting'],
-        )
-        for seed in COMPARED
-        for method in args.methods
-    ]
+    tuned = Choice((dataset,), args.methods, (), 'tuned', args.label, store.root)
+    pairs = product(COMPARED, args.methods)
+    configs = [tuned.config(dataset, method, seed) for seed, method in pairs]
     if work('tuned', configs, store, args):
-        raise SystemExit(FAILED)
+        raise SystemExit(command.FAILED)
 
 
-@told_plainly
+@command.told_plainly()
 def main() -> None:
-    parser = make_parser(__doc__)
+    parser = command.make_parser(__doc__)
     parser.add_argument('--dataset', required=True)
     parser.add_argument('--methods', nargs='+', default=SEARCHED, choices=SPACES)
-    parser.add_argument('--trials', type=positive, default=40)
-    parser.add_argument('--preset', choices=PRESETS[:3], default=PRESETS[0])
+    parser.add_argument('--trials', type=command.positive, default=40)
     parser.add_argument('--compare', action='store_true')
-    add_arguments(parser)
+    command.add_choice(parser)
+    command.add_arguments(parser)
     args = parser.parse_args()
-    prepare(args)
-    check_files([args.dataset], args.label)
+    command.prepare(args)
+    command.check_files([args.dataset], args.label)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     warnings.filterwarnings('ignore', category=optuna.exceptions.ExperimentalWarning)
     store = Store(args.results)
@@ -312,7 +273,3 @@ def main() -> None:
         return
     for method in args.methods:
         search(store, args.dataset, method, args)
-
-
-if __name__ == '__main__':
-    main()

@@ -1,4 +1,4 @@
-"""Choose the settings: standard, as the paper prints them, quick, or found by a search.
+"""Name the methods of the tables, their models, and the settings of each preset.
 
 A setting is looked up in the order below; what comes later replaces what came before:
 everything, the data set, the method, the method on the data set, the preset.
@@ -6,33 +6,23 @@ everything, the data set, the method, the method on the data set, the preset.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from filelock import FileLock
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
 
-from reproduction.config import RunConfig
-from reproduction.files import digest_of, read_kept, write_json
-from reproduction.methods import METHODS
-from torch_geometric_gsl.datasets import DATASETS
+import torch_geometric_gsl as gsl
+from torch_geometric_gsl import NodeClassifier
+from torch_geometric_gsl.transforms import SimilarityKNNGraph
 
 RESULTS = Path(__file__).resolve().parents[1] / 'results'
-#: The settings that a search found, beside the results.
-TUNED = 'tuned.json'
-
 PRESETS = ('standard', 'paper', 'quick', 'tuned')
-
-PAPER = ('CiteSeer', 'PubMed', 'Chameleon', 'Squirrel', 'CS', 'Physics', '20News')
 WORDS = ('CiteSeer', 'PubMed', 'Chameleon', 'Squirrel', 'CS', 'Physics')
+PAPER = (*WORDS, '20News')
 BROUGHT = 'MiniImageNet'  # The user brings its file.
-
-#: Fields of a run that are not arguments of the model.
-TRAINING = frozenset(
-    {
-        *('optimizer', 'lr', 'weight_decay', 'epochs', 'eval_every', 'patience'),
-        *('pretrain_epochs', 'denoising_lr', 'time_limit'),
-    }
-)
 
 # Widths, dropout, K and tau are the paper's; the epoch of the best validation accuracy
 # and their number are its released code's; it does not tell weight decay. Its rate of
@@ -68,34 +58,152 @@ IDGL: dict[str, Any] = {
     'skip_weight': 0.8,
     'update_weight': 0.7,
 }
+SLAPS: dict[str, Any] = {
+    'lr': 0.01,
+    # Without weight decay, which is that of the classifier.
+    'denoising_lr': 0.001,
+    'weight_decay': 5e-4,
+    # Of 500 epochs; its recipe: 400 of 2,000.
+    'pretrain_epochs': 100,
+    'k': 30,
+    'binary': False,
+    'graph_generator': 'mlp',
+}
+
+
+class Method(NamedTuple):
+    """A row of a table.
+
+    Args:
+        title: The name that the paper gives it.
+        group: `ours`, `baseline`, or `control`, which the paper does not print.
+        build: The class of the model, or a function of the same arguments.
+        recipe: Settings of its own, which presets and searches change.
+        options: Arguments that make it this method; settings do not change them.
+        is_sized: Whether the model depends on the number of nodes.
+        revision: Raised when the method or a default of its model changes: runs of
+            before are then those of another setting.
+    """
+
+    title: str
+    group: str
+    build: Callable[..., NodeClassifier]
+    recipe: dict[str, Any]
+    options: dict[str, Any] = {}  # noqa: RUF012
+    is_sized: bool = False
+    revision: int = 0
+
+
+class CandidateNet(NodeClassifier):
+    """A :class:`~torch_geometric_gsl.GSLNet` that draws among nearest neighbours.
+
+    Args:
+        candidates: The number of nearest neighbours (cosine) of each node.
+        *args: Arguments of the net, as are all others.
+    """
+
+    def __init__(self, candidates: int, *args: Any, **kwargs: Any) -> None:
+        super().__init__()
+        self.candidates = candidates
+        self.net = gsl.GSLNet(*args, **kwargs)
+        self._edge_index: Tensor | None = None
+
+    def reset_parameters(self) -> None:
+        self.net.reset_parameters()
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor | None = None,
+        batch: Tensor | None = None,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        for name, value in (('edge_index', edge_index), ('batch', batch)):
+            if value is not None:
+                raise ValueError(f"'{name}' must be None: candidates are searched once")
+        if self._edge_index is None:
+            nearest = SimilarityKNNGraph(k=self.candidates)
+            self._edge_index = nearest(Data(x=x)).edge_index
+        out: Tensor = self.net(x, self._edge_index, generator=generator)
+        return out
+
+
+def gsl_net(
+    *args: Any,
+    num_nodes: int,
+    candidates: int | None = None,
+    num_transition_nodes: int | None = None,
+    **kwargs: Any,
+) -> NodeClassifier:
+    """Build the net of the paper: full graph, transition graph, or candidates."""
+    if candidates is not None:
+        return CandidateNet(candidates, *args, **kwargs)
+    if num_transition_nodes is not None:
+        kwargs |= {'num_nodes': num_nodes, 'num_transition_nodes': num_transition_nodes}
+    return gsl.GSLNet(*args, **kwargs)
+
+
+def idgl_anchor(
+    *args: Any,
+    num_nodes: int,
+    num_anchors: int = 500,
+    smoothness: float = 0.4,
+    sparsity: float = 0.2,
+    **kwargs: Any,
+) -> NodeClassifier:
+    """Scale IDGL's factors of the loss to a graph whose weights grow like n / s."""
+    share = min(1.0, num_anchors / num_nodes)
+    return gsl.IDGLAnchor(
+        *args,
+        num_anchors=num_anchors,
+        smoothness=smoothness * share,
+        sparsity=sparsity * share**2,
+        **kwargs,
+    )
+
+
+def ours(title: str, similarity: str, recipe: dict[str, Any] = OURS) -> Method:
+    options = {'similarity': similarity}
+    return Method(title, 'ours', gsl_net, recipe, options, is_sized=True)
+
+
+KNN = {'cached': True}
+HEAT, ROOT = KNN | {'similarity': 'heat_kernel'}, KNN | {'root_weight': True}
 # From the recipes of the methods' papers and public code, K of kNN from the paper.
-METHOD: dict[str, dict[str, Any]] = {
-    'gcn_knn': {'k': 5},
-    'heat_gcn_knn': {'k': 5},
-    'linkx_knn': {'k': 5, 'optimizer': 'adamw', 'lr': 0.01, 'weight_decay': 1e-3},
-    'slaps': {
-        'lr': 0.01,
-        # Without weight decay, which is that of the classifier.
-        'denoising_lr': 0.001,
-        'weight_decay': 5e-4,
-        # Of 500 epochs; its recipe: 400 of 2,000.
-        'pretrain_epochs': 100,
-        'k': 30,
-        'binary': False,
-        'graph_generator': 'mlp',
-    },
-    'idgl': IDGL,
-    'idgl_anchor': IDGL,
-    'nodeformer': {'heads': 4, 'k': 10, 'tau': 0.25, 'weight_decay': 5e-3},
-    'lin_sim': OURS,
-    'lin_sim_t': TRANSITION,
-    'gau_sim': OURS,
-    'gau_sim_t': TRANSITION,
-    'neural_gau_sim': OURS,
-    'neural_gau_sim_t': TRANSITION,
-    'mlp': {},
-    'knn_gcn_root': {'k': 5},
-    'uniform': OURS,
+METHODS = {
+    'gcn_knn': Method('GCN_knn', 'baseline', gsl.KNNGCN, {'k': 5}, KNN),
+    'heat_gcn_knn': Method('HeatGCN_knn', 'baseline', gsl.KNNGCN, {'k': 5}, HEAT),
+    'linkx_knn': Method(
+        'LINKX_knn',
+        'baseline',
+        gsl.KNNLINKX,
+        {'k': 5, 'optimizer': 'adamw', 'lr': 0.01, 'weight_decay': 1e-3},
+        KNN,
+        is_sized=True,
+    ),
+    'slaps': Method('SLAPS', 'baseline', gsl.SLAPS, SLAPS, revision=1),
+    'idgl': Method('IDGL-Full', 'baseline', gsl.IDGL, IDGL, KNN),
+    'idgl_anchor': Method(
+        'IDGL-Anchor', 'baseline', idgl_anchor, IDGL, KNN, is_sized=True
+    ),
+    'nodeformer': Method(
+        'NodeFormer',
+        'baseline',
+        gsl.NodeFormer,
+        {'heads': 4, 'k': 10, 'tau': 0.25, 'weight_decay': 5e-3},
+    ),
+    'lin_sim': ours('LinSim', 'linear'),
+    'lin_sim_t': ours('LinSim-T', 'linear', TRANSITION),
+    'gau_sim': ours('GauSim', 'gaussian'),
+    'gau_sim_t': ours('GauSim-T', 'gaussian', TRANSITION),
+    'neural_gau_sim': ours('NeuralGauSim', 'neural_gaussian'),
+    'neural_gau_sim_t': ours('NeuralGauSim-T', 'neural_gaussian', TRANSITION),
+    'mlp': Method('MLP', 'control', gsl.MLPClassifier, {}),
+    'knn_gcn_root': Method(
+        'kNN-GCN, root weight', 'control', gsl.KNNGCN, {'k': 5}, ROOT
+    ),
+    'uniform': ours('Uniform random graph', 'uniform')._replace(group='control'),
 }
 # Their features are words that a document has or has not. They are thousands but for
 # PubMed: of the two generators of SLAPS only the diagonal one trains in time on a CPU.
@@ -132,65 +240,9 @@ QUICK: dict[str, Any] = {
 }
 
 
-def data_key(dataset: str, label: str | None) -> str:
-    """Return a name as it is, a file by its content and the column of its labels."""
-    if dataset in DATASETS:
-        return dataset
-    path = Path(dataset)
-    return ':'.join([path.name, label or '', digest_of(path) or ''])
-
-
-def found_settings(
-    results: Path, dataset: str, label: str | None = None
-) -> dict[str, dict[str, Any]]:
-    """Return what a search found for each method, with the preset that it changes."""
-    content = read_kept(results / TUNED) or {}
-    found: dict[str, dict[str, Any]] = content.get(data_key(dataset, label), {})
-    return found
-
-
-def keep_setting(
-    results: Path, dataset: str, label: str | None, method: str, found: dict[str, Any]
-) -> None:
-    """Write down the best setting of a method."""
-    with FileLock(results / f'.{TUNED}.lock'):
-        content = read_kept(results / TUNED) or {}
-        content.setdefault(data_key(dataset, label), {})[method] = found
-        write_json(results / TUNED, content)
-
-
-def make_config(
-    dataset: str,
-    method: str,
-    seed: int,
-    preset: str = 'standard',
-    label: str | None = None,
-    *,
-    results: Path = RESULTS,
-    **changes: Any,
-) -> RunConfig:
-    """Return the run of a method on a data set under a preset.
-
-    Args:
-        dataset: A name, or the path of a file.
-        method: The method.
-        seed: The seed.
-        preset: One of :obj:`PRESETS`.
-        label: The column of the labels, for a file; a name has none.
-        results: The folder of what a search found.
-        **changes: What differs from the preset, such as `k=10`.
-    """
-    if preset not in PRESETS:
-        raise ValueError(f"'preset' must be one of {PRESETS} (got {preset!r})")
-    if method not in METHODS:
-        raise ValueError(f"'method' must be one of {list(METHODS)} (got {method!r})")
-    if preset == 'tuned':
-        found = found_settings(results, dataset, label).get(method)
-        if found is None:
-            raise ValueError(f"no search has tuned '{method}' on '{dataset}' yet")
-        changes = found['setting'] | changes
-        return make_config(dataset, method, seed, found['preset'], label, **changes)
-    recipe = METHOD[method] | METHOD_ON_DATASET.get((method, dataset), {})
+def preset_values(dataset: str, method: str, preset: str) -> dict[str, Any]:
+    """Look up what a preset, but that of a search, gives a method on a data set."""
+    recipe = METHODS[method].recipe | METHOD_ON_DATASET.get((method, dataset), {})
     values = EVERYTHING | DATASET.get(dataset, {}) | recipe
     if preset == 'paper':
         printed = AS_PRINTED | ({'lr': 0.01} if dataset == 'CiteSeer' else {})
@@ -198,9 +250,4 @@ def make_config(
     if preset == 'quick':
         values |= QUICK
         values['pretrain_epochs'] = min(values.get('pretrain_epochs', 0), 5)
-    values |= changes
-    training = {name: values.pop(name) for name in TRAINING & values.keys()}
-    if dataset not in DATASETS:
-        training |= {'label': label, 'digest': digest_of(Path(dataset))}
-    training |= {'revision': METHODS[method].revision}
-    return RunConfig(dataset, method, seed, options=values, **training)
+    return values

@@ -13,15 +13,23 @@ from __future__ import annotations
 
 import functools
 import math
+import os
+import platform
 import re
+import shlex
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
+import torch_geometric
 from filelock import FileLock, Timeout
 
-from reproduction.config import RunConfig
+import torch_geometric_gsl
+from reproduction.experiments import RunConfig
 from reproduction.files import read_json, read_kept, remove_drafts, write_json
 
 #: How the names of archives end.
@@ -30,6 +38,12 @@ ARCHIVE = '.runs.json.gz'
 UNSTABLE = ('command', 'time')
 #: Ends that another machine or setting of it may spare a run.
 AGAIN = ('timeout', 'oom', 'diverged')
+
+HERE = Path(__file__).resolve().parent
+#: Results are written while their code stays as it is.
+CODE = (':/', ':(top,exclude)*/results/*')
+#: Variables that change how memory is allocated.
+ALLOCATOR = re.compile(r'^(MALLOC_|GLIBC_TUNABLES$|THP_|LD_PRELOAD$)')
 
 #: Config, outcome, cost and environment of a finished run.
 Record = dict[str, Any]
@@ -63,12 +77,10 @@ class Store:
         archived = read_archive(self.archive(config)).get(str(config))
         own = None if self.archives_only else self._own_record(config)
         # A machine with more memory may have put its result into the archive since.
-        if archived is None or own is None:
-            return own or archived
-        return own if memory_of(own) >= memory_of(archived) else archived
+        return max(filter(None, (own, archived)), key=memory_of, default=None)
 
     def _own_record(self, config: RunConfig) -> Record | None:
-        """Read the folder of the run."""
+        """Read the folder of the run; an archive need not have it yet."""
         folder = self.folder(config)
         found = read_json(folder / 'result.json')
         about = read_json(folder / 'about.json')
@@ -79,18 +91,15 @@ class Store:
             'config': found['config'],
             'outcome': outcome,
             'cost': {k: v for k, v in about.items() if k != 'starts'},
-            'environment': _environment(about['starts']),
+            'environment': _last_environment(about['starts']),
         }
 
     def finish(
         self, config: RunConfig, outcome: dict[str, Any], about: dict[str, Any]
     ) -> None:
-        """Write the result last: without it the run is not finished.
+        """Write down how a run ended, the environments of its starts and its cost.
 
-        Args:
-            config: The run.
-            outcome: How it ended.
-            about: The environments of its starts, and what it cost.
+        The result comes last: without it the run is not finished.
         """
         folder = self.folder(config)
         write_json(folder / 'about.json', about)
@@ -129,8 +138,7 @@ class Store:
             if self._own_record(config) is not None:
                 finished.setdefault(self.archive(config), []).append(config)
         for path, found in finished.items():
-            # Looked up once more when the archive is ours: another process may have
-            # forgotten them meanwhile.
+            # Looked up once more: another process may have forgotten them meanwhile.
             add_to_archive(path, filter(None, map(self._own_record, found)))
 
     def remove_leftovers(self, configs: Iterable[RunConfig]) -> None:
@@ -178,27 +186,19 @@ def _read(path: Path, *state: int) -> dict[str, Record]:
     for group in content['settings']:
         for run in group['runs']:
             config = RunConfig(**group['config'], seed=run['seed'])
-            about = content['environments'][run['environment']]
-            records[str(config)] = {
-                'config': config.to_dict(),
-                'outcome': run['outcome'],
-                'cost': run['cost'],
-                'environment': about,
-            }
+            record = {name: run[name] for name in ('outcome', 'cost')}
+            record['environment'] = content['environments'][run['environment']]
+            records[str(config)] = record | {'config': config.to_dict()}
     return records
 
 
-def add_to_archive(path: Path, records: Iterable[Record]) -> int:
-    """Add finished runs to an archive; return how many it then holds.
-
-    They are looked up while nobody else can change the archive.
-    """
+def add_to_archive(path: Path, records: Iterable[Record]) -> None:
+    """Add finished runs, looked up while nobody else can change the archive."""
     with _opened(path) as found:
         for record in records:
-            name = str(RunConfig.from_dict(record['config']))
+            name = str(RunConfig(**record['config']))
             if name not in found or memory_of(record) >= memory_of(found[name]):
                 found[name] = record
-    return len(found)
 
 
 def remove_from_archive(path: Path, name: str) -> None:
@@ -226,18 +226,16 @@ def _opened(path: Path) -> Iterator[dict[str, Record]]:
 def _grouped(records: dict[str, Record]) -> dict[str, Any]:
     environments: list[dict[str, Any]] = []
     settings: dict[str, dict[str, Any]] = {}
-    for name in sorted(records):
-        record = records[name]
+    for name, record in sorted(records.items()):
         config = dict(record['config'])
-        seed = config.pop('seed')
+        run = {'seed': config.pop('seed')} | {k: record[k] for k in ('outcome', 'cost')}
         if record['environment'] not in environments:
             environments.append(record['environment'])
+        run['environment'] = environments.index(record['environment'])
         group = settings.setdefault(
             name.rpartition('/')[0], {'config': config, 'runs': []}
         )
-        number = environments.index(record['environment'])
-        parts = {name: record[name] for name in ('outcome', 'cost')}
-        group['runs'].append({'seed': seed, **parts, 'environment': number})
+        group['runs'].append(run)
     for group in settings.values():
         group['runs'].sort(key=lambda run: run['seed'])
     return {'environments': environments, 'settings': list(settings.values())}
@@ -248,7 +246,46 @@ def _file_name(config: RunConfig) -> str:
     return re.sub(r'[^\w.-]', '_', config.data_name).lstrip('.') or '_'
 
 
-def _environment(starts: list[dict[str, Any]]) -> dict[str, Any]:
+def environment(**options: Any) -> dict[str, Any]:
+    """Return what a reader needs to repeat a run: command, machine, versions."""
+    return {
+        'command': shlex.join([Path(sys.executable).name, *sys.argv]),
+        **options,
+        'allocator': {k: v for k, v in os.environ.items() if ALLOCATOR.search(k)},
+        'cpu': _cpu_name(),
+        'python': platform.python_version(),
+        'torch': torch.__version__,
+        'torch_geometric': torch_geometric.__version__,
+        'torch_geometric_gsl': torch_geometric_gsl.__version__,
+        'git_commit': COMMIT,
+        'git_changes': HAS_CHANGES,
+    }
+
+
+def _cpu_name() -> str:
+    info = Path('/proc/cpuinfo')
+    text = info.read_text() if info.exists() else ''
+    found = re.search(r'^model name.*: (.+)$', text, re.M)
+    return found[1].strip() if found else platform.processor()
+
+
+def _git(*words: str) -> str | None:
+    """Return the answer of git, or :obj:`None` without git or a repository."""
+    try:
+        done = subprocess.run(
+            ['git', *words], cwd=HERE, capture_output=True, text=True, check=False
+        )
+    except FileNotFoundError:
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+# As the code was loaded, whatever is committed or edited while it runs.
+COMMIT = _git('rev-parse', 'HEAD')
+HAS_CHANGES = bool(_git('status', '--porcelain', '--', *CODE))
+
+
+def _last_environment(starts: list[dict[str, Any]]) -> dict[str, Any]:
     """Return that of the last start, with what earlier starts ran on besides."""
     *before, start = starts
     found = {key: value for key, value in start.items() if key not in UNSTABLE}

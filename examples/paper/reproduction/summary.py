@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 from scipy import stats
 
-from reproduction.config import GIVEN, RunConfig
+from reproduction.experiments import RunConfig
 from reproduction.store import Record, Store
+from reproduction.training import GIVEN
 
 #: What the paper prints.
 PUBLISHED = Path(__file__).with_name('published.csv')
@@ -100,30 +101,24 @@ class Comparison(NamedTuple):
 def make_cell(store: Store, configs: Iterable[RunConfig]) -> Cell:
     """Summarize the finished among runs that differ in nothing but the seed."""
     records = [record for c in configs if (record := store.record(c)) is not None]
+    outcomes = [record['outcome'] for record in records]
     test = {
         record['config']['seed']: 100 * record['outcome']['test']
         for record in records
         if record['outcome'].get('test') is not None
     }
+    note = next((o['detail'] for o in outcomes if o['status'] == 'oom'), '')
     ends = {_end(record) for record in records}
     marks = ''.join(mark for status, mark in MARKS.items() if status in ends)
-    is_one_split = any(record['outcome'].get('split') == GIVEN for record in records)
-    return Cell(test, _note(records), marks, is_one_split)
+    return Cell(test, note, marks, any(o.get('split') == GIVEN for o in outcomes))
 
 
 def _end(record: Record) -> str:
     """Return how a run ended; `epochs` if its patience did not end it before."""
-    outcome, config = record['outcome'], record['config']
-    is_last = outcome.get('epochs') == config['epochs']
+    outcome = record['outcome']
+    is_last = outcome.get('epochs') == record['config']['epochs']
     is_done = outcome['status'] == 'done'
     return 'epochs' if is_done and is_last else str(outcome['status'])
-
-
-def _note(records: list[Record]) -> str:
-    for record in records:
-        if record['outcome']['status'] == 'oom':
-            return str(record['outcome']['detail'])
-    return ''
 
 
 def compare(first: Cell, second: Cell) -> Comparison | None:
@@ -172,12 +167,7 @@ def accuracies(table: str) -> dict[tuple[int, str, str], Accuracy | None]:
             k, method = int(row.pop('k')), row.pop('method')
             for dataset, text in row.items():
                 if text:
-                    found[k, method, dataset] = _parse(text)
+                    mean, _, std = text.partition(' ± ')
+                    printed = Accuracy(float(mean), float(std)) if std else None
+                    found[k, method, dataset] = printed
     return found
-
-
-def _parse(text: str) -> Accuracy | None:
-    if text == 'OOM':
-        return None
-    mean, _, std = text.partition(' ± ')
-    return Accuracy(float(mean), float(std))

@@ -8,10 +8,17 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from reproduction.experiments import COMPARED, CONTROLS, FULL, KS, TRANSITION, Choice
+from reproduction.experiments import (
+    COMPARED,
+    CONTROLS,
+    FULL,
+    KS,
+    TRANSITION,
+    Choice,
+    found_settings,
+)
 from reproduction.files import read_kept
-from reproduction.methods import METHODS
-from reproduction.settings import found_settings
+from reproduction.settings import METHODS
 from reproduction.store import Store
 from reproduction.summary import (
     COSTS,
@@ -68,6 +75,9 @@ class Grid(NamedTuple):
         return not any(entry.ours for _, entries in self.rows for entry in entries)
 
 
+Make = Callable[[Store, Choice], Grid]
+
+
 def head(datasets: tuple[str, ...]) -> list[str]:
     """Title the columns of a table: a file has its name, unless two share it."""
     names = [d if d in DATASETS else Path(d).name for d in datasets]
@@ -94,7 +104,7 @@ def cells(store: Store, choice: Choice, **changes: Any) -> dict[tuple[str, str],
 def rows_of(
     found: Mapping[tuple[str, str], Cell],
     choice: Choice,
-    paper: Mapping[tuple[int, str, str], Accuracy | None] | None = None,
+    paper: Mapping[tuple[int, str, str], Accuracy | None],
     k: int = 5,
 ) -> list[tuple[str, list[Entry]]]:
     """Make a row for each method; the best is one of those with the most splits."""
@@ -108,7 +118,7 @@ def rows_of(
         best = max(means, default=math.inf)
         for method, cell, (_, row) in zip(choice.methods, column, rows, strict=True):
             is_best = len(cell.test) == most and cell.mean >= best
-            printed = (paper or {}).get((k, method, dataset), '')
+            printed = paper.get((k, method, dataset), '')
             beside = '' if printed == '' else f'paper: {printed or "OOM"}'
             row.append(Entry(str(cell), beside, is_best))
     return rows
@@ -125,27 +135,23 @@ def marks_of(found: dict[tuple[str, str], Cell]) -> list[str]:
     return [' '.join(lines)] if lines else []
 
 
-def table1(store: Store, choice: Choice) -> Grid:
-    """Compare all methods on all data sets."""
-    found = cells(store, choice)
-    rows = rows_of(found, choice, accuracies('table1'))
-    notes = [f'{COUNTED}; below it what the paper prints.', *marks_of(found)]
-    return Grid(head(choice.datasets), rows, notes)
-
-
-def by_k(name: str, methods: tuple[str, ...]) -> Callable[[Store, Choice], Grid]:
-    """Compare methods by the number K of draws."""
+def of_accuracies(
+    name: str, methods: tuple[str, ...] = (), ks: tuple[int, ...] = ()
+) -> Make:
+    """Compare methods, or all that are chosen, beside a table of the paper."""
 
     def table(store: Store, choice: Choice) -> Grid:
-        paper, chosen = accuracies(name), choice._replace(methods=methods)
-        rows, notes = [], []
-        for k in KS:
-            found = cells(store, chosen, k=k)
-            notes += marks_of(found)
-            of_k = rows_of(found, chosen, paper, k)
-            rows += [(f'K = {k}, {title}', row) for title, row in of_k]
-        notes = [f'{COUNTED}; below it what the paper prints.', *sorted(set(notes))]
-        return Grid(head(choice.datasets), rows, notes)
+        paper = accuracies(name)
+        chosen = choice._replace(methods=methods or choice.methods)
+        rows, marks = [], set()
+        for k in ks or (None,):
+            found = cells(store, chosen, **({'k': k} if k else {}))
+            marks |= {*marks_of(found)}
+            start = f'K = {k}, ' if k else ''
+            of_k = rows_of(found, chosen, paper, k or 5)
+            rows += [(f'{start}{title}', row) for title, row in of_k]
+        end = '; below it what the paper prints.' if paper else '.'
+        return Grid(head(choice.datasets), rows, [f'{COUNTED}{end}', *sorted(marks)])
 
     return table
 
@@ -182,53 +188,32 @@ def paired(store: Store, choice: Choice) -> Grid:
 def verdicts(store: Store, choice: Choice) -> Grid:
     """Place rows beside the paper's: within its standard deviation, above, below."""
     printed = tuple(m for m in choice.methods if METHODS[m].group != 'control')
-    found = cells(store, choice._replace(methods=printed))
     paper = accuracies('table1')
     known = {dataset for _, _, dataset in paper}
     datasets = tuple(d for d in choice.datasets if d in known)
     others = tuple(d for d in choice.datasets if d not in known)
-    rows = [
-        (
-            METHODS[method].title,
-            [_verdict(found[method, d], paper[5, method, d]) for d in datasets],
-        )
-        for method in printed
-    ]
+    found = cells(store, choice._replace(methods=printed, datasets=datasets))
+    judged, texts = {}, {}
+    for (method, d), cell in found.items():
+        beside = paper[5, method, d]
+        judged[method, d] = _judged(cell, beside)
+        texts[method, d] = verdict(cell, beside) + judged[method, d].marks
+    rows = [(METHODS[m].title, [Entry(texts[m, d]) for d in datasets]) for m in printed]
     note = (
         "'within': within one standard deviation of the paper's mean. From "
         f'{LEAST_RUNS} runs on.'
     )
     absent = f'paper has no figures of {", ".join(head(others)[1:]) or "controls"}'
-    marked = {
-        (method, d): cell
-        for (method, d), cell in found.items()
-        if d in known and _is_marked(cell, paper[5, method, d])
-    }
-    notes = [note, *marks_of(marked), *([f'The {absent}.'] if others else [])]
+    notes = [note, *marks_of(judged), *([f'The {absent}.'] if others else [])]
     few = f'no method has {LEAST_RUNS} finished runs of this choice yet'
     is_printed = datasets and printed
     return Grid(head(datasets), rows, notes, few if is_printed else f'the {absent}')
 
 
-def _verdict(cell: Cell, printed: Accuracy | None) -> Entry:
-    """Add the marks of runs that were ended early: the method might do better."""
-    marks = cell.marks if _is_marked(cell, printed) else ''
-    return Entry(verdict(cell, printed) + marks)
-
-
-def _is_marked(cell: Cell, printed: Accuracy | None) -> bool:
-    """Return whether the figure is judged, or there is none."""
+def _judged(cell: Cell, printed: Accuracy | None) -> Cell:
+    """Drop the marks, of runs that were ended early, of figures without a verdict."""
     is_judged = printed is not None and len(cell.test) >= LEAST_RUNS
-    return is_judged or not cell.test
-
-
-def controls(store: Store, choice: Choice) -> Grid:
-    """Show the paper's best method beside what it has to beat."""
-    shown = ('neural_gau_sim', 'neural_gau_sim_t', 'uniform', *CONTROLS)
-    chosen = choice._replace(methods=shown)
-    found = cells(store, chosen)
-    notes = [f'{COUNTED}.', *marks_of(found)]
-    return Grid(head(choice.datasets), rows_of(found, chosen), notes)
+    return cell if is_judged or not cell.test else cell._replace(marks='')
 
 
 def tuned(store: Store, choice: Choice) -> Grid:
@@ -236,19 +221,19 @@ def tuned(store: Store, choice: Choice) -> Grid:
     methods = ('neural_gau_sim', *CONTROLS)
     known = {d: found_settings(store.root, d, choice.label) for d in choice.datasets}
     datasets = tuple(d for d in choice.datasets if known[d].keys() >= {*methods})
-    found: dict[tuple[str, str], Cell] = {}
-    notes, titles = [], head(datasets)
-    for dataset, title in zip(datasets, titles[1:], strict=True):
-        for method in methods:
-            best = known[dataset][method]
-            one = Choice((dataset,), (method,), COMPARED, best['preset'], choice.label)
-            found |= cells(store, one, **best['setting'])
-            notes.append(f'{METHODS[method].title} on {title}: {_setting(best)}.')
-    rows = rows_of(found, choice._replace(datasets=datasets, methods=methods))
+    titles = dict(zip(datasets, head(datasets)[1:], strict=True))
+    notes = [
+        f'{METHODS[method].title} on {titles[d]}: {_setting(known[d][method])}.'
+        for d in datasets
+        for method in methods
+    ]
+    chosen = Choice(datasets, methods, COMPARED, 'tuned', choice.label, store.root)
+    found = cells(store, chosen)
+    rows = rows_of(found, chosen, {})
     rows += differences(found, [(methods[0], name) for name in CONTROLS], datasets)
     first = f'{COUNTED}; {PAIRED}.'
     empty = 'no finished runs of settings that a search has found yet'
-    return Grid(titles, rows, [first, *marks_of(found), *notes], empty)
+    return Grid(head(datasets), rows, [first, *marks_of(found), *notes], empty)
 
 
 def _setting(found: Mapping[str, Any]) -> str:
@@ -284,12 +269,14 @@ def cost_grid(root: Path) -> Grid:
     return Grid(['', 'seconds', 'MB'], rows, [note])
 
 
-TABLES: dict[str, tuple[str, Callable[[Store, Choice], Grid]]] = {
-    'table1': ('table1', table1),
-    'controls': ('table1', controls),
+SHOWN = ('neural_gau_sim', 'neural_gau_sim_t', 'uniform', *CONTROLS)
+TABLES: dict[str, tuple[str, Make]] = {
+    'table1': ('table1', of_accuracies('table1')),
+    # The paper's best method beside what it has to beat.
+    'controls': ('table1', of_accuracies('controls', SHOWN)),
     'paired': ('table1', paired),
     'verdicts': ('table1', verdicts),
     'tuned': ('table1', tuned),
-    'table2': ('table2', by_k('table2', FULL)),
-    'table3': ('table3', by_k('table3', TRANSITION)),
+    'table2': ('table2', of_accuracies('table2', FULL, KS)),
+    'table3': ('table3', of_accuracies('table3', TRANSITION, KS)),
 }

@@ -12,14 +12,12 @@ from torch import Tensor
 from torch_geometric.data import Data
 from tqdm import tqdm
 
-from reproduction.config import RunConfig
-from reproduction.experiments import CONTROLS, EXPERIMENTS, Choice
+from reproduction.experiments import CONTROLS, EXPERIMENTS, Choice, RunConfig
 from reproduction.files import read_tensors, remove_drafts, write_tensors
-from reproduction.methods import build
 from reproduction.settings import PRESETS, RESULTS
 from reproduction.store import Store
 from reproduction.summary import Cell
-from reproduction.training import Run
+from reproduction.training import Run, build
 from torch_geometric_gsl import IDGLAnchor, NodeClassifier
 
 #: The parameters of a transition graph: one row per transition node.
@@ -44,9 +42,8 @@ def load_trained(store: Store, config: RunConfig, data: Data) -> NodeClassifier:
 
     Archives hold no models: a run whose model is not there is trained again.
     """
-    state = read_tensors(store.folder(config) / 'model.pt')
-    if state is None:
-        state = train_again(store, config, data)
+    kept = read_tensors(store.folder(config) / 'model.pt')
+    state = kept or train_again(store, config, data)
     model = build(config, data)
     model.load_state_dict(state)
     return model
@@ -61,12 +58,8 @@ def train_again(store: Store, config: RunConfig, data: Data) -> dict[str, Tensor
         remove_drafts(folder)
         run = Run(config, data, folder)
         run.resume()
-        with tqdm(
-            total=config.epochs,
-            initial=run.epoch,
-            desc=f'{config}, trained again for its model',
-            unit='epoch',
-        ) as bar:
+        what = f'{config}, trained again for its model'
+        with tqdm(None, what, config.epochs, initial=run.epoch, unit='epoch') as bar:
             run.train(lambda metrics: bar.update())
         if not run.best_state:
             raise SystemExit(
@@ -80,7 +73,7 @@ def train_again(store: Store, config: RunConfig, data: Data) -> dict[str, Tensor
 
 
 def _check_score(store: Store, run: Run, data: Data) -> None:
-    """Warn if the model differs: another machine or version may round differently."""
+    """Warn of another accuracy: another machine may round differently."""
     record = store.record(run.config)
     known = None if record is None else record['outcome'].get('test')
     found = run.score(data)['test']
@@ -92,12 +85,11 @@ def _check_score(store: Store, run: Run, data: Data) -> None:
         )
 
 
-def count_removable(model: NodeClassifier, data: Data) -> int:
+def count_removable(model: Any, data: Data) -> int:
     """Count the transition nodes or anchors."""
     if isinstance(model, IDGLAnchor):
         return min(model.num_anchors, int(data['x'].size(0)))
-    options: Any = model
-    return int(options.num_transition_nodes)
+    return int(model.num_transition_nodes)
 
 
 def without_nodes(
@@ -145,34 +137,30 @@ def absent_runs(name: str, store: Store, choice: Choice) -> list[str]:
     first = choice._replace(
         datasets=choice.datasets or experiment.datasets, seeds=FIRST_SEED
     )
-    one_seed = name != 'temperature'
-    configs = experiment.configs(first)
-    lines = [_command(name, store.missing(configs), choice, one_seed)]
+    wanted = {name: experiment.configs(first)}
     if name in WITH_CONTROLS:
-        controls = EXPERIMENTS['table1'].configs(first._replace(methods=CONTROLS))
-        controls = store.missing(controls)
-        lines.append(_command('table1', controls, choice, one_seed, CONTROLS))
-    for config in configs:
+        first = first._replace(methods=CONTROLS)
+        wanted['table1'] = EXPERIMENTS['table1'].configs(first)
+    lines = [
+        _command(each, missing, choice, one_seed=name != 'temperature')
+        for each, configs in wanted.items()
+        if (missing := store.missing(configs))
+    ]
+    for config in wanted[name]:
         record = store.record(config)
         if record is not None and not has_model(store, config):
             outcome = record['outcome']
             lines.append(f'{config}: {outcome.get("detail") or outcome["status"]}')
-    return [line for line in lines if line]
+    return lines
 
 
 def _command(
-    experiment: str,
-    configs: list[RunConfig],
-    choice: Choice,
-    one_seed: bool,
-    methods: tuple[str, ...] = (),
+    experiment: str, configs: list[RunConfig], choice: Choice, *, one_seed: bool
 ) -> str:
-    """Write the command that makes runs, if there are any to make."""
-    if not configs:
-        return ''
+    """Write the command that makes runs: those of Table 1 are of the controls."""
     words = ['python', 'examples/paper/run.py', experiment, '--datasets']
     words += dict.fromkeys(config.dataset for config in configs)
-    words += ['--methods', *methods] if methods else []
+    words += ['--methods', *CONTROLS] if experiment == 'table1' else []
     words += ['--seeds', '1'] if one_seed else []
     # Only files have one.
     labels = dict.fromkeys(config.label for config in configs if config.label)

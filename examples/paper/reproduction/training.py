@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,10 @@ from torch.nn import functional as F
 from torch_geometric import seed_everything
 from torch_geometric.data import Data
 
-from reproduction.config import GIVEN, RunConfig
+from reproduction.experiments import OPTIMIZERS, RunConfig
 from reproduction.files import read_tensors, write_tensors, write_text
-from reproduction.methods import build, parameter_groups
-from torch_geometric_gsl import NodeClassifier
+from reproduction.settings import METHODS
+from torch_geometric_gsl import SLAPS, NodeClassifier
 from torch_geometric_gsl.datasets import paper_split
 
 #: Stands for a label that must not be read: no class has it.
@@ -38,14 +39,45 @@ CHECKPOINT_SHARE = 0.05
 #: How layers refuse numbers that training has driven out of range.
 NOT_FINITE = 'contains NaN or infinite values'
 MASKS = ('train_mask', 'val_mask', 'test_mask')
-OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
-    'adam': torch.optim.Adam,
-    'adamw': torch.optim.AdamW,
-}
+#: The split of a run whose data brings one.
+GIVEN = 'given'
 
 Metrics = dict[str, float]
 Outcome = dict[str, Any]
 Watcher = Callable[[Metrics], None]
+
+
+def build(config: RunConfig, data: Data) -> NodeClassifier:
+    """Build the model of a run; warn where the data has fewer neighbours than asked."""
+    method = METHODS[config.method]
+    options, num_nodes = dict(config.options), int(data['x'].size(0))
+    most = num_nodes - 1
+    for name in ('k', 'candidates'):
+        if (options.get(name) or 0) > most:
+            warnings.warn(
+                f"'{name}' is {most} instead of {options[name]} for {config.method} on "
+                f'{config.data_name}: it has {num_nodes} nodes',
+                stacklevel=2,
+            )
+            options[name] = most
+    if method.is_sized:
+        options['num_nodes'] = num_nodes
+    out_channels = int(data['y'].max()) + 1
+    return method.build(
+        data.num_features, out_channels=out_channels, **method.options, **options
+    )
+
+
+def parameter_groups(
+    model: NodeClassifier, config: RunConfig
+) -> list[dict[str, Any]] | list[torch.nn.Parameter]:
+    """Group parameters: SLAPS trains graph and autoencoder at a rate of their own."""
+    if not isinstance(model, SLAPS):
+        return list(model.parameters())
+    rest = [*model.denoiser.parameters(), *model.graph_generator.parameters()]
+    own: dict[str, Any] = {'params': list(model.classifier.parameters())}
+    lr = config.denoising_lr or config.lr
+    return [own, {'params': rest, 'lr': lr, 'weight_decay': 0.0}]
 
 
 def split_of(config: RunConfig, data: Data) -> Data:
@@ -131,18 +163,18 @@ class Run:
                 return 'diverged'
             if self.seconds > self.config.time_limit:
                 return 'timeout'
-            if self._is_late():
+            # Neither accuracy nor loss has improved for too long.
+            if self.epoch - 1 - self.improved >= self.config.patience:
                 break
             if self._is_due():
                 self.save()
         return 'done'
 
     def _train_epoch(self) -> Metrics:
-        config = self.config
+        config, count = self.config, self.epoch + 1
         is_pretraining = self.epoch < config.pretrain_epochs
         metrics: Metrics = {'epoch': self.epoch}
-        is_last = self.epoch + 1 == config.epochs
-        is_due = is_last or (self.epoch + 1) % config.eval_every == 0
+        is_due = count == config.epochs or count % config.eval_every == 0
         try:
             metrics['loss'] = self._step(is_pretraining)
             if is_due and not is_pretraining:
@@ -189,10 +221,6 @@ class Run:
             self.best_state = {name: value.clone() for name, value in state}
         return {'val': val, 'val_loss': loss}
 
-    def _is_late(self) -> bool:
-        """Return whether neither accuracy nor loss improved for too long."""
-        return self.epoch - 1 - self.improved >= self.config.patience
-
     def score(self, data: Data) -> Outcome:
         """Read the test labels, once, for the epoch that validation selected."""
         test_mask = split_of(self.config, data).test_mask
@@ -215,14 +243,19 @@ class Run:
     def save(self) -> None:
         """Write metrics and a checkpoint, each in one piece."""
         start = time.monotonic()
-        write_text(self.folder / 'metrics.csv', self.metrics_table())
+        names = ('epoch', 'loss', 'val', 'val_loss')
+        # One line per epoch; `val` is empty where it was not looked at.
+        lines = [','.join(str(m.get(n, '')) for n in names) for m in self.history]
+        text = '\n'.join([','.join(names), *lines, ''])
+        write_text(self.folder / 'metrics.csv', text)
+        cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
         content = {
             'config': self.config.to_dict(),
             **{name: getattr(self, name) for name in RESTORED},
             'model': self.model.state_dict(),
             'optimizer': self.optimizer.state_dict(),
             'prediction': self.prediction,
-            'random': _random_state(),
+            'random': {'cpu': torch.get_rng_state(), 'cuda': cuda},
         }
         write_tensors(self.folder / 'checkpoint.pt', content)
         self._saved_at = time.monotonic()
@@ -231,9 +264,9 @@ class Run:
     def resume(self) -> bool:
         """Take up the last checkpoint; a damaged one counts as none."""
         found = read_tensors(self.folder / 'checkpoint.pt')
-        if found is None or found.get('config') != self.config.to_dict():
+        if found is None or not found.keys() >= {'config', *RESTORED, *STATES}:
             return False
-        if not found.keys() >= {*RESTORED, *STATES}:
+        if found['config'] != self.config.to_dict():
             return False
         if _shapes(found['model']) != _shapes(self.model.state_dict()):
             return False  # Of code that built another model.
@@ -242,27 +275,11 @@ class Run:
         for name in RESTORED:
             setattr(self, name, found[name])
         self.prediction = found['prediction'].to(self.y.device)
-        _set_random_state(found['random'])
+        torch.set_rng_state(found['random']['cpu'])
+        if torch.cuda.is_available() and found['random']['cuda']:
+            torch.cuda.set_rng_state_all(found['random']['cuda'])
         return True
-
-    def metrics_table(self) -> str:
-        """Return one line per epoch; `val` is empty where it was not looked at."""
-        names = ('epoch', 'loss', 'val', 'val_loss')
-        lines = [','.join(str(m.get(n, '')) for n in names) for m in self.history]
-        return '\n'.join([','.join(names), *lines]) + '\n'
 
 
 def _shapes(state: dict[str, Tensor]) -> dict[str, torch.Size]:
     return {name: value.shape for name, value in state.items()}
-
-
-def _random_state() -> dict[str, Any]:
-    has_cuda = torch.cuda.is_available()
-    cuda = torch.cuda.get_rng_state_all() if has_cuda else []
-    return {'cpu': torch.get_rng_state(), 'cuda': cuda}
-
-
-def _set_random_state(state: dict[str, Any]) -> None:
-    torch.set_rng_state(state['cpu'])
-    if torch.cuda.is_available() and state['cuda']:
-        torch.cuda.set_rng_state_all(state['cuda'])

@@ -1,21 +1,20 @@
 """Both layers: their formula, number by number, and what they have in common."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
 from oracles import inner, relaxed, replay, seeded, sigmoid, softmax, to_matrix, unit
+from sampling import normal
 
 from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
 
 N, S, IN, OUT, K, TAU, SCALE = 7, 6, 11, 4, 3, 0.4, 1.5
 KINDS = pytest.mark.parametrize('kind', ['full', 'transition'])
+features = partial(normal, N, IN)
 TRAINING = pytest.mark.parametrize('training', [True, False])
-
-
-def features(seed=3):
-    return torch.randn(N, IN, generator=seeded(seed), dtype=torch.double)
 
 
 def build(kind, *args, in_channels=IN, **kwargs):
@@ -173,22 +172,18 @@ def test_bad_arguments(kind, error, args, kwargs, match):
         build(kind, *args, **kwargs)
 
 
-def few(kind):
-    return make(kind, k=N + 1)
-
-
 @pytest.mark.parametrize(
-    ('error', 'x', 'match', 'layer'),
+    ('error', 'x', 'match', 'k'),
     [
-        (TypeError, None, r"'x' must be a torch.Tensor \(got NoneType\)", make),
-        (ValueError, features()[:, 1:], r"'x' must have 11 channels \(got 10", make),
-        (TypeError, features().float(), "'x' has torch.float32 but the para", make),
-        (ValueError, features() / 0, "'x' contains NaN or infinite values", make),
-        (ValueError, features(), r'candidates \(got k=8 for [67] candidates\)', few),
+        (TypeError, None, r"'x' must be a torch.Tensor \(got NoneType\)", K),
+        (ValueError, features()[:, 1:], r"'x' must have 11 channels \(got 10", K),
+        (TypeError, features().float(), "'x' has torch.float32 but the para", K),
+        (ValueError, features() / 0, "'x' contains NaN or infinite values", K),
+        (ValueError, features(), r'candidates \(got k=8 for [67] candidates\)', N + 1),
     ],
 )
 @KINDS
-def test_bad_input(kind, error, x, match, layer):
-    for call in (layer(kind), layer(kind).graph):
+def test_bad_input(kind, error, x, match, k):
+    for call in (make(kind, k=k), make(kind, k=k).graph):
         with pytest.raises(error, match=match):
             call(x)

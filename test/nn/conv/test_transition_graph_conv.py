@@ -2,24 +2,15 @@ import math
 
 import pytest
 import torch
-from oracles import seeded
+from sampling import normal
 
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
 
-N, S, IN, OUT, K, TAU, SCALE = 7, 6, 11, 4, 3, 0.4, 1.5
-
-
-def features(seed=3):
-    return torch.randn(N, IN, generator=seeded(seed), dtype=torch.double)
+N, S, IN, OUT = 7, 6, 11, 4
 
 
 def make(**kwargs):
-    torch.manual_seed(5)
-    kwargs = {'k': K, 'tau': TAU, 'scale': SCALE, 'num_arrivals': S, **kwargs}
-    conv = TransitionGraphConv(IN, OUT, N, S, **kwargs).double()
-    if conv.bias is not None:
-        torch.nn.init.normal_(conv.bias)
-    return conv
+    return TransitionGraphConv(IN, OUT, N, S, **kwargs).double()
 
 
 def test_repr():
@@ -48,7 +39,7 @@ def test_parameters_are_scaled_projections():
 @pytest.mark.parametrize('method', ['dense', 'stream'])
 def test_wide_matrix_is_never_formed(method, training, sparse, meter):
     conv = make(method=method).train(training)
-    x = features().to_sparse_csr() if sparse else features().requires_grad_()
+    x = normal(N, IN).to_sparse_csr() if sparse else normal(N, IN).requires_grad_()
     wide = {(S, IN), (IN, S)}
     with meter() as found:
         conv(x).square().sum().backward()
@@ -65,7 +56,6 @@ def test_wide_matrix_is_never_formed(method, training, sparse, meter):
 def test_half_precision_of_many_nodes(how):
     """Shares of 1 / n would be subnormal numbers."""
     n = 20_000
-    torch.manual_seed(5)
     conv = TransitionGraphConv(IN, 32, n, S).eval()
     x = torch.randn(n, IN).half().float()
     h = conv._project(x).detach()
@@ -82,7 +72,7 @@ def test_half_precision_of_many_nodes(how):
 def test_other_number_of_nodes():
     for call in (make(), make().graph):
         with pytest.raises(ValueError, match=r'num_nodes=7 rows \(got 5\); the trans'):
-            call(features()[:5])
+            call(normal(N, IN)[:5])
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,12 @@ import torch
 from oracles import seeded
 from torch.nn import functional as F
 
-from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
-from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
-from torch_geometric_gsl.nn.models.gsl_net import GSLNet
-from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
+from torch_geometric_gsl import (
+    GSLNet,
+    LatentGraphConv,
+    LinearSimilarity,
+    TransitionGraphConv,
+)
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES
 
 N, IN, HIDDEN, OUT = 24, 6, 8, 2
@@ -42,10 +44,12 @@ def test_repr():
 
 
 @KINDS
+@pytest.mark.parametrize('in_channels', [IN, -1])
 @pytest.mark.parametrize('num_layers', [1, 2, 3])
-def test_layers(kind, num_layers):
-    model = make(kind, num_layers=num_layers, k=4, tau=0.5, root_weight=False)
-    widths = [IN, *[HIDDEN] * (num_layers - 1), OUT]
+def test_layers(kind, in_channels, num_layers):
+    options = {'k': 4, 'tau': 0.5, 'root_weight': False, **kind}
+    model = GSLNet(in_channels, HIDDEN, num_layers, OUT, **options)
+    widths = [in_channels, *[HIDDEN] * (num_layers - 1), OUT]
     found = [(conv.in_channels, conv.out_channels) for conv in model.convs]
     assert found == list(pairwise(widths))
     for conv in model.convs:
@@ -53,6 +57,7 @@ def test_layers(kind, num_layers):
         assert (conv.sampler.k, conv.sampler.tau) == (4, 0.5)
         assert conv.lin_root is None
     assert model(problem()[0]).shape == (N, OUT)
+    assert model.convs[0].lin.weight.size(1) == IN
 
 
 @KINDS
@@ -86,8 +91,7 @@ def test_forward_is_written_out(kind, act):
 @KINDS
 def test_dropout_follows_hidden_layers_only(kind):
     model, x = make(kind, num_layers=3, dropout=0.25), problem()[0]
-    inputs = []
-    outputs = []
+    inputs, outputs = [], []
     for conv in model.convs:
         conv.register_forward_hook(lambda _, __, out: outputs.append(out))
         conv.register_forward_pre_hook(lambda _, args: inputs.append(args[0]))
@@ -142,13 +146,6 @@ def test_batch_and_candidates(training):
 
 
 @KINDS
-def test_lazy_channels(kind):
-    model = GSLNet(-1, HIDDEN, 2, OUT, **kind)
-    assert model(problem()[0]).shape == (N, OUT)
-    assert model.convs[0].lin.weight.shape == (HIDDEN, IN)
-
-
-@KINDS
 @pytest.mark.parametrize('training', [True, False])
 def test_autocast(training, kind):
     model, x = make(kind, dropout=0.0).train(training), problem()[0]
@@ -163,8 +160,6 @@ def test_shared_similarity():
     similarity = LinearSimilarity(4)
     model = GSLNet(IN, 4, num_layers=2, out_channels=4, similarity=similarity)
     assert all(conv.sampler.similarity is similarity for conv in model.convs)
-    with pytest.raises(ValueError, match="'similarity' expects 4 channels but it rec"):
-        GSLNet(IN, 4, num_layers=2, out_channels=3, similarity=similarity)
 
 
 @pytest.mark.parametrize(
@@ -191,11 +186,8 @@ def test_bad_arguments(error, kwargs, match):
         GSLNet(**{**sizes, 'out_channels': 2, **kwargs})
 
 
-@pytest.mark.parametrize(
-    ('similarity', 'scale'),
-    [('linear', 20.0), ('linear', 40.0), ('linear', 100.0)]
-    + [('neural_gaussian', scale) for scale in (39.0, 40.0, 100.0)],
-)
+@pytest.mark.parametrize('similarity', ['linear', 'neural_gaussian'])
+@pytest.mark.parametrize('scale', [39.0, 40.0, 100.0])
 def test_no_scale_is_too_large_to_plan(similarity, scale):
     # A race would take e^40 proposals and more: none is that long.
     x, edges = torch.randn(200, 16), torch.randint(200, (2, 4000))

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from oracles import replay, seeded, to_matrix, truncated
+from sampling import normal
 from scipy import integrate
 
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
@@ -24,10 +25,6 @@ OPTIONS = [
     {'loop': False, 'hard': True},
     {'loop': False, 'replace': False},
 ]
-
-
-def normal(*size, seed=3):
-    return torch.randn(*size, generator=seeded(seed), dtype=torch.double)
 
 
 def matrix(sampler, x, seed):

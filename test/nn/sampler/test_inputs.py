@@ -5,11 +5,8 @@ import re
 import pytest
 import torch
 from oracles import seeded
+from sampling import make, normal
 
-from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
-from torch_geometric_gsl.nn.similarity.neural_gaussian_similarity import (
-    NeuralGaussianSimilarity,
-)
 from torch_geometric_gsl.typing import SampledGraph
 
 # The first makes one list of the pairs of all graphs, the second visits graph by
@@ -22,16 +19,6 @@ OPTIONS = [
     {'replace': False},
     {'replace': False, 'loop': False},
 ]
-
-
-def features(num_nodes, seed=3):
-    return torch.randn(num_nodes, 6, generator=seeded(seed), dtype=torch.double)
-
-
-def make(**kwargs):
-    torch.manual_seed(5)
-    kwargs.setdefault('k', 3)
-    return GumbelKNNSampler(NeuralGaussianSimilarity(6), **kwargs).double()
 
 
 def one_by_one(sampler, pair, ids):
@@ -63,7 +50,7 @@ def test_batch_equals_graphs_one_by_one(sizes, method, options, budget, training
     # Everything is kept: a list of pairs draws all of them, blocks the first arrivals.
     sampler = make(method=method, memory_budget=budget, num_arrivals=16, **options)
     sampler.train(training)
-    x = features(sum(sizes))
+    x = normal(sum(sizes), 6)
     graph = sampler(x, batch=batch, generator=seeded(1))
     assert_equal_graphs(graph, one_by_one(sampler, (x, x), (batch, batch)))
     assert torch.equal(batch[graph.edge_index[0]], batch[graph.edge_index[1]])
@@ -74,7 +61,7 @@ def test_batch_equals_graphs_one_by_one(sizes, method, options, budget, training
 @pytest.mark.parametrize('method', ['dense', 'stream'])
 def test_bipartite_batch(method, budget, training):
     ids = (torch.tensor([0] * 4 + [1] * 5 + [2] * 3), torch.tensor([0] * 2 + [2] * 6))
-    pair = (features(12), features(8, seed=4))
+    pair = (normal(12, 6), normal(8, 6, seed=4))
     sampler = make(method=method, memory_budget=budget).train(training)
     graph = sampler(pair, batch=ids, generator=seeded(1))
     assert_equal_graphs(graph, one_by_one(sampler, pair, ids))
@@ -97,7 +84,7 @@ def candidates(target, loop=True):
 @pytest.mark.parametrize('method', ['dense', 'auto'])
 def test_given_candidates(method, loop, hard, training):
     sampler = make(method=method, loop=loop, hard=hard, k=2).train(training)
-    edge_index, weight = sampler(features(6), GIVEN)
+    edge_index, weight = sampler(normal(6, 6), GIVEN)
     key = edge_index[1] * 6 + edge_index[0]
     assert bool((key[1:] > key[:-1]).all())
     for i in range(6):
@@ -117,7 +104,7 @@ def test_given_candidates(method, loop, hard, training):
 @pytest.mark.parametrize('method', ['dense', 'auto'])
 def test_all_pairs_as_candidates(method, options, training):
     sampler = make(method=method, num_arrivals=6, **options).train(training)
-    x = features(6)
+    x = normal(6, 6)
     everything = torch.cartesian_prod(torch.arange(6), torch.arange(6)).t()
     graph = sampler(x, everything, generator=seeded(1))
     others = everything[:, everything[0] != everything[1]]
@@ -130,7 +117,7 @@ def test_all_pairs_as_candidates(method, options, training):
 def test_given_candidates_of_a_pair_of_node_sets():
     given = torch.tensor([[6, 0, 3, 3], [1, 0, 1, 0]])
     sampler = make(k=2, loop=False)
-    edge_index, weight = sampler((features(7), features(3, seed=4)), given)
+    edge_index, weight = sampler((normal(7, 6), normal(3, 6, seed=4)), given)
     assert edge_index.tolist() == [[0, 3, 3, 6], [0, 0, 1, 1]]
     torch.testing.assert_close(weight.view(2, 2).sum(1), torch.ones(2).double())
 
@@ -139,14 +126,14 @@ def test_given_candidates_of_a_pair_of_node_sets():
 def test_batch_and_given_candidates(training):
     batch = torch.tensor([0, 0, 0, 1, 1, 1])
     inside = GIVEN[:, batch[GIVEN[0]] == batch[GIVEN[1]]]
-    sampler, x = make(k=2).train(training), features(6)
+    sampler, x = make(k=2).train(training), normal(6, 6)
     graph = sampler(x, inside, batch, generator=seeded(1))
     assert_equal_graphs(graph, sampler(x, inside, generator=seeded(1)))
     with pytest.raises(ValueError, match="'edge_index' joins two graphs of 'batch'"):
         sampler(x, GIVEN, batch)
 
 
-X = features(6)
+X = normal(6, 6)
 EDGES = torch.zeros(2, 3, dtype=torch.long)
 BATCH = torch.tensor([0, 0, 0, 1, 1, 1])
 

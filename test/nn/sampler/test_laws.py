@@ -8,6 +8,7 @@ import math
 from functools import cache, partial
 
 import pytest
+import sampling
 import torch
 from oracles import check_law, seeded
 from scipy import stats
@@ -35,9 +36,7 @@ LAWS = [
 # one all candidates are listed.
 SIZES = {'batch': (300, 6, 270), 'edge_index': (400,)}
 
-
-def normal(*size, seed=0):
-    return torch.randn(*size, generator=seeded(seed))
+normal = partial(sampling.normal, seed=0, dtype=torch.float)
 
 
 @cache

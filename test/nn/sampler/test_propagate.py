@@ -3,12 +3,9 @@ import math
 import pytest
 import torch
 from oracles import seeded, to_matrix
+from sampling import make, normal
 
 from torch_geometric_gsl.nn.sampler import plan as planning
-from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
-from torch_geometric_gsl.nn.similarity.neural_gaussian_similarity import (
-    NeuralGaussianSimilarity,
-)
 
 N, CHANNELS = 8, 5
 BATCH = torch.tensor([0, 0, 0, 2, 2, 2, 2, 2])
@@ -24,20 +21,19 @@ OPTIONS = [
 ]
 
 
-def rand(*size, seed=3):
-    return torch.randn(size, generator=seeded(seed), dtype=torch.double)
-
-
-def make(**kwargs):
-    torch.manual_seed(5)
-    kwargs.setdefault('k', 3)
-    return GumbelKNNSampler(NeuralGaussianSimilarity(6), **kwargs).double()
-
-
 def served(*methods):
     """List the methods and the forms of candidates that they serve."""
     pairs = [(method, case) for method in methods for case in CASES]
     return [pair for pair in pairs if pair != ('stream', 'given')]
+
+
+def assert_equal(leaves, *sums):
+    """Check that sums and their gradients are equal."""
+    found = [
+        [each, *torch.autograd.grad(each.square().sum(), leaves, retain_graph=True)]
+        for each in sums
+    ]
+    torch.testing.assert_close(*found)
 
 
 def assert_sum_of_graph(sampler, x, h, leaves, **given):
@@ -47,11 +43,7 @@ def assert_sum_of_graph(sampler, x, h, leaves, **given):
     num_targets = len(x[1]) if isinstance(x, tuple) else len(x)
     dense = to_matrix(torch.stack([source, target]), weight, num_targets, len(h))
     out = sampler.propagate(x, h, **given, generator=seeded(1))
-    found = [
-        [each, *torch.autograd.grad(each.square().sum(), leaves, retain_graph=True)]
-        for each in (out, dense @ h)
-    ]
-    torch.testing.assert_close(*found)
+    assert_equal(leaves, out, dense @ h)
 
 
 @pytest.mark.parametrize('options', OPTIONS)
@@ -61,8 +53,8 @@ def test_training(method, options, case):
     if case == 'given' and not options.get('replace', True):
         options = {**options, 'k': 1}
         given = {'edge_index': torch.stack([torch.arange(N), torch.arange(N)])}
-    sampler, x = make(method=method, num_arrivals=3, **options), rand(N, 6)
-    assert_sum_of_graph(sampler, x, rand(N, CHANNELS, seed=4), [x], **given)
+    sampler, x = make(method=method, num_arrivals=3, **options), normal(N, 6)
+    assert_sum_of_graph(sampler, x, normal(N, CHANNELS, seed=4), [x], **given)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +63,7 @@ def test_training(method, options, case):
 @pytest.mark.parametrize(('method', 'form'), served('race', 'stream'))
 def test_truncated_races(method, options, form):
     count = 330
-    x, h = rand(count, 6), rand(count, CHANNELS, seed=4)
+    x, h = normal(count, 6), normal(count, CHANNELS, seed=4)
     given = {}
     if form == 'batch':
         given['batch'] = torch.zeros(count, dtype=torch.long)
@@ -99,7 +91,7 @@ def test_evaluation_sums_all_candidates(method, options, case):
     if case == 'given':
         options = {name: options[name] for name in options if name != 'replace'}
     sampler = make(method=method, tau=0.4, scale=2.0, **options).eval()
-    x, h = rand(N, 6), rand(N, CHANNELS, seed=4)
+    x, h = normal(N, 6), normal(N, CHANNELS, seed=4)
     state = torch.get_rng_state()
     out = sampler.propagate(x, h, **CASES[case]).detach()
     assert torch.equal(state, torch.get_rng_state())
@@ -118,7 +110,7 @@ def test_evaluation_sums_all_candidates(method, options, case):
 def test_evaluation_is_exact_where_a_sample_would_hold_all():
     # Fewer pairs are allowed than there are, but warnings are errors here.
     sampler = make(max_eval_pairs=1000, tau=0.5).eval()
-    x, h = rand(500, 6), rand(500, CHANNELS, seed=4)
+    x, h = normal(500, 6), normal(500, CHANNELS, seed=4)
     out = sampler.propagate(x, h).detach()
     weight = torch.softmax(sampler.similarity(x).detach() / 0.5, dim=1)
     torch.testing.assert_close(out, weight @ h)
@@ -128,8 +120,8 @@ def test_evaluation_is_exact_where_a_sample_would_hold_all():
 @pytest.mark.parametrize('method', ['dense', 'stream'])
 def test_bipartite(method, training):
     sampler = make(method=method, tau=0.5, k=4, num_arrivals=4).train(training)
-    pair = rand(4, 6), rand(7, 6, seed=8)  # All sources are neighbours.
-    assert_sum_of_graph(sampler, pair, rand(4, CHANNELS, seed=4), [*pair])
+    pair = normal(4, 6), normal(7, 6, seed=8)  # All sources are neighbours.
+    assert_sum_of_graph(sampler, pair, normal(4, CHANNELS, seed=4), [*pair])
 
 
 @pytest.mark.parametrize('is_pair', [True, False])
@@ -142,8 +134,8 @@ def test_graphs_of_a_batch_that_are_served_in_different_ways(
     targets = torch.tensor([4, 9, 0, 8, 5])
     sources = torch.tensor([5, 7, 0, 9, 3]) if is_pair else targets
     ids = [torch.arange(5).repeat_interleave(count) for count in (sources, targets)]
-    x = [rand(len(own), 6, seed=len(own)) for own in ids]
-    h, leaves = rand(len(x[0]), CHANNELS), x if is_pair else x[:1]
+    x = [normal(len(own), 6, seed=len(own)) for own in ids]
+    h, leaves = normal(len(x[0]), CHANNELS), x if is_pair else x[:1]
     # A scale of its own: what is chosen for equal options is kept.
     sampler = make(tau=0.5, scale=1.01).train(training)
     args = (tuple(x), tuple(ids)) if is_pair else (x[0], ids[0])
@@ -154,23 +146,18 @@ def test_graphs_of_a_batch_that_are_served_in_different_ways(
     score = 1.01 * sampler.similarity(args[0]) / 0.5
     is_other = ids[1].unsqueeze(1) != ids[0]
     dense = score.masked_fill(is_other, -torch.inf).softmax(dim=1)
-    out = sampler.propagate(args[0], h, batch=args[1])
-    found = [
-        [each, *torch.autograd.grad(each.square().sum(), leaves, retain_graph=True)]
-        for each in (out, dense @ h)
-    ]
-    torch.testing.assert_close(*found)
+    assert_equal(leaves, sampler.propagate(args[0], h, batch=args[1]), dense @ h)
 
 
 @pytest.mark.parametrize('training', [True, False])
 @pytest.mark.parametrize('method', ['dense', 'stream'])
 def test_nothing_to_sum(method, training):
     sampler = make(method=method).train(training)
-    out = sampler.propagate(rand(0, 6), rand(0, CHANNELS))
+    out = sampler.propagate(normal(0, 6), normal(0, CHANNELS))
     assert out.shape == (0, CHANNELS)
     if method == 'dense' or not training:
         none = torch.empty(2, 0, dtype=torch.long)
-        out = sampler.propagate(rand(N, 6), rand(N, CHANNELS), none)
+        out = sampler.propagate(normal(N, 6), normal(N, CHANNELS), none)
         assert torch.equal(out, torch.zeros(N, CHANNELS).double())
 
 
@@ -178,10 +165,10 @@ def test_nothing_to_sum(method, training):
     ('error', 'h', 'match'),
     [
         (TypeError, None, r"'h' must be a torch.Tensor \(got NoneType\)"),
-        (ValueError, rand(3, 2), r"'h' must have shape \[8, channels\] \(got \[3, 2"),
+        (ValueError, normal(3, 2), r"'h' must have shape \[8, channels\] \(got \[3, 2"),
     ],
 )
 @pytest.mark.parametrize('training', [True, False])
 def test_bad_messages(error, h, match, training):
     with pytest.raises(error, match=match):
-        make().train(training).propagate(rand(N, 6), h)
+        make().train(training).propagate(normal(N, 6), h)

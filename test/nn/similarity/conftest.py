@@ -12,17 +12,7 @@ import pytest
 import torch
 from oracles import inner, sigmoid, unit
 
-from torch_geometric_gsl.nn.similarity.base import Similarity
-from torch_geometric_gsl.nn.similarity.cosine_similarity import CosineSimilarity
-from torch_geometric_gsl.nn.similarity.difference_similarity import DifferenceSimilarity
-from torch_geometric_gsl.nn.similarity.gaussian_similarity import GaussianSimilarity
-from torch_geometric_gsl.nn.similarity.heat_kernel_similarity import (
-    HeatKernelSimilarity,
-)
-from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
-from torch_geometric_gsl.nn.similarity.neural_gaussian_similarity import (
-    NeuralGaussianSimilarity,
-)
+from torch_geometric_gsl import nn
 
 Row = list[float]
 IN_CHANNELS = 5
@@ -66,7 +56,7 @@ class Case(NamedTuple):
     """A class, its arguments and the formula of its score."""
 
     name: str
-    cls: Callable[..., Similarity]
+    cls: Callable[..., nn.Similarity]
     kwargs: dict[str, Any]
     formula: Callable[[Any, Row, Row], float]
 
@@ -89,25 +79,18 @@ def _project(module, x):
 
 
 CASES = [
-    Case('linear', LinearSimilarity, {}, lambda _, u, v: _cosine(u, v)),
-    Case('difference', DifferenceSimilarity, {}, lambda _, u, v: 1 - _cosine(u, v)),
-    Case('gaussian', GaussianSimilarity, {}, _gaussian),
-    Case('wide_gaussian', GaussianSimilarity, {'b': -0.2, 'c': 0.7}, _gaussian),
-    Case('neural_gaussian', NeuralGaussianSimilarity, {}, _neural),
-    Case('heat_kernel', HeatKernelSimilarity, {'t': 0.7}, _heat),
-    Case('raw_heat_kernel', HeatKernelSimilarity, {'normalize': False}, _heat),
-    Case('cosine', CosineSimilarity, {'heads': 3}, _heads),
+    Case('linear', nn.LinearSimilarity, {}, lambda _, u, v: _cosine(u, v)),
+    Case('difference', nn.DifferenceSimilarity, {}, lambda _, u, v: 1 - _cosine(u, v)),
+    Case('gaussian', nn.GaussianSimilarity, {}, _gaussian),
+    Case('wide_gaussian', nn.GaussianSimilarity, {'b': -0.2, 'c': 0.7}, _gaussian),
+    Case('neural_gaussian', nn.NeuralGaussianSimilarity, {}, _neural),
+    Case('heat_kernel', nn.HeatKernelSimilarity, {'t': 0.7}, _heat),
+    Case('raw_heat_kernel', nn.HeatKernelSimilarity, {'normalize': False}, _heat),
+    Case('cosine', nn.CosineSimilarity, {'heads': 3}, _heads),
 ]
 
 
 @pytest.fixture(params=CASES, ids=[case.name for case in CASES], scope='session')
 def case(request):
     """One similarity after the other."""
-    case = request.param
-    return case
-
-
-@pytest.fixture(scope='session')
-def cases():
-    """All similarities by name."""
-    return {case.name: case for case in CASES}
+    return request.param

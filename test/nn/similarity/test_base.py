@@ -4,10 +4,12 @@ from typing import ClassVar
 import pytest
 import torch
 
-from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
-from torch_geometric_gsl.nn.similarity.base import Similarity
-from torch_geometric_gsl.nn.similarity.gaussian_similarity import GaussianSimilarity
-from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
+from torch_geometric_gsl import (
+    GaussianSimilarity,
+    GumbelKNNSampler,
+    LinearSimilarity,
+    Similarity,
+)
 from torch_geometric_gsl.ops.scores import Response
 
 DOUBLE = {'dtype': torch.float64}
@@ -36,14 +38,16 @@ def check(case, module, x_src, x_dst):
         assert out.shape == (n, m)
         assert out.dtype == x_src.dtype
         torch.testing.assert_close(out.double(), expected, **TOLERANCE[x_src.dtype])
-    tolerance = TOLERANCE[x_src.dtype]
-    torch.testing.assert_close(listed, matrix, **tolerance)
 
 
-@pytest.mark.parametrize('dtype', TOLERANCE, ids=str)
+# A projection in half precision is rounded itself.
+@pytest.mark.parametrize(
+    ('dtype', 'width'),
+    [*[(dtype, None) for dtype in TOLERANCE], (torch.float32, 3), (torch.float64, 3)],
+)
 @pytest.mark.parametrize('sizes', [(4, 4), (5, 3), (1, 1), (1, 4)])
-def test_formula(case, dtype, sizes):
-    module = case.build().to(dtype)
+def test_formula(case, dtype, width, sizes):
+    module = case.build(out_channels=width).to(dtype)
     x_src = torch.randn(sizes[0], 5).to(dtype)
     x_dst = x_src if sizes[0] == sizes[1] else torch.randn(sizes[1], 5).to(dtype)
     check(case, module, x_src, x_dst)
@@ -76,15 +80,6 @@ def test_odd_rows(case, kind):
             assert leaf is x or bool(leaf.grad.any())
 
 
-@pytest.mark.parametrize('dtype', [torch.float32, torch.float64])
-def test_formula_with_a_projection(case, dtype):
-    module = case.build(out_channels=3).to(dtype)
-    assert module.lin.weight.shape == (3, 5)
-    x_src, x_dst = torch.randn(4, 5, dtype=dtype), torch.randn(3, 5, dtype=dtype)
-    check(case, module, x_src, x_src)
-    check(case, module, x_src, x_dst)
-
-
 def test_gradient(case):
     module = case.build(out_channels=3).double()
     x_src = torch.randn(3, 5, **DOUBLE, requires_grad=True)
@@ -94,9 +89,7 @@ def test_gradient(case):
 
     def forward(edge_index, x_src, x_dst, *values):
         state = dict(zip(names, values, strict=True))
-        args = ((x_src, x_dst), edge_index)
-        out = torch.func.functional_call(module, state, args)
-        return out
+        return torch.func.functional_call(module, state, ((x_src, x_dst), edge_index))
 
     for edge_index in (None, edges):
         inputs = (edge_index, x_src, x_dst, *values)

@@ -5,18 +5,16 @@ import math
 import pytest
 import torch
 
-from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
-from torch_geometric_gsl.nn.similarity.cosine_similarity import CosineSimilarity
-from torch_geometric_gsl.nn.similarity.difference_similarity import DifferenceSimilarity
-from torch_geometric_gsl.nn.similarity.gaussian_similarity import GaussianSimilarity
-from torch_geometric_gsl.nn.similarity.heat_kernel_similarity import (
+from torch_geometric_gsl import (
+    CosineSimilarity,
+    DifferenceSimilarity,
+    GaussianSimilarity,
+    GumbelKNNSampler,
     HeatKernelSimilarity,
-)
-from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
-from torch_geometric_gsl.nn.similarity.neural_gaussian_similarity import (
+    LinearSimilarity,
     NeuralGaussianSimilarity,
+    UniformSimilarity,
 )
-from torch_geometric_gsl.nn.similarity.uniform_similarity import UniformSimilarity
 
 REPRS = [
     (LinearSimilarity, {}, ''),

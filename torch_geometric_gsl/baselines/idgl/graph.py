@@ -1,18 +1,19 @@
-"""The graphs that IDGL learns: messages along them, and their regularizer."""
+"""The graphs of IDGL: messages along them, and the regularizer of learned ones."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from itertools import islice
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
+from torch_geometric.utils import sort_edge_index
 
-from torch_geometric_gsl.baselines.idgl.pairs import DensePairs
-from torch_geometric_gsl.baselines.idgl.weights import AnchorWeights, Kept, Weights
-from torch_geometric_gsl.ops.derivatives import once_differentiable
+from torch_geometric_gsl.baselines._edges import Edges, list_sources
+from torch_geometric_gsl.baselines.idgl.pairs import Pairs
 from torch_geometric_gsl.typing import SampledGraph
 
 # Keeps the logarithm of an isolated node's degree finite.
@@ -31,140 +32,162 @@ class Graph(ABC):
         with torch.autocast(h.device.type, enabled=False):
             return self._means(h.to(self.total.dtype)).to(h.dtype)
 
-    @abstractmethod
     def _means(self, h: Tensor) -> Tensor:
-        """Return weighted means of messages in full precision."""
+        return divided(self._send(h), self.total)
 
     @abstractmethod
-    def penalty(self, square: Tensor, factors: tuple[float, float, float]) -> Tensor:
-        """Return the regularizer of the graph.
+    def _send(self, h: Tensor) -> Tensor:
+        """Return weighted sums of the messages of the sources."""
 
-        Args:
-            square (torch.Tensor): The squared norms of the features of the sources.
-            factors (tuple): Those of smoothness, degrees, and sparsity.
+    def penalty(self, square: Tensor, factors: tuple[float, float, float]) -> Tensor:
+        """Return the regularizer, given the squared norms of features of sources."""
+        total, size, energy = self._measures()
+        num_nodes = total.numel()
+        smoothness, degree, sparsity = factors
+        return (
+            smoothness / num_nodes**2 * (total @ square - energy)
+            - degree / num_nodes * (total + _TINY).log().sum()
+            + sparsity / num_nodes**2 * size
+        )
+
+    @abstractmethod
+    def _measures(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the sums of the weights of each source, their squared norm, and their
+        inner product with the products of features, for autograd.
         """
 
-    @abstractmethod
-    def change(self, last: Any) -> Tensor:
+    @torch.no_grad()
+    def change(self, last: Graph) -> Tensor:
         """Return the squared distance from the graph before."""
+        strips = zip(self.weights(), last.weights(), strict=True)
+        return torch.stack([(own - old).square().sum() for own, old in strips]).sum()
 
     @abstractmethod
-    def distance(self, pairs: DensePairs) -> Tensor:
-        """Return the squared distance from the graph of these products."""
-
-    @abstractmethod
-    def rows(self) -> Iterable[Tensor]:
-        """Return the weights by blocks of rows, for autograd."""
+    def weights(self) -> Iterator[Tensor]:
+        """Yield the weights by strips of rows."""
 
     def edges(self, anchors: Tensor | None, dtype: torch.dtype) -> SampledGraph:
         """Return the positive weights, divided by the sum of their target."""
-        ends, weights, first = [], [], 0
+        ends, shares, first = [], [], 0
         with torch.autocast(self.total.device.type, enabled=False):
-            for part in self.rows():
+            for part in self.weights():
                 target, source = (part.detach() > 0).nonzero(as_tuple=True)
-                weights.append(part[target, source] / part.sum(dim=1)[target])
+                shares.append(part[target, source] / part.sum(dim=1)[target])
                 source = source if anchors is None else anchors[source]
                 ends.append(torch.stack([source, target + first]))
                 first += part.size(0)
-        return SampledGraph(torch.cat(ends, dim=1), torch.cat(weights).to(dtype))
+        return SampledGraph(torch.cat(ends, dim=1), torch.cat(shares).to(dtype))
 
 
-class Learned(Graph):
-    """A learned graph of all nodes, by its weights.
+class ThroughAnchors(Graph):
+    """A learned graph of nodes and anchors: messages run to the anchors and back."""
 
-    Args:
-        weights (Weights): Its weights.
-        widths (list): The widths of the messages that will be sent along it.
-        products (list): The products of features by tiles, if they are kept.
-    """
-
-    def __init__(self, weights: Weights, widths: list[int], products: Kept) -> None:
-        self.weights = weights
-        self.kept: Kept = ()
-        if weights.pairs.is_costly:
-            self.kept = [part for _, part in weights.parts()]
-        inputs = [*weights.pairs.inputs]
-        if weights.features is not None:
-            inputs += weights.features.inputs
-        measure: Any = _Measure.apply
-        shapes = weights.slots(widths)
-        measures = measure(weights, self.kept, products, shapes, *inputs)
-        self.size, self.total, self._other, *slots = measures
-        self._slots = iter(slots)
+    #: The sums of the weights of anchors, and the products of their features, if the
+    #: penalty needs them.
+    of_anchors: Tensor
+    products: Tensor | None
 
     def _means(self, h: Tensor) -> Tensor:
-        return divided(self._send(h, is_back=False), self.total)
+        return super()._means(divided(self._send_back(h), self.of_anchors))
 
-    def penalty(self, square: Tensor, factors: tuple[float, float, float]) -> Tensor:
-        return penalty(self.total, self.size, self._other, square, factors)
+    def _measures(self) -> tuple[Tensor, Tensor, Tensor]:
+        steps = self._steps()
+        energy = steps.new_zeros(())
+        if self.products is not None:
+            energy = (steps * self.products).sum()
+        return steps.sum(dim=1), steps.square().sum(), energy
 
-    def change(self, last: Learned) -> Tensor:
-        return self.weights.distance(self.kept, last.weights.parts(last.kept))
+    @abstractmethod
+    def _send_back(self, h: Tensor) -> Tensor:
+        """Return weighted sums of the messages of the targets."""
 
-    def distance(self, pairs: DensePairs) -> Tensor:
-        others = ((tile, pairs.products(tile)) for tile in self.weights.tiles)
-        return self.weights.distance(self.kept, others)
-
-    def rows(self) -> Iterable[Tensor]:
-        return self.weights.rows()
-
-    def _send(self, h: Tensor, is_back: bool) -> Tensor:
-        function: Any = _Send.apply
-        out: Tensor = function(next(self._slots), h, self.weights, self.kept, is_back)
-        return out
+    @abstractmethod
+    def _steps(self) -> Tensor:
+        """Return the weights of the steps from anchor to anchor."""
 
 
-class LearnedAnchors(Learned):
-    """A learned graph of nodes and anchors: messages run to the anchors and back.
+class AnchorGraph(ThroughAnchors):
+    """A learned graph of nodes and anchors, by its weights."""
 
-    Args:
-        weights (AnchorWeights): Its weights.
-        widths (list): The widths of the messages that will be sent along it.
-        products (torch.Tensor or None): The products of the features of anchors.
+    def __init__(self, weights: Tensor, products: Tensor | None) -> None:
+        self._weights = weights
+        self.products = products
+        self.total, self.of_anchors = weights.sum(dim=1), weights.sum(dim=0)
+        self.size = weights.detach().square().sum()
+
+    def weights(self) -> Iterator[Tensor]:
+        yield self._weights
+
+    def _send(self, h: Tensor) -> Tensor:
+        return self._weights @ h
+
+    def _send_back(self, h: Tensor) -> Tensor:
+        return self._weights.t() @ h
+
+    def _steps(self) -> Tensor:
+        return self._weights.t() @ divided(self._weights, self.total)
+
+
+class Factored(Graph):
+    """A learned graph of all nodes in linear time, by factors of its weights.
+
+    Cosines of rows that are not negative are not negative either, and a threshold of
+    zero changes nothing: the weights are products of thin matrices, and so are their
+    gradients. None of them needs to be formed.
     """
 
     def __init__(
-        self, weights: AnchorWeights, widths: list[int], products: Tensor | None
+        self,
+        own: Tensor,
+        sources: Tensor,
+        features: Pairs | None,
+        blocks: list[slice],
     ) -> None:
-        super().__init__(weights, widths, ())
-        self._products = products
-        self._of_steps = next(self._slots)
+        self.own, self.sources = own, sources
+        self.features = features
+        self.blocks = blocks
+        self.total = own @ sources.sum(dim=0)
+        own, sources = own.detach(), sources.detach()
+        self.size = ((own.t() @ own) * (sources.t() @ sources)).sum()
 
-    def _means(self, h: Tensor) -> Tensor:
-        return super()._means(divided(self._send(h, is_back=True), self._other))
+    def _measures(self) -> tuple[Tensor, Tensor, Tensor]:
+        size, energy = (self.own.t() @ self.own).square().sum(), self.own.new_zeros(())
+        if self.features is not None:
+            energy = self.features.column_sums(self.own).square().sum()
+        return self.total, size, energy
 
-    def penalty(self, square: Tensor, factors: tuple[float, float, float]) -> Tensor:
-        function: Any = _Steps.apply
-        steps: Tensor = function(self._of_steps, self.weights, self.kept)
-        size, energy = steps.square().sum(), steps.new_zeros(())
-        if self._products is not None:
-            energy = (steps * self._products).sum()
-        return penalty(steps.sum(dim=1), size, energy, square, factors)
+    @torch.no_grad()
+    def change(self, last: Graph) -> Tensor:
+        if not isinstance(last, Factored):
+            return super().change(last)
+        # No difference of large numbers: of a matrix [v, w] only R is needed.
+        own = torch.cat([self.own, -last.own], dim=1)
+        sources = torch.cat([self.sources, last.sources], dim=1)
+        first, second = (torch.linalg.qr(f, mode='r').R for f in (own, sources))
+        distance: Tensor = (first @ second.t()).square().sum()
+        return distance
+
+    def weights(self) -> Iterator[Tensor]:
+        return (self.own[rows] @ self.sources.t() for rows in self.blocks)
+
+    def _send(self, h: Tensor) -> Tensor:
+        return self.own @ (self.sources.t() @ h)
 
 
-def penalty(
-    total: Tensor,
-    size: Tensor,
-    energy: Tensor,
-    square: Tensor,
-    factors: tuple[float, float, float],
-) -> Tensor:
-    """Return the regularizer of a symmetric graph.
+class FactoredAnchors(ThroughAnchors, Factored):
+    """A learned graph of nodes and anchors in linear time, by such factors."""
 
-    Args:
-        total (torch.Tensor): The sums of the weights of each node.
-        size (torch.Tensor): The squared norm of the weights.
-        energy (torch.Tensor): The inner product of weights and products of features.
-        square (torch.Tensor): The squared norms of the features.
-        factors (tuple): Those of smoothness, degrees, and sparsity.
-    """
-    num_nodes = total.numel()
-    smoothness, degree, sparsity = factors
-    return (
-        smoothness / num_nodes**2 * (total @ square - energy)
-        - degree / num_nodes * (total + _TINY).log().sum()
-        + sparsity / num_nodes**2 * size
-    )
+    def __init__(self, own: Tensor, sources: Tensor, products: Tensor | None) -> None:
+        super().__init__(own, sources, None, [slice(None)])
+        self.products = products
+        self.of_anchors = sources @ own.sum(dim=0)
+
+    def _send_back(self, h: Tensor) -> Tensor:
+        return self.sources @ (self.own.t() @ h)
+
+    def _steps(self) -> Tensor:
+        inside = self.own.t() @ divided(self.own, self.total)
+        return self.sources @ inside @ self.sources.t()
 
 
 def divided(value: Tensor, total: Tensor) -> Tensor:
@@ -172,70 +195,42 @@ def divided(value: Tensor, total: Tensor) -> Tensor:
     return value / total.masked_fill(total == 0, 1).unsqueeze(1)
 
 
-class _Measure(torch.autograd.Function):
-    """Measures of the weights, and slots for the gradients that their uses leave."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        weights: Weights,
-        kept: Kept,
-        products: Kept,
-        shapes: list[tuple[int, int]],
-        *inputs: Tensor,
-    ) -> tuple[Tensor, ...]:
-        ctx.set_materialize_grads(False)
-        ctx.weights, ctx.sizes = weights, (len(kept), len(products), len(inputs))
-        ctx.save_for_backward(*kept, *products, *inputs)
-        measures = weights.measure(kept, products)
-        slots = [measures[0].new_empty(1, 1).expand(shape) for shape in shapes]
-        return *measures, *slots
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        saved = iter(ctx.saved_tensors)
-        kept, products, inputs = ([*islice(saved, size)] for size in ctx.sizes)
-        found = ctx.weights.gradient(kept, products, grads[:3], grads[3:])
-        missing = len(inputs) - len(found)
-        return None, None, None, None, *found, *[None] * missing
+def normalized_prior(graph: SampledGraph, num_nodes: int) -> Edges:
+    """Add self-loops to the graph to start from, and normalize it as in GCN."""
+    edge_index, weight = gcn_norm(*graph, num_nodes)
+    edge_index, weight = sort_edge_index(
+        edge_index, weight, num_nodes, sort_by_row=False
+    )
+    return Edges(list_sources(edge_index, num_nodes), weight)
 
 
-class _Send(torch.autograd.Function):
-    """Weighted sums of messages; back along the graph, the messages of the targets."""
+@dataclass(eq=False)
+class Mixture:
+    """Messages along the prior graph, the first learned one and the present one.
 
-    @staticmethod
-    def forward(
-        ctx: Any, slot: Tensor, h: Tensor, weights: Weights, kept: Kept, is_back: bool
-    ) -> Tensor:
-        ctx.save_for_backward(slot, h, *kept)
-        ctx.weights, ctx.is_back = weights, is_back
-        long = h.t().contiguous()
-        if ctx.needs_input_grad[0]:
-            weights.sent.append(long)
-        send = weights.send_back if is_back else weights.send
-        # Dropout draws in the order in which messages are stored.
-        return send(long, kept).t().contiguous()
+    The first layer sends :obj:`start` in each iteration.
+    """
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        of_h = None
-        if ctx.needs_input_grad[1]:
-            send = ctx.weights.send if ctx.is_back else ctx.weights.send_back
-            of_h = send(grad.t().contiguous(), ctx.saved_tensors[2:]).t()
-        return grad, of_h, None, None, None
+    prior: Edges | None
+    first: Graph
+    start: Tensor
+    skip_weight: float
+    update_weight: float
 
+    def propagate(self, h: Tensor, present: Graph) -> Tensor:
+        """Mix the messages of a layer."""
+        is_start = h is self.start
+        learned, before = self._of_start if is_start else self._without_present(h)
+        if present is not self.first:
+            learned = torch.lerp(learned, present.propagate(h), self.update_weight)
+        if before is None:
+            return learned
+        return torch.lerp(learned, before, self.skip_weight)
 
-class _Steps(torch.autograd.Function):
-    """The weights of the steps from anchor to anchor, which are symmetric."""
+    @cached_property
+    def _of_start(self) -> tuple[Tensor, Tensor | None]:
+        return self._without_present(self.start)
 
-    @staticmethod
-    def forward(ctx: Any, slot: Tensor, weights: AnchorWeights, kept: Kept) -> Tensor:
-        ctx.save_for_backward(slot)
-        return weights.steps(kept)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        return grad + grad.t(), None, None
+    def _without_present(self, h: Tensor) -> tuple[Tensor, Tensor | None]:
+        before = None if self.prior is None else self.prior.sum(h)
+        return self.first.propagate(h), before

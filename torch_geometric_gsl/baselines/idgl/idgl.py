@@ -1,13 +1,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch_geometric.nn import Linear
 
 from torch_geometric_gsl._checks import (
     check_batch,
@@ -16,23 +14,15 @@ from torch_geometric_gsl._checks import (
     check_number,
     check_probability,
 )
+from torch_geometric_gsl.baselines._base import plain_linear
 from torch_geometric_gsl.baselines._neighbour_model import NeighbourModel
-from torch_geometric_gsl.baselines.idgl.graph import Graph
-from torch_geometric_gsl.baselines.idgl.mixture import Mixture, normalized_prior
+from torch_geometric_gsl.baselines.idgl.graph import Graph, Mixture, normalized_prior
 from torch_geometric_gsl.baselines.idgl.nodes import Nodes
 from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.models.base import cross_entropy
 from torch_geometric_gsl.nn.models.layers import check_input
 from torch_geometric_gsl.nn.similarity.cosine_similarity import CosineSimilarity
 from torch_geometric_gsl.typing import SampledGraph
-
-
-class _Step(NamedTuple):
-    """One iteration: the logits, the graph, and the nodes that it joins."""
-
-    out: Tensor
-    graph: Graph
-    nodes: Nodes
 
 
 class IDGL(NeighbourModel):
@@ -77,8 +67,8 @@ class IDGL(NeighbourModel):
         of thin matrices: time and memory are linear in the number of nodes, apart from
         the search for the nearest neighbours. Any other graph takes time :math:`n^2`,
         and its weights are computed anew wherever they are needed. Only those that are
-        long to compute are stored, :math:`n^2 / 2` of them, such as those of sparse
-        features, and the products of such features.
+        long to compute are stored, such as those of sparse features, and the products
+        of such features: :math:`n^2` of each.
 
     Args:
         in_channels (int): Size of each input sample.
@@ -159,22 +149,13 @@ class IDGL(NeighbourModel):
         check_count(num_layers, 'num_layers', minimum=2)
         sizes = in_channels, hidden_channels, num_layers, out_channels
         super().__init__(*sizes, k=k, cached=cached)
-        self.num_heads = num_heads
-        self.skip_weight = skip_weight
-        self.update_weight = update_weight
-        self.epsilon = epsilon
-        self.smoothness = smoothness
-        self.degree = degree
-        self.sparsity = sparsity
-        self.delta = delta
-        self.max_iterations = max_iterations
-        self.dropout = dropout
-        self.iteration_dropout = iteration_dropout
+        self.num_heads, self.epsilon = num_heads, epsilon
+        self.skip_weight, self.update_weight = skip_weight, update_weight
+        self.smoothness, self.degree, self.sparsity = smoothness, degree, sparsity
+        self.delta, self.max_iterations = delta, max_iterations
+        self.dropout, self.iteration_dropout = dropout, iteration_dropout
         _check_options(self)
-        self.lins = torch.nn.ModuleList(
-            Linear(*size, bias=False, weight_initializer='glorot')
-            for size in self.sizes
-        )
+        self.lins = torch.nn.ModuleList(map(plain_linear, self.sizes))
         self.metrics = torch.nn.ModuleList(
             CosineSimilarity(width, heads=num_heads)
             for width in (in_channels, hidden_channels)
@@ -211,17 +192,26 @@ class IDGL(NeighbourModel):
                 in training mode, if there are any; dropout uses the global one.
                 (default: :obj:`None`)
         """
-        for step in self._iterate(
-            x, edge_index, batch, edge_weight=edge_weight, generator=generator
-        ):
-            out = step.out
-        return out
+        for out, _, _ in self._iterate(x, edge_index, batch, edge_weight, generator):
+            last = out
+        return last
 
     def loss(self, x: Tensor, y: Tensor, mask: Tensor, **kwargs: Any) -> Tensor:
+        r"""Return the loss of the first iteration plus the mean of the later ones.
+
+        Args:
+            x (torch.Tensor): The node features, dense or sparse CSR.
+            y (torch.Tensor): The labels :math:`[|\mathcal{V}|]`.
+            mask (torch.Tensor): The labelled nodes, as a boolean mask or as indices.
+            **kwargs (optional): Additional arguments of :meth:`forward`.
+
+        Returns:
+            torch.Tensor: The loss, a scalar.
+        """
         losses = []
         factors = self.smoothness, self.degree, self.sparsity
-        is_smooth = self.smoothness > 0
-        for out, graph, nodes in self._iterate(x, **kwargs, is_smooth=is_smooth):
+        steps = self._iterate(x, **kwargs, is_smooth=self.smoothness > 0)
+        for out, graph, nodes in steps:
             value = cross_entropy(out, y, mask)
             if any(factors):
                 with torch.autocast(x.device.type, enabled=False):
@@ -239,27 +229,37 @@ class IDGL(NeighbourModel):
         edge_weight: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> list[SampledGraph]:
-        r"""Return the graph :math:`f(\mathbf{A}^{(t)})` of each iteration, without
-        the graph to start from; the arguments are those of :meth:`forward`.
+        r"""Return the graphs that are learned, without the one to start from.
+
+        Args:
+            x (torch.Tensor): The node features, dense or sparse CSR.
+            edge_index (torch.Tensor, optional): The graph to start from.
+                (default: :obj:`None`)
+            batch (torch.Tensor, optional): Sorted graph ids of the nodes.
+                (default: :obj:`None`)
+            edge_weight (torch.Tensor, optional): The weights of :obj:`edge_index`.
+                (default: :obj:`None`)
+            generator (torch.Generator, optional): Source of randomness of the anchors.
+                (default: :obj:`None`)
+
+        Returns:
+            list: The graph :math:`f(\mathbf{A}^{(t)})` of each iteration, sorted by
+            target, as a :class:`~torch_geometric_gsl.typing.SampledGraph`.
         """
-        return [
-            graph.edges(nodes.anchors, x.dtype)
-            for _, graph, nodes in self._iterate(
-                x, edge_index, batch, edge_weight=edge_weight, generator=generator
-            )
-        ]
+        steps = self._iterate(x, edge_index, batch, edge_weight, generator)
+        return [graph.edges(nodes.anchors, x.dtype) for _, graph, nodes in steps]
 
     def _iterate(
         self,
         x: Tensor,
         edge_index: Tensor | None = None,
         batch: Tensor | None = None,
-        *,
         edge_weight: Tensor | None = None,
         generator: torch.Generator | None = None,
+        *,
         is_smooth: bool = False,
-    ) -> Iterator[_Step]:
-        """Learn a graph and embed the nodes, until the graph stays as it is."""
+    ) -> Iterator[tuple[Tensor, Graph, Nodes]]:
+        """Yield the logits, the graph and the nodes until the graph stays as it is."""
         lins: Any = self.lins
         metrics: Any = self.metrics
         check_input(x, lins[0])
@@ -281,11 +281,11 @@ class IDGL(NeighbourModel):
         start = apply_linear(lins[0], x)
         mixture = Mixture(prior, first, start, self.skip_weight, self.update_weight)
         h, out = self._embed(mixture, first, self.dropout)
-        yield _Step(out, first, nodes)
+        yield out, first, nodes
         for _ in range(1, self.max_iterations):
             learned = nodes.learn(metrics[1], h, widths)
             h, out = self._embed(mixture, learned, self.iteration_dropout)
-            yield _Step(out, learned, nodes)
+            yield out, learned, nodes
             with torch.autocast(x.device.type, enabled=False):
                 change = learned.change(last)
             if bool(change <= self.delta * first.size):
@@ -296,7 +296,7 @@ class IDGL(NeighbourModel):
         self, mixture: Mixture, graph: Graph, dropout: float
     ) -> tuple[Tensor, Tensor]:
         """Return the input and the output of the last layer."""
-        out = mixture.first_layer(graph)
+        out = mixture.propagate(mixture.start, graph)
         for lin in self.lins[1:]:
             h = F.dropout(out.relu(), dropout, self.training)
             out = mixture.propagate(lin(h), graph)
@@ -320,13 +320,8 @@ def _check_options(model: IDGL) -> None:
         )
     for name in ('smoothness', 'degree', 'sparsity', 'delta'):
         value = getattr(model, name)
-        if name != 'delta':  # An infinite change ends the iteration at once.
+        # An infinite change ends the iteration at once.
+        if name != 'delta' or not isinstance(value, float):
             check_number(value, name)
-        _check_not_negative(value, name)
-
-
-def _check_not_negative(value: object, name: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"'{name}' must be a number (got {type(value).__name__})")
-    if not float(value) >= 0:
-        raise ValueError(f"'{name}' must not be negative (got {value})")
+        if not value >= 0:
+            raise ValueError(f"'{name}' must not be negative (got {value})")

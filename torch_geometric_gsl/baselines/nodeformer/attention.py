@@ -21,20 +21,6 @@ def orthogonal_directions(
 
     Orthogonal directions cover space more evenly than independent ones, so that
     estimates from them vary less.
-
-    Args:
-        num_features (int): The number of directions :math:`M`.
-        channels (int): Their size :math:`d`.
-        dtype (torch.dtype, optional): The floating-point type.
-            (default: :obj:`None`)
-        device (torch.device, optional): The device. (default: :obj:`None`)
-        generator (torch.Generator, optional): Source of randomness.
-            (default: :obj:`None`)
-
-    Example:
-        >>> w = orthogonal_directions(3, 4, dtype=torch.float64)
-        >>> (w @ w.t()).count_nonzero().item() >= 3, bool((w[0] @ w[1]).abs() < 1e-9)
-        (True, True)
     """
 
     def normal(*size: int) -> Tensor:
@@ -58,14 +44,6 @@ def feature_exponents(x: Tensor, directions: Tensor) -> Tensor:
         \mathbb{E}_{w_m} \left[ \varphi_m(x) \, \varphi_m(y) \right] = e^{x \cdot y}
 
     where :math:`w_m` is a standard normal direction.
-
-    Args:
-        x (torch.Tensor): Rows :math:`[*, d]`.
-        directions (torch.Tensor): The directions :math:`[M, d]`.
-
-    Example:
-        >>> feature_exponents(torch.tensor([[2.0, 0.0]]), torch.eye(2))
-        tensor([[ 0., -2.]])
     """
     return x @ directions.t() - x.square().sum(dim=-1, keepdim=True) / 2
 
@@ -85,24 +63,9 @@ def kernel_attention(
         \kappa(q, k) = \sum_m \varphi_m(q) \, \varphi_m(k) \approx M e^{q \cdot k}
 
     where :math:`\varphi_m` are the features of :func:`feature_exponents`. Time and
-    memory are linear in the numbers of queries and of keys.
-
-    Args:
-        query (torch.Tensor): The queries :math:`[n, H, d]`.
-        key (torch.Tensor): The keys :math:`[N, H, d]`.
-        value (torch.Tensor): The values :math:`[N, H, c]`.
-        directions (torch.Tensor): The directions :math:`[M, d]`.
-        noise (torch.Tensor, optional): The noise :math:`g` of the keys
-            :math:`[N, H, K]`; none if :obj:`None`. (default: :obj:`None`)
-
-    Returns:
-        torch.Tensor: The means of the values :math:`[n, H, c]`.
-
-    Example:
-        >>> x = torch.zeros(3, 1, 2)
-        >>> value = torch.tensor([1.0, 2.0, 6.0]).view(3, 1, 1)
-        >>> kernel_attention(x, x, value, torch.eye(2)).flatten()
-        tensor([3., 3., 3.])
+    memory are linear in the numbers of queries and of keys. Queries are
+    :math:`[n, H, d]`, keys :math:`[N, H, d]`, values :math:`[N, H, c]`, directions
+    :math:`[M, d]`, and the noise :math:`g` of the keys :math:`[N, H, K]`.
     """
     if noise is None:
         noise = key.new_zeros(*key.shape[:2], 1)

@@ -33,15 +33,7 @@ from torch_geometric_gsl.ops.runtime import full_dtype, full_precision
 
 
 class NodeFormerLayer(torch.nn.Module):
-    """Attention of all pairs of nodes, in which each head is as wide as the layer.
-
-    Args:
-        channels (int): Size of each sample.
-        heads (int): The number of heads.
-        k (int): The number of draws.
-        tau (float): The temperature.
-        num_features (int): The number of random features.
-    """
+    """Attention of all pairs of nodes, in which each head is as wide as the layer."""
 
     def __init__(
         self, channels: int, heads: int, k: int, tau: float, num_features: int
@@ -60,45 +52,37 @@ class NodeFormerLayer(torch.nn.Module):
     def reset_parameters(self) -> None:
         for lin in (self.query, self.key, self.value, self.out):
             lin.reset_parameters()
-        self.directions.copy_(self._draw_directions(self.directions, None))
+        self.directions.copy_(self._draw_directions(None))
 
     def forward(
         self, x: Tensor, sizes: list[int], generator: torch.Generator | None = None
     ) -> Tensor:
         shape = (x.size(0), self.heads, x.size(1))
         parts = [lin(x).view(shape) for lin in (self.query, self.key, self.value)]
-        if x.size(0) == 0:
-            # Of no keys there is none with the largest weight.
-            return self._output(parts[2])
         dtype = parts[0].dtype
         with torch.autocast(x.device.type, enabled=False):
             query, key, value = map(full_precision, parts)
             scale = 1 / (math.sqrt(self.tau) * query.size(-1) ** 0.25)
             directions, noise = self.directions.to(query.dtype), None
             if self.training:
-                directions = self._draw_directions(query, generator)
+                directions = self._draw_directions(generator)
                 noise = self._draw_noise(key, generator)
             keys = repeat(None) if noise is None else noise.split(sizes)
             nodes = [part.split(sizes) for part in (scale * query, scale * key, value)]
-            out = torch.cat(
-                [
-                    kernel_attention(q, k, v, directions, g)
-                    for q, k, v, g in zip(*nodes, keys, strict=False)
-                ]
-            )
-        return self._output(out.to(dtype))
-
-    def _output(self, heads: Tensor) -> Tensor:
-        hidden: Tensor = self.out(heads.flatten(1))
+            heads = [
+                kernel_attention(q, k, v, directions, g)
+                for q, k, v, g in zip(*nodes, keys, strict=False)
+            ]
+            # Of no nodes there is no graph.
+            out = torch.cat(heads) if heads else value
+        hidden: Tensor = self.out(out.to(dtype).flatten(1))
         return hidden
 
-    def _draw_directions(
-        self, like: Tensor, generator: torch.Generator | None
-    ) -> Tensor:
+    def _draw_directions(self, generator: torch.Generator | None) -> Tensor:
         return orthogonal_directions(
             *self.directions.shape,
-            dtype=full_dtype(like.dtype),
-            device=like.device,
+            dtype=full_dtype(self.directions.dtype),
+            device=self.directions.device,
             generator=generator,
         )
 

@@ -10,15 +10,17 @@ from torch.nn import functional as F
 from torch_geometric.nn import Linear
 from torch_geometric.utils import to_undirected
 
+from torch_geometric_gsl.baselines._base import plain_linear
 from torch_geometric_gsl.baselines._edges import Edges, list_by_row, list_sources
-from torch_geometric_gsl.baselines.slaps.masking import MaskedFeatures
+from torch_geometric_gsl.baselines.slaps.masking import MaskedFeatures, with_values
 from torch_geometric_gsl.baselines.slaps.sparse_pairs import sparse_pair_dots
 from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.nearest_neighbours import graph_sizes, nearest_neighbours
-from torch_geometric_gsl.ops.knn import unit_entries
+from torch_geometric_gsl.ops.knn import top_k, unit_entries
 from torch_geometric_gsl.ops.neighbours import Neighbours, pair_dots
-from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, full_precision, row_blocks
-from torch_geometric_gsl.ops.scores import unit_rows
+from torch_geometric_gsl.ops.pair_scores import PairScores
+from torch_geometric_gsl.ops.runtime import full_precision
+from torch_geometric_gsl.ops.scores import Response, identity, unit_rows
 from torch_geometric_gsl.typing import SampledGraph
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -66,6 +68,12 @@ class DiagonalGenerator(torch.nn.Module):
         return _sparse_similarities(x, value, k, batch)
 
 
+GENERATORS: dict[str, type[FullGenerator | DiagonalGenerator]] = {
+    'mlp': FullGenerator,
+    'mlp_d': DiagonalGenerator,
+}
+
+
 def drop_edges(
     edges: Edges, probability: float, generator: torch.Generator | None
 ) -> Edges:
@@ -83,9 +91,7 @@ class GraphLayer(torch.nn.Module):
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__()
-        self.lin = Linear(
-            in_channels, out_channels, bias=False, weight_initializer='glorot'
-        )
+        self.lin = plain_linear((in_channels, out_channels))
         self.bias = torch.nn.Parameter(torch.empty(out_channels))
 
     def reset_parameters(self) -> None:
@@ -131,10 +137,8 @@ def _dense_similarities(z: Tensor, k: int, batch: Tensor | None) -> SampledGraph
         return SampledGraph(edge_index, pair_dots(z, z, neighbours))
 
 
-def _nearest_rows(
-    z: Tensor, k: int, batch: Tensor | None, memory_budget: int = MEMORY_BUDGET
-) -> Tensor:
-    """Join each row to those of the largest product with it, by blocks.
+def _nearest_rows(z: Tensor, k: int, batch: Tensor | None) -> Tensor:
+    """Join each row to those of its graph of the largest product with it.
 
     A sampler would gather wide rows of many pairs for weights that nobody needs.
     """
@@ -142,12 +146,9 @@ def _nearest_rows(
     start = 0
     for part in z.split(graph_sizes(z, batch)):
         size = part.size(0)
-        for rows in row_blocks(size, 2 * size * z.itemsize, memory_budget):
-            found = (part[rows] @ part.t()).topk(min(k, size)).indices
-            target = torch.arange(rows.start, rows.stop, device=z.device).unsqueeze(1)
-            edges.append(
-                torch.stack([found, target.expand_as(found)]).flatten(1) + start
-            )
+        found = top_k(PairScores(part, part, Response(identity)), min(k, size))
+        target = torch.arange(size, device=z.device).unsqueeze(1).expand_as(found)
+        edges.append(torch.stack([found, target]).flatten(1) + start)
         start += size
     return torch.cat(edges, dim=1)
 
@@ -158,13 +159,7 @@ def _sparse_similarities(
     """Compare rows with the entries :obj:`value` in the places of :obj:`x`."""
     places = Neighbours(x.col_indices(), x.size(1), x.crow_indices())
     value = unit_entries(value, places)
-    rows = torch.sparse_csr_tensor(
-        x.crow_indices(),
-        x.col_indices(),
-        value.detach(),
-        x.shape,
-        check_invariants=False,
-    )
+    rows = with_values(x, value.detach())
     edge_index, _ = nearest_neighbours(rows, k, batch, loop=True)
     neighbours = list_sources(edge_index, x.size(0))
     return SampledGraph(edge_index, sparse_pair_dots(value, places, neighbours))

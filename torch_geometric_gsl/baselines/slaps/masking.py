@@ -11,14 +11,8 @@ from torch_geometric_gsl.ops.candidates import expand_ranges
 
 
 class MaskedFeatures(NamedTuple):
-    r"""Features some of which are hidden, and what they were.
-
-    Args:
-        x (torch.Tensor): The features with zeros in place of those that are hidden,
-            dense or sparse CSR as before.
-        row (torch.Tensor): The rows of the hidden features, in ascending order.
-        column (torch.Tensor): Their columns, in ascending order within a row.
-        target (torch.Tensor): What they were.
+    """Features some of which are zero, being hidden; where these are, and what they
+    were, in ascending order.
     """
 
     x: Tensor
@@ -42,23 +36,6 @@ def mask_features(
     :math:`n_1` ones are hidden with probability :math:`1 / r` and the :math:`n_0` zeros
     with :math:`\frac{n_1}{n_0} \frac{\eta}{r}`, at most 1, so that :math:`\eta` zeros
     are hidden for a one. Only what is hidden is drawn, not all of :math:`n \times d`.
-
-    Args:
-        x (torch.Tensor): Features :math:`[n, d]`, dense or sparse CSR; with
-            :obj:`negative_ratio` none is negative.
-        ratio (float): The ratio :math:`r`, at least 1.
-        negative_ratio (float, optional): The ratio :math:`\eta`. Targets are ones and
-            zeros then, and the features themselves if :obj:`None`.
-            (default: :obj:`None`)
-        generator (torch.Generator, optional): Source of randomness.
-            (default: :obj:`None`)
-
-    Example:
-        >>> x = torch.tensor([[5.0, 0.0], [0.0, 7.0]])
-        >>> mask_features(x, ratio=1).target
-        tensor([5., 0., 0., 7.])
-        >>> mask_features(x, ratio=1, negative_ratio=0).target
-        tensor([1., 1.])
     """
     width = max(1, x.size(1))
     cell, value, place = _entries(x, width)
@@ -88,24 +65,8 @@ def choose_numbers(
     device: torch.device | None = None,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    r"""Choose from :obj:`0, ..., count - 1`, each with one probability, by itself.
-
-    The gaps between those chosen are geometric: only they are drawn.
-
-    Args:
-        count (int): How many there are.
-        probability (float): The probability of each.
-        device (torch.device, optional): The device of the result.
-            (default: :obj:`None`)
-        generator (torch.Generator, optional): Source of randomness.
-            (default: :obj:`None`)
-
-    Returns:
-        torch.Tensor: The numbers that are chosen, in ascending order.
-
-    Example:
-        >>> choose_numbers(3, probability=1.0)
-        tensor([0, 1, 2])
+    """Choose from :obj:`0, ..., count - 1`, each with one probability, by itself, in
+    ascending order. The gaps between those chosen are geometric: only they are drawn.
     """
     if probability >= 1:
         return torch.arange(count, device=device)
@@ -146,11 +107,12 @@ def _without(x: Tensor, place: Tensor) -> Tensor:
     """Return features with zeros at places of their storage."""
     if x.layout == torch.strided:
         return x.flatten().index_fill(0, place, 0).view_as(x)
+    return with_values(x, x.values().index_fill(0, place, 0))
+
+
+def with_values(x: Tensor, values: Tensor) -> Tensor:
+    """Return sparse CSR features with other values in the same places."""
     silence_csr_warning()
     return torch.sparse_csr_tensor(
-        x.crow_indices(),
-        x.col_indices(),
-        x.values().index_fill(0, place, 0),
-        x.shape,
-        check_invariants=False,
+        x.crow_indices(), x.col_indices(), values, x.shape, check_invariants=False
     )

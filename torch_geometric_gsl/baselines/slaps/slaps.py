@@ -10,12 +10,10 @@ from torch_geometric_gsl._checks import (
     check_absent,
     check_candidate_count,
     check_count,
-    check_features,
     check_flag,
     check_generator,
     check_number,
     check_option,
-    check_parameter_match,
     check_probability,
     check_value,
 )
@@ -23,21 +21,16 @@ from torch_geometric_gsl.baselines._base import Baseline
 from torch_geometric_gsl.baselines._edges import Edges, list_sources
 from torch_geometric_gsl.baselines.slaps.layers import (
     ACTIVATIONS,
+    GENERATORS,
     Denoiser,
-    DiagonalGenerator,
-    FullGenerator,
     GraphLayer,
     drop_edges,
     symmetric_graph,
 )
 from torch_geometric_gsl.baselines.slaps.masking import mask_features
 from torch_geometric_gsl.nn.models.base import cross_entropy
+from torch_geometric_gsl.nn.models.layers import check_input
 from torch_geometric_gsl.typing import SampledGraph
-
-_GENERATORS: dict[str, type[FullGenerator | DiagonalGenerator]] = {
-    'mlp': FullGenerator,
-    'mlp_d': DiagonalGenerator,
-}
 
 
 class SLAPS(Baseline):
@@ -166,25 +159,17 @@ class SLAPS(Baseline):
         super().__init__(in_channels, hidden_channels, num_layers, out_channels)
         check_count(k, 'k')
         check_count(denoising_channels, 'denoising_channels')
-        check_option(graph_generator, _GENERATORS, 'graph_generator')
+        check_option(graph_generator, GENERATORS, 'graph_generator')
         check_option(graph_act, ACTIVATIONS, 'graph_act')
         check_flag(binary, 'binary')
-        for number, name, least in (
-            (denoising_weight, 'denoising_weight', 0),
-            (mask_ratio, 'mask_ratio', 1),
-            (negative_ratio, 'negative_ratio', 0),
-        ):
-            check_number(number, name)
-            if number < least:
-                raise ValueError(f"'{name}' must be at least {least} (got {number})")
         self.k = k
         self.binary = binary
-        self.denoising_weight = denoising_weight
-        self.mask_ratio = mask_ratio
-        self.negative_ratio = negative_ratio
+        self.denoising_weight = _at_least(0, denoising_weight, 'denoising_weight')
+        self.mask_ratio = _at_least(1, mask_ratio, 'mask_ratio')
+        self.negative_ratio = _at_least(0, negative_ratio, 'negative_ratio')
         self.dropout = _pair(dropout, 'dropout')
         self.adjacency_dropout = _pair(adjacency_dropout, 'adjacency_dropout')
-        self.graph_generator = _GENERATORS[graph_generator](in_channels, graph_act)
+        self.graph_generator = GENERATORS[graph_generator](in_channels, graph_act)
         self.classifier = torch.nn.ModuleList(GraphLayer(*size) for size in self.sizes)
         self.denoiser = Denoiser(in_channels, denoising_channels, self.dropout[0])
         self.reset_parameters()
@@ -237,7 +222,16 @@ class SLAPS(Baseline):
 
     def loss(self, x: Tensor, y: Tensor, mask: Tensor, **kwargs: Any) -> Tensor:
         r"""Return the loss of the classifier plus the weighted one of the autoencoder,
-        both on one graph; the arguments are those of :class:`NodeClassifier`.
+        both on one graph.
+
+        Args:
+            x (torch.Tensor): The node features, dense or sparse CSR.
+            y (torch.Tensor): The labels :math:`[|\mathcal{V}|]`.
+            mask (torch.Tensor): The labelled nodes, as a boolean mask or as indices.
+            **kwargs (optional): Additional arguments of :meth:`forward`.
+
+        Returns:
+            torch.Tensor: The loss :math:`\mathcal{L}`, a scalar.
         """
         edges, generator = self._edges(x, **kwargs), kwargs.get('generator')
         out = self._classify(x, edges, generator)
@@ -252,13 +246,24 @@ class SLAPS(Baseline):
         *,
         generator: torch.Generator | None = None,
     ) -> list[SampledGraph]:
-        r"""Return the one graph :math:`\mathbf{A}` that all layers share, before edges
-        are dropped; the arguments are those of :meth:`forward`.
+        r"""Return the one graph that all layers share, before edges are dropped.
 
         Nothing about it is random, and the weights of a target do not sum to 1.
+
+        Args:
+            x (torch.Tensor): The node features, dense or sparse CSR.
+            edge_index (torch.Tensor, optional): Not supported.
+                (default: :obj:`None`)
+            batch (torch.Tensor, optional): Sorted graph ids of the nodes.
+                (default: :obj:`None`)
+            generator (torch.Generator, optional): Not drawn from.
+                (default: :obj:`None`)
+
+        Returns:
+            list: The graph :math:`\mathbf{A}`, sorted by target, as a
+            :class:`~torch_geometric_gsl.typing.SampledGraph`.
         """
-        check_features(x, width=self.in_channels)
-        check_parameter_match(x, self.denoiser.first.bias)
+        check_input(x, self.denoiser.first.lin)
         check_absent(edge_index, 'edge_index', 'for SLAPS, which takes no candidates')
         check_generator(generator, x.device)
         if batch is None and x.size(0) > 0:
@@ -301,6 +306,13 @@ class SLAPS(Baseline):
         if self.binary:
             return F.binary_cross_entropy_with_logits(out, masked.target)
         return F.mse_loss(out, masked.target)
+
+
+def _at_least(least: int, number: float, name: str) -> float:
+    check_number(number, name)
+    if number < least:
+        raise ValueError(f"'{name}' must be at least {least} (got {number})")
+    return number
 
 
 def _pair(value: float | tuple[float, float], name: str) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""Distinguish a damaged file from a machine with too little memory."""
+"""Tell a damaged file from a machine with too little memory, and say what is wrong."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 import struct
 import zipfile
 import zlib
+from pathlib import Path
 
 # Readers of pickles and archives raise these on a damaged file: RuntimeError where it
 # seems to be encrypted (the documentation of pickle leaves the list open).
@@ -25,3 +26,14 @@ def check_memory(error: Exception, size: int) -> None:
     found = re.search(r'tried to allocate (\d+) bytes', str(error))
     if isinstance(error, RuntimeError) and found and int(found[1]) <= size:
         raise MemoryError(str(error).splitlines()[0]) from error
+
+
+def refused_global(error: Exception) -> str | None:
+    """Return what torch refused to load, without its advice to trust the file."""
+    found = re.search(r'GLOBAL (\S{1,100})', str(error))
+    return found[1] if found else None
+
+
+def damaged(path: Path, reason: object) -> OSError:
+    """Return the error of a damaged raw file."""
+    return OSError(f"'{path}' is damaged ({reason}): delete it to download it again")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any, cast
@@ -15,8 +15,8 @@ from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
 from torch_geometric.data.storage import GlobalStorage
 
 from torch_geometric_gsl._checks import check_features
-from torch_geometric_gsl.datasets._io.damage import ERRORS, check_memory
-from torch_geometric_gsl.datasets._io.labels import check_labels, encode_named
+from torch_geometric_gsl.datasets._io.damage import ERRORS, check_memory, refused_global
+from torch_geometric_gsl.datasets._io.labels import check_labels, encode
 
 _MASKS = ('train_mask', 'val_mask', 'test_mask')
 # Torch must be allowed to load these; of them PyG itself allows only the first.
@@ -27,11 +27,10 @@ def read_data(path: Path) -> Data:
     r"""Read a data object that :func:`torch.save` has written; nothing is executed."""
     data = _load(path)
     x = _read_features(data, path)
-    y = _read_labels(data, x.size(0), path)
-    given = getattr(data, 'class_names', None)
-    numbers, class_names = encode_named(y.tolist(), given, path)
-    masks = _read_masks(data, x.size(0), path)
-    return Data(x=x, y=numbers, class_names=class_names, **masks)
+    labels = _read_labels(data, len(x), path)
+    y, class_names = _name_classes(labels, getattr(data, 'class_names', None), path)
+    masks = _read_masks(data, len(x), path)
+    return Data(x=x, y=y, class_names=class_names, **masks)
 
 
 def _load(path: Path) -> Data:
@@ -44,9 +43,8 @@ def _load(path: Path) -> Data:
                 data = torch.load(stream, map_location='cpu', weights_only=True)
         except (*ERRORS, OSError) as error:
             check_memory(error, path.stat().st_size)
-            # Not all of torch's text, which advises to trust the file.
-            found = re.search(r'GLOBAL (\S+)', str(error))
-            reason = f'it asks for {found[1]}' if found else type(error).__name__
+            name = refused_global(error)
+            reason = f'it asks for {name}' if name else type(error).__name__
             raise ValueError(
                 f"'{path}' must hold a Data object, and nothing that could run code "
                 f'when loaded ({reason})'
@@ -75,12 +73,10 @@ def _read_features(data: Data, path: Path) -> Tensor:
     return x
 
 
-def _read_labels(data: Data, num_nodes: int, path: Path) -> NDArray[Any]:
-    if not isinstance(data.y, Tensor):
-        raise ValueError(
-            f"'y' in '{path}' must be a tensor (got {type(data.y).__name__})"
-        )
+def _read_labels(data: Data, num_nodes: int, path: Path) -> list[int]:
     where = f"'y' in '{path}'"
+    if not isinstance(data.y, Tensor):
+        raise ValueError(f'{where} must be a tensor (got {type(data.y).__name__})')
     try:
         y: NDArray[Any] = data.y.detach().numpy()
     except (RuntimeError, TypeError) as error:
@@ -91,7 +87,32 @@ def _read_labels(data: Data, num_nodes: int, path: Path) -> NDArray[Any]:
     check_labels(y, where, num_nodes, kinds='iu')
     if y.min(initial=0) < 0:
         raise ValueError(f'{where} must not be negative (got {y.min()})')
-    return y
+    labels: list[int] = y.tolist()
+    return labels
+
+
+def _name_classes(
+    numbers: Sequence[int], names: object, path: Path
+) -> tuple[Tensor, list[Any]]:
+    """Count classes that may have names, each a name or each number up to the last.
+
+    In the second case the numbers stay, even where a class has no row.
+    """
+    y, own = encode(numbers, f"'y' in '{path}'")
+    if names is None:
+        return y, own
+    if not isinstance(names, list | tuple):
+        raise ValueError(
+            f"'class_names' in '{path}' must be a list (got {type(names).__name__})"
+        )
+    last = max(numbers)
+    if len(names) not in (len(own), last + 1):
+        raise ValueError(
+            f"'class_names' in '{path}' must have a name for each of the {len(own)} "
+            f"classes of 'y', or for each number from 0 to {last} (got {len(names)} "
+            'names)'
+        )
+    return (y if len(names) == len(own) else torch.tensor(numbers)), list(names)
 
 
 def _read_masks(data: Data, num_nodes: int, path: Path) -> dict[str, Any]:
@@ -104,7 +125,7 @@ def _read_masks(data: Data, num_nodes: int, path: Path) -> dict[str, Any]:
     for name, mask in found.items():
         where = f"'{name}' in '{path}'"
         if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
-            kind = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
+            kind = getattr(mask, 'dtype', type(mask).__name__)
             raise ValueError(f'{where} must be a boolean tensor (got {kind})')
         if mask.is_meta or mask.layout != torch.strided or mask.shape != (num_nodes,):
             raise ValueError(

@@ -7,7 +7,6 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -44,35 +43,19 @@ def encode(labels: Sequence[Any], where: str) -> tuple[Tensor, list[str]]:
             )
         if not any(re.match(r'\s*[+-]?0\d', str(name)) for name in names):
             labels = [numbers[name] for name in labels]
-    _check_classes(labels, where)
-    order = sorted(set(labels))
-    place = {name: i for i, name in enumerate(order)}
-    y = torch.tensor([place[name] for name in labels])
-    return y, [str(name) for name in order]
-
-
-def encode_named(
-    numbers: Sequence[int], names: object, path: Path
-) -> tuple[Tensor, list[Any]]:
-    """Count classes that may have names, each a name or each number up to the last.
-
-    In the second case the numbers stay, even where a class has no row.
-    """
-    y, own = encode(numbers, f"'y' in '{path}'")
-    if names is None:
-        return y, own
-    if not isinstance(names, list | tuple):
+    sizes = Counter(labels)
+    if len(sizes) < 2:
+        raise ValueError(f'{where} must have at least two classes (got {set(sizes)})')
+    # A number to predict, or the name of each row, is one that no two rows share.
+    single = sum(size == 1 for size in sizes.values())
+    if len(sizes) > _FEW_CLASSES and 2 * single > len(sizes):
         raise ValueError(
-            f"'class_names' in '{path}' must be a list (got {type(names).__name__})"
+            f'{where} must be classes, which rows share (got {len(sizes)} classes in '
+            f'{len(labels)} rows, {single} of them with one row only: is it a number '
+            'to predict, or the name of each row?)'
         )
-    last = max(numbers)
-    if len(names) not in (len(own), last + 1):
-        raise ValueError(
-            f"'class_names' in '{path}' must have a name for each of the {len(own)} "
-            f"classes of 'y', or for each number from 0 to {last} (got {len(names)} "
-            'names)'
-        )
-    return (y if len(names) == len(own) else torch.tensor(numbers)), list(names)
+    place = {name: i for i, name in enumerate(sorted(sizes))}
+    return torch.tensor([place[name] for name in labels]), list(map(str, place))
 
 
 def to_number(field: Any) -> float:
@@ -83,24 +66,6 @@ def to_number(field: Any) -> float:
         return float(field)
     except ValueError:
         return math.nan
-
-
-def _check_classes(labels: Sequence[object], where: str) -> None:
-    """Raise for a single class, and for values that no two rows share.
-
-    The second is a number to predict, or the name of each row: of more than 20
-    classes, more than half have one row only.
-    """
-    sizes = Counter(labels)
-    if len(sizes) < 2:
-        raise ValueError(f'{where} must have at least two classes (got {set(sizes)})')
-    single = sum(size == 1 for size in sizes.values())
-    if len(sizes) > _FEW_CLASSES and 2 * single > len(sizes):
-        raise ValueError(
-            f'{where} must be classes, which rows share (got {len(sizes)} classes in '
-            f'{len(labels)} rows, {single} of them with one row only: is it a number '
-            'to predict, or the name of each row?)'
-        )
 
 
 def _to_whole(name: Any) -> int | None:

@@ -1,7 +1,7 @@
 """Read arrays out of a pickle without trusting it.
 
 A pickle is a program that calls whatever it names. Here every name resolves to a
-stand-in from a fixed table, no stand-in lets a pickle set its state unchecked, and
+stand-in from a table, no stand-in lets a pickle set its state unchecked, and
 numpy and torch only see arguments that have been checked: an array's bytes lie in
 the file, so a small file cannot ask for much memory.
 """
@@ -14,21 +14,21 @@ import pickle
 import pickletools
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from torch_geometric_gsl.datasets._io.damage import ERRORS, check_memory
+from torch_geometric_gsl.datasets._io.damage import ERRORS, check_memory, refused_global
 
-_DTYPES = ('i1', 'i2', 'i4', 'i8', 'u1', 'u2', 'u4', 'u8', 'f2', 'f4', 'f8')
-_TORCH_DTYPES = (
-    *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
-    *(torch.float16, torch.float32, torch.float64),
-)
+# Types of numbers, as NumPy and torch name them.
+_DTYPE = r'[iu][1248]|f[248]'
+_TORCH_DTYPE = r'torch\.(uint8|int(8|16|32|64)|float(16|32|64))'
+# What a pickle may ask for: modules and names, and what stands in for them.
+Names = Mapping[tuple[str, str], object]
 # Instructions that make objects or reach outside the file; arrays need none of them.
 # NEWOBJ takes classes only, of which there are none but the stand-ins of a reader.
 _REFUSED = (
@@ -37,9 +37,9 @@ _REFUSED = (
 )
 
 
-def load_arrays(path: str, names: Sequence[str]) -> dict[str, NDArray[Any]]:
+def load_arrays(path: Path, names: Sequence[str]) -> dict[str, NDArray[Any]]:
     """Read arrays from a pickled dictionary; nothing in the file is executed."""
-    found = read_pickle(path, SafeUnpickler)
+    found = read_pickle(path)
     if type(found) is not dict:
         raise ValueError(f"'{path}' must hold a dict (got {type(found).__name__})")
     if missing := [name for name in names if name not in found]:
@@ -49,34 +49,33 @@ def load_arrays(path: str, names: Sequence[str]) -> dict[str, NDArray[Any]]:
 
 
 def read_pickle(
-    path: str,
-    unpickler: type[SafeUnpickler],
-    unpack: Callable[[bytes], bytes] = bytes,
+    path: Path, own: Names | None = None, unpack: Callable[[bytes], bytes] = bytes
 ) -> object:
-    """Read whatever a pickle holds, arrays as stand-ins; nothing is executed."""
-    with open(path, 'rb') as file:
-        content = unpack(file.read())
+    """Read a pickle that may ask for some more names; nothing is executed."""
+    content = unpack(path.read_bytes())
     try:
         with warnings.catch_warnings():
             # Damage is reported once, as the error below.
             warnings.simplefilter('ignore')
             _scan(content)
-            # Strings of Python 2 are bytes, which this encoding keeps.
-            found = unpickler(io.BytesIO(content), encoding='latin1').load()
+            return _Unpickler(content, own or {}).load()
     except ERRORS as error:
         check_memory(error, len(content))
         raise OSError(
             f"'{path}' is not a readable pickle of arrays: {error}"
         ) from error
-    return found
 
 
-def to_numbers(value: object, name: str, path: str) -> NDArray[Any]:
+def to_numbers(value: object, name: str, path: Path) -> NDArray[Any]:
     """Return a value of a pickle as an array, in the machine's byte order."""
     array: NDArray[Any] | None = None
     if type(value) is _Array:
-        array = value.array
-    elif type(value) is list and all(map(_is_number, value)):
+        array = value.value
+    elif type(value) is list and all(
+        # NumPy turns an integer beyond 64 bits into an object, or overflows.
+        type(item) is float or (type(item) is int and abs(item) < 2**63)
+        for item in value
+    ):
         array = np.array(value)
     if array is None or array.dtype.kind not in 'iuf':
         raise ValueError(
@@ -84,11 +83,6 @@ def to_numbers(value: object, name: str, path: str) -> NDArray[Any]:
             f'(got {type(value).__name__.lstrip("_")})'
         )
     return array.astype(array.dtype.newbyteorder('='))
-
-
-def _is_number(item: object) -> bool:
-    # numpy turns an integer beyond 64 bits into an object, or overflows.
-    return type(item) is float or (type(item) is int and abs(item) < 2**63)
 
 
 def _scan(content: bytes) -> None:
@@ -106,21 +100,29 @@ def refusal(what: str) -> pickle.UnpicklingError:
     return pickle.UnpicklingError(f'it asks for {what}, which is refused')
 
 
-class SafeUnpickler(pickle.Unpickler):
+class _Unpickler(pickle.Unpickler):
     """Resolve every name that a pickle asks for to a stand-in, or refuse."""
+
+    def __init__(self, content: bytes, own: Names) -> None:
+        # Strings of Python 2 are bytes, which this encoding keeps.
+        super().__init__(io.BytesIO(content), encoding='latin1')
+        self.names = {**_NAMES, **own}
 
     def find_class(self, module: str, name: str) -> Any:
         # numpy 2 renamed its core.
         key = (re.sub(r'^numpy\.core\b', 'numpy._core', module), name)
-        if key not in _STAND_INS:
+        if key not in self.names:
             raise refusal(f'the global {f"{module}.{name}"[:100]!r}')
-        return Function(_STAND_INS[key])
+        return self.names[key]
 
 
 class StandIn:
     """An object whose state a pickle cannot set."""
 
-    __slots__ = ()
+    value: Any = None
+
+    def __init__(self, value: Any = None) -> None:
+        self.value = value
 
     def __setstate__(self, state: object) -> None:
         raise refusal(f'a change of {type(self).__name__.lstrip("_")}')
@@ -129,26 +131,17 @@ class StandIn:
 class Function(StandIn):
     """A callable; a real function's defaults could be overwritten by a pickle."""
 
-    __slots__ = ('function',)
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.function = function
-
     def __call__(self, *args: object) -> Any:
-        return self.function(*args)
+        return self.value(*args)
 
 
 class DType(StandIn):
     """Stand in for :class:`numpy.dtype`, whose state is not safe to set."""
 
-    __slots__ = ('dtype',)
-
-    def __init__(
-        self, name: object, align: object = False, copy: object = False
-    ) -> None:
-        if type(name) is not str or name not in _DTYPES:
+    def __init__(self, name: object, *flags: object, others: str = _DTYPE) -> None:
+        if type(name) is not str or not re.fullmatch(f'{_DTYPE}|{others}', name):
             raise refusal(f'an array of type {str(name)[:20]!r}')
-        self.dtype = np.dtype(name)
+        super().__init__(np.dtype(name))
 
     def __setstate__(self, state: object) -> None:
         # (version, byte order, sub-array, names, fields, size, alignment, flags)
@@ -156,31 +149,21 @@ class DType(StandIn):
             raise refusal('a compound data type')
         if state[1] not in ('<', '>', '|', '='):
             raise refusal('an unknown byte order')
-        self.dtype = self.dtype.newbyteorder(state[1])
+        self.value = self.value.newbyteorder(state[1])
 
 
 class _Array(StandIn):
     """An array, or the shell of one whose content follows."""
 
-    __slots__ = ('array',)
-
-    def __init__(self, array: NDArray[Any] | None) -> None:
-        self.array = array
-
     def __setstate__(self, state: object) -> None:
-        if self.array is not None or type(state) is not tuple or len(state) != 5:
+        if self.value is not None or type(state) is not tuple or len(state) != 5:
             raise refusal('an array of unknown form')
         _, shape, dtype, fortran, content = state
-        self.array = _to_array(content, dtype, shape, 'F' if fortran is True else 'C')
+        self.value = _to_array(content, dtype, shape, fortran)
 
 
 class _Storage(StandIn):
     """The flat values that tensors are views of."""
-
-    __slots__ = ('values',)
-
-    def __init__(self, values: Tensor) -> None:
-        self.values = values
 
 
 def _check_sizes(sizes: object) -> tuple[int, ...]:
@@ -194,27 +177,17 @@ def _check_sizes(sizes: object) -> tuple[int, ...]:
 
 
 def _to_array(
-    content: object, dtype: object, shape: object, order: Any
+    content: object, dtype: object, shape: object, order: object = False
 ) -> NDArray[Any]:
     if type(content) is str:
         content = content.encode('latin1')
-    if not isinstance(content, bytes | bytearray) or not isinstance(dtype, DType):
+    if not isinstance(content, bytes | bytearray) or type(dtype) is not DType:
         raise refusal('an array of unknown content')
     sizes = _check_sizes(shape)
-    if math.prod(sizes) * dtype.dtype.itemsize != len(content):
+    if math.prod(sizes) * dtype.value.itemsize != len(content):
         raise refusal(f'an array of shape {sizes} in {len(content)} bytes')
-    return np.frombuffer(content, dtype.dtype).reshape(sizes, order=order)
-
-
-def _from_buffer(
-    content: object, dtype: object, shape: object, order: object
-) -> _Array:
-    return _Array(_to_array(content, dtype, shape, 'F' if order == 'F' else 'C'))
-
-
-def _scalar(dtype: object, content: object) -> int | float:
-    number: int | float = _to_array(content, dtype, (), 'C').item()
-    return number
+    flat = np.frombuffer(content, dtype.value)
+    return flat.reshape(sizes, order='F' if order in (True, 'F') else 'C')
 
 
 def _encode(text: object, encoding: object) -> bytes:
@@ -230,12 +203,12 @@ def _load_storage(content: object) -> _Storage:
     try:
         storage = torch.load(io.BytesIO(content), 'cpu', weights_only=True)
     except pickle.UnpicklingError as error:
-        name = re.search(r'GLOBAL (\S{1,100})', str(error))
-        what = f'the global {name.group(1)!r} in' if name else 'more than values in'
+        name = refused_global(error)
+        what = f'the global {name!r} in' if name else 'more than values in'
         raise refusal(f'{what} a tensor') from error
     if type(storage) is not torch.storage.TypedStorage:
         raise refusal(f'a tensor stored as {type(storage).__name__}')
-    if storage.dtype not in _TORCH_DTYPES:
+    if not re.fullmatch(_TORCH_DTYPE, str(storage.dtype)):
         raise refusal(f'a tensor of type {storage.dtype}')
     values = torch.empty(0, dtype=storage.dtype).set_(storage)
     if values.numel() * values.element_size() > len(content):
@@ -252,23 +225,27 @@ def _rebuild_tensor(
         raise refusal('a tensor of unknown form')
     last = start + sum((n - 1) * step for n, step in zip(sizes, strides, strict=True))
     # Neither a view outside the values nor one that repeats them without end.
-    if max(last + 1, math.prod(sizes)) > storage.values.numel():
-        raise refusal(f'a tensor of size {sizes} in {storage.values.numel()} values')
-    return _Array(storage.values.as_strided(sizes, strides, start).numpy())
+    if max(last + 1, math.prod(sizes)) > storage.value.numel():
+        raise refusal(f'a tensor of size {sizes} in {storage.value.numel()} values')
+    return _Array(storage.value.as_strided(sizes, strides, start).numpy())
 
 
-def _not_callable(*args: object) -> None:
+def _make_directly(*args: object) -> None:
     raise refusal('an array that is made directly')
 
 
-_STAND_INS: dict[tuple[str, str], Callable[..., Any]] = {
-    ('numpy', 'dtype'): DType,
-    ('numpy', 'ndarray'): _not_callable,
-    ('numpy._core.multiarray', '_reconstruct'): lambda *args: _Array(None),
-    ('numpy._core.multiarray', 'scalar'): _scalar,
-    ('numpy._core.numeric', '_frombuffer'): _from_buffer,
-    ('torch.storage', '_load_from_bytes'): _load_storage,
-    ('torch._utils', '_rebuild_tensor_v2'): _rebuild_tensor,
-    ('collections', 'OrderedDict'): lambda *args: {},
-    ('_codecs', 'encode'): _encode,
+_NAMES: Names = {
+    ('numpy', 'dtype'): Function(DType),
+    ('numpy', 'ndarray'): Function(_make_directly),
+    ('numpy._core.multiarray', '_reconstruct'): Function(lambda *args: _Array()),
+    ('numpy._core.multiarray', 'scalar'): Function(
+        lambda dtype, content: _to_array(content, dtype, ()).item()
+    ),
+    ('numpy._core.numeric', '_frombuffer'): Function(
+        lambda *parts: _Array(_to_array(*parts))
+    ),
+    ('torch.storage', '_load_from_bytes'): Function(_load_storage),
+    ('torch._utils', '_rebuild_tensor_v2'): Function(_rebuild_tensor),
+    ('collections', 'OrderedDict'): Function(lambda *args: {}),
+    ('_codecs', 'encode'): Function(_encode),
 }

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -23,24 +24,20 @@ from torch_geometric_gsl.typing import SampledGraph
 
 
 class LearnedGraphConv(torch.nn.Module):
-    r"""Base class of the layers that learn the graph on which they sum messages.
-
-    It holds the projection, the root weight, the bias and the sampler; the arguments
-    are those of :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`.
-    """
+    """Base class of the layers that learn the graph on which they sum messages."""
 
     def __init__(
         self,
         in_channels: int,
         out_channels: int,
-        similarity: str | Similarity,
-        k: int,
-        tau: float,
+        similarity: str | Similarity = 'neural_gaussian',
+        k: int = 5,
+        tau: float = 0.25,
         *,
-        similarity_kwargs: dict[str, Any] | None,
-        root_weight: bool,
-        add_self_loops: bool,
-        bias: bool,
+        similarity_kwargs: dict[str, Any] | None = None,
+        root_weight: bool = True,
+        add_self_loops: bool = False,
+        bias: bool = True,
         **kwargs: Any,
     ) -> None:
         super().__init__()
@@ -54,8 +51,9 @@ class LearnedGraphConv(torch.nn.Module):
         self.out_channels = out_channels
         self.root_weight = root_weight
         self.add_self_loops = add_self_loops
-        self.lin = _linear(in_channels, out_channels)
-        self.lin_root = _linear(in_channels, out_channels) if root_weight else None
+        linear = partial(Linear, bias=False, weight_initializer='glorot')
+        self.lin = linear(in_channels, out_channels)
+        self.lin_root = linear(in_channels, out_channels) if root_weight else None
         self.bias: torch.nn.Parameter | None = None
         if bias:
             self.bias = torch.nn.Parameter(torch.empty(out_channels))
@@ -65,6 +63,8 @@ class LearnedGraphConv(torch.nn.Module):
             tau,
             **kwargs,
         )
+        # Not that of a subclass, whose own parameters are yet to come.
+        LearnedGraphConv.reset_parameters(self)
 
     def reset_parameters(self) -> None:
         r"""Reset all learnable parameters of the module."""
@@ -88,12 +88,15 @@ class LearnedGraphConv(torch.nn.Module):
             out = out + apply_linear(self.lin_root, x)
         return out if self.bias is None else out + self.bias
 
-    def _repr(self, *args: str) -> str:
+    def __repr__(self) -> str:
         sampler = self.sampler
-        parts = [str(self.in_channels), str(self.out_channels), *args]
-        parts += [f'similarity={sampler.similarity}']
-        parts += [f'k={sampler.k}', f'tau={sampler.tau}']
-        return f'{self.__class__.__name__}({", ".join(parts)})'
+        return (
+            f'{self.__class__.__name__}({self._sizes()}, '
+            f'similarity={sampler.similarity}, k={sampler.k}, tau={sampler.tau})'
+        )
+
+    def _sizes(self) -> str:
+        return f'{self.in_channels}, {self.out_channels}'
 
 
 class LatentGraphConv(LearnedGraphConv):
@@ -121,11 +124,9 @@ class LatentGraphConv(LearnedGraphConv):
         similarity (str or Similarity, optional): The similarity of two nodes, by
             name or as a module of :obj:`out_channels` input channels, whose
             parameters are reset with those of the layer: load trained ones into it
-            afterwards.
-            (default: :obj:`"neural_gaussian"`)
+            afterwards. (default: :obj:`"neural_gaussian"`)
         k (int, optional): The number of draws :math:`K`. (default: :obj:`5`)
-        tau (float, optional): The temperature :math:`\tau`.
-            (default: :obj:`0.25`)
+        tau (float, optional): The temperature :math:`\tau`. (default: :obj:`0.25`)
         similarity_kwargs (dict, optional): Arguments of a similarity that is given by
             name, such as :obj:`{"c_scale": 0.2}`. (default: :obj:`None`)
         root_weight (bool, optional): If :obj:`False`, the layer does not add
@@ -158,34 +159,6 @@ class LatentGraphConv(LearnedGraphConv):
         torch.Size([100, 32])
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        similarity: str | Similarity = 'neural_gaussian',
-        k: int = 5,
-        tau: float = 0.25,
-        *,
-        similarity_kwargs: dict[str, Any] | None = None,
-        root_weight: bool = True,
-        add_self_loops: bool = False,
-        bias: bool = True,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(
-            in_channels,
-            out_channels,
-            similarity,
-            k,
-            tau,
-            similarity_kwargs=similarity_kwargs,
-            root_weight=root_weight,
-            add_self_loops=add_self_loops,
-            bias=bias,
-            **kwargs,
-        )
-        self.reset_parameters()
-
     def forward(
         self,
         x: Tensor,
@@ -200,8 +173,7 @@ class LatentGraphConv(LearnedGraphConv):
             x (torch.Tensor): The node features, dense or sparse CSR.
             edge_index (torch.Tensor, optional): If given, only these edges are
                 candidates. (default: :obj:`None`)
-            batch (torch.Tensor, optional): Sorted graph ids of the nodes.
-                (default: :obj:`None`)
+            batch (torch.Tensor, optional): Sorted graph ids. (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness.
                 (default: :obj:`None`)
         """
@@ -220,27 +192,33 @@ class LatentGraphConv(LearnedGraphConv):
         r"""Return the graph that the layer learned for its input.
 
         In evaluation mode this is the :obj:`k` nearest nodes of each node, unless
-        :obj:`"dense"` is asked for; the arguments are those of :meth:`forward`.
+        :obj:`"dense"` is asked for.
+
+        Args:
+            x (torch.Tensor): The node features, dense or sparse CSR.
+            edge_index (torch.Tensor, optional): Candidates. (default: :obj:`None`)
+            batch (torch.Tensor, optional): Sorted graph ids. (default: :obj:`None`)
+            generator (torch.Generator, optional): Source of randomness.
+                (default: :obj:`None`)
+
+        Returns:
+            SampledGraph: The edges and their weights, sorted by target.
         """
         h = self._project(x)
         graph: SampledGraph = self.sampler(h, edge_index, batch, generator=generator)
         return graph
 
     def plan(
-        self,
-        x: Tensor,
-        edge_index: Tensor | None = None,
-        batch: Tensor | None = None,
+        self, x: Tensor, edge_index: Tensor | None = None, batch: Tensor | None = None
     ) -> SamplingPlan:
         r"""Return the training-time sampling plan.
 
-        The arguments are those of :meth:`forward`.
+        Args:
+            x (torch.Tensor): The node features, dense or sparse CSR.
+            edge_index (torch.Tensor, optional): Candidates. (default: :obj:`None`)
+            batch (torch.Tensor, optional): Sorted graph ids. (default: :obj:`None`)
+
+        Returns:
+            SamplingPlan: The method, its numbers, and why.
         """
         return self.sampler.plan(self._project(x), edge_index, batch)
-
-    def __repr__(self) -> str:
-        return self._repr()
-
-
-def _linear(in_channels: int, out_channels: int) -> Linear:
-    return Linear(in_channels, out_channels, bias=False, weight_initializer='glorot')

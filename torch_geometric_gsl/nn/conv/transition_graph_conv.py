@@ -55,11 +55,9 @@ class TransitionGraphConv(LearnedGraphConv):
         similarity (str or Similarity, optional): The similarity of two nodes, by
             name or as a module of :obj:`out_channels` input channels, whose
             parameters are reset with those of the layer: load trained ones into it
-            afterwards.
-            (default: :obj:`"neural_gaussian"`)
+            afterwards. (default: :obj:`"neural_gaussian"`)
         k (int, optional): The number of draws :math:`K`. (default: :obj:`5`)
-        tau (float, optional): The temperature :math:`\tau`.
-            (default: :obj:`0.25`)
+        tau (float, optional): The temperature :math:`\tau`. (default: :obj:`0.25`)
         similarity_kwargs (dict, optional): Arguments of a similarity that is given by
             name, such as :obj:`{"c_scale": 0.2}`. (default: :obj:`None`)
         root_weight (bool, optional): If :obj:`False`, the layer does not add
@@ -124,10 +122,13 @@ class TransitionGraphConv(LearnedGraphConv):
         self.num_transition_nodes = num_transition_nodes
         self.theta_t = torch.nn.Parameter(torch.empty(num_transition_nodes, num_nodes))
         self.theta_e = torch.nn.Parameter(torch.empty(num_transition_nodes, num_nodes))
-        self.reset_parameters()
+        self._reset_projections()
 
     def reset_parameters(self) -> None:
         super().reset_parameters()
+        self._reset_projections()
+
+    def _reset_projections(self) -> None:
         for theta in (self.theta_t, self.theta_e):
             glorot(theta)
             with torch.no_grad():
@@ -161,7 +162,13 @@ class TransitionGraphConv(LearnedGraphConv):
     ) -> SampledGraph:
         r"""Return the bipartite graph from transition nodes to nodes.
 
-        The arguments are those of :meth:`forward`.
+        Args:
+            x (torch.Tensor): The node features, dense or sparse CSR.
+            generator (torch.Generator, optional): Source of randomness.
+                (default: :obj:`None`)
+
+        Returns:
+            SampledGraph: The edges and their weights, sorted by target.
         """
         h, transition = self._transition(x)
         graph: SampledGraph = self.sampler((transition, h), generator=generator)
@@ -170,7 +177,11 @@ class TransitionGraphConv(LearnedGraphConv):
     def plan(self, x: Tensor) -> SamplingPlan:
         r"""Return the training-time sampling plan.
 
-        The arguments are those of :meth:`forward`.
+        Args:
+            x (torch.Tensor): The node features, dense or sparse CSR.
+
+        Returns:
+            SamplingPlan: The method, its numbers, and why.
         """
         h, transition = self._transition(x)
         return self.sampler.plan((transition, h))
@@ -187,8 +198,7 @@ class TransitionGraphConv(LearnedGraphConv):
             full = full_precision(h)
             return (theta.to(full.dtype) @ (full / self.num_nodes)).to(h.dtype)
 
-    def __repr__(self) -> str:
-        return self._repr(
-            f'num_nodes={self.num_nodes}',
-            f'num_transition_nodes={self.num_transition_nodes}',
-        )
+    def _sizes(self) -> str:
+        nodes = f'num_nodes={self.num_nodes}'
+        transition = f'num_transition_nodes={self.num_transition_nodes}'
+        return f'{super()._sizes()}, {nodes}, {transition}'

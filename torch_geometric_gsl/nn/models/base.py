@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from torch_geometric_gsl.nn.models._labels import chosen_labels
+from torch_geometric_gsl._checks import check_index, check_mask, check_value
 
 
 class NodeClassifier(torch.nn.Module, ABC):
@@ -75,6 +76,9 @@ class NodeClassifier(torch.nn.Module, ABC):
             mask (torch.Tensor): The labelled nodes, as a boolean mask or as indices.
             **kwargs (optional): Additional arguments of the forward method.
 
+        Returns:
+            torch.Tensor: The loss, a number.
+
         Raises:
             TypeError: If :obj:`y` or :obj:`mask` has the wrong type.
             ValueError: If no node is labelled, or a label is that of no class.
@@ -84,5 +88,55 @@ class NodeClassifier(torch.nn.Module, ABC):
 
 def cross_entropy(out: Tensor, y: Tensor, mask: Tensor) -> Tensor:
     """Return the mean cross-entropy of labelled nodes, of which there must be one."""
-    labels = chosen_labels(y, mask, out)
+    num_nodes, num_classes = out.shape
+    _check_choice(mask, num_nodes)
+    check_index(y, 'y', '[num_nodes]', 1, like=out)
+    _check_one_per_node(y, 'y', num_nodes)
+    labels = y[mask]
+    low, high = labels.aminmax()
+    check_value(
+        (low >= 0) & (high < num_classes),
+        f"'y' has labels outside 0..{num_classes - 1} where 'mask' chooses",
+        got=partial('{}..{}'.format, low, high),
+    )
     return F.cross_entropy(out[mask], labels)
+
+
+def _check_choice(mask: Any, num_nodes: int) -> None:
+    if not isinstance(mask, Tensor):
+        raise TypeError(f"'mask' must be a torch.Tensor (got {type(mask).__name__})")
+    if mask.dtype not in (torch.bool, torch.long):
+        raise TypeError(
+            f"'mask' must have dtype torch.bool, or torch.int64 for indices "
+            f'(got {mask.dtype})'
+        )
+    if mask.dim() != 1:
+        raise ValueError(
+            f"'mask' must have shape [num_nodes], or [num_indices] "
+            f'(got {list(mask.shape)})'
+        )
+    check_mask(mask)
+    if mask.dtype == torch.bool:
+        _check_one_per_node(mask, 'mask', num_nodes)
+        return
+    low, high = mask.aminmax()
+    check_value(
+        (low >= 0) & (high < num_nodes),
+        f"'mask' has indices outside 0..{num_nodes - 1}",
+        got=partial('{}..{}'.format, low, high),
+    )
+    # Two nodes may be listed in any order, but more of them not by zeros and ones.
+    if mask.numel() == num_nodes > 2:
+        check_value(
+            high > 1,
+            "'mask' must have dtype torch.bool where it has a zero or a one per node",
+            got=lambda: mask.dtype,
+        )
+
+
+def _check_one_per_node(value: Tensor, name: str, num_nodes: int) -> None:
+    if value.numel() != num_nodes:
+        raise ValueError(
+            f"'{name}' must have one entry per node "
+            f'(got {value.numel()} for {num_nodes} nodes)'
+        )

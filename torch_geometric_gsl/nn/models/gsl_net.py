@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -9,7 +8,6 @@ from torch.nn import functional as F
 
 from torch_geometric_gsl._checks import (
     check_absent,
-    check_count,
     check_features,
     check_generator,
     check_probability,
@@ -17,7 +15,11 @@ from torch_geometric_gsl._checks import (
 from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
 from torch_geometric_gsl.nn.models.base import NodeClassifier
-from torch_geometric_gsl.nn.models.layers import reset_activation, resolve_activation
+from torch_geometric_gsl.nn.models.layers import (
+    layer_sizes,
+    reset_activation,
+    resolve_activation,
+)
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.noise import clone_generator
 from torch_geometric_gsl.typing import SampledGraph
@@ -91,8 +93,7 @@ class GSLNet(NodeClassifier):
         **kwargs: Any,
     ) -> None:
         super().__init__()
-        check_count(hidden_channels, 'hidden_channels')
-        check_count(num_layers, 'num_layers')
+        sizes = layer_sizes(in_channels, hidden_channels, num_layers, out_channels)
         check_probability(dropout, 'dropout')
         if (num_transition_nodes is None) != (num_nodes is None):
             raise ValueError(
@@ -107,14 +108,12 @@ class GSLNet(NodeClassifier):
         self.num_nodes = num_nodes
         self.dropout = dropout
         self.act = resolve_activation(act)
-        widths = [in_channels, *[hidden_channels] * (num_layers - 1), out_channels]
-        if num_nodes is not None:
-            kwargs.update(
-                num_nodes=num_nodes, num_transition_nodes=num_transition_nodes
-            )
         conv = LatentGraphConv if num_nodes is None else TransitionGraphConv
+        nodes = {'num_nodes': num_nodes, 'num_transition_nodes': num_transition_nodes}
+        if num_nodes is not None:
+            kwargs.update(nodes)
         self.convs = torch.nn.ModuleList(
-            conv(*size, similarity=similarity, **kwargs) for size in pairwise(widths)
+            conv(*size, similarity=similarity, **kwargs) for size in sizes
         )
         self.reset_parameters()
 
@@ -157,8 +156,17 @@ class GSLNet(NodeClassifier):
         *,
         generator: torch.Generator | None = None,
     ) -> list[SampledGraph]:
-        r"""Return the graph of each layer; the arguments are those of
-        :meth:`forward`.
+        r"""Return the graph of each layer.
+
+        Args:
+            x (torch.Tensor): The node features, dense or sparse CSR.
+            edge_index (torch.Tensor, optional): Candidates. (default: :obj:`None`)
+            batch (torch.Tensor, optional): Sorted graph ids. (default: :obj:`None`)
+            generator (torch.Generator, optional): Source of randomness.
+                (default: :obj:`None`)
+
+        Returns:
+            list[SampledGraph]: The edges and their weights, layer by layer.
         """
         check_features(x)
         check_generator(generator, x.device)
@@ -186,13 +194,10 @@ class GSLNet(NodeClassifier):
         return F.dropout(self.act(x), self.dropout, self.training)
 
     def __repr__(self) -> str:
-        transition = (
-            ''
-            if self.num_nodes is None
-            else f', num_transition_nodes={self.num_transition_nodes}'
-        )
-        return (
+        text = (
             f'{self.__class__.__name__}({self.in_channels}, {self.hidden_channels}, '
             f'num_layers={self.num_layers}, out_channels={self.out_channels}'
-            f'{transition})'
         )
+        if self.num_nodes is not None:
+            text += f', num_transition_nodes={self.num_transition_nodes}'
+        return f'{text})'

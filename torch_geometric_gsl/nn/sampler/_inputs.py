@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,18 +15,17 @@ from torch_geometric_gsl._checks import (
     check_value,
 )
 from torch_geometric_gsl.nn.sampler._parts import (
-    AllPairs,
     CandidateList,
     OwnCandidates,
     Part,
+    all_pairs,
+    exclude_loops,
 )
 from torch_geometric_gsl.nn.sampler.plan import (
-    LISTED,
+    SHARE,
     CallOptions,
-    SamplingPlan,
     choose_plan,
     draw_options,
-    largest_list,
     list_plan,
 )
 from torch_geometric_gsl.ops.candidates import (
@@ -36,7 +35,6 @@ from torch_geometric_gsl.ops.candidates import (
 )
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.runtime import disable_compile
-from torch_geometric_gsl.typing import Batch
 
 # The graph of each source and of each target, counted from zero.
 GraphIds = tuple[Tensor, Tensor]
@@ -44,37 +42,18 @@ GraphIds = tuple[Tensor, Tensor]
 
 @disable_compile
 def assign_parts(
-    pairs: PairScores,
-    is_pair: bool,
-    edge_index: Tensor | None,
-    batch: Batch | None,
-    given: CallOptions,
+    pairs: PairScores, is_pair: bool, edge_index: Any, batch: Any, given: CallOptions
 ) -> list[Part]:
-    """Check given candidates and graph ids, and assign a part to each target.
-
-    Args:
-        pairs (PairScores): The scores; nothing is excluded.
-        is_pair (bool): Whether sources and targets are two sets of nodes.
-        edge_index (torch.Tensor or None): Candidate edges.
-        batch (torch.Tensor or tuple or None): Graph ids of the nodes.
-        given (CallOptions): The options.
-    """
-    ids = None if batch is None else graph_ids(batch, pairs, is_pair)
-    if edge_index is None:
-        return [] if ids is None else parts_of_graphs(pairs, ids, given)
-    candidates = given_candidates(edge_index, pairs, ids, given.loop)
-    check_degrees(candidates, given.k, given.replace)
-    return parts_of_edges(pairs, candidates, given)
+    """Check candidate edges and graph ids, and assign a part to each target."""
+    with torch.autocast(pairs.src.device.type, enabled=False):
+        ids = None if batch is None else _graph_ids(batch, pairs, is_pair)
+        if edge_index is not None:
+            return _parts_of_edges(pairs, edge_index, ids, given)
+        return [] if ids is None else _parts_of_graphs(pairs, ids, given)
 
 
-def graph_ids(batch: Batch, pairs: PairScores, is_pair: bool) -> GraphIds:
-    """Check graph ids, and number the graphs without gaps.
-
-    Args:
-        batch (torch.Tensor or tuple): Graph ids of the nodes.
-        pairs (PairScores): The scores of the nodes.
-        is_pair (bool): Whether sources and targets are two sets of nodes.
-    """
+def _graph_ids(batch: Any, pairs: PairScores, is_pair: bool) -> GraphIds:
+    """Check graph ids, and number the graphs without gaps."""
     if not is_pair:
         check_batch(batch, pairs.src)
         # Ids are names of graphs, not how many there are.
@@ -92,25 +71,10 @@ def graph_ids(batch: Batch, pairs: PairScores, is_pair: bool) -> GraphIds:
     return src, dst
 
 
-def graph_sizes(ids: GraphIds) -> list[tuple[int, int]]:
-    """Return the numbers of sources and targets of each graph."""
-    num_graphs = 1 + max((int(i[-1]) for i in ids if i.numel()), default=-1)
-    counts = [torch.bincount(i, minlength=num_graphs).tolist() for i in ids]
-    return list(zip(*counts, strict=True))
-
-
-def graph_candidates(ids: GraphIds, sizes: Iterable[tuple[int, int]]) -> Candidates:
-    """Return the sources of each target's graph as its candidates."""
-    counts = [num_src for num_src, _ in sizes]
-    size = torch.tensor(counts, dtype=torch.long, device=ids[1].device)
-    start = size.cumsum(0) - size
-    return Candidates(start[ids[1]], size[ids[1]])
-
-
-def given_candidates(
-    edge_index: Tensor, pairs: PairScores, ids: GraphIds | None, has_loops: bool
-) -> Candidates:
-    """Check candidate edges, and sort them by target."""
+def _parts_of_edges(
+    pairs: PairScores, edge_index: Any, ids: GraphIds | None, given: CallOptions
+) -> list[Part]:
+    """Assign targets with given candidates: those with many of them race."""
     check_edge_index(edge_index, pairs.src, pairs.dst)
     if ids is not None:
         crosses = ids[0][edge_index[0]] != ids[1][edge_index[1]]
@@ -119,84 +83,44 @@ def given_candidates(
             "'edge_index' joins two graphs of 'batch'",
             got=lambda: f'edge {edge_index[:, crosses][:, 0].tolist()}',
         )
-    source, target = sort_candidates(edge_index, loop=has_loops)
+    source, target = sort_candidates(edge_index, loop=given.loop)
     size = torch.bincount(target, minlength=pairs.dst.size(0))
-    return Candidates(size.cumsum(0) - size, size, source)
-
-
-def check_sizes(sizes: Iterable[tuple[int, int]], given: CallOptions) -> None:
-    """Raise if a graph of a batch has fewer candidates than distinct neighbours.
-
-    With replacement a small graph repeats its neighbours.
-    """
-    if given.replace:
-        return
-    for graph, (num_src, num_dst) in enumerate(sizes):
-        if num_dst > 0:
-            available = num_src - int(not given.loop)
-            check_candidate_count(given.k, available, f' of graph {graph}')
-
-
-def check_degrees(candidates: Candidates, k: int, replace: bool) -> None:
-    """Raise if a target has fewer candidates than distinct neighbours."""
-    degree = candidates.size
-    if replace or degree.numel() == 0:
-        return
-    check_value(
-        degree.min() >= k,
-        "'k' must not exceed the candidates of any target where 'replace' is False",
-        got=lambda: f'k={k}, but target {int(degree.argmin())} has {int(degree.min())}',
-    )
-
-
-def parts_of_edges(
-    pairs: PairScores,
-    candidates: Candidates,
-    given: CallOptions,
-) -> list[Part]:
-    """Assign targets with given candidates: those with many of them race.
-
-    Args:
-        pairs (PairScores): The scores; nothing is excluded.
-        candidates (Candidates): The candidates of each target.
-        given (CallOptions): The options.
-
-    Raises:
-        ValueError: If the method that is asked for cannot serve.
-    """
-    is_raced = torch.zeros_like(candidates.size, dtype=torch.bool)
+    if not given.replace and size.numel() > 0:
+        check_value(
+            size.min() >= given.k,
+            "'k' must not exceed the candidates of any target where 'replace' is False",
+            got=lambda: (
+                f'k={given.k}, but target {int(size.argmin())} has {int(size.min())}'
+            ),
+        )
     if given.is_noisy and given.method == 'stream':
         raise ValueError(
             "'method' cannot be 'stream' where 'edge_index' is given: candidates are "
             "listed ('dense') or race ('race', 'auto')"
         )
+    candidates = Candidates(size.cumsum(0) - size, size, source)
+    is_raced = torch.zeros_like(size, dtype=torch.bool)
     if given.is_noisy and given.method != 'dense' and candidates.most > 0:
-        size = candidates.size
         if given.method == 'race':  # Which raises if it cannot serve the smallest.
             choose_plan(given, 1, int(size[size > 0].min()), is_own=True)
         plan, _ = choose_plan(given, 1, candidates.most, is_own=True)
-        if plan.method == 'race':
-            is_raced = size > largest_list(given)
-    return _short_and_long(pairs, candidates, given, is_raced)
+        if plan.method == 'race':  # Which pays only where candidates are many.
+            is_raced = size > SHARE * given.proposals
+    return _short_and_long(pairs, candidates, is_raced, given)
 
 
-def parts_of_graphs(
-    pairs: PairScores,
-    ids: GraphIds,
-    given: CallOptions,
+def _parts_of_graphs(
+    pairs: PairScores, ids: GraphIds, given: CallOptions
 ) -> list[Part]:
-    """Assign the graphs of a batch: small ones are listed, large ones race.
-
-    Args:
-        pairs (PairScores): The scores; nothing is excluded.
-        ids (tuple): The graph of each source and target.
-        given (CallOptions): The options.
-
-    Raises:
-        ValueError: If the method that is asked for cannot serve.
-    """
-    sizes = graph_sizes(ids)
-    check_sizes(sizes, given)
+    """Assign the graphs of a batch: small ones are listed, large ones race."""
+    num_graphs = 1 + max((int(i[-1]) for i in ids if i.numel()), default=-1)
+    counts = [torch.bincount(i, minlength=num_graphs) for i in ids]
+    sizes = list(zip(*(count.tolist() for count in counts), strict=True))
+    if not given.replace:  # With replacement a small graph repeats its neighbours.
+        for graph, (num_src, num_dst) in enumerate(sizes):
+            if num_dst > 0:
+                available = num_src - int(not given.loop)
+                check_candidate_count(given.k, available, f' of graph {graph}')
     total = sum(num_src * num_dst for num_src, num_dst in sizes)
 
     @cache
@@ -213,25 +137,19 @@ def parts_of_graphs(
         return 'list' if plan.method == 'dense' else 'pairs'
 
     forms = [form(*size) for size in sizes]
-    candidates = graph_candidates(ids, sizes)
     is_own, is_block = (
         torch.tensor([f == name for f in forms], dtype=torch.bool, device=ids[1].device)
         for name in ('own', 'pairs')
     )
-    candidates = candidates._replace(size=candidates.size * ~is_block[ids[1]])
-    excluded = None
-    if not given.loop:
-        excluded = torch.arange(pairs.dst.size(0), device=pairs.dst.device)
-    apart = pairs._replace(excluded=excluded)
-    parts = _short_and_long(apart, candidates, given, is_own[ids[1]])
+    size = counts[0]
+    candidates = Candidates((size.cumsum(0) - size)[ids[1]], (size * ~is_block)[ids[1]])
+    apart = pairs if given.loop else exclude_loops(pairs)
+    parts = _short_and_long(apart, candidates, is_own[ids[1]], given)
     return parts + _blocks(pairs, sizes, forms, given)
 
 
 def _short_and_long(
-    pairs: PairScores,
-    candidates: Candidates,
-    given: CallOptions,
-    is_raced: Tensor,
+    pairs: PairScores, candidates: Candidates, is_raced: Tensor, given: CallOptions
 ) -> list[Part]:
     """List the candidates of targets with few, and let those of others race."""
     parts: list[Part] = []
@@ -244,26 +162,17 @@ def _short_and_long(
         score = pairs.edges(edges, memory_budget=given.memory_budget)
         if pairs.excluded is not None:  # They keep their noise, as in a block.
             score = score.masked_fill(edges[0] == edges[1], -torch.inf)
-        options, plan = (
-            draw_options(given, short.most),
-            _plan_of_lists(given, short.most),
-        )
-        parts.append(CandidateList(edges, score, sizes, num_targets, plan, options))
+        most = short.most
+        chosen = given, list_plan(given, most), draw_options(given, most)
+        parts.append(CandidateList(*chosen, edges, score, sizes, num_targets, most))
     if bool(is_raced.any()):
         target = is_raced.nonzero().squeeze(1)
         start, size, source = candidates
         own = pairs.take(target, Candidates(start[target], size[target], source))
-        plan, options = choose_plan(given, target.numel(), own.most, is_own=True)
-        parts.append(OwnCandidates(own, target, num_targets, plan, options))
+        most = own.most
+        chosen = given, *choose_plan(given, target.numel(), most, is_own=True)
+        parts.append(OwnCandidates(*chosen, own, target, num_targets, most))
     return parts
-
-
-def _plan_of_lists(given: CallOptions, most: int) -> SamplingPlan:
-    """Return the plan of targets that list at most so many candidates."""
-    if given.method != 'auto' or not given.is_noisy:
-        return list_plan()
-    plan, _ = choose_plan(given, 1, most, is_own=True)
-    return list_plan(plan.reason if plan.method == 'dense' else LISTED)
 
 
 def _blocks(
@@ -279,14 +188,10 @@ def _blocks(
     sources = pairs.src.split([num_src for num_src, _ in sizes])
     targets = pairs.split([num_dst for _, num_dst in sizes])
     for src, own, form in zip(sources, targets, forms, strict=True):
-        num_src, num_dst = src.size(0), own.dst.size(0)
-        available = num_src - int(not given.loop)
-        if form == 'pairs' and available > 0 and num_dst > 0:
-            excluded = None
-            if not given.loop:
-                excluded = torch.arange(num_dst, device=src.device)
-            scores = own._replace(src=src, excluded=excluded)
-            plan, options = choose_plan(given, num_dst, num_src)
-            parts.append(AllPairs(scores, plan, options, first_source, first_target))
-        first_source, first_target = first_source + num_src, first_target + num_dst
+        # A lone node that is no candidate of its own has none.
+        if form == 'pairs' and src.size(0) > int(not given.loop):
+            graph = own._replace(src=src)
+            parts.append(all_pairs(graph, given, first_source, first_target))
+        first_source += src.size(0)
+        first_target += own.dst.size(0)
     return parts

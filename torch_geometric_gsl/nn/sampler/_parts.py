@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from itertools import chain, pairwise
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,6 +16,8 @@ from torch_geometric_gsl.nn.sampler.plan import (
     CallOptions,
     SampledEvaluationWarning,
     SamplingPlan,
+    TruncatedRaceWarning,
+    choose_plan,
 )
 from torch_geometric_gsl.ops.aggregate import drawn_graph, drawn_sum, weighted_sum
 from torch_geometric_gsl.ops.dense import dense_graph, relaxed_weights
@@ -30,72 +33,53 @@ from torch_geometric_gsl.ops.race import race_arrivals
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
 from torch_geometric_gsl.ops.runtime import disable_compile
 from torch_geometric_gsl.ops.stream import stream_arrivals
-from torch_geometric_gsl.ops.tail import draw_tail
+from torch_geometric_gsl.ops.tail import Tail, draw_tail
 from torch_geometric_gsl.typing import SampledGraph
 
 
 class AllPairs(NamedTuple):
-    """All pairs of one graph, served by the method of its plan.
+    """All pairs of one graph, served by the method of its plan."""
 
-    Args:
-        scores (PairScores): The scores.
-        plan (SamplingPlan): The plan.
-        options (DrawOptions): How neighbours are drawn.
-        first_source (int, optional): The place of the graph's first node among all
-            sources. (default: :obj:`0`)
-        first_target (int, optional): The place of the graph's first node among all
-            targets. (default: :obj:`0`)
-    """
-
-    scores: PairScores
+    given: CallOptions
     plan: SamplingPlan
     options: DrawOptions
-    first_source: int = 0
-    first_target: int = 0
+    scores: PairScores
+    # Where the nodes of the graph begin and end among all nodes.
+    sources: tuple[int, int]
+    targets: tuple[int, int]
+    num_targets: int
+    most: int  # The number of candidates of the target with the most.
 
-    @property
-    def num_targets(self) -> int:
-        """The number of targets of the graph."""
-        return self.scores.dst.size(0)
-
-    @property
-    def most(self) -> int:
-        """The number of candidates of the target with the most."""
-        return self.scores.most
-
-    def graph(
-        self, given: CallOptions, generator: torch.Generator | None
-    ) -> SampledGraph:
-        """Return the graph, its nodes counted from zero."""
-        scores, options, budget = self.scores, self.options, given.memory_budget
+    def graph(self, generator: torch.Generator | None) -> SampledGraph:
+        """Return the graph."""
+        given, scores, options = self.given, self.scores, self.options
         # Distinct neighbours are k edges per target: no method lists all pairs.
         is_whole = given.is_noisy or given.method == 'dense'
         if self.plan.method == 'dense' and options.replace and is_whole:
-            weight = self._weights(given, generator)
-            return dense_graph(weight, loop=scores.excluded is None)
-        if not given.is_noisy:
-            k, tau = options.k, options.tau
-            return nearest_graph(scores, k, tau, memory_budget=budget)
-        tail = draw_tail(scores, options, generator=generator)
-        arrivals = self._arrivals(given, generator)
-        return drawn_graph(scores, arrivals, tail, options, budget)
+            weight = self._weights(generator)
+            graph = dense_graph(weight, loop=scores.excluded is None)
+        elif given.is_noisy:
+            drawn = _draw(self, generator)
+            graph = drawn_graph(scores, *drawn, options, given.memory_budget)
+        else:
+            k, tau, budget = options.k, options.tau, given.memory_budget
+            graph = nearest_graph(scores, k, tau, memory_budget=budget)
+        first = graph.edge_index.new_tensor([[self.sources[0]], [self.targets[0]]])
+        return SampledGraph(graph.edge_index + first, graph.edge_weight)
 
-    def sum(
-        self, h: Tensor, given: CallOptions, generator: torch.Generator | None
-    ) -> Tensor:
+    def sum(self, h: Tensor, generator: torch.Generator | None) -> Tensor:
         """Sum messages over the drawn graph, or over all pairs without noise."""
-        scores, options = self.scores, self.options
+        given, options = self.given, self.options
         if not given.is_noisy:
-            return self._noise_free_sum(h, given)
+            return self._noise_free_sum(h)
         if self.plan.method == 'dense' and options.replace:
-            return self._weights(given, generator).to(h.dtype) @ h
-        tail = draw_tail(scores, options, generator=generator)
-        arrivals = self._arrivals(given, generator)
-        return drawn_sum(h, scores, arrivals, tail, options, given.memory_budget)
+            return self._weights(generator).to(h.dtype) @ h
+        drawn = _draw(self, generator)
+        return drawn_sum(h, self.scores, *drawn, options, given.memory_budget)
 
-    def _weights(self, given: CallOptions, generator: torch.Generator | None) -> Tensor:
+    def _weights(self, generator: torch.Generator | None) -> Tensor:
         score, options = self.scores.rows(), self.options
-        if not given.is_noisy:
+        if not self.given.is_noisy:
             return noise_free_weights(score, options.tau)
         return relaxed_weights(
             score,
@@ -103,33 +87,13 @@ class AllPairs(NamedTuple):
             options.tau,
             hard=options.hard,
             generator=generator,
-            memory_budget=given.memory_budget,
+            memory_budget=self.given.memory_budget,
         )
 
-    def _arrivals(
-        self, given: CallOptions, generator: torch.Generator | None
-    ) -> Arrivals:
-        scores, options, budget = self.scores, self.options, given.memory_budget
-        if self.plan.num_proposals is not None:
-            return race_arrivals(
-                scores,
-                options,
-                self.plan.num_proposals,
-                generator=generator,
-                memory_budget=budget,
-            )
-        return stream_arrivals(
-            scores,
-            options.num_races,
-            min(options.num_arrivals, scores.available),
-            generator=generator,
-            memory_budget=budget,
-        )
-
-    def _noise_free_sum(self, h: Tensor, given: CallOptions) -> Tensor:
-        tau, budget = self.options.tau, given.memory_budget
+    def _noise_free_sum(self, h: Tensor) -> Tensor:
+        tau, budget = self.options.tau, self.given.memory_budget
         num_targets, num_sources = self.scores.dst.size(0), self.scores.src.size(0)
-        count = int(min(given.max_eval_pairs, 2**62)) // num_targets
+        count = int(min(self.given.max_eval_pairs, 2**62)) // num_targets
         count = max(count, LEAST_SAMPLES)
         if count >= num_sources:
             return noise_free_sum(h, self.scores, tau, memory_budget=budget)
@@ -141,111 +105,106 @@ class AllPairs(NamedTuple):
 
 
 class CandidateList(NamedTuple):
-    r"""Candidates that are listed one by one, sorted by target, with their scores.
+    """Candidates that are listed one by one, sorted by target, with their scores."""
 
-    Args:
-        edge_index (torch.Tensor): The candidate edges :math:`[2, |E|]`.
-        score (torch.Tensor): Their scores :math:`[|E|]`; :math:`-\infty` excludes.
-        sizes (list[int]): The numbers of edges of blocks of whole targets.
-        num_targets (int): The number of targets.
-        plan (SamplingPlan): The plan of the target with the most.
-        options (DrawOptions): How neighbours are drawn.
-    """
-
-    edge_index: Tensor
-    score: Tensor
-    sizes: list[int]
-    num_targets: int
+    given: CallOptions
     plan: SamplingPlan
     options: DrawOptions
+    edge_index: Tensor
+    score: Tensor  # Negative infinity excludes.
+    sizes: list[int]  # The numbers of edges of blocks of whole targets.
+    num_targets: int
+    most: int
 
-    @property
-    def most(self) -> int:
-        """The number of candidates of the target with the most."""
-        return int(self.edge_index[1].bincount().max())
-
-    def graph(
-        self, given: CallOptions, generator: torch.Generator | None
-    ) -> SampledGraph:
+    def graph(self, generator: torch.Generator | None) -> SampledGraph:
         """Return the graph, sorted by target."""
-        is_whole = given.method == 'dense' and self.options.replace
-        return self._graph(given, generator, None if is_whole else self.options.k)
+        is_whole = self.given.method == 'dense' and self.options.replace
+        return self._graph(generator, None if is_whole else self.options.k)
 
-    def sum(
-        self, h: Tensor, given: CallOptions, generator: torch.Generator | None
-    ) -> Tensor:
+    def sum(self, h: Tensor, generator: torch.Generator | None) -> Tensor:
         """Sum messages over that graph, or over all candidates without noise."""
-        graph = self._graph(given, generator, None)
-        return weighted_sum(h, *graph, num_targets=self.num_targets)
+        return weighted_sum(h, *self._graph(generator, None), self.num_targets)
 
-    def _graph(
-        self,
-        given: CallOptions,
-        generator: torch.Generator | None,
-        k: int | None,
-    ) -> SampledGraph:
-        parts = []
+    def _graph(self, generator: torch.Generator | None, k: int | None) -> SampledGraph:
+        graphs = []
         blocks = self.edge_index.split(self.sizes, 1), self.score.split(self.sizes)
         for edge_index, score in zip(*blocks, strict=True):
             # Targets count from the first of the block: no tensor is one of them all.
             first, last = edge_index[1, [0, -1]].tolist()
             shift = edge_index.new_tensor([[0], [first]])
             args = score, edge_index - shift, last - first + 1
-            if given.is_noisy:
+            if self.given.is_noisy:
                 graph = candidate_graph(*args, self.options, generator=generator)
             else:
                 graph = nearest_candidates(*args, k, self.options.tau)
-            parts.append(SampledGraph(graph.edge_index + shift, graph.edge_weight))
-        return join_graphs(parts)
+            graphs.append(SampledGraph(graph.edge_index + shift, graph.edge_weight))
+        return join_graphs(graphs)
 
 
 class OwnCandidates(NamedTuple):
-    """Targets that race, each among many candidates of its own.
+    """Targets that race, each among many candidates of its own."""
 
-    Args:
-        scores (PairScores): The scores of these targets.
-        target (torch.Tensor): The targets.
-        num_targets (int): The number of all targets.
-        plan (SamplingPlan): The plan of the target with the most.
-        options (DrawOptions): How neighbours are drawn.
-    """
-
+    given: CallOptions
+    plan: SamplingPlan
+    options: DrawOptions
     scores: PairScores
     target: Tensor
     num_targets: int
-    plan: SamplingPlan
-    options: DrawOptions
+    most: int
 
-    @property
-    def most(self) -> int:
-        """The number of candidates of the target with the most."""
-        return self.scores.most
-
-    def graph(
-        self, given: CallOptions, generator: torch.Generator | None
-    ) -> SampledGraph:
+    def graph(self, generator: torch.Generator | None) -> SampledGraph:
         """Return the graph, sorted by target."""
-        scores, options, budget = self.scores, self.options, given.memory_budget
-        tail = draw_tail(scores, options, generator=generator)
-        arrivals = race_arrivals(
-            scores,
-            options,
-            self.plan.num_proposals or 1,
-            generator=generator,
-            memory_budget=budget,
-        )
-        (source, row), weight = drawn_graph(scores, arrivals, tail, options, budget)
-        return SampledGraph(torch.stack([source, self.target[row]]), weight)
+        drawn, budget = _draw(self, generator), self.given.memory_budget
+        graph = drawn_graph(self.scores, *drawn, self.options, budget)
+        source, row = graph.edge_index
+        return SampledGraph(torch.stack([source, self.target[row]]), graph.edge_weight)
 
-    def sum(
-        self, h: Tensor, given: CallOptions, generator: torch.Generator | None
-    ) -> Tensor:
+    def sum(self, h: Tensor, generator: torch.Generator | None) -> Tensor:
         """Sum messages over that graph."""
-        graph = self.graph(given, generator)
-        return weighted_sum(h, *graph, num_targets=self.num_targets)
+        return weighted_sum(h, *self.graph(generator), self.num_targets)
 
 
 Part = AllPairs | CandidateList | OwnCandidates
+
+
+def all_pairs(
+    pairs: PairScores, given: CallOptions, first_source: int = 0, first_target: int = 0
+) -> AllPairs:
+    """Return the part of one graph, whose first nodes have these places."""
+    num_targets, num_sources = pairs.dst.size(0), pairs.src.size(0)
+    return AllPairs(
+        given,
+        *choose_plan(given, num_targets, num_sources),
+        pairs if given.loop else exclude_loops(pairs),
+        (first_source, first_source + num_sources),
+        (first_target, first_target + num_targets),
+        num_targets,
+        num_sources,
+    )
+
+
+def exclude_loops(pairs: PairScores) -> PairScores:
+    """Return the scores of nodes that are no candidates of their own."""
+    every = torch.arange(pairs.dst.size(0), device=pairs.dst.device)
+    return pairs._replace(excluded=every)
+
+
+def _draw(
+    part: AllPairs | OwnCandidates, generator: torch.Generator | None
+) -> tuple[Arrivals, Tail | None]:
+    """Draw the first arrivals and the tail of each target."""
+    plan, options, scores = part.plan, part.options, part.scores
+    if plan.caveat is not None:
+        warn_caller(plan.caveat, TruncatedRaceWarning)
+    how: dict[str, Any] = {
+        'generator': generator,
+        'memory_budget': part.given.memory_budget,
+    }
+    tail = draw_tail(scores, options, generator=generator)
+    if plan.num_proposals is not None:
+        return race_arrivals(scores, options, plan.num_proposals, **how), tail
+    num_arrivals = min(options.num_arrivals, scores.available)
+    return stream_arrivals(scores, options.num_races, num_arrivals, **how), tail
 
 
 def join_graphs(graphs: Sequence[SampledGraph]) -> SampledGraph:
@@ -256,75 +215,66 @@ def join_graphs(graphs: Sequence[SampledGraph]) -> SampledGraph:
     return SampledGraph(edge_index, weight)
 
 
-def draw_graph(
-    parts: Sequence[Part],
-    given: CallOptions,
-    generator: torch.Generator | None,
-    device: torch.device,
-) -> SampledGraph:
-    """Return the graph of all parts, sorted by target."""
-    graphs = []
-    for part in parts:
-        edge_index, weight = part.graph(given, generator)
-        if isinstance(part, AllPairs):
-            first = edge_index.new_tensor([[part.first_source], [part.first_target]])
-            edge_index = edge_index + first
-        graphs.append(SampledGraph(edge_index, weight))
-    if not graphs:
-        none = torch.empty(0, device=device)
-        return SampledGraph(none.long().view(1, 0).expand(2, 0), none)
-    graph = join_graphs(graphs)
-    if len({type(part) for part in parts}) == 1:
-        return graph
-    return SampledGraph(*sort_edge_index(*graph, sort_by_row=False))
+class Assignment(NamedTuple):
+    """The parts of a call; each of its targets stands in one of them at the most."""
+
+    pairs: PairScores
+    parts: list[Part]
+
+    def plan(self, method: str) -> SamplingPlan:
+        """Return the plan of the target with the most candidates."""
+        if self.parts:
+            return max(self.parts, key=lambda part: part.most).plan
+        asked = 'dense' if method == 'auto' else method
+        return SamplingPlan(asked, 'there is nothing to draw', None, None, 0)
+
+    def graph(self, generator: torch.Generator | None) -> SampledGraph:
+        """Return the graph of all parts, sorted by target."""
+        if not self.parts:
+            none = self.pairs.src.new_empty(2, 0)
+            return SampledGraph(none.long(), none[0])
+        graph = join_graphs([part.graph(generator) for part in self.parts])
+        if len({type(part) for part in self.parts}) == 1:
+            return graph
+        return SampledGraph(*sort_edge_index(*graph, sort_by_row=False))
+
+    def sum(self, h: Tensor, generator: torch.Generator | None) -> Tensor:
+        """Sum messages over that graph; without noise over all candidates."""
+        num_targets = self.pairs.dst.size(0)
+        if len(self.parts) == 1 and self.parts[0].num_targets == num_targets:
+            return self.parts[0].sum(h, generator)
+        # In the order of the graph, so that one seed gives its weights.
+        blocks = [part for part in self.parts if isinstance(part, AllPairs)]
+        sums = [p.sum(h, generator) for p in self.parts if not isinstance(p, AllPairs)]
+        if blocks:
+            sums.append(_sum_of_blocks(blocks, h, num_targets, generator))
+        return (
+            sum(sums[1:], start=sums[0])
+            if sums
+            else h.new_zeros(num_targets, h.size(1))
+        )
 
 
-def draw_sum(
-    parts: Sequence[Part],
+def _sum_of_blocks(
+    blocks: list[AllPairs],
     h: Tensor,
     num_targets: int,
-    given: CallOptions,
-    generator: torch.Generator | None,
-) -> Tensor:
-    """Sum messages over the graph of all parts; without noise over all candidates."""
-    if len(parts) == 1 and parts[0].num_targets == num_targets:
-        return parts[0].sum(h, given, generator)
-    # In the order of the graph, so that one seed gives its weights.
-    sums = [x.sum(h, given, generator) for x in parts if not isinstance(x, AllPairs)]
-    pairs = [part for part in parts if isinstance(part, AllPairs)]
-    if pairs:
-        sums.append(_sum_of_graphs(pairs, h, num_targets, given, generator))
-    # Each target stands in one part: nothing is counted twice.
-    return sum(sums[1:], start=sums[0]) if sums else h.new_zeros(num_targets, h.size(1))
-
-
-def _sum_of_graphs(
-    pairs: list[AllPairs],
-    h: Tensor,
-    num_targets: int,
-    given: CallOptions,
     generator: torch.Generator | None,
 ) -> Tensor:
     """Sum over each of several graphs, with zeros for the targets between them."""
-    sources = [(part.first_source, part.scores.src.size(0)) for part in pairs]
-    targets = [(part.first_target, part.scores.dst.size(0)) for part in pairs]
-    # Split, not sliced: the gradient of each slice would be one of all messages.
-    messages = h.split(_lengths(sources, h.size(0)))[1::2]
-    *gaps, rest = _lengths(targets, num_targets)[::2]
-    sums: list[Tensor] = []
-    for part, own, gap in zip(pairs, messages, gaps, strict=True):
-        total = part.sum(own, given, generator)
-        sums += [total.new_zeros(gap, h.size(1)), total]
-    return torch.cat([*sums, total.new_zeros(rest, h.size(1))])
+    messages = _split(h, [block.sources for block in blocks])[1::2]
+    sums = _split(h.new_zeros(num_targets, h.size(1)), [b.targets for b in blocks])
+    sums[1::2] = [
+        block.sum(own, generator) for block, own in zip(blocks, messages, strict=True)
+    ]
+    return torch.cat(sums)
 
 
-def _lengths(spans: list[tuple[int, int]], total: int) -> list[int]:
-    """Return the lengths of a gap, a span (a start and a length), a gap and so on."""
-    lengths, stop = [], 0
-    for start, length in spans:
-        lengths += [start - stop, length]
-        stop = start + length
-    return [*lengths, total - stop]
+def _split(rows: Tensor, spans: list[tuple[int, int]]) -> list[Tensor]:
+    """Split rows into those before a span, a span, those up to the next and so on."""
+    ends = [0, *chain.from_iterable(spans), rows.size(0)]
+    # Split, not sliced: the gradient of each slice would be one of all rows.
+    return list(rows.split([stop - start for start, stop in pairwise(ends)]))
 
 
 @disable_compile

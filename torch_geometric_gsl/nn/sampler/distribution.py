@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl.nn.sampler._parts import AllPairs, CandidateList, Part
+from torch_geometric_gsl.nn.sampler._parts import AllPairs, Assignment, CandidateList
 from torch_geometric_gsl.ops.graph_stats import candidate_spread, score_spread
-from torch_geometric_gsl.ops.pair_scores import PairScores
 
 
 class NeighbourDistribution(NamedTuple):
@@ -28,24 +26,15 @@ class NeighbourDistribution(NamedTuple):
     effective: Tensor
 
 
-def describe_parts(
-    parts: Sequence[Part], pairs: PairScores, memory_budget: int
-) -> NeighbourDistribution:
-    """Describe the distribution that the neighbours of each target are drawn from.
-
-    Args:
-        parts (list): The parts of a call without noise, in which nothing races.
-        pairs (PairScores): The scores.
-        memory_budget (int): Bytes for one block of rows.
-    """
-    n, device = pairs.dst.size(0), pairs.dst.device
+def describe(assigned: Assignment) -> NeighbourDistribution:
+    """Describe the candidates of a call without noise, in which nothing races."""
+    n, device = assigned.pairs.dst.size(0), assigned.pairs.dst.device
     total = torch.zeros(2, n, dtype=torch.double, device=device)
     candidates = torch.zeros(n, dtype=torch.long, device=device)
-    for part in parts:
+    for part in assigned.parts:
         if isinstance(part, AllPairs):
-            first = part.first_target
-            rows = slice(first, first + part.num_targets)
-            spread = score_spread(part.scores, memory_budget=memory_budget)
+            rows, budget = slice(*part.targets), part.given.memory_budget
+            spread = score_spread(part.scores, memory_budget=budget)
             total[:, rows] += torch.stack(spread)
             candidates[rows] += part.scores.available
         elif isinstance(part, CandidateList):

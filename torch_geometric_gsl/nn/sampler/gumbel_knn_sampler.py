@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -10,48 +10,25 @@ from torch.utils.hooks import RemovableHandle
 
 from torch_geometric_gsl._checks import (
     check_candidate_count,
-    check_count,
-    check_flag,
     check_generator,
     check_messages,
-    check_option,
-    check_positive,
 )
-from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.nn.sampler._inputs import assign_parts
-from torch_geometric_gsl.nn.sampler._parts import (
-    AllPairs,
-    Part,
-    draw_graph,
-    draw_sum,
-)
-from torch_geometric_gsl.nn.sampler.distribution import (
-    NeighbourDistribution,
-    describe_parts,
-)
-from torch_geometric_gsl.nn.sampler.plan import (
-    METHODS,
-    CallOptions,
-    SamplingPlan,
-    TruncatedRaceWarning,
-    choose_plan,
-)
+from torch_geometric_gsl.nn.sampler._parts import Assignment, all_pairs
+from torch_geometric_gsl.nn.sampler.distribution import NeighbourDistribution, describe
+from torch_geometric_gsl.nn.sampler.plan import CHECKS, CallOptions, SamplingPlan
 from torch_geometric_gsl.nn.similarity.base import Similarity
-from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET
 from torch_geometric_gsl.typing import Batch, Features, SampledGraph
 
 if TYPE_CHECKING:
     from torch_sparse import SparseTensor
 
-# Beyond, scores over the temperature leave the range of float32.
-TAU, SCALE = (1e-6, 1e6), (1e-9, 1e9)
-
 
 class GumbelKNNSampler(torch.nn.Module):
     r"""The differentiable sampler of neighbours from the `"Neural Gaussian
     Similarity Modeling for Differential Graph Structure Learning"
-    <https://arxiv.org/abs/2312.09498>`_ paper (Eq. 4).
+    <https://arxiv.org/abs/2312.09498>`_ paper (equation 4).
 
     .. math::
         A_{ij} = \frac{1}{K} \sum_{k=1}^{K} \mathrm{softmax}_j \left(
@@ -62,70 +39,53 @@ class GumbelKNNSampler(torch.nn.Module):
     :math:`\phi_{ij}` their similarity and :math:`\lambda` denotes :obj:`scale`: the
     average of :math:`K` relaxed draws from
     :math:`\pi_i = \mathrm{softmax}_j(\lambda \phi_{ij})`. Gradient reaches the
-    parameters of the similarity and the features. In evaluation mode nothing is
-    random: weights are proportional to :math:`\exp(\lambda \phi_{ij} / \tau)`.
+    parameters of the similarity and the features. In evaluation mode nothing is random:
+    weights are proportional to :math:`\exp(\lambda \phi_{ij} / \tau)`, among the
+    :obj:`k` nearest nodes unless :obj:`"dense"` is asked for.
 
-    Three methods give this graph:
-
-    * :obj:`"dense"` is the definition. The graph holds all pairs of nodes.
-    * :obj:`"race"` finds the first :obj:`num_arrivals` arrivals of each draw, exactly
-      and at a cost that does not depend on the number of candidates. It needs a
-      similarity with :obj:`bounds`, and :math:`P` proposals a draw, where :math:`P`
-      grows like :math:`e^{\lambda (\phi_{\max} - \phi_{\min})}`, and more than
-      :math:`4 P` candidates.
-    * :obj:`"stream"` finds the same arrivals by looking at all pairs by blocks of rows.
-
-    A method that is asked for serves or raises; only :obj:`"auto"` chooses.
-
-    The :math:`r`-th arrival weighs about :math:`r^{-1/\tau}`. In the last two, a few
-    sources of each draw, :obj:`num_tail`, stand for all later arrivals with their mean
-    weight, so that no mass is lost. Beyond :math:`\tau = 1` no few arrivals carry the
-    weight of a draw: there :obj:`"auto"` takes the definition where it can, and a
-    :class:`TruncatedRaceWarning` tells how far the others are from it. In evaluation
-    mode the graph holds the :obj:`k` nearest nodes, unless :obj:`"dense"` is asked for.
+    Three methods give this graph: :obj:`"dense"` by its definition, over all pairs of
+    nodes; :obj:`"race"` by the first arrivals of each draw, exactly and at a cost that
+    does not depend on the number of candidates, for a similarity with :obj:`bounds`;
+    :obj:`"stream"` by the same arrivals, which it finds among all pairs by blocks. In
+    the last two, a few sources of each draw stand for all later arrivals with their
+    mean weight, so that no mass is lost. Beyond :math:`\tau = 1` no few arrivals carry
+    the weight of a draw: a :class:`TruncatedRaceWarning` tells by how much.
 
     Args:
         similarity (Similarity): The similarity of two nodes.
-        k (int, optional): The number of draws :math:`K`, hence of neighbours.
-            (default: :obj:`5`)
-        tau (float, optional): The temperature :math:`\tau`: draws become one-hot
-            for :math:`\tau \to 0`. It lies between 1e-6 and 1e6.
-            (default: :obj:`0.25`)
-        scale (float, optional): The factor :math:`\lambda` of the similarity.
-            Similarities are bounded, so that candidates differ by a factor
-            :math:`e^{\lambda}` in probability at the most (twice the exponent for
-            those in :math:`[-1, 1]`); larger values sharpen. It lies between 1e-9
-            and 1e9. (default: :obj:`1.0`)
-        hard (bool, optional): If :obj:`True`, each draw is one-hot in the forward
-            pass and relaxed in the backward pass (straight-through). Edges that
-            only carry gradient have a weight of exactly zero;
-            :meth:`~torch_geometric_gsl.typing.SampledGraph.prune` removes them.
-            (default: :obj:`False`)
+        k (int, optional): The number of draws :math:`K`. (default: :obj:`5`)
+        tau (float, optional): The temperature :math:`\tau`, between 1e-6 and 1e6: draws
+            become one-hot for :math:`\tau \to 0`. (default: :obj:`0.25`)
+        scale (float, optional): The factor :math:`\lambda` of the similarity, between
+            1e-9 and 1e9: larger values sharpen. Candidates differ by a factor
+            :math:`e^{\lambda}` at the most for one in :math:`[0, 1]`.
+            (default: :obj:`1.0`)
+        hard (bool, optional): If :obj:`True`, each draw is one-hot in the forward pass
+            and relaxed in the backward pass (straight-through). Edges that only carry
+            gradient weigh exactly zero: see :meth:`SampledGraph.prune()
+            <torch_geometric_gsl.typing.SampledGraph.prune>`. (default: :obj:`False`)
         replace (bool, optional): If :obj:`False`, each target draws :obj:`k` distinct
             neighbours (Gumbel top-k), weighted by the relaxation among them. Use it
             with layers that ignore edge weights. (default: :obj:`True`)
         loop (bool, optional): If :obj:`False`, a node is no candidate of its own.
             (default: :obj:`True`)
-        method (str, optional): :obj:`"dense"`, :obj:`"race"`, :obj:`"stream"`, or
-            :obj:`"auto"`: a race where it serves, else the definition for at most
-            :math:`2^{22}` pairs, else :obj:`"stream"`; :meth:`plan` tells which and
-            why. (default: :obj:`"auto"`)
+        method (str, optional): :obj:`"dense"`, :obj:`"race"` or :obj:`"stream"`, which
+            serve or raise, or :obj:`"auto"`: a race where it serves, else the
+            definition for at most :math:`2^{22}` pairs, else :obj:`"stream"`, as
+            :meth:`plan` tells. (default: :obj:`"auto"`)
         num_arrivals (int, optional): The number of arrivals :math:`M` that
             :obj:`"race"` and :obj:`"stream"` keep of each draw; by default
             :math:`16 \tau`, at least 4. (default: :obj:`None`)
         num_tail (int, optional): The number of sources that stand for the later
-            arrivals of each draw; :obj:`0` leaves these out. By default as many as
-            would add 2 % to the variance of a sum of neighbours, at most 4,096.
-            (default: :obj:`None`)
+            arrivals of each draw, 0 for none; by default as many as add 2 % to the
+            variance of a sum of neighbours, at most 4,096. (default: :obj:`None`)
         sample_in_eval (bool, optional): If :obj:`True`, evaluation mode samples as
             training does. (default: :obj:`False`)
         max_eval_pairs (int, optional): The number of pairs of one graph up to which
-            :meth:`propagate` is exact in evaluation mode; over given candidates it
-            always is. Beyond it estimates sums from a sample of the sources, and says
-            so with their error in a :class:`SampledEvaluationWarning`.
-            (default: :obj:`2**33`)
-        memory_budget (int, optional): Bytes of temporary memory of one block of
-            rows. (default: :obj:`2**25`)
+            :meth:`propagate` is exact in evaluation mode, as it always is over given
+            candidates. Beyond, it estimates sums from a sample of the sources, with a
+            :class:`SampledEvaluationWarning` of their error. (default: :obj:`2**33`)
+        memory_budget (int, optional): Bytes of a block of rows. (default: :obj:`2**25`)
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}|, F_{in})` or a pair
@@ -170,23 +130,10 @@ class GumbelKNNSampler(torch.nn.Module):
             raise TypeError(
                 f"'similarity' must be a Similarity (got {type(similarity).__name__})"
             )
-        check_count(k, 'k')
-        check_positive(tau, 'tau', *TAU)
-        check_positive(scale, 'scale', *SCALE)
-        check_option(method, METHODS, 'method')
-        if num_arrivals is not None:
-            check_count(num_arrivals, 'num_arrivals')
-        if num_tail is not None:
-            check_count(num_tail, 'num_tail', minimum=0)
-        check_count(max_eval_pairs, 'max_eval_pairs')
-        check_count(memory_budget, 'memory_budget')
-        flags = {'hard': hard, 'replace': replace, 'loop': loop}
-        for name, flag in (flags | {'sample_in_eval': sample_in_eval}).items():
-            check_flag(flag, name)
         self.similarity = similarity
         self.k = k
-        self.tau = float(tau)
-        self.scale = float(scale)
+        self.tau = tau
+        self.scale = scale
         self.hard = hard
         self.replace = replace
         self.loop = loop
@@ -196,6 +143,9 @@ class GumbelKNNSampler(torch.nn.Module):
         self.sample_in_eval = sample_in_eval
         self.max_eval_pairs = max_eval_pairs
         self.memory_budget = memory_budget
+        for name, check in CHECKS.items():
+            check(getattr(self, name), name=name)
+        self.tau, self.scale = float(tau), float(scale)
         self._draw_hooks: OrderedDict[int, Callable[..., None]] = OrderedDict()
 
     def reset_parameters(self) -> None:
@@ -218,14 +168,12 @@ class GumbelKNNSampler(torch.nn.Module):
                 features, or a pair :obj:`(x_src, x_dst)`.
             edge_index (torch.Tensor, optional): If given, only these edges are
                 candidates. (default: :obj:`None`)
-            batch (torch.Tensor or tuple, optional): Sorted graph ids of the nodes
-                (a pair for a pair of features): edges never join two graphs.
-                (default: :obj:`None`)
-            generator (torch.Generator, optional): Source of randomness; the global
-                generator if :obj:`None`. (default: :obj:`None`)
+            batch (torch.Tensor or tuple, optional): Sorted graph ids of the nodes, a
+                pair for a pair: edges never join two graphs. (default: :obj:`None`)
+            generator (torch.Generator, optional): Source of randomness; the global one
+                if :obj:`None`. (default: :obj:`None`)
             return_adj_t (bool, optional): If :obj:`True`, returns the transposed
-                adjacency as a :obj:`torch_sparse.SparseTensor` instead.
-                (default: :obj:`False`)
+                adjacency, a :obj:`torch_sparse.SparseTensor`. (default: :obj:`False`)
 
         Returns:
             SampledGraph: :obj:`(edge_index, edge_weight)`, sorted by target, without
@@ -233,19 +181,18 @@ class GumbelKNNSampler(torch.nn.Module):
 
         Raises:
             TypeError: If an input has the wrong type or dtype.
-            ValueError: If an input has the wrong shape or device, or holds NaN or
-                infinite values, if :obj:`k` exceeds the candidates, if
-                :obj:`batch` is not sorted or :obj:`edge_index` is out of range.
+            ValueError: If an input has the wrong shape, device or values, :obj:`k`
+                exceeds the candidates, or the method that is asked for cannot serve.
             ImportError: If :obj:`return_adj_t` is set without torch-sparse.
         """
-        given, pairs, parts = self._begin(x, edge_index, batch, generator)
-        num_targets, num_sources = pairs.dst.size(0), pairs.src.size(0)
-        with torch.autocast(pairs.src.device.type, enabled=False):
-            graph = draw_graph(parts, given, generator, pairs.src.device)
+        assigned = self._begin(x, edge_index, batch, generator)
+        with torch.autocast(assigned.pairs.src.device.type, enabled=False):
+            graph = assigned.graph(generator)
         dtype = (x[0] if isinstance(x, tuple | list) else x).dtype
         graph = SampledGraph(graph.edge_index, graph.edge_weight.to(dtype))
         if return_adj_t:
-            return graph.to_adj_t((num_sources, num_targets))
+            pairs = assigned.pairs
+            return graph.to_adj_t((pairs.src.size(0), pairs.dst.size(0)))
         return graph
 
     def propagate(
@@ -259,18 +206,14 @@ class GumbelKNNSampler(torch.nn.Module):
     ) -> Tensor:
         r"""Sum messages over the sampled neighbours, :math:`\sum_j A_{ij} h_j`.
 
-        In training mode this is a weighted sum over the graph that
-        :meth:`forward` samples. In evaluation mode it sums *all* candidates with
-        their noise-free weights, by blocks of rows.
+        In training mode it sums over the graph that :meth:`forward` samples, in
+        evaluation mode over *all* candidates with their noise-free weights.
 
         Args:
-            x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The node
-                features, or a pair :obj:`(x_src, x_dst)`.
+            x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The node features.
             h (torch.Tensor): The messages of the sources :math:`[N, m]`.
-            edge_index (torch.Tensor, optional): If given, only these edges are
-                candidates. (default: :obj:`None`)
-            batch (torch.Tensor or tuple, optional): Sorted graph ids of the nodes.
-                (default: :obj:`None`)
+            edge_index (torch.Tensor, optional): Candidates. (default: :obj:`None`)
+            batch (torch.Tensor or tuple, optional): Graph ids. (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness.
                 (default: :obj:`None`)
 
@@ -279,43 +222,52 @@ class GumbelKNNSampler(torch.nn.Module):
 
         Raises:
             TypeError: If an input has the wrong type or dtype.
-            ValueError: If an input has the wrong shape or device, or holds NaN or
-                infinite values, or the method that is asked for cannot serve.
+            ValueError: If an input is invalid, or the method asked for cannot serve.
         """
-        given, pairs, parts = self._begin(x, edge_index, batch, generator)
-        check_messages(h, pairs.src.size(0), pairs.src.device)
+        assigned = self._begin(x, edge_index, batch, generator)
+        check_messages(h, assigned.pairs.src.size(0), assigned.pairs.src.device)
         with torch.autocast(h.device.type, enabled=False):
-            return draw_sum(parts, h, pairs.dst.size(0), given, generator)
+            return assigned.sum(h, generator)
 
     def plan(
         self, x: Features, edge_index: Tensor | None = None, batch: Batch | None = None
     ) -> SamplingPlan:
         r"""Return the training-time sampling plan: the method, its numbers, and why.
 
-        The arguments are those of :meth:`forward`.
+        Args:
+            x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The node features.
+            edge_index (torch.Tensor, optional): Candidates. (default: :obj:`None`)
+            batch (torch.Tensor or tuple, optional): Graph ids. (default: :obj:`None`)
 
         Returns:
-            SamplingPlan: The method, the reason, and the numbers. With candidates of
-            their own, targets with few of them list them all; the plan is that of the
-            target with the most.
+            SamplingPlan: The plan of the target with the most candidates; where targets
+            have candidates of their own, those with few list them all.
+
+        Raises:
+            TypeError: If an input has the wrong type or dtype.
+            ValueError: If an input is invalid, or the method asked for cannot serve.
         """
         with torch.no_grad():
-            _, parts = self._assign(x, edge_index, batch, self._options(x, True))
-        if not parts:
-            method = 'dense' if self.method == 'auto' else self.method
-            return SamplingPlan(method, 'there is nothing to draw', None, None, 0)
-        return max(parts, key=lambda part: part.most).plan
+            return self._assign(x, edge_index, batch, is_noisy=True).plan(self.method)
 
     def distribution(
         self, x: Features, edge_index: Tensor | None = None, batch: Batch | None = None
     ) -> NeighbourDistribution:
         r"""Describe the distribution :math:`\pi_i` that neighbours are drawn from.
 
-        .. math::
-            \pi_i = \mathrm{softmax}_j(\lambda \phi_{ij})
+        It is exact, for all targets, and takes time :math:`O(n N)`.
 
-        It is exact, for all targets, and takes time :math:`O(n N)`. The arguments are
-        those of :meth:`forward`.
+        Args:
+            x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The node features.
+            edge_index (torch.Tensor, optional): Candidates. (default: :obj:`None`)
+            batch (torch.Tensor or tuple, optional): Graph ids. (default: :obj:`None`)
+
+        Returns:
+            NeighbourDistribution: Candidates and entropy of each target.
+
+        Raises:
+            TypeError: If an input has the wrong type or dtype.
+            ValueError: If an input is invalid.
 
         Example:
             >>> from torch_geometric_gsl.nn.similarity import UniformSimilarity
@@ -323,10 +275,8 @@ class GumbelKNNSampler(torch.nn.Module):
             >>> sampler.distribution(torch.randn(5, 16)).candidates
             tensor([4, 4, 4, 4, 4])
         """
-        given = self._options(x, is_noisy=False)
         with torch.no_grad():
-            pairs, parts = self._assign(x, edge_index, batch, given)
-            return describe_parts(parts, pairs, self.memory_budget)
+            return describe(self._assign(x, edge_index, batch, is_noisy=False))
 
     def register_draw_hook(self, hook: Callable[..., None]) -> RemovableHandle:
         r"""Register a function that sees the inputs of each draw before it is made.
@@ -336,8 +286,7 @@ class GumbelKNNSampler(torch.nn.Module):
                 :meth:`forward` and :meth:`propagate`.
 
         Returns:
-            torch.utils.hooks.RemovableHandle: Removes the hook by its
-            :meth:`remove`.
+            torch.utils.hooks.RemovableHandle: Removes the hook by its :meth:`remove`.
         """
         handle = RemovableHandle(self._draw_hooks)
         self._draw_hooks[handle.id] = hook
@@ -349,62 +298,30 @@ class GumbelKNNSampler(torch.nn.Module):
         return self.training or self.sample_in_eval
 
     def _begin(
-        self,
-        x: Features,
-        edge_index: Tensor | None,
-        batch: Batch | None,
-        generator: torch.Generator | None,
-    ) -> tuple[CallOptions, PairScores, list[Part]]:
+        self, x: Features, edge_index: Any, batch: Any, generator: Any
+    ) -> Assignment:
         """Check the inputs, and assign a part to each target."""
         for hook in self._draw_hooks.values():
             hook(self, x, edge_index, batch)
-        given = self._options(x, self.is_noisy)
-        pairs, parts = self._assign(x, edge_index, batch, given)
-        check_generator(generator, pairs.src.device)
-        for part in parts:
-            if part.plan.caveat is not None:
-                warn_caller(part.plan.caveat, TruncatedRaceWarning)
-        return given, pairs, parts
-
-    def _options(self, x: Features, is_noisy: bool) -> CallOptions:
-        return CallOptions(
-            self.method,
-            self.similarity.bounds,
-            self.scale,
-            self.k,
-            self.tau,
-            self.hard,
-            self.replace,
-            self.num_arrivals,
-            self.num_tail,
-            self.loop or isinstance(x, tuple | list),
-            is_noisy,
-            self.memory_budget,
-            self.max_eval_pairs,
-        )
+        assigned = self._assign(x, edge_index, batch, is_noisy=self.is_noisy)
+        check_generator(generator, assigned.pairs.src.device)
+        return assigned
 
     def _assign(
-        self,
-        x: Features,
-        edge_index: Tensor | None,
-        batch: Batch | None,
-        given: CallOptions,
-    ) -> tuple[PairScores, list[Part]]:
+        self, x: Features, edge_index: Any, batch: Any, *, is_noisy: bool
+    ) -> Assignment:
+        is_pair = isinstance(x, tuple | list)
+        options = {f: getattr(self, f) for f in CallOptions._fields if f in CHECKS}
+        options |= {'loop': self.loop or is_pair, 'bounds': self.similarity.bounds}
+        given = CallOptions(is_noisy=is_noisy, **options)
         pairs = self.similarity.pair_scores(x, self.scale)
         if edge_index is not None or batch is not None:
-            with torch.autocast(pairs.src.device.type, enabled=False):
-                is_pair = isinstance(x, tuple | list)
-                return pairs, assign_parts(pairs, is_pair, edge_index, batch, given)
-        num_targets, num_sources = pairs.dst.size(0), pairs.src.size(0)
-        if num_targets == 0:
-            return pairs, []
-        check_candidate_count(self.k, num_sources - int(not given.loop))
-        apart = pairs
-        if not given.loop:
-            every = torch.arange(num_targets, device=pairs.dst.device)
-            apart = pairs._replace(excluded=every)
-        plan, options = choose_plan(given, num_targets, num_sources)
-        return pairs, [AllPairs(apart, plan, options)]
+            parts = assign_parts(pairs, is_pair, edge_index, batch, given)
+            return Assignment(pairs, parts)
+        if pairs.dst.size(0) == 0:
+            return Assignment(pairs, [])
+        check_candidate_count(self.k, pairs.src.size(0) - int(not given.loop))
+        return Assignment(pairs, [all_pairs(pairs, given)])
 
     def __repr__(self) -> str:
         return (

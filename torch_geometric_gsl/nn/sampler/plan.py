@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import NamedTuple
 
+from torch_geometric_gsl._checks import (
+    check_count,
+    check_flag,
+    check_option,
+    check_positive,
+)
 from torch_geometric_gsl.ops.race import num_proposals
 from torch_geometric_gsl.ops.relax import DrawOptions
 from torch_geometric_gsl.ops.runtime import disable_compile
@@ -27,6 +34,25 @@ SHARE = 4
 LEAST_SAMPLES = 1024
 RACE = 'the scores are bounded and the candidates many'
 LISTED = 'the candidates are few: all are listed'
+
+
+def _check_count_or_none(value: object, name: str, minimum: int = 1) -> None:
+    if value is not None:
+        check_count(value, name, minimum)
+
+
+#: How a sampler checks its options, by their names.
+CHECKS: dict[str, Callable[..., None]] = {
+    'k': check_count,
+    # Beyond, scores over the temperature leave the range of float32.
+    'tau': partial(check_positive, low=1e-6, high=1e6),
+    'scale': partial(check_positive, low=1e-9, high=1e9),
+    'method': partial(check_option, options=METHODS),
+    'num_arrivals': _check_count_or_none,
+    'num_tail': partial(_check_count_or_none, minimum=0),
+    **dict.fromkeys(('max_eval_pairs', 'memory_budget'), check_count),
+    **dict.fromkeys(('hard', 'replace', 'loop', 'sample_in_eval'), check_flag),
+}
 
 
 class SampledEvaluationWarning(UserWarning):
@@ -66,27 +92,10 @@ class SamplingPlan(NamedTuple):
 
 
 class CallOptions(NamedTuple):
-    r"""The options of a sampler for one call.
-
-    Args:
-        method (str): The method that is asked for.
-        bounds (tuple[float, float]): The bounds of the similarity.
-        scale (float): Its factor.
-        k (int): The number of draws.
-        tau (float): The temperature.
-        hard (bool): One-hot draws.
-        replace (bool): Draws with replacement.
-        num_arrivals (int or None): The number of arrivals that is asked for.
-        num_tail (int or None): The size of the tail that is asked for.
-        loop (bool): Whether a node is a candidate of its own.
-        is_noisy (bool): Whether the call samples; without noise there is neither a
-            race nor what it asks of the scores.
-        memory_budget (int): Bytes of temporary memory of one block of rows.
-        max_eval_pairs (int): The number of pairs up to which sums are exact.
-    """
+    """The options of a sampler for one call, under the names of its arguments."""
 
     method: str
-    bounds: tuple[float, float]
+    bounds: tuple[float, float]  # Those of the similarity.
     scale: float
     k: int
     tau: float
@@ -94,8 +103,8 @@ class CallOptions(NamedTuple):
     replace: bool
     num_arrivals: int | None
     num_tail: int | None
-    loop: bool
-    is_noisy: bool
+    loop: bool  # True for a pair of node sets, too.
+    is_noisy: bool  # Without noise there is no race, nor what it asks of the scores.
     memory_budget: int
     max_eval_pairs: int
 
@@ -130,17 +139,10 @@ class CallOptions(NamedTuple):
 def choose_plan(
     given: CallOptions, num_targets: int, num_sources: int, *, is_own: bool = False
 ) -> tuple[SamplingPlan, DrawOptions]:
-    """Choose the method that serves targets and their candidates.
+    """Choose the method that serves targets with at most so many candidates.
 
-    Args:
-        given (CallOptions): The options of the sampler.
-        num_targets (int): The number of targets.
-        num_sources (int): The number of candidates of the target with the most.
-        is_own (bool, optional): Whether each target has candidates of its own, all of
-            which are listed where no race serves. (default: :obj:`False`)
-
-    Raises:
-        ValueError: If the method that is asked for cannot serve.
+    Where each target has candidates of its own (:obj:`is_own`) and no race serves, all
+    of them are listed. A method that is asked for and cannot serve raises.
     """
     options = draw_options(given, num_sources)
     is_all = options.num_arrivals >= num_sources - int(not given.loop)
@@ -160,7 +162,9 @@ def choose_plan(
         if asked == 'race' or serves:
             method, reason = 'race', RACE
         elif is_own:
-            method, reason = 'dense', _why_listed(given, caveat)
+            is_bounded = all(map(math.isfinite, given.bounds))
+            why = caveat or (None if is_bounded else obstacle)
+            method, reason = 'dense', f'all are listed: {why}' if why else LISTED
         else:
             method, reason = _method(obstacle, caveat, num_targets, num_sources)
     is_all |= method == 'dense' and options.replace
@@ -188,25 +192,13 @@ def draw_options(given: CallOptions, num_sources: int) -> DrawOptions:
     )
 
 
-def list_plan(reason: str = 'all are listed') -> SamplingPlan:
-    """Return the plan of targets whose candidates are all listed."""
+def list_plan(given: CallOptions, most: int) -> SamplingPlan:
+    """Return the plan of targets that list all of at most so many candidates."""
+    reason = 'all are listed'
+    if given.method == 'auto' and given.is_noisy:
+        plan, _ = choose_plan(given, 1, most, is_own=True)
+        reason = plan.reason if plan.method == 'dense' else LISTED
     return SamplingPlan('dense', reason, None, None, 0)
-
-
-def _why_listed(given: CallOptions, caveat: str | None) -> str:
-    """Return why all candidates of a target are listed."""
-    if caveat is not None:
-        return f'all are listed: {caveat}'
-    if not all(map(math.isfinite, given.bounds)):
-        return (
-            f"all are listed: 'similarity' has no finite 'bounds' (got {given.bounds})"
-        )
-    return LISTED
-
-
-def largest_list(given: CallOptions) -> float:
-    """Return the number of candidates up to which no race pays."""
-    return float(SHARE * given.proposals)
 
 
 def _method(

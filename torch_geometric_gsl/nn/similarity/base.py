@@ -45,15 +45,12 @@ class Similarity(torch.nn.Module, ABC):
     Args:
         in_channels (int): Size of each input sample.
         out_channels (int, optional): Size :math:`m` of a learnable projection
-            :math:`Z = X W`. If :obj:`None`, the features are compared as they are.
-            (default: :obj:`None`)
+            :math:`Z = X W` of the features, if there is one. (default: :obj:`None`)
 
     Shapes:
-        - **input:** node features :math:`(|\mathcal{V}|, F_{in})` or a pair
-          :math:`((|\mathcal{V}_s|, F_{in}), (|\mathcal{V}_t|, F_{in}))`, edge
-          indices :math:`(2, |\mathcal{E}|)` *(optional)*
-        - **output:** :math:`(|\mathcal{V}_t|, |\mathcal{V}_s|)`, or
-          :math:`(|\mathcal{E}|)` if edge indices are given
+        - **input:** node features :math:`(N, F_{in})` or a pair of them, for :math:`N`
+          sources and :math:`n` targets, edges :math:`(2, |\mathcal{E}|)` *(optional)*
+        - **output:** :math:`(n, N)`, or :math:`(|\mathcal{E}|)` if edges are given
 
     Example:
         >>> from torch_geometric_gsl.ops.scores import Response
@@ -90,12 +87,11 @@ class Similarity(torch.nn.Module, ABC):
     def __init__(self, in_channels: int, out_channels: int | None = None) -> None:
         super().__init__()
         check_count(in_channels, 'in_channels')
-        if out_channels is not None:
-            check_count(out_channels, 'out_channels')
         self.in_channels = in_channels
         self.out_channels = out_channels
         self.lin: Linear | None = None
         if out_channels is not None:
+            check_count(out_channels, 'out_channels')
             self.lin = Linear(
                 in_channels, out_channels, bias=False, weight_initializer='glorot'
             )

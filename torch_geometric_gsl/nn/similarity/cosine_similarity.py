@@ -26,16 +26,13 @@ class CosineSimilarity(Similarity):
     Args:
         in_channels (int): Size of each input sample.
         out_channels (int, optional): Size :math:`m` of a learnable projection
-            :math:`Z = X W`. If :obj:`None`, the features are compared as they are.
-            (default: :obj:`None`)
+            :math:`Z = X W` of the features, if there is one. (default: :obj:`None`)
         heads (int, optional): The number of heads :math:`P`. (default: :obj:`4`)
 
     Shapes:
-        - **input:** node features :math:`(|\mathcal{V}|, F_{in})` or a pair
-          :math:`((|\mathcal{V}_s|, F_{in}), (|\mathcal{V}_t|, F_{in}))`, edge
-          indices :math:`(2, |\mathcal{E}|)` *(optional)*
-        - **output:** :math:`(|\mathcal{V}_t|, |\mathcal{V}_s|)`, or
-          :math:`(|\mathcal{E}|)` if edge indices are given
+        - **input:** node features :math:`(N, F_{in})` or a pair of them, for :math:`N`
+          sources and :math:`n` targets, edges :math:`(2, |\mathcal{E}|)` *(optional)*
+        - **output:** :math:`(n, N)`, or :math:`(|\mathcal{E}|)` if edges are given
 
     Raises:
         TypeError: If an argument has the wrong type.

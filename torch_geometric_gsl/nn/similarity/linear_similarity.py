@@ -11,7 +11,7 @@ from torch_geometric_gsl.ops import scores
 class LinearSimilarity(Similarity):
     r"""The linear similarity (LinSim) from the `"Neural Gaussian Similarity
     Modeling for Differential Graph Structure Learning"
-    <https://arxiv.org/abs/2312.09498>`_ paper (Eq. 2).
+    <https://arxiv.org/abs/2312.09498>`_ paper (equation 2).
 
     .. math::
         \phi_{ij} = z_i z_j^{\top}, \qquad z_i = \frac{x_i W}{\lVert x_i W \rVert_2}
@@ -22,15 +22,12 @@ class LinearSimilarity(Similarity):
     Args:
         in_channels (int): Size of each input sample.
         out_channels (int, optional): Size :math:`m` of a learnable projection
-            :math:`Z = X W`. If :obj:`None`, the features are compared as they are.
-            (default: :obj:`None`)
+            :math:`Z = X W` of the features, if there is one. (default: :obj:`None`)
 
     Shapes:
-        - **input:** node features :math:`(|\mathcal{V}|, F_{in})` or a pair
-          :math:`((|\mathcal{V}_s|, F_{in}), (|\mathcal{V}_t|, F_{in}))`, edge
-          indices :math:`(2, |\mathcal{E}|)` *(optional)*
-        - **output:** :math:`(|\mathcal{V}_t|, |\mathcal{V}_s|)`, or
-          :math:`(|\mathcal{E}|)` if edge indices are given
+        - **input:** node features :math:`(N, F_{in})` or a pair of them, for :math:`N`
+          sources and :math:`n` targets, edges :math:`(2, |\mathcal{E}|)` *(optional)*
+        - **output:** :math:`(n, N)`, or :math:`(|\mathcal{E}|)` if edges are given
 
     Raises:
         TypeError: If an argument has the wrong type.

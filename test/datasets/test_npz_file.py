@@ -1,7 +1,6 @@
 import io
 import struct
 import tracemalloc
-import warnings
 import zipfile
 
 import numpy as np
@@ -78,16 +77,11 @@ WHOLE = to_npy(STATE.format((3, 2)))
 @pytest.mark.parametrize(
     ('members', 'text'),
     [
-        (
-            {'x.npy': to_npy(STATE.format((10**6, 10**6)))},
-            r"'x.npy' states the shape \(1000000, 1000000\) of 8,000,000,000,000 "
-            'bytes, but holds 48',
-        ),
+        ({'x.npy': to_npy(STATE.format((10**9, 10**3)))}, r"'x.npy' states the shape"),
         ({'x.npy': to_npy(STATE.format((4, 2)))}, 'of 64 bytes, but holds 48'),
         ({'x.npy': to_npy(STATE.format((2, 2)))}, 'of 32 bytes, but holds 48'),
         ({'x.npy': to_npy(STATE.format((-3, -2)))}, ''),
         ({'x': WHOLE, 'x.npy': WHOLE}, r"more than one array named \['x'\]"),
-        ({'z.npy': WHOLE, 'x.npy': WHOLE}, r"more than one array named \['x'\]"),
         ({'x.npy': b'\x93NUMPY\x07\x00'}, r'the unknown format \(7, 0\)'),
         ({'x.npy': to_npy('(' * 1000)}, 'the header of an array cannot be parsed'),
         ({'x.npy': b''}, ''),
@@ -95,10 +89,9 @@ WHOLE = to_npy(STATE.format((3, 2)))
 )
 def test_forged_npz(tmp_path, members, text):
     path = tmp_path / 'my.npz'
-    with zipfile.ZipFile(path, 'w') as archive, warnings.catch_warnings():
-        warnings.simplefilter('ignore')  # Two members of one name.
+    with zipfile.ZipFile(path, 'w') as archive:
         for name, content in members.items():
-            archive.writestr(name.replace('z', 'x'), content)
+            archive.writestr(name, content)
         stream = io.BytesIO()
         np.save(stream, Y)
         archive.writestr('y.npy', stream.getvalue())

@@ -1,7 +1,10 @@
-"""Record the command, the machine and the versions of a run."""
+"""Share among the commands: an argument, what a run ran on, and the file it writes."""
 
 from __future__ import annotations
 
+import argparse
+import dataclasses
+import json
 import os
 import platform
 import re
@@ -16,11 +19,35 @@ import torch_geometric
 
 import torch_geometric_gsl
 
+# Of numbers: one takes a line as a whole, not with each of its entries.
+LISTS = re.compile(r'\[([^][{}"]*)\]')
 HERE = Path(__file__).resolve().parent
 # Results are written while their code stays as it is.
 CODE = (':/', ':(top,exclude)*/results/*')
 # Variables that change how memory is allocated.
 ALLOCATOR = re.compile(r'^(MALLOC_|GLIBC_TUNABLES$|THP_|LD_PRELOAD$)')
+
+
+def positive(text: str) -> int:
+    if not text.isdigit() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f'must be a positive integer (got {text!r})')
+    return int(text)
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Replace the file at once, so that an interrupted run leaves no half of it."""
+    text = json.dumps(content, indent=1, default=dataclasses.asdict, allow_nan=False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f'{path.name}.{os.getpid()}.tmp')
+    try:
+        draft.write_text(f'{LISTS.sub(_one_line, text)}\n')
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _one_line(match: re.Match[str]) -> str:
+    return f'[{" ".join(match[1].split())}]'
 
 
 def environment(**options: Any) -> dict[str, Any]:
@@ -29,7 +56,7 @@ def environment(**options: Any) -> dict[str, Any]:
         'command': shlex.join([Path(sys.executable).name, *sys.argv]),
         **options,
         'allocator': {k: v for k, v in os.environ.items() if ALLOCATOR.search(k)},
-        'cpu': cpu_name(),
+        'cpu': _cpu_name(),
         'python': platform.python_version(),
         'torch': torch.__version__,
         'torch_geometric': torch_geometric.__version__,
@@ -39,14 +66,14 @@ def environment(**options: Any) -> dict[str, Any]:
     }
 
 
-def cpu_name() -> str:
+def _cpu_name() -> str:
     info = Path('/proc/cpuinfo')
-    lines = info.read_text().splitlines() if info.exists() else []
-    names = [line.partition(':')[2] for line in lines if line.startswith('model name')]
-    return names[0].strip() if names else platform.processor()
+    text = info.read_text() if info.exists() else ''
+    found = re.search(r'^model name.*: (.+)$', text, re.M)
+    return found[1].strip() if found else platform.processor()
 
 
-def git(*words: str) -> str | None:
+def _git(*words: str) -> str | None:
     """Return the answer of git, or :obj:`None` without git or outside a repository."""
     try:
         done = subprocess.run(
@@ -58,5 +85,5 @@ def git(*words: str) -> str | None:
 
 
 # As the code was loaded, whatever is committed or edited while it runs.
-COMMIT = git('rev-parse', 'HEAD')
-HAS_CHANGES = bool(git('status', '--porcelain', '--', *CODE))
+COMMIT = _git('rev-parse', 'HEAD')
+HAS_CHANGES = bool(_git('status', '--porcelain', '--', *CODE))

@@ -1,0 +1,72 @@
+"""Adapt the reference that autosummary writes to what the package exports."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from pkgutil import resolve_name
+
+from docutils.nodes import Element
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+from sphinx.errors import ExtensionError
+
+import torch_geometric_gsl
+
+PACKAGE = torch_geometric_gsl.__name__
+
+
+def remove_pages(app: Sphinx) -> None:
+    """Remove all pages, of which those of lost names would stay."""
+    shutil.rmtree(Path(app.srcdir) / 'generated', ignore_errors=True)
+
+
+def skip_field(
+    app: Sphinx, what: str, name: str, obj: object, skip: bool, options: object
+) -> bool | None:
+    """Leave out the fields of named tuples, which `Args` describes."""
+    return True if type(obj).__name__ == '_tuplegetter' else None
+
+
+def show_public_bases(
+    app: Sphinx, name: str, obj: type, options: object, bases: list[type]
+) -> None:
+    """Name the bases of a base that is private to the package."""
+    bases[:] = [shown for base in bases for shown in public_bases(base)]
+
+
+def public_bases(base: type) -> list[type]:
+    """Return the base, or its own public bases where it is private."""
+    if not (base.__module__.startswith(f'{PACKAGE}.') and '._' in base.__module__):
+        return [base]
+    return [shown for above in base.__bases__ for shown in public_bases(above)]
+
+
+def exists(app: Sphinx, domain: object, node: Element) -> bool | None:
+    """Let a reference to a name pass that the package has but does not export."""
+    target = str(node.get('reftarget', ''))
+    if not target.startswith(f'{PACKAGE}.'):
+        return None
+    try:
+        resolve_name(target)
+    except (AttributeError, ImportError):
+        return None
+    return True
+
+
+def check_exports(app: Sphinx, env: BuildEnvironment) -> None:
+    """Refuse a reference that lacks a name of the package."""
+    objects = env.domains.python_domain.objects
+    documented = {name.rpartition('.')[2] for name in objects}
+    missing = {*torch_geometric_gsl.__all__} - documented - {'__version__'}
+    if missing:
+        raise ExtensionError(f'the reference lacks {sorted(missing)}')
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.connect('builder-inited', remove_pages, priority=400)  # before autosummary
+    app.connect('autodoc-skip-member', skip_field)
+    app.connect('autodoc-process-bases', show_public_bases)
+    app.connect('warn-missing-reference', exists)
+    app.connect('env-check-consistency', check_exports)
+    return {'parallel_read_safe': True}

@@ -1,0 +1,36 @@
+"""What tests of the sampler share: features, samplers and a check of graphs."""
+
+import torch
+from oracles import seeded
+
+from torch_geometric_gsl import GumbelKNNSampler
+from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
+
+
+def normal(*size, seed=3, dtype=torch.double):
+    """Return normal numbers, the same for each call."""
+    return torch.randn(*size, generator=seeded(seed), dtype=dtype)
+
+
+def make(name='neural_gaussian', width=None, dtype=torch.double, **kwargs):
+    """Return a sampler of nodes with six features."""
+    torch.manual_seed(5)
+    similarity = resolve_similarity(name, 6, out_channels=width)
+    return GumbelKNNSampler(similarity, **{'k': 3, **kwargs}).to(dtype)
+
+
+def assert_graph(graph, total, num_sources=None):
+    """Check edges and the sums of weights of targets, and return the edges."""
+    (source, target), weight = graph
+    num_sources = num_sources or total.numel()
+    key = target * num_sources + source
+    assert bool((key[1:] > key[:-1]).all())  # Sorted by target, no duplicates.
+    assert int(source.min()) >= 0
+    assert int(source.max()) < num_sources
+    assert weight.shape == source.shape
+    assert bool((weight >= 0).all())
+    found = torch.zeros(total.numel()).double()
+    found.index_add_(0, target, weight.detach().double())
+    atol = 20 * torch.finfo(weight.dtype).eps
+    torch.testing.assert_close(found, total.double(), atol=atol, rtol=0)
+    return source, target
