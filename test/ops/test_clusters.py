@@ -46,7 +46,10 @@ def embeddings(kind, n, m, seed):
 def test_no_pair_lies_outside_of_its_interval(
     comparison, kind, of_targets, n, num_sources, clusters, m, seed
 ):
-    src, dst = embeddings(kind, num_sources, m, seed), embeddings(of_targets, n, m, seed)
+    src, dst = (
+        embeddings(kind, num_sources, m, seed),
+        embeddings(of_targets, n, m, seed),
+    )
     found = group(torch.randint(clusters, (num_sources,), generator=seeded(seed)))
     low, high = compare_range(comparison, dst, enclose(comparison, src, found))
     number = torch.empty_like(found.source)
@@ -73,7 +76,10 @@ def test_k_means_finds_what_is_apart():
     label = torch.arange(60) % 6
     x = centre[label] + 0.1 * torch.randn(60, 4, generator=seeded(1))
     clusters = k_means(x, 20)
-    pure = [set(label[part].tolist()) for part in clusters.source.split(clusters.size.tolist())]
+    pure = [
+        set(label[part].tolist())
+        for part in clusters.source.split(clusters.size.tolist())
+    ]
     assert all(len(labels) == 1 for labels in pure)
 
 

@@ -38,9 +38,13 @@ def make_pairs(name, n=40, num_sources=30, m=4, scale=5.0, seed=0, own=False):
     function, comparison, params, bounds = RESPONSES[name]
     interval = cubic_interval if name == 'of a user' else None
     src = scores.unit_rows(torch.randn(num_sources, m, generator=seeded(seed)))
-    dst = src if own else scores.unit_rows(torch.randn(n, m, generator=seeded(seed + 1)))
+    dst = (
+        src if own else scores.unit_rows(torch.randn(n, m, generator=seeded(seed + 1)))
+    )
     # Each target has a bell of its own.
-    params = tuple(p * (0.5 + torch.rand(dst.size(0), generator=seeded(2))) for p in params)
+    params = tuple(
+        p * (0.5 + torch.rand(dst.size(0), generator=seeded(2))) for p in params
+    )
     return PairScores(
         dst,
         src,
@@ -104,7 +108,9 @@ def envelopes(pairs):
     every = torch.arange(count).expand(pairs.dst.size(0), count)
     anything = torch.full((2, pairs.dst.size(0)), 9.0)
     anything[0] = -9.0 if pairs.comparison == 'dot' else 0.0
-    some = torch.stack([torch.randperm(count, generator=seeded(i))[:5] for i in range(len(every))])
+    some = torch.stack(
+        [torch.randperm(count, generator=seeded(i))[:5] for i in range(len(every))]
+    )
     one, each = group(torch.zeros(count).long()), group(torch.arange(count))
     five = group(torch.randint(5, (count,), generator=seeded()))
     found = {
@@ -112,11 +118,15 @@ def envelopes(pairs):
         'clusters': make_envelope(pairs, five),
         'a cluster each': make_envelope(pairs, each),
         'random head': make_envelope(pairs, None, Head(some.sort().values, *anything)),
-        'head and clusters': make_envelope(pairs, five, Head(some.sort().values, *anything)),
+        'head and clusters': make_envelope(
+            pairs, five, Head(some.sort().values, *anything)
+        ),
         'all in the head': make_envelope(pairs, five, Head(every, *anything)),
     }
     if pairs.response.function in (scores.identity, scores.heat_kernel):
-        found['nearest'] = make_envelope(pairs, None, find_nearest(pairs, 7).head(pairs))
+        found['nearest'] = make_envelope(
+            pairs, None, find_nearest(pairs, 7).head(pairs)
+        )
     return found
 
 
@@ -126,11 +136,15 @@ def test_proposals_follow_their_rates(name):
     pairs = make_pairs(name, n=3, num_sources=12)
     for envelope in envelopes(pairs).values():
         rates = proposal_rates(pairs, envelope, slice(0, 3), torch.tensor([12]))
-        assert torch.allclose(rates.bound.isfinite().double().mean(), torch.ones((), dtype=torch.double))
+        assert torch.allclose(
+            rates.bound.isfinite().double().mean(), torch.ones((), dtype=torch.double)
+        )
         if rates.share is None:
             continue
         words = random_words(torch.arange(120_000).view(2, 3, 20_000) * 7919)
-        found = propose(rates, envelope.clusters, torch.arange(3), upper_uniform(words[0]), words[1])
+        found = propose(
+            rates, envelope.clusters, torch.arange(3), upper_uniform(words[0]), words[1]
+        )
         for i, law in enumerate(laws_of_proposals(pairs, envelope, rates)):
             source = found.source[i]
             if found.is_void is not None:
@@ -177,19 +191,25 @@ def test_num_expected():
     # All scores equal their bound: each proposal is accepted.
     x = torch.ones(30, 1)
     pairs = PairScores(x, x, scores.Response(scores.identity), 'dot', 3.0, -3.0, 3.0)
-    assert num_expected(pairs, make_envelope(pairs), 5.0) == pytest.approx(5.0, rel=1e-4)
+    assert num_expected(pairs, make_envelope(pairs), 5.0) == pytest.approx(
+        5.0, rel=1e-4
+    )
     # And a race never proposes more often than it has candidates.
     far = pairs._replace(upper=13.0)
     assert num_expected(far, make_envelope(far), 5.0) == 30.0
     own = far._replace(excluded=torch.arange(30))
     assert num_expected(own, make_envelope(own), 5.0) == 29.0
     clusters = group(torch.arange(30) % 4)
-    assert num_expected(far, make_envelope(far, clusters), 5.0) == pytest.approx(5.0, rel=1e-3)
+    assert num_expected(far, make_envelope(far, clusters), 5.0) == pytest.approx(
+        5.0, rel=1e-3
+    )
 
 
 def test_a_response_without_an_interval_has_no_clusters():
     pairs = make_pairs('of a user')
     pairs = pairs._replace(response=scores.Response(lambda t: t**3))
     envelope = make_envelope(pairs, group(torch.arange(30) % 4))
-    with pytest.raises(ValueError, match=r"the 'response' has no 'interval' \(got None\)"):
+    with pytest.raises(
+        ValueError, match=r"the 'response' has no 'interval' \(got None\)"
+    ):
         bound_scores(pairs, envelope, slice(0, 40))

@@ -54,7 +54,9 @@ def loop_race(score, pairs, options, length, bits):
         clock, accepted, begin, width = 0.0, [], 0, length
         while len(accepted) < options.num_arrivals:
             if begin >= len(own):
-                accepted += scanned(score[i], pairs, i, state, begin, clock, total, accepted)
+                accepted += scanned(
+                    score[i], pairs, i, state, begin, clock, total, accepted
+                )
                 break
             words = words_of(state, 2 * begin, 2 * width)
             for word, other in zip(words[::2], words[1::2], strict=True):

@@ -121,8 +121,12 @@ def _own_sum(
     score = pairs.pairs(every, neighbours)
     early, late = score.split([arrivals.source[0].numel(), tail.source.size(1)], dim=1)
     late = mask_tail(pairs, tail, arrivals, late)
-    weight = relax(early.view_as(arrivals.source), arrivals, options, late, tail.log_share)
-    return neighbour_sum(h, torch.cat([w.flatten(1) for w in weight], 1).to(h), neighbours)
+    weight = relax(
+        early.view_as(arrivals.source), arrivals, options, late, tail.log_share
+    )
+    return neighbour_sum(
+        h, torch.cat([w.flatten(1) for w in weight], 1).to(h), neighbours
+    )
 
 
 def _block_sizes(

@@ -114,7 +114,9 @@ def _nearest(x: Tensor, centre: Tensor, memory_budget: int) -> Tensor:
     """Return the centre next to each row."""
     half = centre.square().sum(dim=1) / 2
     number = torch.empty(x.size(0), dtype=torch.long, device=x.device)
-    for rows in row_blocks(x.size(0), 2 * centre.size(0) * x.element_size(), memory_budget):
+    for rows in row_blocks(
+        x.size(0), 2 * centre.size(0) * x.element_size(), memory_budget
+    ):
         number[rows] = torch.addmm(half, x[rows], centre.t(), beta=-1).argmax(dim=1)
     return number
 
@@ -157,7 +159,9 @@ def enclose(comparison: str, src: Tensor, clusters: Clusters) -> Balls:
     centre = centre.index_add_(0, number, unit / count[number])
     centre = unit_rows(centre) if is_dot else centre
     norm = torch.linalg.vector_norm(src, dim=1)
-    norms = torch.stack([_extreme(norm, number, count, how) for how in ('amin', 'amax')])
+    norms = torch.stack(
+        [_extreme(norm, number, count, how) for how in ('amin', 'amax')]
+    )
     if is_dot:
         cosine = (unit * centre[number]).sum(dim=1)
         cosine = cosine.masked_fill(norm == 0, 1.0)  # Zero rows have no angle.
@@ -174,9 +178,7 @@ def _extreme(value: Tensor, number: Tensor, count: Tensor, how: str) -> Tensor:
 
 
 @torch.no_grad()
-def compare_range(
-    comparison: str, dst: Tensor, balls: Balls
-) -> tuple[Tensor, Tensor]:
+def compare_range(comparison: str, dst: Tensor, balls: Balls) -> tuple[Tensor, Tensor]:
     r"""Return an interval that holds what each target compares with a cluster.
 
     With :math:`\theta` the angle between target and centre and :math:`\rho` the widest
@@ -215,7 +217,9 @@ def _product_range(dst: Tensor, balls: Balls) -> tuple[Tensor, Tensor]:
     # The sine is largest for the smallest cosine that rounding allows.
     sine = (cosine.abs() - error).clamp_(min=0).square_().neg_().add_(1).sqrt_()
     along, across = cosine * near, sine * wide
-    high = (along + across + error).masked_fill_(cosine + error >= near, 1).clamp_(max=1)
+    high = (
+        (along + across + error).masked_fill_(cosine + error >= near, 1).clamp_(max=1)
+    )
     low = (along - across - error).masked_fill_(cosine - error <= -near, -1)
     low.clamp_(min=-1)
     least, most = balls.norm.unbind(0)

@@ -7,7 +7,6 @@ bounds, and its length is that of the bounds over the scores.
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import torch
@@ -53,6 +52,12 @@ class Envelope(NamedTuple):
     clusters: Clusters | None = None
     balls: Balls | None = None
     head: Head | None = None
+
+    def __str__(self) -> str:
+        parts = [] if self.balls is None else [f'{self.clusters.size.numel()} clusters']
+        if self.head is not None:
+            parts.append(f'a head of {self.head.source.size(1)}')
+        return ' and '.join(parts) or 'one bound'
 
     @property
     def num_kinds(self) -> int:

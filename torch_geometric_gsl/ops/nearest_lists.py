@@ -49,7 +49,9 @@ class NearestLists(NamedTuple):
         is_largest = LARGEST[pairs.response.function]
         slack = self._slack(pairs)
         if pairs.comparison == 'dot':
-            low, high = (low, self.rest + slack) if is_largest else (self.rest - slack, high)
+            low, high = (
+                (low, self.rest + slack) if is_largest else (self.rest - slack, high)
+            )
         else:
             low = (self.rest.sqrt() - slack).clamp(min=0).square()
         return Head(self.source, low, high)
@@ -86,7 +88,9 @@ def find_nearest(
     is_largest = LARGEST[pairs.response.function]
     source = torch.empty(dst.size(0), size, dtype=torch.long, device=dst.device)
     rest = dst.new_empty(dst.size(0))
-    for rows in row_blocks(dst.size(0), 3 * src.size(0) * dst.element_size(), memory_budget):
+    for rows in row_blocks(
+        dst.size(0), 3 * src.size(0) * dst.element_size(), memory_budget
+    ):
         value = compare_all(pairs.comparison, dst[rows], src)
         found, index = value.topk(size + 1, dim=1, largest=is_largest)
         source[rows] = index[:, :size].sort(dim=1).values

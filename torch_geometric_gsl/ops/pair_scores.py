@@ -126,7 +126,10 @@ class PairScores(NamedTuple):
         factor, shift = self.scale / tau, -self.upper / tau
         if self.response.function is scores.difference:  # scale * (1 - v)
             factor, shift = -factor, shift + factor
-        line = [torch.as_tensor(v, dtype=dst.dtype, device=dst.device) for v in (factor, shift)]
+        line = [
+            torch.as_tensor(v, dtype=dst.dtype, device=dst.device)
+            for v in (factor, shift)
+        ]
         params = (param[rows].unsqueeze(1) for param in self.response.params)
         function = _WEIGHTS[self.response.function]
         run = maybe_compile(function, value.numel(), dst.device)

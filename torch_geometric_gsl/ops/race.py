@@ -217,7 +217,8 @@ class _Block(NamedTuple):
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Draw proposals: sources, bounds, levels of acceptance, and gaps of time."""
         place = torch.arange(begin, begin + length, device=race.device)
-        draw = maybe_compile(draw_numbers, race.numel() * length, race.device)
+        count, device = race.numel() * length, race.device
+        draw = maybe_compile(draw_numbers, count, device, dynamic=True)
         args = self.state[race], (2 * place + 1) * STEP, self.pairs.dst.dtype
         word, other, level, gap = draw(*args)
         excluded = local.excluded
@@ -261,7 +262,12 @@ class _Block(NamedTuple):
         return source.view(shape), share.view(shape)
 
     def _note(
-        self, race: Tensor, source: Tensor, score: Tensor, time: Tensor, accepted: Tensor
+        self,
+        race: Tensor,
+        source: Tensor,
+        score: Tensor,
+        time: Tensor,
+        accepted: Tensor,
     ) -> None:
         """Note the first arrivals among some proposals."""
         options, arrivals = self.options, self.arrivals

@@ -69,7 +69,11 @@ def disable_compile(function: Function) -> Function:
 
 
 def maybe_compile(
-    function: Callable[..., Result], numel: int, device: torch.device
+    function: Callable[..., Result],
+    numel: int,
+    device: torch.device,
+    *,
+    dynamic: bool | None = None,
 ) -> Callable[..., Result]:
     r"""Compile a pure function when its inputs are large enough.
 
@@ -81,6 +85,8 @@ def maybe_compile(
         function (Callable): A pure function of tensors, at the level of its module.
         numel (int): The number of entries of what it computes.
         device (torch.device): The device.
+        dynamic (bool, optional): Whether its inputs have other sizes in each call, for
+            which it is compiled once. (default: :obj:`None`)
 
     Returns:
         Callable: :obj:`function` or its compiled form, which computes the same.
@@ -90,7 +96,7 @@ def maybe_compile(
     if torch._dynamo.config.disable or os.environ.get('TORCH_COMPILE_DISABLE') == '1':
         return function
     with _LOCK:  # Each function once, however many threads ask for it.
-        return cast('Callable[..., Result]', _compile(function))
+        return cast('Callable[..., Result]', _compile(function, dynamic))
 
 
 @cache
@@ -101,8 +107,10 @@ def has_compiler() -> bool:
 
 
 @cache
-def _compile(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    quick = torch.compile(function)
+def _compile(
+    function: Callable[..., Tensor], dynamic: bool | None
+) -> Callable[..., Tensor]:
+    quick = torch.compile(function, dynamic=dynamic)
     broken = False
 
     def call(*args: object) -> Tensor:

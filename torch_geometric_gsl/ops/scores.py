@@ -212,9 +212,7 @@ def gaussian_interval(
     return gaussian(farthest, b, c), gaussian(nearest, b, c)
 
 
-def heat_kernel_interval(
-    low: Tensor, high: Tensor, t: Tensor
-) -> tuple[Tensor, Tensor]:
+def heat_kernel_interval(low: Tensor, high: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
     r"""Bound :func:`heat_kernel` on intervals."""
     return heat_kernel(high, t), heat_kernel(low, t)
 

@@ -101,11 +101,10 @@ def _parts_of_edges(
     candidates = Candidates(size.cumsum(0) - size, size, source)
     is_raced = torch.zeros_like(size, dtype=torch.bool)
     if given.is_noisy and given.method != 'dense' and candidates.most > 0:
-        if given.method == 'race':  # Which raises if it cannot serve the smallest.
-            choose_plan(given, 1, int(size[size > 0].min()), is_own=True)
         plan, _ = choose_plan(given, 1, candidates.most, is_own=True)
         if plan.method == 'race':  # Which pays only where candidates are many.
-            is_raced = size > SHARE * given.proposals
+            least = 0 if given.method == 'race' else SHARE * given.proposals
+            is_raced = size > least
     return _short_and_long(pairs, candidates, is_raced, given)
 
 
@@ -191,7 +190,7 @@ def _blocks(
         # A lone node that is no candidate of its own has none.
         if form == 'pairs' and src.size(0) > int(not given.loop):
             graph = own._replace(src=src)
-            parts.append(all_pairs(graph, given, first_source, first_target))
+            parts.append(all_pairs(graph, given, None, first_source, first_target))
         first_source += src.size(0)
         first_target += own.dst.size(0)
     return parts

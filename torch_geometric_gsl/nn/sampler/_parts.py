@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import chain, pairwise
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ from torch import Tensor
 from torch_geometric.utils import sort_edge_index
 
 from torch_geometric_gsl._warnings import warn_caller
+from torch_geometric_gsl.nn.sampler._envelopes import EnvelopeMemory
 from torch_geometric_gsl.nn.sampler.plan import (
     LEAST_SAMPLES,
     CallOptions,
@@ -18,9 +20,11 @@ from torch_geometric_gsl.nn.sampler.plan import (
     SamplingPlan,
     TruncatedRaceWarning,
     choose_plan,
+    is_sharp,
 )
 from torch_geometric_gsl.ops.aggregate import drawn_graph, drawn_sum, weighted_sum
 from torch_geometric_gsl.ops.dense import dense_graph, relaxed_weights
+from torch_geometric_gsl.ops.envelope import Envelope
 from torch_geometric_gsl.ops.listed import candidate_graph, nearest_candidates
 from torch_geometric_gsl.ops.noise_free import (
     nearest_graph,
@@ -49,6 +53,7 @@ class AllPairs(NamedTuple):
     targets: tuple[int, int]
     num_targets: int
     most: int  # The number of candidates of the target with the most.
+    envelope: Envelope | None = None  # Bounds of sharp scores.
 
     def graph(self, generator: torch.Generator | None) -> SampledGraph:
         """Return the graph."""
@@ -168,18 +173,30 @@ Part = AllPairs | CandidateList | OwnCandidates
 
 
 def all_pairs(
-    pairs: PairScores, given: CallOptions, first_source: int = 0, first_target: int = 0
+    pairs: PairScores,
+    given: CallOptions,
+    memory: EnvelopeMemory | None = None,
+    first_source: int = 0,
+    first_target: int = 0,
 ) -> AllPairs:
     """Return the part of one graph, whose first nodes have these places."""
     num_targets, num_sources = pairs.dst.size(0), pairs.src.size(0)
+    pairs = pairs if given.loop else exclude_loops(pairs)
+    plan, options = choose_plan(given, num_targets, num_sources)
+    envelope = None
+    if is_sharp(given, plan, num_sources):
+        memory = EnvelopeMemory() if memory is None else memory
+        envelope, plan = memory.plan(pairs, given, plan, options)
     return AllPairs(
         given,
-        *choose_plan(given, num_targets, num_sources),
-        pairs if given.loop else exclude_loops(pairs),
+        plan,
+        options,
+        pairs,
         (first_source, first_source + num_sources),
         (first_target, first_target + num_targets),
         num_targets,
         num_sources,
+        envelope,
     )
 
 
@@ -200,9 +217,11 @@ def _draw(
         'generator': generator,
         'memory_budget': part.given.memory_budget,
     }
-    tail = draw_tail(scores, options, generator=generator)
     if plan.num_proposals is not None:
-        return race_arrivals(scores, options, plan.num_proposals, **how), tail
+        envelope = part.envelope if isinstance(part, AllPairs) else None
+        length = max(8, math.ceil(min(plan.num_proposals, scores.most)))
+        return race_arrivals(scores, options, length, envelope, **how)
+    tail = draw_tail(scores, options, generator=generator)
     num_arrivals = min(options.num_arrivals, scores.available)
     return stream_arrivals(scores, options.num_races, num_arrivals, **how), tail
 

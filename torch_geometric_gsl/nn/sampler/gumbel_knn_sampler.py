@@ -13,6 +13,7 @@ from torch_geometric_gsl._checks import (
     check_generator,
     check_messages,
 )
+from torch_geometric_gsl.nn.sampler._envelopes import EnvelopeMemory
 from torch_geometric_gsl.nn.sampler._inputs import assign_parts
 from torch_geometric_gsl.nn.sampler._parts import Assignment, all_pairs
 from torch_geometric_gsl.nn.sampler.distribution import NeighbourDistribution, describe
@@ -146,11 +147,13 @@ class GumbelKNNSampler(torch.nn.Module):
         for name, check in CHECKS.items():
             check(getattr(self, name), name=name)
         self.tau, self.scale = float(tau), float(scale)
+        self._memory = EnvelopeMemory()
         self._draw_hooks: OrderedDict[int, Callable[..., None]] = OrderedDict()
 
     def reset_parameters(self) -> None:
         r"""Reset all learnable parameters of the module."""
         self.similarity.reset_parameters()
+        self._memory = EnvelopeMemory()
 
     def forward(
         self,
@@ -321,7 +324,7 @@ class GumbelKNNSampler(torch.nn.Module):
         if pairs.dst.size(0) == 0:
             return Assignment(pairs, [])
         check_candidate_count(self.k, pairs.src.size(0) - int(not given.loop))
-        return Assignment(pairs, [all_pairs(pairs, given)])
+        return Assignment(pairs, [all_pairs(pairs, given, self._memory)])
 
     def __repr__(self) -> str:
         return (

@@ -30,6 +30,8 @@ METHODS = ('auto', 'dense', 'race', 'stream')
 SMALL, LARGE = 2**22, 2**26
 # A race pays where it proposes fewer than this share of the candidates.
 SHARE = 4
+# Better bounds than those of all scores pay for longer races.
+LONG = 64
 # An estimate from fewer sources is of no use.
 LEAST_SAMPLES = 1024
 RACE = 'the scores are bounded and the candidates many'
@@ -73,7 +75,8 @@ class SamplingPlan(NamedTuple):
     Args:
         method (str): :obj:`"dense"`, :obj:`"race"` or :obj:`"stream"`.
         reason (str): Why.
-        num_proposals (int or None): The number of proposals :math:`P` of each race.
+        num_proposals (float or None): The mean number of proposals of a race, at the
+            most.
         num_arrivals (int or None): The number of arrivals :math:`M` that are kept of
             each draw; :obj:`None` for all.
         num_tail (int): The number of sources :math:`S` that stand for the later
@@ -85,7 +88,7 @@ class SamplingPlan(NamedTuple):
 
     method: str
     reason: str
-    num_proposals: int | None
+    num_proposals: float | None
     num_arrivals: int | None
     num_tail: int
     caveat: str | None = None
@@ -122,8 +125,18 @@ class CallOptions(NamedTuple):
         return self.num_arrivals or default_num_arrivals(self.tau)
 
     @property
+    def is_bounded(self) -> bool:
+        """Whether a race can serve."""
+        return all(map(math.isfinite, self.bounds))
+
+    @property
+    def accepted(self) -> float:
+        """The number of acceptances that a race needs, in the mean."""
+        return float(self.arrivals)
+
+    @property
     def proposals(self) -> float:
-        """The number of proposals of a race; infinite where it cannot serve."""
+        """The number of proposals of a race that the bounds of all scores ask for."""
         lower, upper = self.bounds
         if not lower <= upper:
             raise ValueError(
@@ -154,7 +167,7 @@ def choose_plan(
         method, reason = asked, 'as asked for'
     else:
         obstacle = _race_obstacle(given, num_sources)
-        if asked == 'race' and obstacle is not None:
+        if asked == 'race' and not given.is_bounded:
             raise ValueError(f"'method' cannot be 'race': {obstacle}")
         # A target that gathers a tail of its own pays for it.
         is_long = is_own and SHARE * options.num_tail >= num_sources
@@ -162,8 +175,7 @@ def choose_plan(
         if asked == 'race' or serves:
             method, reason = 'race', RACE
         elif is_own:
-            is_bounded = all(map(math.isfinite, given.bounds))
-            why = caveat or (None if is_bounded else obstacle)
+            why = caveat or (None if given.is_bounded else obstacle)
             method, reason = 'dense', f'all are listed: {why}' if why else LISTED
         else:
             method, reason = _method(obstacle, caveat, num_targets, num_sources)
@@ -171,12 +183,20 @@ def choose_plan(
     plan = SamplingPlan(
         method,
         reason,
-        int(given.proposals) if method == 'race' else None,
+        given.proposals if method == 'race' else None,
         None if is_all else options.num_arrivals,
         0 if is_all else options.num_tail,
         None if method == 'dense' else caveat,
     )
     return plan, options
+
+
+def is_sharp(given: CallOptions, plan: SamplingPlan, num_sources: int) -> bool:
+    """Whether better bounds than those of all scores may serve a call by a race."""
+    if not given.is_noisy or given.method not in ('auto', 'race'):
+        return False
+    is_long = given.proposals > min(LONG, num_sources / SHARE)
+    return given.is_bounded and is_long and plan.method != 'dense'
 
 
 def draw_options(given: CallOptions, num_sources: int) -> DrawOptions:
@@ -214,15 +234,12 @@ def _method(
 
 
 def _race_obstacle(given: CallOptions, num_sources: int) -> str | None:
-    """Return why a race cannot serve, or does not pay."""
+    """Return why a race under the bounds of all scores cannot serve, or does not pay."""
     needed = given.proposals
     if needed * SHARE < num_sources:
         return None
     if not all(map(math.isfinite, given.bounds)):
         return f"'similarity' has no finite 'bounds' (got {given.bounds})"
-    if math.isinf(needed):
-        spread = given.scale * (given.bounds[1] - given.bounds[0])
-        return f'no race is as long as scores that range over {spread:g} need it'
     return (
         f'{needed:.4g} proposals a draw (scale={given.scale:g}, bounds={given.bounds}) '
         f'need more than {needed * SHARE:.4g} candidates (got {num_sources})'

@@ -1,0 +1,141 @@
+"""Bounds of sharp scores: what a sampler keeps of them from one call to the next."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+from torch_geometric_gsl.nn.sampler.plan import CallOptions, SamplingPlan
+from torch_geometric_gsl.ops.clusters import Clusters, k_means, num_clusters
+from torch_geometric_gsl.ops.envelope import Envelope, make_envelope, num_expected
+from torch_geometric_gsl.ops.nearest_lists import LARGEST, NearestLists, find_nearest
+from torch_geometric_gsl.ops.pair_scores import PairScores
+from torch_geometric_gsl.ops.relax import DrawOptions
+
+# What the parts of a call cost, in proposals: a bound of a cluster, a comparison of a
+# search of the nearest, and a candidate that a stream draws the noise of.
+BOUND, SEARCH, DRAW = 0.05, 0.05, 0.1
+# The number of candidates of a head.
+_HEAD = 64
+
+
+class Kept(NamedTuple):
+    """What was found for the embeddings of an earlier call."""
+
+    clusters: Clusters | None = None
+    lists: NearestLists | None = None
+    # The mean number of proposals of a race with them, then; and what their growth has
+    # cost since.
+    num_expected: float = 0.0
+    excess: float = 0.0
+
+    def envelope(self, pairs: PairScores) -> Envelope:
+        """Return the bounds of today's embeddings."""
+        head = None if self.lists is None else self.lists.head(pairs)
+        return make_envelope(pairs, self.clusters, head)
+
+    def serves(self, pairs: PairScores) -> bool:
+        """Whether it was found for as many nodes."""
+        if self.clusters is not None:
+            source = self.clusters.source
+            now = pairs.src.size(0), pairs.src.device
+            return (source.size(0), source.device) == now
+        if self.lists is None:
+            return False
+        now, then = (pairs.dst, pairs.src), (self.lists.dst, self.lists.src)
+        return [(x.shape, x.device) for x in now] == [(x.shape, x.device) for x in then]
+
+
+class EnvelopeMemory:
+    """The bounds of one graph, renewed when old ones have cost more than new ones do.
+
+    Bounds are exact however old they are; only the number of proposals grows.
+    """
+
+    def __init__(self) -> None:
+        self.kept = Kept()
+
+    def plan(
+        self,
+        pairs: PairScores,
+        given: CallOptions,
+        plan: SamplingPlan,
+        options: DrawOptions,
+    ) -> tuple[Envelope | None, SamplingPlan]:
+        """Let a race serve a call where it was asked for or costs less than the plan.
+
+        Args:
+            pairs (PairScores): The scores of all pairs of a graph.
+            given (CallOptions): The options of the call.
+            plan (SamplingPlan): What serves without better bounds.
+            options (DrawOptions): How neighbours are drawn.
+        """
+        envelope, expected = self.envelope(pairs, options.num_races, given.accepted)
+        num_sources = pairs.src.size(0)
+        race = options.num_races * expected + BOUND * envelope.num_kinds
+        stream = DRAW * options.num_races * num_sources + SEARCH * num_sources
+        if given.method != 'race' and (race > stream or plan.caveat is not None):
+            return None, plan
+        reason = (
+            f'{expected:.3g} proposals a draw under {envelope} cost '
+            f'{race / stream:.2g} of what a stream does'
+        )
+        tail = plan.num_tail
+        return envelope, plan._replace(
+            method='race', reason=reason, num_proposals=expected, num_tail=tail
+        )
+
+    @torch.no_grad()
+    def envelope(
+        self, pairs: PairScores, num_races: int, needed: float
+    ) -> tuple[Envelope, float]:
+        """Return bounds, and the mean number of proposals of a race under them.
+
+        Args:
+            pairs (PairScores): The scores of all pairs of a graph.
+            num_races (int): The number of races of each target.
+            needed (float): The number of acceptances of each race.
+        """
+        kept = self.kept
+        if not kept.serves(pairs):
+            kept = _renew(pairs, num_races, needed)
+        envelope = kept.envelope(pairs)
+        expected = num_expected(pairs, envelope, needed)
+        excess = kept.excess + (
+            expected - kept.num_expected
+        ) * num_races * pairs.dst.size(0)
+        if excess > _cost_of_renewal(pairs, kept):
+            kept = _renew(pairs, num_races, needed)
+            envelope, expected, excess = kept.envelope(pairs), kept.num_expected, 0.0
+        self.kept = kept._replace(excess=max(0.0, excess))
+        return envelope, expected
+
+
+def _cost_of_renewal(pairs: PairScores, kept: Kept) -> float:
+    num_targets, num_sources = pairs.dst.size(0), pairs.src.size(0)
+    if kept.lists is not None:
+        return SEARCH * num_targets * num_sources
+    return BOUND * num_sources * num_clusters(num_sources)
+
+
+def _renew(pairs: PairScores, num_races: int, needed: float) -> Kept:
+    """Find the bounds that cost least: of all scores, of clusters, or lists."""
+
+    def cost(kept: Kept) -> float:
+        kinds = kept.envelope(pairs).num_kinds
+        return num_races * kept.num_expected + BOUND * kinds
+
+    def measured(kept: Kept) -> Kept:
+        expected = num_expected(pairs, kept.envelope(pairs), needed)
+        return kept._replace(num_expected=expected)
+
+    num_targets, num_sources = pairs.dst.size(0), pairs.src.size(0)
+    best = measured(Kept())
+    if pairs.response.has_interval:
+        clusters = k_means(pairs.src, num_clusters(num_sources))
+        best = min(best, measured(Kept(clusters)), key=cost)
+    is_monotone = pairs.response.function in LARGEST and num_sources > 2 * _HEAD
+    if is_monotone and cost(best) - num_races * needed > SEARCH * num_sources:
+        best = min(best, measured(Kept(None, find_nearest(pairs, _HEAD))), key=cost)
+    return best
