@@ -35,8 +35,10 @@ class PairScores(NamedTuple):
         comparison (str, optional): The compared value :math:`v_{ij}`, :obj:`"dot"` or
             :obj:`"squared_distance"`. (default: :obj:`"dot"`)
         scale (float, optional): The factor :math:`\lambda`. (default: :obj:`1.0`)
-        lower (float, optional): The bound of the scores below. (default: :obj:`-inf`)
-        upper (float, optional): The bound of the scores above. (default: :obj:`inf`)
+        lower (float, optional): The bound of the scores below.
+            (default: :obj:`-math.inf`)
+        upper (float, optional): The bound of the scores above.
+            (default: :obj:`math.inf`)
         excluded (torch.Tensor, optional): The source that is no candidate of each
             target :math:`[n]`: itself. (default: :obj:`None`)
         candidates (Candidates, optional): The candidates of each target; all sources
