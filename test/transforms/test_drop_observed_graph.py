@@ -26,7 +26,7 @@ def ring(size, **kwargs):
     'before', [T.Compose([]), SimilarityKNNGraph(k=2), T.ToSparseTensor(), T.ToDense()]
 )
 def test_drops_the_graph_in_every_form(examples, before):
-    data = before(examples[0].coalesce())  # As one matrix without torch-sparse is.
+    data = before(examples[0])
     if 'adj' not in data:
         data.kind = torch.arange(data.num_edges)
     out = DropObservedGraph()(data)

@@ -102,8 +102,10 @@ class NeighbourModel(Baseline):
 class FixedGraphModel(NeighbourModel):
     r"""Base class of the models whose layers all have that one graph."""
 
-    #: The number of layers that send messages along the graph.
-    num_graphs = 1
+    @property
+    def num_graphs(self) -> int:
+        """The number of layers that send messages along the graph."""
+        return 1
 
     @abstractmethod
     def _check_features(self, x: Tensor) -> None:

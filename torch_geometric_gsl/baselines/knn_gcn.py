@@ -106,7 +106,6 @@ class KNNGCN(FixedGraphModel):
         check_option(similarity, WEIGHTS, 'similarity')
         check_flag(root_weight, 'root_weight')
         check_probability(dropout, 'dropout')
-        self.num_graphs = num_layers
         self.root_weight = root_weight
         self.dropout = dropout
         self.act = resolve_activation(act)
@@ -117,6 +116,11 @@ class KNNGCN(FixedGraphModel):
         roots = self.sizes if root_weight else []
         self.roots = torch.nn.ModuleList(map(plain_linear, roots))
         self.reset_parameters()
+
+    @property
+    def num_graphs(self) -> int:
+        """The number of layers, which all send messages along the graph."""
+        return self.num_layers
 
     def reset_parameters(self) -> None:
         super().reset_parameters()

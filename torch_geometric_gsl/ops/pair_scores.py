@@ -36,8 +36,10 @@ class PairScores(NamedTuple):
             :obj:`"squared_distance"`. (default: :obj:`"dot"`)
         scale (float or torch.Tensor, optional): The factor :math:`\lambda`.
             (default: :obj:`1.0`)
-        lower (float, optional): The bound of the scores below. (default: :obj:`-inf`)
-        upper (float, optional): The bound of the scores above. (default: :obj:`inf`)
+        lower (float or torch.Tensor, optional): The bound of the scores below.
+            (default: :obj:`-math.inf`)
+        upper (float or torch.Tensor, optional): The bound of the scores above.
+            (default: :obj:`math.inf`)
         excluded (torch.Tensor, optional): The source that is no candidate of each
             target :math:`[n]`: itself. (default: :obj:`None`)
         candidates (Candidates, optional): The candidates of each target; all sources
