@@ -201,43 +201,54 @@ class _Block(NamedTuple):
     def _propose(self, race: Tensor, begin: int, length: int) -> None:
         """Let some races propose so many times, and note what arrives."""
         row = self._row(race)
-        local = self.pairs.take(self.first + row)
-        proposed = self._candidates(race, row, local, begin, length)
-        source, bound, level, gap = proposed
-        listed = Neighbours(source, local.src.size(0), memory_budget=self.memory_budget)
-        score = local.pairs(slice(None), listed)
+        source, bound, level, gap = self._candidates(race, row, begin, length)
+        score = self._score(row, source)
         if begin == 0:  # A sample: the first proposals of each race.
-            _check_bounds(local, score[:, : self.options.num_arrivals])
+            _check_bounds(self.pairs, score[:, : self.options.num_arrivals])
         accepted = level < (score - bound).exp_()
         time = self.clock[race].unsqueeze(1) + gap.cumsum_(dim=1)
         self._note(race, source, score, time, accepted)
 
+    def _score(self, row: Tensor, source: Tensor) -> Tensor:
+        """Score the sources that races of some rows list."""
+        num_rows, num_sources = self.count.numel(), self.pairs.src.size(0)
+        if row.numel() == self.found.numel():  # All races: targets stand once.
+            listed = Neighbours(source.view(num_rows, -1), num_sources)
+            rows = slice(self.first, self.first + num_rows)
+            return self.pairs.pairs(rows, listed).view_as(source)
+        local = self.pairs.take(self.first + row)
+        return local.pairs(slice(None), Neighbours(source, num_sources))
+
     def _candidates(
-        self, race: Tensor, row: Tensor, local: PairScores, begin: int, length: int
+        self, race: Tensor, row: Tensor, begin: int, length: int
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Draw proposals: sources, bounds, levels of acceptance, and gaps of time."""
         place = torch.arange(begin, begin + length, device=race.device)
-        count, device = race.numel() * length, race.device
-        draw = maybe_compile(draw_numbers, count, device, dynamic=True)
-        args = self.state[race], (2 * place + 1) * STEP, self.pairs.dst.dtype
-        word, other, level, gap = draw(*args)
-        excluded = local.excluded
+        state, column = self.state[race], (2 * place + 1) * STEP
+        numel, dtype = race.numel() * length, self.pairs.dst.dtype
+        excluded, candidates = self.pairs.excluded, self.pairs.candidates
+        own = None if excluded is None else excluded[self.first + row].unsqueeze(1)
         if self.clusters is None:
-            source = below(word, self.count[row].unsqueeze(1))
-            if excluded is not None:  # Step over it.
-                at = local.candidates
-                own = excluded if at is None else excluded - at.start
-                source += source >= own.unsqueeze(1)
-            if local.candidates is not None:
-                source = local.candidates.at(slice(None), source)
+            draw = maybe_compile(draw_uniform, numel, race.device, dynamic=True)
+            count = self.count[row].unsqueeze(1)
+            source, level, gap = draw(state, column, count, dtype)
+            start: Tensor | int = 0
+            if candidates is not None:
+                start = candidates.start[self.first + row].unsqueeze(1)
+            if own is not None:  # Step over it.
+                source += source >= own - start
+            source += start
+            if candidates is not None and candidates.source is not None:
+                source = candidates.source[source]
             return source, self.rates.bound[row], level, gap
-        kind = upper_uniform(other)
-        found = propose(self.rates, self.clusters, row, kind, word)
-        if found.is_void is not None:
-            level.masked_fill_(found.is_void, torch.inf)
-        if excluded is not None:
-            level.masked_fill_(found.source == excluded.unsqueeze(1), torch.inf)
-        return found.source, found.bound, level, gap
+        draw = maybe_compile(draw_kinds, numel, race.device, dynamic=True)
+        word, kind, level, gap = draw(state, column, dtype)
+        source, bound, is_void = propose(self.rates, self.clusters, row, kind, word)
+        if is_void is not None:
+            level.masked_fill_(is_void, torch.inf)
+        if own is not None:
+            level.masked_fill_(source == own, torch.inf)
+        return source, bound, level, gap
 
     def tail(self, seed: Tensor) -> tuple[Tensor, Tensor]:
         r"""Draw the sources of the tail, in proportion to the rates of proposals.
@@ -280,16 +291,20 @@ class _Block(NamedTuple):
                 is_known |= source == earlier.unsqueeze(1)
             accepted &= ~is_known
             accepted &= ~_is_accepted_before(source, accepted)
-        rank = accepted.cumsum(dim=1).add_(self.found[race].unsqueeze(1))
+        rank = accepted.cumsum(dim=1, dtype=torch.int32)
+        rank += self.found[race].unsqueeze(1)
         accepted &= rank <= options.num_arrivals
-        which, place = accepted.nonzero(as_tuple=True)
-        index = race[which], rank[which, place] - 1
-        log_time = time[which, place].log_() - self.rates.total[self._row(race)[which]]
-        out_source[index] = source[which, place]
-        out_noise[index] = -(log_time + score[which, place])
-        is_last = index[1] == options.num_arrivals - 1
-        arrivals.horizon.view(-1)[index[0][is_last]] = log_time[is_last]
-        self.found[race] = rank[:, -1].clamp(max=options.num_arrivals)
+        # One index of all proposals is quicker than one of rows and columns.
+        index = accepted.view(-1).nonzero().squeeze(1)
+        own = race[torch.div(index, accepted.size(1), rounding_mode='floor')]
+        slot = rank.view(-1)[index] - 1
+        log_time = time.view(-1)[index].log_() - self.rates.total[self._row(own)]
+        out = own * options.num_arrivals + slot
+        out_source.view(-1)[out] = source.view(-1)[index]
+        out_noise.view(-1)[out] = -(log_time + score.view(-1)[index])
+        is_last = slot == options.num_arrivals - 1
+        arrivals.horizon.view(-1)[own[is_last]] = log_time[is_last]
+        self.found[race] = rank[:, -1].clamp(max=options.num_arrivals).long()
         self.clock[race] = time[:, -1]
 
     def _scan(self, race: Tensor, begin: int) -> None:
@@ -320,10 +335,33 @@ class _Block(NamedTuple):
         arrivals.horizon.view(-1)[race] = log_time.gather(1, last).squeeze(1)
 
 
-def draw_numbers(
+def draw_uniform(
+    state: Tensor, column: Tensor, count: Tensor, dtype: torch.dtype
+) -> tuple[Tensor, Tensor, Tensor]:
+    r"""Draw the candidate, the level of acceptance and the gap of each proposal.
+
+    Args:
+        state (torch.Tensor): Random states of the races :math:`[r]`.
+        column (torch.Tensor): Random states of the proposals :math:`[q]`, each of which
+            takes two random words.
+        count (torch.Tensor): The numbers of candidates :math:`[r, 1]`.
+        dtype (torch.dtype): The type of the numbers.
+
+    Returns:
+        tuple[torch.Tensor, torch.Tensor, torch.Tensor]: The place of the candidate, the
+        uniform number that decides on it, and the time since the proposal before it in
+        units of the mean, :math:`[r, q]` each.
+    """
+    place = state.unsqueeze(1) + column
+    word = random_words(place)
+    gap = uniform(random_words(place + STEP), dtype).log().neg()
+    return below(word, count), uniform(word, dtype), gap
+
+
+def draw_kinds(
     state: Tensor, column: Tensor, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    r"""Draw the random numbers of proposals, two random words each.
+    r"""Draw the numbers of proposals of several kinds.
 
     Args:
         state (torch.Tensor): Random states of the races :math:`[r]`.
@@ -331,13 +369,14 @@ def draw_numbers(
         dtype (torch.dtype): The type of the numbers.
 
     Returns:
-        tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]: Two words whose
-        upper bits choose a candidate, the uniform number that decides on it, and the
-        time since the proposal before it in units of the mean, :math:`[r, q]` each.
+        tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]: The word that
+        chooses a member, the uniform number that chooses a kind, and level and gap of
+        :func:`draw_uniform`, :math:`[r, q]` each.
     """
     place = state.unsqueeze(1) + column
-    first, second = random_words(place), random_words(place + STEP)
-    return first, second, uniform(first, dtype), uniform(second, dtype).log().neg()
+    word, other = random_words(place), random_words(place + STEP)
+    gap = uniform(other, dtype).log().neg()
+    return word, upper_uniform(other), uniform(word, dtype), gap
 
 
 def _check_bounds(pairs: PairScores, score: Tensor) -> None:
