@@ -23,7 +23,7 @@ class Clusters(NamedTuple):
     r"""A partition of the sources.
 
     Args:
-        source (torch.Tensor): All sources :math:`[N]`, those of the first cluster first.
+        source (torch.Tensor): All sources :math:`[N]`, cluster by cluster.
         offsets (torch.Tensor): Where each cluster begins, and the end of the last,
             :math:`[C + 1]`.
     """

@@ -3,7 +3,8 @@ r"""The Gumbel race by thinning: first arrivals without a look at all pairs."""
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -131,9 +132,10 @@ def race_arrivals(
             Arrivals(source[rows], noise[rows], horizon[rows]),
             torch.zeros(number, dtype=torch.long, device=dst.device),
             dst.new_zeros(number),
+            length,
             memory_budget,
         )
-        block.run(length)
+        block.run()
         if tail is not None:
             tail[0][rows], tail[1][rows] = block.tail(tail_seed)
     noise.masked_fill_(_is_repeated(source), -torch.inf)
@@ -167,6 +169,7 @@ class _Block(NamedTuple):
         found (torch.Tensor): The number of acceptances of each race, in place.
         clock (torch.Tensor): The time of its last proposal, in units of the mean gap
             between two proposals, in place.
+        length (int): The number of proposals of the first round.
         memory_budget (int): Bytes for the proposals of one round.
     """
 
@@ -180,10 +183,12 @@ class _Block(NamedTuple):
     arrivals: Arrivals
     found: Tensor
     clock: Tensor
+    length: int
     memory_budget: int
 
-    def run(self, length: int) -> None:
+    def run(self) -> None:
         """Run the races in rounds, until each has its arrivals."""
+        length = self.length
         race, begin = torch.arange(self.found.numel(), device=self.found.device), 0
         while race.numel() > 0:
             for some in race.split(max(1, self.memory_budget // (64 * length))):
@@ -193,6 +198,11 @@ class _Block(NamedTuple):
             is_long = begin >= self.count[self._row(race)]
             self._scan(race[is_long], begin)
             race = race[~is_long]
+
+    def _quick(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function compiled if the first round of all targets is long."""
+        numel = self.pairs.dst.size(0) * self.options.num_races * self.length
+        return maybe_compile(function, numel, self.state.device, dynamic=True)
 
     def _row(self, race: Tensor) -> Tensor:
         """Return the row of the block that each race belongs to."""
@@ -225,11 +235,11 @@ class _Block(NamedTuple):
         """Draw proposals: sources, bounds, levels of acceptance, and gaps of time."""
         place = torch.arange(begin, begin + length, device=race.device)
         state, column = self.state[race], (2 * place + 1) * STEP
-        numel, dtype = race.numel() * length, self.pairs.dst.dtype
+        dtype = self.pairs.dst.dtype
         excluded, candidates = self.pairs.excluded, self.pairs.candidates
         own = None if excluded is None else excluded[self.first + row].unsqueeze(1)
         if self.clusters is None:
-            draw = maybe_compile(draw_uniform, numel, race.device, dynamic=True)
+            draw = self._quick(draw_uniform)
             count = self.count[row].unsqueeze(1)
             source, level, gap = draw(state, column, count, dtype)
             start: Tensor | int = 0
@@ -241,14 +251,18 @@ class _Block(NamedTuple):
             if candidates is not None and candidates.source is not None:
                 source = candidates.source[source]
             return source, self.rates.bound[row], level, gap
-        draw = maybe_compile(draw_kinds, numel, race.device, dynamic=True)
-        word, kind, level, gap = draw(state, column, dtype)
-        source, bound, is_void = propose(self.rates, self.clusters, row, kind, word)
+        draw = self._quick(draw_kinds)
+        found = draw(state, column, dtype, row, *self._kinds())
+        source, bound, is_void, level, gap = found
         if is_void is not None:
             level.masked_fill_(is_void, torch.inf)
         if own is not None:
             level.masked_fill_(source == own, torch.inf)
         return source, bound, level, gap
+
+    def _kinds(self) -> tuple[Any, ...]:
+        """Return what `propose` looks candidates up in."""
+        return self.rates.share, self.rates.bound, *self.clusters, self.rates.head
 
     def tail(self, seed: Tensor) -> tuple[Tensor, Tensor]:
         r"""Draw the sources of the tail, in proportion to the rates of proposals.
@@ -263,9 +277,12 @@ class _Block(NamedTuple):
         place = torch.arange(size, device=seed.device)
         state = race_states(seed, self.first * num_races, number).unsqueeze(1)
         word, other = (random_words(state + (2 * place + i) * STEP) for i in (1, 2))
-        kind = (place + upper_uniform(other)) / size
+        # One of each of S equal parts of the rates.
+        part = (place + upper_uniform(other)) * (2.0**32 / size) - 2.0**31
         row = self._row(torch.arange(number, device=seed.device))
-        source, bound, is_void = propose(self.rates, self.clusters, row, kind, word)
+        look_up = self._quick(propose)
+        found = look_up(part.floor().int(), word, row, *self._kinds())
+        source, bound, is_void = found
         share = self.rates.total[row].unsqueeze(1) - bound - math.log(size)
         if is_void is not None:
             share.masked_fill_(is_void, -torch.inf)
@@ -359,24 +376,25 @@ def draw_uniform(
 
 
 def draw_kinds(
-    state: Tensor, column: Tensor, dtype: torch.dtype
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    r"""Draw the numbers of proposals of several kinds.
+    state: Tensor, column: Tensor, dtype: torch.dtype, row: Tensor, *kinds: Any
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor, Tensor]:
+    r"""Draw the candidate, the level and the gap of proposals of several kinds.
 
     Args:
         state (torch.Tensor): Random states of the races :math:`[r]`.
         column (torch.Tensor): Random states of the proposals :math:`[q]`.
         dtype (torch.dtype): The type of the numbers.
+        row (torch.Tensor): The target of each race :math:`[r]`.
+        *kinds (optional): Where :func:`propose` looks candidates up.
 
     Returns:
-        tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]: The word that
-        chooses a member, the uniform number that chooses a kind, and level and gap of
-        :func:`draw_uniform`, :math:`[r, q]` each.
+        tuple: What :func:`propose` returns, and the level and the gap of
+        :func:`draw_uniform`.
     """
     place = state.unsqueeze(1) + column
     word, other = random_words(place), random_words(place + STEP)
-    gap = uniform(other, dtype).log().neg()
-    return word, upper_uniform(other), uniform(word, dtype), gap
+    found = propose((other >> 32).int(), word, row, *kinds)
+    return *found, uniform(word, dtype), uniform(other, dtype).log().neg()
 
 
 def _check_bounds(pairs: PairScores, score: Tensor) -> None:

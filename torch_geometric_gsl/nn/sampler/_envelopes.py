@@ -130,7 +130,7 @@ def _renew(pairs: PairScores, num_races: int, needed: float) -> Kept:
         expected = num_expected(pairs, kept.envelope(pairs), needed)
         return kept._replace(num_expected=expected)
 
-    num_targets, num_sources = pairs.dst.size(0), pairs.src.size(0)
+    num_sources = pairs.src.size(0)
     best = measured(Kept())
     if pairs.response.has_interval:
         clusters = k_means(pairs.src, num_clusters(num_sources))

@@ -234,7 +234,7 @@ def _method(
 
 
 def _race_obstacle(given: CallOptions, num_sources: int) -> str | None:
-    """Return why a race under the bounds of all scores cannot serve, or does not pay."""
+    """Return why a race under the bounds of all scores does not pay, or cannot be."""
     needed = given.proposals
     if needed * SHARE < num_sources:
         return None
