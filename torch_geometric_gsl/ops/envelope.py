@@ -236,9 +236,9 @@ def propose(
         return found, limit, None
     start = row * head.size(1)
     is_head = number >= num_clusters
-    listed = head.view(-1)[start + (number - num_clusters).clamp(min=0)]
+    listed = head.reshape(-1)[start + (number - num_clusters).clamp(min=0)]
     place = (_count_up_to(head, row, found) - 1).clamp(min=0)
-    is_void = (head.view(-1)[start + place] == found) & ~is_head
+    is_void = (head.reshape(-1)[start + place] == found) & ~is_head
     return torch.where(is_head, listed, found), limit, is_void
 
 
@@ -246,7 +246,7 @@ def _count_up_to(ascending: Tensor, row: Tensor, value: Tensor) -> Tensor:
     """Count the entries of a row [n, d] that are at most a value, by bisection."""
     # torch.searchsorted takes twice as long: its branches are hard to predict.
     width = ascending.size(1)
-    entries, base = ascending.view(-1), row * width - 1
+    entries, base = ascending.reshape(-1), row * width - 1
     count = torch.zeros_like(value, dtype=torch.long)
     for step in (1 << bit for bit in reversed(range(width.bit_length()))):
         further = count + step
