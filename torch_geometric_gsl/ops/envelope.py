@@ -7,15 +7,17 @@ bounds, and its length is that of the bounds over the scores.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl.ops.clusters import Balls, Clusters, compare_range, enclose
+from torch_geometric_gsl.ops.clusters import Balls, Clusters, closeness, enclose
 from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.noise import below
 from torch_geometric_gsl.ops.pair_scores import PairScores, exclude
+from torch_geometric_gsl.ops.runtime import maybe_compile
 
 
 class Head(NamedTuple):
@@ -115,24 +117,49 @@ def bound_scores(pairs: PairScores, envelope: Envelope, rows: slice) -> Tensor:
 
     Members of the head are left out of what it bounds.
     """
-    upper = pairs.upper + pairs.dst.new_zeros(pairs.dst[rows].size(0), 1)
-    ranges = []
-    if envelope.balls is not None:
-        ranges.append(compare_range(pairs.comparison, pairs.dst[rows], envelope.balls))
-    if envelope.head is not None:
-        head = envelope.head
-        ranges.append((head.low[rows, None], head.high[rows, None]))
-    if not ranges:
+    dst, head = pairs.dst[rows], envelope.head
+    upper = pairs.upper + dst.new_zeros(dst.size(0), 1)
+    if envelope.balls is None and head is None:
         return upper
-    low, high = ranges[0]
-    for other_low, other_high in ranges[1:]:
-        low, high = torch.maximum(low, other_low), torch.minimum(high, other_high)
+    low, high = torch.full_like(upper, -torch.inf), torch.full_like(upper, torch.inf)
+    if head is not None:
+        low, high = head.low[rows, None], head.high[rows, None]
+    response, ranges = pairs.response, (_no_range, (upper,))
+    if envelope.balls is not None:
+        ranges = closeness(pairs.comparison, dst, envelope.balls)
+    to_range, args = ranges
+    run = _bound
+    if response.formula is not None:
+        run = maybe_compile(_bound, args[0].numel(), dst.device, dynamic=True)
+    scale = torch.as_tensor(pairs.scale, dtype=dst.dtype, device=dst.device)
+    limits = low, high, upper, scale, response.params_of(rows)
+    return run(to_range, response.bounded_by, args, *limits)
+
+
+def _no_range(upper: Tensor) -> tuple[Tensor, Tensor]:
+    infinite = torch.full_like(upper, torch.inf)
+    return -infinite, infinite
+
+
+def _bound(
+    to_range: Callable[..., tuple[Tensor, Tensor]],
+    interval: Callable[..., tuple[Tensor, Tensor]],
+    args: tuple[Tensor, ...],
+    low: Tensor,
+    high: Tensor,
+    upper: Tensor,
+    scale: Tensor,
+    params: list[Tensor],
+) -> Tensor:
+    """Bound the scores of compared values that lie in two intervals."""
+    least, most = to_range(*args)
+    least, most = torch.maximum(least, low), torch.minimum(most, high)
     # An empty interval: all members of the cluster are in the head.
-    _, most = pairs.response.bounds(torch.minimum(low, high), high, rows)
-    bound = pairs.scale * most
+    _, best = interval(torch.minimum(least, most), most, *params)
+    bound = scale * best
     # Scores are rounded as well.
-    bound = bound + 16 * torch.finfo(bound.dtype).eps * (bound.abs() + abs(pairs.scale))
-    return torch.minimum(bound, upper)
+    slack = 16 * torch.finfo(bound.dtype).eps * (bound.abs() + scale)
+    return torch.minimum(bound + slack, upper)
 
 
 @torch.no_grad()
