@@ -66,7 +66,7 @@ def quick_double():
 
 
 def test_a_function_is_compiled_once(compile_with):
-    made = compile_with(lambda function: function)
+    made = compile_with(lambda function, **_: function)
     assert len(set(at_once(quick_double))) == 1
     assert made == [double]
 
@@ -76,7 +76,7 @@ def test_a_failure_is_told_once(compile_with, monkeypatch):
         time.sleep(0.05)
         raise torch._dynamo.exc.InternalTorchDynamoError('no headers')
 
-    compile_with(lambda function: broken)
+    compile_with(lambda function, **_: broken)
     told = []
     monkeypatch.setattr(runtime, 'warn_caller', lambda text, _: told.append(text))
     quick = quick_double()

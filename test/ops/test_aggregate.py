@@ -102,8 +102,7 @@ def test_drawn_sum_is_the_sum_over_the_drawn_graph(options, loop, budget):
 @pytest.mark.parametrize(
     ('group', 'budget', 'sizes'),
     [
-        (1, 1, [1] * 8),
-        (1, 2112 * 3, [3, 3, 2]),
+        (1, 1, []),  # A tail of its own is not gathered.
         (3, 1, [3, 3, 2]),  # At least one group, and whole ones.
         (3, 2112 * 6 - 1, [3, 3, 2]),
         (3, 2112 * 6, [6, 2]),

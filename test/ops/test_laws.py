@@ -24,7 +24,7 @@ from scipy.stats import norm
 from torch_geometric_gsl.ops.aggregate import drawn_graph, drawn_sum
 from torch_geometric_gsl.ops.dense import relaxed_weights
 from torch_geometric_gsl.ops.listed import candidate_graph
-from torch_geometric_gsl.ops.race import num_proposals, race_arrivals
+from torch_geometric_gsl.ops.race import race_arrivals
 from torch_geometric_gsl.ops.relax import DrawOptions
 from torch_geometric_gsl.ops.stream import stream_arrivals
 from torch_geometric_gsl.ops.tail import default_num_arrivals, draw_tail, lost_variance
@@ -54,8 +54,7 @@ def stream(options):
 
 def race(options):
     pairs = matrix_pairs(SCORE.expand(RUNS, 4))
-    number = num_proposals(options.num_arrivals, 2.2, replace=options.replace)
-    arrivals = race_arrivals(pairs, options, int(number), generator=seeded(0))
+    arrivals, _ = race_arrivals(pairs, options, 3, generator=seeded(0))
     return to_matrix(*drawn_graph(pairs, arrivals, None, options), RUNS, 4)
 
 
@@ -134,8 +133,7 @@ def squared_sums(tau, method, kept):
     pairs = matrix_pairs(score)
     options = DrawOptions(1, tau, kept, num_tail=N if kept < N else 0)
     if method == 'race':
-        proposals = num_proposals(kept, 0.0)
-        arrivals = race_arrivals(pairs, options, proposals, generator=seeded(2))
+        arrivals, _ = race_arrivals(pairs, options, kept, generator=seeded(2))
     else:
         arrivals = stream_arrivals(pairs, 1, kept, generator=seeded(1))
     tail = draw_tail(pairs, options)

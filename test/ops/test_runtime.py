@@ -5,12 +5,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from oracles import seeded
 
 import torch_geometric_gsl
 from torch_geometric_gsl.ops import runtime as module
 from torch_geometric_gsl.ops.neighbours import _gathered_dots
-from torch_geometric_gsl.ops.noise import states
-from torch_geometric_gsl.ops.race import propose
+from torch_geometric_gsl.ops.noise import STEP, race_states
+from torch_geometric_gsl.ops.race import draw_numbers
 from torch_geometric_gsl.ops.runtime import (
     MIN_NUMEL,
     full_dtype,
@@ -57,7 +58,12 @@ def stub(monkeypatch):
     def replace(quick):
         made = []
         monkeypatch.setattr(module, 'has_compiler', lambda: True)
-        monkeypatch.setattr(torch, 'compile', lambda f: made.append(f) or quick)
+
+        def compiled(function, dynamic):
+            made.append((function, dynamic))
+            return quick
+
+        monkeypatch.setattr(torch, 'compile', compiled)
         return made
 
     return replace
@@ -71,7 +77,9 @@ def test_large_inputs_on_a_cpu_are_compiled_once(stub):
     assert not made
     quick = maybe_compile(double, MIN_NUMEL, CPU)
     assert quick is maybe_compile(double, 2 * MIN_NUMEL, CPU)
-    assert made == [double]
+    assert made == [(double, None)]
+    maybe_compile(double, MIN_NUMEL, CPU, dynamic=True)
+    assert made[1:] == [(double, True)]
     assert float(quick(torch.tensor(3.0))) == 7  # The compiled form was called.
 
 
@@ -130,15 +138,15 @@ def test_other_errors_are_not_hidden(stub):
 def test_compiled_functions_equal_the_eager_ones():
     n, q = 600, 500
     assert n * q > MIN_NUMEL
-    row, column = states(torch.tensor(3), slice(5, 5 + n), 2 * q)
-    quick = maybe_compile(propose, n * q, CPU)
-    assert quick is not propose
-    expected = propose(row, column, 1000, torch.float32)
-    source, level, gap = quick(row, column, 1000, torch.float32)
-    assert torch.equal(source, expected[0])
-    assert torch.equal(level, expected[1])
-    torch.testing.assert_close(gap, expected[2])
+    state, place = race_states(torch.tensor(3), 5, n), torch.arange(1, q + 1)
+    quick = maybe_compile(draw_numbers, n * q, CPU, dynamic=True)
+    assert quick is not draw_numbers
+    args = state, 2 * place * STEP, torch.float32
+    for found, expected in zip(quick(*args), draw_numbers(*args), strict=True):
+        exact = torch.equal if found.dtype == torch.long else torch.allclose
+        assert exact(found, expected)
 
+    source = torch.randint(1000, (n, q), generator=seeded())
     dst, src = torch.randn(n, 6), torch.randn(1000, 6)
     dots = maybe_compile(_gathered_dots, n * q, CPU)(dst, src, source)
     torch.testing.assert_close(dots, _gathered_dots(dst, src, source))

@@ -1,0 +1,329 @@
+r"""The law of races among sharp scores, under bounds of any kind and age.
+
+Few targets are repeated many times, and each of the repeats has races of its own. The
+tests of one function share the error rate alike (Bonferroni): a correct race fails it
+for one seed in 10,000. Seeds are fixed.
+"""
+
+import itertools
+import math
+from functools import partial
+
+import pytest
+import torch
+from oracles import ERROR_RATE, plackett_luce, seeded
+from scipy import stats
+
+from torch_geometric_gsl.ops import scores
+from torch_geometric_gsl.ops.aggregate import drawn_graph, drawn_sum
+from torch_geometric_gsl.ops.clusters import group, k_means
+from torch_geometric_gsl.ops.dense import relaxed_weights
+from torch_geometric_gsl.ops.envelope import Head, make_envelope, proposal_rates
+from torch_geometric_gsl.ops.nearest_lists import LARGEST, find_nearest
+from torch_geometric_gsl.ops.pair_scores import PairScores
+from torch_geometric_gsl.ops.race import race_arrivals
+from torch_geometric_gsl.ops.relax import DrawOptions
+from torch_geometric_gsl.ops.scores import Response, unit_rows
+from torch_geometric_gsl.ops.tail import (
+    default_num_arrivals,
+    tail_scores,
+    tail_size,
+    ungroup,
+)
+
+RUNS, TARGETS = 4000, 4
+SCALES = [1.0, 5.0, 10.0, 20.0, 40.0]
+TAUS = [0.1, 0.25, 0.5, 1.0, 2.0]
+RESPONSES = {
+    'identity': (scores.identity, (), (-1.0, 1.0)),
+    'difference': (scores.difference, (), (0.0, 2.0)),
+    'gaussian': (scores.gaussian, (0.5, 0.05), (0.0, 1.0)),
+    'heat_kernel': (scores.heat_kernel, (0.5,), (0.0, 1.0)),
+    'of a user': (lambda t: t**3, (), (-1.0, 1.0)),
+}
+
+
+@pytest.fixture(autouse=True)
+def _eager(monkeypatch):
+    monkeypatch.setenv('TORCH_COMPILE_DISABLE', '1')  # It takes longer than the races.
+
+
+def embeddings(scale, count, drift=0.0):
+    """Sources beside the targets, opposite to them, between and anywhere: sharp ones."""
+    shape, generator = (count, 5), seeded(3)
+    centre, other = unit_rows(torch.randn(2, 5, generator=generator))
+    other = unit_rows(other - (other @ centre) * centre)
+    across = 0.5 * centre + 0.75**0.5 * other
+    src = torch.stack([centre, -centre, across, torch.zeros(5)])
+    noise = torch.randn(4, *shape, generator=generator) / 5**0.5
+    width = torch.tensor([1.0, 1.0, 1.0, scale**0.5]) / scale**0.5
+    src = (src.unsqueeze(1) + width.view(4, 1, 1) * noise).flatten(0, 1)
+    dst = centre + 0.3 * torch.randn(TARGETS, 5, generator=generator) / 5**0.5
+    src += drift * torch.randn(src.shape, generator=generator) / 5**0.5
+    return unit_rows(dst), unit_rows(src)
+
+
+def make_pairs(name, scale, *, kind='', count=6, runs=RUNS, drift=0.0):
+    function, params, bounds = RESPONSES[name]
+    dst, src = embeddings(scale, count, drift)
+    src = src[torch.arange(len(src)) % 7] if kind == 'duplicates' else src
+    src = src[:1].expand_as(src) if kind == 'all equal' else src
+    target = torch.arange(runs) % TARGETS
+    # Each target has a bell of its own.
+    params = tuple(p * (1 + 0.1 * target / TARGETS) for p in params)
+    return PairScores(
+        dst[target],
+        src.contiguous(),
+        Response(function, params, cube if name == 'of a user' else None),
+        'squared_distance' if name == 'heat_kernel' else 'dot',
+        scale,
+        scale * bounds[0],
+        scale * bounds[1] + (25.0 if kind == 'far too high' else 0.0),
+        excluded=5 * target if kind == 'excluded' else None,
+    )
+
+
+def cube(low, high):
+    return low**3, high**3
+
+
+def random_head(pairs, size):
+    """A list of any sources for each target, and nothing known about the others."""
+    count, order = len(pairs.src), torch.rand(TARGETS, len(pairs.src))
+    source = order.argsort(dim=1)[torch.arange(len(pairs.dst)) % TARGETS, :size]
+    ends = torch.full((2, len(pairs.dst)), 9.0)
+    ends[0] = 0.0 if pairs.comparison == 'squared_distance' else -9.0
+    assert source.size(1) == min(size, count)
+    return Head(source.sort().values, *ends)
+
+
+def envelope_of(how, name, pairs, scale, **kwargs):
+    """Return bounds; stale ones are those of embeddings that have moved since."""
+    count = len(pairs.src)
+    label = {
+        'one cluster': torch.zeros(count).long(),
+        'random clusters': torch.arange(count) % 5,
+        'a cluster each': torch.arange(count),
+        'clusters and lists': torch.arange(count) % 5,
+    }.get(how)
+    if how == 'one bound':
+        return None
+    then = make_pairs(name, scale, drift=0.4, **kwargs)
+    if how == 'stale clusters':
+        return make_envelope(pairs, k_means(then.src, 6))
+    if how == 'stale lists' and pairs.response.function in LARGEST:
+        return make_envelope(pairs, None, find_nearest(then, 4).head(pairs))
+    size = {'random lists': 5, 'all listed': count, 'stale lists': 1}.get(how, 4)
+    head = random_head(pairs, size) if 'list' in how else None
+    return make_envelope(pairs, None if label is None else group(label), head)
+
+
+ENVELOPES = [
+    *('one bound', 'one cluster', 'random clusters', 'a cluster each'),
+    *('stale clusters', 'stale lists', 'random lists', 'all listed'),
+    'clusters and lists',
+]
+# Each response at each scale, with bounds and forms of the sources that go round.
+CASES = list(itertools.product(RESPONSES, SCALES, ENVELOPES))
+KINDS = ['', 'excluded', 'duplicates', 'far too high', 'all equal']
+
+
+def raced(index, options, **kwargs):
+    """Run the races of a case: scores, bounds, what arrives, and the tail."""
+    name, scale, how = CASES[index]
+    kwargs = {'kind': KINDS[(index + index // 5) % 5], **kwargs}
+    pairs = make_pairs(name, scale, **kwargs)
+    envelope = envelope_of(how, name, pairs, scale, **kwargs)
+    length = 1 if kwargs['kind'] == 'far too high' else 4
+    args = pairs, options, length, envelope
+    return pairs, envelope, *race_arrivals(*args, generator=seeded(index))
+
+
+def assert_level(level, share):
+    """Check that a two-sided test with this share of the error rate accepts."""
+    share *= ERROR_RATE / 2
+    assert share < level < 1 - share, (level, share)
+
+
+def check_counts(source, score, share):
+    """Check counts of the sources [runs] of each target against softmax(score)."""
+    statistic, freedom = 0.0, 0
+    for target in range(TARGETS):
+        law = score[target].double().softmax(0)
+        counts = source[target::TARGETS].bincount(minlength=len(law))
+        expected = counts.sum() * law
+        # Rare ones count as one with the most frequent.
+        common = expected > 8
+        common[law.argmax()] = False
+        pooled = [
+            torch.cat([x[common], x[~common].sum().view(1)]) for x in (counts, expected)
+        ]
+        statistic += float(((pooled[0] - pooled[1]) ** 2 / pooled[1]).sum())
+        freedom += int(common.sum())
+    if freedom > 0:
+        assert_level(stats.chi2.cdf(statistic, freedom), share)
+    return freedom
+
+
+def check_times(time, share):
+    """Check times against Exp(1): their distribution, mean and variance."""
+    count, sides = len(time), 3 * time.size(1) / share
+    for own in time.double().unbind(1):
+        assert stats.kstest(own, 'expon').pvalue > ERROR_RATE / sides
+        assert_level(stats.gamma.cdf(float(own.sum()), count), 1 / sides)
+        # The fourth central moment of Exp(1) is 9.
+        z = (float(own.var()) - 1) / math.sqrt(8 / count)
+        assert_level(stats.norm.cdf(z), 1 / sides)
+
+
+def remaining(score, source):
+    """The logarithm of what is left to arrive before each of some arrivals."""
+    left, found = score.double().clone(), []
+    for place in source.unbind(1):
+        found.append(left.logsumexp(dim=1))
+        left.scatter_(1, place.unsqueeze(1), -math.inf)
+    return torch.stack(found, dim=1)
+
+
+@pytest.mark.parametrize('index', range(len(CASES)))
+def test_arrivals(index):
+    # Of distinct arrivals each is the next of what is left, after a time Exp(1) over
+    # its total rate: this is all there is to know about them.
+    k = 3
+    pairs, _, arrivals, _ = raced(index, DrawOptions(k, 0.5, k, replace=False))
+    source, score = arrivals.source[:, 0], pairs.rows()
+    assert source.sort(dim=1).values.diff(dim=1).all()
+    share = 1 / (2 * len(CASES))
+    check_counts(source[:, 0], score, share)
+    log_time = -(arrivals.noise[:, 0] + score.gather(1, source)).double()
+    gap = log_time.exp().diff(dim=1, prepend=torch.zeros(RUNS, 1))
+    check_times(gap * remaining(score, source).exp(), share)
+    assert torch.allclose(arrivals.horizon[:, 0].double(), log_time[:, -1], atol=1e-4)
+
+
+@pytest.mark.parametrize('index', range(0, len(CASES), 2))
+def test_first_arrivals_of_hard_draws(index):
+    options = DrawOptions(2, 0.5, 4, 3, hard=True)
+    pairs, _, arrivals, tail = raced(index, options)
+    share, score = 2 / (5 * len(CASES)), pairs.rows()
+    times = []
+    for source, noise in zip(
+        arrivals.source.unbind(1), arrivals.noise.unbind(1), strict=True
+    ):
+        check_counts(source[:, 0], score, share)
+        log_time = -(noise + score.gather(1, source)).double()[:, :1]
+        times.append((log_time + remaining(score, source[:, :1])).exp())
+        # What has come before is marked, and nothing else is.
+        again = (source.unsqueeze(2) == source.unsqueeze(1)).tril(-1).any(dim=2)
+        assert torch.equal(again, noise == -math.inf)
+    check_times(torch.cat(times, dim=1), share)
+    # The weights are those of the first arrivals, a half each.
+    (source, target), weight = drawn_graph(pairs, arrivals, tail, options)
+    found = torch.zeros_like(score).index_put((target, source), weight, True)
+    expected = torch.zeros_like(score)
+    for first in arrivals.source[:, :, 0].unbind(1):
+        expected[torch.arange(RUNS), first] += 0.5
+    assert torch.equal(found, expected)
+    # The two are independent.
+    first = stats.spearmanr(*torch.cat(times, dim=1).t()).pvalue
+    assert first > ERROR_RATE * share
+
+
+@pytest.mark.parametrize('index', range(0, len(CASES), 9))
+def test_distinct_draws(index):
+    # The law of whole draws, in their order: soft weights fall with it.
+    options = DrawOptions(2, 1.0, 2, replace=False)
+    pairs, _, arrivals, _ = raced(index, options, count=1, kind='')
+    (source, target), weight = drawn_graph(pairs, arrivals, None, options)
+    order = torch.stack([target, -weight]).t().tolist()
+    order = source[sorted(range(len(order)), key=order.__getitem__)].view(RUNS, 2)
+    statistic, freedom = 0.0, 0
+    for i in range(TARGETS):
+        outcomes, law = plackett_luce(pairs.rows(slice(i, i + 1))[0].tolist(), 2)
+        expected = torch.tensor(law) * RUNS / TARGETS
+        number = {outcome: place for place, outcome in enumerate(outcomes)}
+        found = [number[tuple(pair)] for pair in order[i::TARGETS].tolist()]
+        counts = torch.tensor(found).bincount(minlength=len(law))
+        rare = expected < 8
+        rare[expected.argmax()] = True
+        pooled = [torch.cat([x[~rare], x[rare].sum().view(1)]) for x in (counts, expected)]
+        statistic += float(((pooled[0] - pooled[1]) ** 2 / pooled[1]).sum())
+        freedom += len(pooled[0]) - 1
+    if freedom:
+        assert_level(stats.chi2.cdf(statistic, freedom), 9 / len(CASES))
+
+
+def proposed(pairs, envelope):
+    """The logarithm of the share of each source among all proposals."""
+    if envelope is None:
+        return torch.zeros_like(score := pairs.rows()) - math.log(score.size(1))
+    rates = proposal_rates(pairs, envelope, slice(None), torch.ones(1).long())
+    clusters, head = envelope.clusters, envelope.head
+    number = clusters.number[clusters.source.argsort()]
+    bound = rates.bound[:, number]
+    if head is not None:
+        own = rates.bound[:, clusters.size.numel() :]
+        bound = bound.scatter(1, head.source, own)
+    return bound - rates.total.unsqueeze(1)
+
+
+@pytest.mark.parametrize('index', range(len(CASES)))
+def test_the_tail_is_unbiased(index):
+    # Whatever has arrived, the tail adds up to what has not, in the mean. Messages are
+    # as large as the bounds, so that no rare one decides.
+    size = 6
+    pairs, envelope, arrivals, tail = raced(index, DrawOptions(1, 0.5, 3, size))
+    late = tail_scores(pairs, tail, arrivals)[:, 0] > -math.inf
+    source = ungroup(tail.source, tail.group, RUNS)
+    share = tail.log_share.expand(RUNS, 1, size)[:, 0]
+    rate = proposed(pairs, envelope).double()
+    message = torch.randn(rate.size(1), generator=seeded(1)).double()
+    found = (share + rate.gather(1, source)).exp() * message[source]
+    gone = torch.zeros_like(rate).scatter(1, arrivals.source[:, 0], 1.0) > 0
+    if pairs.excluded is not None:
+        gone.scatter_(1, pairs.excluded.unsqueeze(1), 1)
+    expected = rate.exp().masked_fill(gone, 0.0) @ message
+    # Targets that share their sources count as one.
+    number = torch.arange(RUNS) // tail.group
+    error = torch.zeros(int(number[-1]) + 1).double()
+    error.index_add_(0, number, found.where(late, 0.0).sum(dim=1) - expected)
+    error /= tail.group
+    deviation = math.hypot(error.std() / math.sqrt(len(error)), 1e-5)
+    assert_level(stats.norm.cdf(float(error.mean()) / deviation), 1 / len(CASES))
+
+
+SUMS = list(itertools.product(enumerate(SCALES), enumerate(TAUS)))
+
+
+@pytest.mark.parametrize('index', range(len(SUMS)))
+def test_sums_and_gradients_are_those_of_the_definition(index):
+    # 192 sources, soft draws, and a gradient by each target.
+    (i, scale), (j, tau) = SUMS[index]
+    name = list(RESPONSES)[(i + j) % 5]
+    how = ENVELOPES[4 + (i + 3 * j) % 2] if scale > 5 else ENVELOPES[i + 3 * j % 4]
+    kept, runs = default_num_arrivals(tau), 2000
+    pairs = make_pairs(name, scale, count=48, runs=runs)
+    envelope = envelope_of(how, name, pairs, scale, count=48, runs=runs)
+    count = len(pairs.src)
+    options = DrawOptions(2, tau, kept, tail_size(tau, kept, count))
+    h = torch.cat([pairs.src, torch.randn(count, 1, generator=seeded())], dim=1)
+    found = []
+    for method in ('race', 'dense'):
+        dst = pairs.dst.clone().requires_grad_()
+        own = pairs._replace(dst=dst)
+        if method == 'dense':
+            draws = relaxed_weights(own.rows(), 2, tau, generator=seeded(index)) @ h
+        else:
+            drawn = race_arrivals(own, options, 8, envelope, generator=seeded(index))
+            draws = drawn_sum(h, own, *drawn, options)
+        factor = torch.linspace(-1, 1, h.size(1))
+        (grad,) = torch.autograd.grad((draws @ factor).sum(), dst)
+        parts = draws.detach(), draws.detach().square(), grad / scale
+        found.append(torch.cat(parts, dim=1).double())
+    # Each target is compared with itself.
+    found = torch.stack(found).view(2, runs // TARGETS, TARGETS, -1)
+    error = (found.var(dim=1).sum(dim=0) / found.size(1)).sqrt()
+    z = (found[0] - found[1]).mean(dim=0) / error
+    share = 1 / len(SUMS) / z.numel()
+    for value in z.flatten():
+        assert_level(stats.norm.cdf(float(value)), share)
