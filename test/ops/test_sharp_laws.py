@@ -246,7 +246,9 @@ def test_distinct_draws(index):
         counts = torch.tensor(found).bincount(minlength=len(law))
         rare = expected < 8
         rare[expected.argmax()] = True
-        pooled = [torch.cat([x[~rare], x[rare].sum().view(1)]) for x in (counts, expected)]
+        pooled = [
+            torch.cat([x[~rare], x[rare].sum().view(1)]) for x in (counts, expected)
+        ]
         statistic += float(((pooled[0] - pooled[1]) ** 2 / pooled[1]).sum())
         freedom += len(pooled[0]) - 1
     if freedom:
