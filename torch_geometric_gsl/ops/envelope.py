@@ -76,8 +76,8 @@ class Rates(NamedTuple):
         bound (torch.Tensor): The bound of the scores of each kind :math:`[n, D]`.
         total (torch.Tensor): The logarithm of the sum of all rates :math:`[n]`.
         share (torch.Tensor, optional): The share of the rates up to each kind plus the
-            number of the target, :math:`[n D]`, ascending; :obj:`None` where there is
-            one kind only. (default: :obj:`None`)
+            number of the target, :math:`[n D]`, ascending; :obj:`None` without
+            clusters. (default: :obj:`None`)
         head (torch.Tensor, optional): The candidates of the head :math:`[n, H]`.
             (default: :obj:`None`)
     """
@@ -162,7 +162,7 @@ def proposal_rates(
             score = exclude(score, pairs.excluded[rows], head)
         bound, rate = torch.cat([bound, score], 1), torch.cat([rate, score], 1)
     total = rate.logsumexp(dim=1)
-    if rate.size(1) == 1:
+    if envelope.clusters is None:
         return Rates(bound, total)
     # In double precision: a sum of many shares, and then the numbers of the targets.
     share = (rate - total.unsqueeze(1)).double().exp_().cumsum_(dim=1)

@@ -26,6 +26,7 @@ from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
 from torch_geometric_gsl.ops.runtime import (
     MEMORY_BUDGET,
     disable_compile,
+    has_triton,
     maybe_compile,
     row_blocks,
 )
@@ -116,7 +117,11 @@ def race_arrivals(
         shape = *noise.shape[:2], options.num_tail
         tail = source.new_empty(shape), noise.new_empty(shape)
         tail_seed = draw_seed(dst.device, generator)
-    bytes_per_row = _BYTES_PER_PROPOSAL * (num_races * length + envelope.num_kinds)
+    # The kernel stores no proposals.
+    stored = 0 if _has_kernel(pairs, options) else num_races * length
+    if tail is not None:
+        stored = max(stored, num_races * options.num_tail)
+    bytes_per_row = _BYTES_PER_PROPOSAL * (stored + envelope.num_kinds)
     for rows in row_blocks(dst.size(0), bytes_per_row, memory_budget):
         count = num_candidates(pairs, rows)
         number = (rows.stop - rows.start) * num_races
@@ -141,6 +146,13 @@ def race_arrivals(
     if tail is None:
         return arrivals, draw_tail(pairs, options, generator=generator)
     return arrivals, Tail(tail[0].flatten(1), tail[1], group=1)
+
+
+def _has_kernel(pairs: PairScores, options: DrawOptions) -> bool:
+    """Return whether the Triton kernel serves a call."""
+    is_float = pairs.dst.dtype == torch.float32
+    is_known = pairs.response.formula is not None and pairs.src.size(0) < 2**31
+    return is_known and is_float and options.replace and has_triton(pairs.dst.device)
 
 
 def num_candidates(pairs: PairScores, rows: slice) -> Tensor:
@@ -185,8 +197,14 @@ class _Block(NamedTuple):
     def run(self, length: int) -> None:
         """Run the races in rounds, until each has its arrivals."""
         race, begin = torch.arange(self.found.numel(), device=self.found.device), 0
+        is_fused = _has_kernel(self.pairs, self.options)
+        if is_fused:
+            from torch_geometric_gsl.ops._triton.race_kernel import race_kernel
+
+            race_kernel(length, *self[:-1])
         while race.numel() > 0:
-            for some in race.split(max(1, self.memory_budget // (64 * length))):
+            num_rows = max(1, self.memory_budget // (64 * length))
+            for some in () if is_fused else race.split(num_rows):
                 self._propose(some, begin, length)
             race = race[self.found[race] < self.options.num_arrivals]
             begin, length = begin + length, 2 * length
