@@ -139,8 +139,6 @@ def test_proposals_follow_their_rates(name):
         assert torch.allclose(
             rates.bound.isfinite().double().mean(), torch.ones((), dtype=torch.double)
         )
-        if rates.share is None:
-            continue
         words = random_words(torch.arange(120_000).view(2, 3, 20_000) * 7919)
         found = propose(
             rates, envelope.clusters, torch.arange(3), upper_uniform(words[0]), words[1]
@@ -177,8 +175,6 @@ def test_bounds_reach_the_source_of_each_proposal(name):
     pairs = make_pairs(name, n=5, num_sources=12)
     for envelope in envelopes(pairs).values():
         rates = proposal_rates(pairs, envelope, slice(0, 5), torch.tensor([12]))
-        if rates.share is None:
-            continue
         words = random_words(torch.arange(500).view(2, 5, 50) * 7919)
         source, bound, is_void = propose(
             rates, envelope.clusters, torch.arange(5), upper_uniform(words[0]), words[1]

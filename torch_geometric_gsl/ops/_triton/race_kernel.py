@@ -58,7 +58,7 @@ def race_kernel(
     if pairs.candidates is not None:
         start, listed = pairs.candidates.start[rows], pairs.candidates.source
     sets = excluded, start, listed, count, rates.bound, rates.total
-    kinds = None, None, None, None
+    kinds: tuple[Tensor | None, ...] = (None,) * 4
     if clusters is not None:
         kinds = rates.share, rates.head, *clusters
     sizes = _tile_sizes(length, pairs.src.size(1), options.num_arrivals)

@@ -159,8 +159,7 @@ def _propose_kinds(
     size = tl.load(own + 1, mask=is_wanted, other=0) - first
     source = tl.load(member + first + _below(word, size), mask=is_wanted, other=0)
     if head is not None:
-        # Members of the head have a rate of their own: proposed by a cluster they are
-        # void.
+        # Proposed by a cluster, members of the head are void: they have their rates.
         num_heads = num_kinds - num_clusters
         heads = (row * num_heads)[:, None]
         is_head = is_wanted & (number >= num_clusters)
@@ -243,7 +242,7 @@ def run_races(
     log_rate = tl.load(total + row)
     factor = tl.load(scale)
     slot = tl.arange(0, BLOCK_KEPT)[None, :]
-    kept_source = tl.zeros([BLOCK_RACES, BLOCK_KEPT], tl.int64)
+    kept_source = tl.zeros([BLOCK_RACES, BLOCK_KEPT], tl.int32)
     kept_noise = tl.zeros([BLOCK_RACES, BLOCK_KEPT], tl.float32)
     horizon = tl.zeros([BLOCK_RACES], tl.float32)
     clock = tl.zeros([BLOCK_RACES], tl.float32)
@@ -258,9 +257,7 @@ def run_races(
         gap = tl.where(is_wanted, -tl.log(_uniform(other)), 0.0)
         time = tl.log(clock[:, None] + tl.cumsum(gap, 1)) - log_rate[:, None]
         if share is None:
-            source = _propose_flat(
-                word, row, sizes, excluded, start, listed, is_wanted
-            )
+            source = _propose_flat(word, row, sizes, excluded, start, listed, is_wanted)
             most = tl.load(bound + row)[:, None]
         else:
             source, kind, is_wanted = _propose_kinds(
@@ -284,7 +281,7 @@ def run_races(
         accepted = is_wanted & (_uniform(word) < tl.exp(score - most))
         rank = found[:, None] + tl.cumsum(accepted.to(tl.int32), 1)
         is_kept = accepted[:, :, None] & (rank[:, :, None] == slot[:, None, :] + 1)
-        kept_source += _select(source, is_kept)
+        kept_source += _select(source.to(tl.int32), is_kept)
         kept_noise += _select(-(time + score), is_kept)
         horizon += tl.sum(tl.where(accepted & (rank == num_arrivals), time, 0.0), 1)
         found += tl.sum(accepted.to(tl.int32), 1)
@@ -294,7 +291,7 @@ def run_races(
     is_race = number < num_races
     out = race[:, None] * num_arrivals + slot
     is_place = is_race[:, None] & (slot < found[:, None])
-    tl.store(out_source + out, kept_source, mask=is_place)
+    tl.store(out_source + out, kept_source.to(tl.int64), mask=is_place)
     tl.store(out_noise + out, kept_noise, mask=is_place)
     tl.store(out_horizon + race, horizon, mask=is_race & (found == num_arrivals))
     tl.store(out_found + race, found.to(tl.int64), mask=is_race)
