@@ -10,6 +10,8 @@ from oracles import matrix_pairs, seeded
 
 from torch_geometric_gsl.ops import race as module
 from torch_geometric_gsl.ops.candidates import Candidates
+from torch_geometric_gsl.ops.clusters import group
+from torch_geometric_gsl.ops.envelope import make_envelope
 from torch_geometric_gsl.ops.noise import STEP, draw_seed, race_states, random_words
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.race import num_proposals, race_arrivals
@@ -173,6 +175,23 @@ def test_blocks_of_rows_are_as_large_as_the_budget_allows(monkeypatch):
     args = matrix_pairs(scores(9, 50)), DrawOptions(2, 0.5, 8), 20
     race_arrivals(*args, memory_budget=4 * 64 * 40 + 63)
     assert seen == [(4, 40), (4, 40), (1, 40)]
+
+
+def test_tails_of_a_block_fit_into_the_budget(monkeypatch):
+    seen, plain = [], module.propose
+
+    def propose(rates, clusters, row, kind, word):
+        seen.append(tuple(word.shape))
+        return plain(rates, clusters, row, kind, word)
+
+    monkeypatch.setattr(module, 'propose', propose)
+    pairs = matrix_pairs(scores(9, 50))
+    envelope = make_envelope(pairs, group(torch.arange(50) % 3))
+    # 64 bytes a source of the tail or a kind, two tails of 100 a row: four rows fit.
+    args = pairs, DrawOptions(2, 0.5, 4, num_tail=100), 20, envelope
+    _, tail = race_arrivals(*args, memory_budget=4 * 64 * (200 + 3) + 63)
+    assert tail.source.shape == (9, 200)
+    assert [size for size in seen if size[1] == 100] == [(8, 100), (8, 100), (2, 100)]
 
 
 def test_the_seed_alone_decides():

@@ -88,7 +88,7 @@ def race_arrivals(
     by memorylessness these arrive at :math:`\Gamma + \mathrm{Exp}(e^{s_{ij}})`.
 
     The noise is a function of (seed, target, draw, proposal), so one seed gives one
-    graph whatever the memory budget.
+    graph whatever the memory budget. On a GPU a Triton kernel runs the same rounds.
 
     Args:
         pairs (PairScores): The scores.
