@@ -145,8 +145,6 @@ def test_proposals_follow_their_rates(name):
         assert torch.allclose(
             rates.bound.isfinite().double().mean(), torch.ones((), dtype=torch.double)
         )
-        if rates.share is None:
-            continue
         words = random_words(torch.arange(120_000).view(2, 3, 20_000) * 7919)
         source, _, is_void = proposed(rates, envelope, words)
         for i, law in enumerate(laws_of_proposals(pairs, envelope, rates)):
@@ -181,8 +179,6 @@ def test_bounds_reach_the_source_of_each_proposal(name):
     pairs = make_pairs(name, n=5, num_sources=12)
     for envelope in envelopes(pairs).values():
         rates = proposal_rates(pairs, envelope, slice(0, 5), torch.tensor([12]))
-        if rates.share is None:
-            continue
         words = random_words(torch.arange(500).view(2, 5, 50) * 7919)
         source, bound, is_void = proposed(rates, envelope, words)
         beneath = pairs.rows().gather(1, source) <= bound + 1e-5

@@ -7,7 +7,6 @@ for one seed in 10,000. Seeds are fixed.
 
 import itertools
 import math
-from functools import partial
 
 import pytest
 import torch
@@ -49,7 +48,7 @@ def _eager(monkeypatch):
 
 
 def embeddings(scale, count, drift=0.0):
-    """Sources beside the targets, opposite to them, between and anywhere: sharp ones."""
+    """Sources beside the targets, opposite to them, between and anywhere."""
     shape, generator = (count, 5), seeded(3)
     centre, other = unit_rows(torch.randn(2, 5, generator=generator))
     other = unit_rows(other - (other @ centre) * centre)

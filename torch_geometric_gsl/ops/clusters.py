@@ -54,7 +54,8 @@ def num_clusters(num_sources: int) -> int:
         >>> [num_clusters(n) for n in (1, 1000, 100_000)]
         [1, 128, 1024]
     """
-    return min(max(1, num_sources // 4), 2 ** round(math.log2(4 * num_sources**0.5)))
+    balanced = round(math.log2(4 * math.sqrt(num_sources)))
+    return min(max(1, num_sources // 4), 1 << balanced)
 
 
 @torch.no_grad()

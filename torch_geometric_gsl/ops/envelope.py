@@ -56,7 +56,9 @@ class Envelope(NamedTuple):
     head: Head | None = None
 
     def __str__(self) -> str:
-        parts = [] if self.balls is None else [f'{self.clusters.size.numel()} clusters']
+        parts = []
+        if self.balls is not None:
+            parts.append(f'{self.balls.radius.numel()} clusters')
         if self.head is not None:
             parts.append(f'a head of {self.head.source.size(1)}')
         return ' and '.join(parts) or 'one bound'
@@ -124,11 +126,11 @@ def bound_scores(pairs: PairScores, envelope: Envelope, rows: slice) -> Tensor:
     low, high = torch.full_like(upper, -torch.inf), torch.full_like(upper, torch.inf)
     if head is not None:
         low, high = head.low[rows, None], head.high[rows, None]
-    response, ranges = pairs.response, (_no_range, (upper,))
+    response, run = pairs.response, _bound
+    to_range: Callable[..., tuple[Tensor, Tensor]] = _no_range
+    args: tuple[Tensor, ...] = (upper,)
     if envelope.balls is not None:
-        ranges = closeness(pairs.comparison, dst, envelope.balls)
-    to_range, args = ranges
-    run = _bound
+        to_range, args = closeness(pairs.comparison, dst, envelope.balls)
     if response.formula is not None:
         run = maybe_compile(_bound, args[0].numel(), dst.device, dynamic=True)
     scale = torch.as_tensor(pairs.scale, dtype=dst.dtype, device=dst.device)

@@ -27,6 +27,7 @@ from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
 from torch_geometric_gsl.ops.runtime import (
     MEMORY_BUDGET,
     disable_compile,
+    has_triton,
     maybe_compile,
     row_blocks,
 )
@@ -88,7 +89,7 @@ def race_arrivals(
     by memorylessness these arrive at :math:`\Gamma + \mathrm{Exp}(e^{s_{ij}})`.
 
     The noise is a function of (seed, target, draw, proposal), so one seed gives one
-    graph whatever the memory budget.
+    graph whatever the memory budget. On a GPU a Triton kernel runs the same rounds.
 
     Args:
         pairs (PairScores): The scores.
@@ -117,7 +118,11 @@ def race_arrivals(
         shape = *noise.shape[:2], options.num_tail
         tail = source.new_empty(shape), noise.new_empty(shape)
         tail_seed = draw_seed(dst.device, generator)
-    bytes_per_row = _BYTES_PER_PROPOSAL * (num_races * length + envelope.num_kinds)
+    # The kernel stores no proposals.
+    stored = 0 if _has_kernel(pairs, options) else num_races * length
+    if tail is not None:
+        stored = max(stored, num_races * options.num_tail)
+    bytes_per_row = _BYTES_PER_PROPOSAL * (stored + envelope.num_kinds)
     for rows in row_blocks(dst.size(0), bytes_per_row, memory_budget):
         count = num_candidates(pairs, rows)
         number = (rows.stop - rows.start) * num_races
@@ -145,6 +150,13 @@ def race_arrivals(
     return arrivals, Tail(tail[0].flatten(1), tail[1], group=1)
 
 
+def _has_kernel(pairs: PairScores, options: DrawOptions) -> bool:
+    """Return whether the Triton kernel serves a call."""
+    is_float = pairs.dst.dtype == torch.float32
+    is_known = pairs.response.formula is not None and pairs.src.size(0) < 2**31
+    return is_known and is_float and options.replace and has_triton(pairs.dst.device)
+
+
 def num_candidates(pairs: PairScores, rows: slice) -> Tensor:
     """Return the number of candidates of some targets."""
     is_less = int(pairs.excluded is not None)
@@ -162,7 +174,7 @@ class _Block(NamedTuple):
         options (DrawOptions): How neighbours are drawn.
         clusters (Clusters or None): The clusters of the envelope.
         rates (Rates): The rates of the targets.
-        count (torch.Tensor): The numbers of their candidates.
+        sizes (torch.Tensor): The numbers of their candidates.
         first (int): The first target.
         state (torch.Tensor): The random state of each race.
         arrivals (Arrivals): What has arrived, written in place.
@@ -177,7 +189,7 @@ class _Block(NamedTuple):
     options: DrawOptions
     clusters: Clusters | None
     rates: Rates
-    count: Tensor
+    sizes: Tensor
     first: int
     state: Tensor
     arrivals: Arrivals
@@ -190,12 +202,18 @@ class _Block(NamedTuple):
         """Run the races in rounds, until each has its arrivals."""
         length = self.length
         race, begin = torch.arange(self.found.numel(), device=self.found.device), 0
+        is_fused = _has_kernel(self.pairs, self.options)
+        if is_fused:
+            from torch_geometric_gsl.ops._triton.race_kernel import race_kernel
+
+            race_kernel(length, *self[:-2])
         while race.numel() > 0:
-            for some in race.split(max(1, self.memory_budget // (64 * length))):
+            num_rows = max(1, self.memory_budget // (64 * length))
+            for some in () if is_fused else race.split(num_rows):
                 self._propose(some, begin, length)
             race = race[self.found[race] < self.options.num_arrivals]
             begin, length = begin + length, 2 * length
-            is_long = begin >= self.count[self._row(race)]
+            is_long = begin >= self.sizes[self._row(race)]
             self._scan(race[is_long], begin)
             race = race[~is_long]
 
@@ -221,7 +239,7 @@ class _Block(NamedTuple):
 
     def _score(self, row: Tensor, source: Tensor) -> Tensor:
         """Score the sources that races of some rows list."""
-        num_rows, num_sources = self.count.numel(), self.pairs.src.size(0)
+        num_rows, num_sources = self.sizes.numel(), self.pairs.src.size(0)
         if row.numel() == self.found.numel():  # All races: targets stand once.
             listed = Neighbours(source.view(num_rows, -1), num_sources)
             rows = slice(self.first, self.first + num_rows)
@@ -240,7 +258,7 @@ class _Block(NamedTuple):
         own = None if excluded is None else excluded[self.first + row].unsqueeze(1)
         if self.clusters is None:
             draw = self._quick(draw_uniform)
-            count = self.count[row].unsqueeze(1)
+            count = self.sizes[row].unsqueeze(1)
             source, level, gap = draw(state, column, count, dtype)
             start: Tensor | int = 0
             if candidates is not None:
@@ -262,6 +280,7 @@ class _Block(NamedTuple):
 
     def _kinds(self) -> tuple[Any, ...]:
         """Return what `propose` looks candidates up in."""
+        assert self.clusters is not None
         return self.rates.share, self.rates.bound, *self.clusters, self.rates.head
 
     def tail(self, seed: Tensor) -> tuple[Tensor, Tensor]:

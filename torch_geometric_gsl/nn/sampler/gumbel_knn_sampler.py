@@ -18,7 +18,12 @@ from torch_geometric_gsl.nn.sampler._envelopes import EnvelopeMemory
 from torch_geometric_gsl.nn.sampler._inputs import assign_parts
 from torch_geometric_gsl.nn.sampler._parts import Assignment, all_pairs
 from torch_geometric_gsl.nn.sampler.distribution import NeighbourDistribution, describe
-from torch_geometric_gsl.nn.sampler.plan import CHECKS, CallOptions, SamplingPlan
+from torch_geometric_gsl.nn.sampler.plan import (
+    CHECKS,
+    SCALES,
+    CallOptions,
+    SamplingPlan,
+)
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET
 from torch_geometric_gsl.typing import Batch, Features, SampledGraph
