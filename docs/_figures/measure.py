@@ -208,7 +208,7 @@ def summary(weight: Tensor, out: Tensor) -> tuple[float, float]:
 def shared() -> None:
     """Measure the gradient if blocks of rows share their proposed sources."""
     data = digits()
-    own = race.propose
+    own = race.draw_numbers
     torch.manual_seed(0)
     conv = LatentGraphConv(64, 32)
 
@@ -224,12 +224,14 @@ def shared() -> None:
     alone = gradients().var(dim=0).sum()
     for size in (4, 16, 64, 256):
 
-        def propose(*args: Any, size: int = size) -> tuple[Tensor, Tensor, Tensor]:
-            source, level, gap = own(*args)
-            row = torch.arange(source.size(0)) // size * size
-            return source[row], level, gap
+        def draw(state: Tensor, *args: Any, size: int = size) -> tuple[Tensor, ...]:
+            word, *others = own(state, *args)
+            number, width = torch.arange(word.size(0)), size * conv.sampler.k
+            # A row has several races: the first row of a block has as many.
+            first = number // width * width + number % conv.sampler.k
+            return word[first], *others
 
-        with mock.patch.object(race, 'propose', propose):
+        with mock.patch.object(race, 'draw_numbers', draw):
             ratio = float(gradients().var(dim=0).sum() / alone)
         print(f'blocks of {size} rows: variance of the gradient x {ratio:.2f}')
 

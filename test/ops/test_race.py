@@ -204,7 +204,7 @@ def test_blocks_of_rows_are_as_large_as_the_budget_allows(monkeypatch):
     args = matrix_pairs(torch.zeros(9, 50)), DrawOptions(2, 0.5, 8), 20
     # 64 bytes a proposal and a bound, two draws of 20 proposals a row: four rows fit.
     race_arrivals(*args, memory_budget=4 * 64 * 41)
-    assert seen == [(8, 20), (8, 20), (2, 20)]
+    assert seen == [(4, 40), (4, 40), (1, 40)]
     seen.clear()
     # A row that is too large is cut into its races.
     race_arrivals(*args, memory_budget=64 * 20)

@@ -30,7 +30,7 @@ from torch_geometric_gsl.ops.tail import (
     ungroup,
 )
 
-RUNS, TARGETS = 4000, 4
+RUNS, TARGETS = 3000, 4
 SCALES = [1.0, 5.0, 10.0, 20.0, 40.0]
 TAUS = [0.1, 0.25, 0.5, 1.0, 2.0]
 RESPONSES = {

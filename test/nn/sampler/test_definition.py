@@ -10,9 +10,8 @@ from scipy import integrate
 
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES, resolve_similarity
-from torch_geometric_gsl.ops.race import num_proposals, race_arrivals
+from torch_geometric_gsl.ops.race import race_arrivals
 from torch_geometric_gsl.ops.relax import DrawOptions
-from torch_geometric_gsl.ops.tail import draw_tail
 
 N = 9
 INF = float('inf')
@@ -84,9 +83,7 @@ def test_dense_equals_stream(name, options):
 def held_noise(sampler, pair, options):
     """Return the sources of each draw, and what is added to their scores: numbers."""
     pairs, generator, tau = sampler.similarity.pair_scores(pair), seeded(6), options.tau
-    tail = draw_tail(pairs, options, generator=generator)
-    proposals = int(num_proposals(options.num_arrivals, 1.0))
-    arrivals = race_arrivals(pairs, options, proposals, generator=generator)
+    arrivals, tail = race_arrivals(pairs, options, 8, generator=generator)
     score, n = pairs.rows(), pairs.dst.size(0)
     late = tail.source.view(1, options.k, -1).expand(n, -1, -1)
     log_mass = torch.empty(late.shape, dtype=torch.double)

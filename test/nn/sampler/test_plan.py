@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from torch_geometric_gsl import (
+    CosineSimilarity,
     GaussianSimilarity,
     GumbelKNNSampler,
     LinearSimilarity,
@@ -13,13 +14,14 @@ from torch_geometric_gsl import (
     TruncatedRaceWarning,
     UniformSimilarity,
 )
-from torch_geometric_gsl.nn.sampler import _parts
 from torch_geometric_gsl.nn.sampler import plan as planning
 from torch_geometric_gsl.nn.sampler.plan import (
     SMALL,
     CallOptions,
     choose_plan,
+    is_sharp,
 )
+from torch_geometric_gsl.ops import race
 from torch_geometric_gsl.ops.tail import draw_tail, lost_variance, tail_size
 
 LARGE = (10_000, 10_000)
@@ -79,13 +81,10 @@ def test_a_race_that_looks_at_a_quarter_of_the_candidates():
             '2.372e+06 proposals a draw (scale=6.3, bounds=(-1.0, 1.0)) need more than '
             '9.49e+06 candidates (got 10000)',
         ),
-        (
-            {'bounds': (-1.0, 1.0), 'scale': 20.0},
-            'no race is as long as scores that range over 40 need it',
-        ),
+        ({'bounds': (-1.0, 1.0), 'scale': 20.0}, 'proposals a draw (scale=20, bounds'),
     ],
 )
-def test_where_a_race_cannot_serve(options, reason):
+def test_where_bounds_of_all_scores_do_not_serve(options, reason):
     method, found = choose(LARGE, **options)
     assert method == 'stream'
     assert reason in found
@@ -94,16 +93,69 @@ def test_where_a_race_cannot_serve(options, reason):
     assert choose((SMALL // 10_000 + 1, 10_000), **options)[0] == 'stream'
     for method in ('dense', 'stream'):
         assert choose((1, 1), **options, method=method) == (method, 'as asked for')
-    with pytest.raises(ValueError, match=re.escape(f"cannot be 'race': {reason}")):
-        choose(LARGE, **options, method='race')
     assert choose(LARGE, **options, method='race', is_noisy=False)[0] == 'stream'
+    if options['bounds'] == UNBOUNDED:
+        text = re.escape(f"cannot be 'race': {reason}")
+        with pytest.raises(ValueError, match=text):
+            choose(LARGE, **options, method='race')
+    else:  # It is long, but never longer than a look at all candidates.
+        assert choose(LARGE, **options, method='race') == ('race', BOUNDED)
+
+
+@pytest.mark.parametrize(
+    ('options', 'expected'),
+    [
+        ({}, False),  # 22 proposals of 10,000 candidates.
+        ({'method': 'race'}, False),
+        ({'scale': 3.0}, True),
+        ({'scale': 3.0, 'method': 'race'}, True),
+        ({'scale': 3.0, 'method': 'stream'}, False),
+        ({'scale': 3.0, 'method': 'dense'}, False),
+        ({'scale': 3.0, 'is_noisy': False}, False),
+        ({'bounds': UNBOUNDED}, False),
+    ],
+)
+def test_is_sharp(options, expected):
+    given = GIVEN._replace(**options)
+    plan, _ = choose_plan(given, *LARGE)
+    assert is_sharp(given, plan, 10_000) is expected
+    # Few pairs are listed anyway.
+    few, _ = choose_plan(given, 100, 100)
+    assert is_sharp(given, few, 100) is (expected and given.method == 'race')
+
+
+@pytest.mark.parametrize('scale', [5.0, 20.0])
+@pytest.mark.parametrize('loop', [True, False])
+def test_sharp_calls_race_where_that_is_cheaper(loop, scale):
+    # Three groups: what is heavy lies in few clusters, next to a target.
+    x = 0.1 * torch.randn(3000, 4) + torch.eye(3, 4).repeat(1000, 1)
+    sampler = GumbelKNNSampler(CosineSimilarity(4), scale=scale, loop=loop)
+    plan = sampler.plan(x)
+    assert plan.method == 'race'
+    assert re.match(r'[\d.]+ proposals a draw under (256 clusters|a head)', plan.reason)
+    assert 4 <= plan.num_proposals < 300
+    assert sampler(x).edge_index[1].unique().numel() == 3000
+
+
+def test_sharp_calls_stream_where_no_bound_serves():
+    # Nothing is near anything, and few lie where the bell is high: anywhere.
+    pair = torch.randn(3000, 16), torch.randn(1500, 16)
+    similarity, options = GaussianSimilarity(16), {'scale': 20.0, 'tau': 1.0}
+    sampler = GumbelKNNSampler(similarity, **options)
+    plan = sampler.plan(pair)
+    assert (plan.method, plan.num_proposals) == ('stream', None)
+    assert 'proposals a draw (scale=20, bounds=(0.0, 1.0)) need' in plan.reason
+    sampler = GumbelKNNSampler(similarity, method='race', **options)
+    plan = sampler.plan(pair)
+    assert plan.method == 'race'
+    assert 100 < plan.num_proposals <= 3000
 
 
 DISTINCT = {'replace': False, 'method': 'dense'}
 PLANS = [
     (300, {}, ('race', BOUNDED, 22, 4, 4)),
     (300, {'num_tail': 0, 'num_arrivals': 9}, ('race', BOUNDED, 41, 9, 0)),
-    (500, {'replace': False}, ('race', BOUNDED, 97, 5, 0)),
+    (500, {'replace': False, 'k': 1}, ('race', BOUNDED, 55, 1, 0)),
     (300, {'method': 'dense'}, ('dense', 'as asked for', None, None, 0)),
     (50, {'method': 'stream'}, ('stream', 'as asked for', None, 4, 4)),
     # All candidates are kept, nothing is left for a tail.
@@ -144,12 +196,7 @@ def test_a_forced_method_serves_or_raises(method, form, count):
     given, x = candidates(count, nodes)[form], torch.randn(nodes, 2)
     sampler = GumbelKNNSampler(GaussianSimilarity(2), method=method)
     text = None
-    if method == 'race' and count == 50:
-        text = (
-            "'method' cannot be 'race': 22 proposals a draw (scale=1, bounds=(0.0, "
-            '1.0)) need more than 88 candidates (got 50)'
-        )
-    elif method == 'stream' and form == 'edge_index':
+    if method == 'stream' and form == 'edge_index':
         text = "'method' cannot be 'stream' where 'edge_index' is given"
     calls = (
         lambda: sampler.plan(x, **given),
@@ -171,19 +218,19 @@ def test_a_forced_method_serves_or_raises(method, form, count):
 
 
 @pytest.mark.parametrize('form', ['batch', 'edge_index'])
-def test_a_forced_race_serves_the_smallest_or_raises(form):
+def test_a_forced_race_serves_the_smallest(form):
     x, batch = torch.randn(340, 2), torch.tensor([0] * 300 + [1] * 40)
     inside = (batch.unsqueeze(1) == batch).nonzero().t().flip(0)
     given = {'batch': batch} if form == 'batch' else {'edge_index': inside}
-    sampler = GumbelKNNSampler(GaussianSimilarity(2), method='race')
-    for call in (sampler, sampler.plan):
-        with pytest.raises(ValueError, match=r"'method' cannot be 'race'.*\(got 40\)"):
-            call(x, **given)
-    sampler = GumbelKNNSampler(GaussianSimilarity(2))  # Which lists these.
-    assert sampler.plan(x, **given) == SamplingPlan('race', BOUNDED, 22, 4, 4)
     few = {key: value[..., -40:] for key, value in given.items()}
-    x = x[-40:] if form == 'batch' else x
-    assert sampler.plan(x, **few) == SamplingPlan('dense', FEW, None, None, 0)
+    x_few = x[-40:] if form == 'batch' else x
+    raced = SamplingPlan('race', BOUNDED, 22, 4, 4)
+    sampler = GumbelKNNSampler(GaussianSimilarity(2), method='race')
+    assert sampler.plan(x, **given) == sampler.plan(x_few, **few) == raced
+    assert sampler(x_few, **few).edge_weight.numel() > 0
+    sampler = GumbelKNNSampler(GaussianSimilarity(2))  # Which lists these.
+    assert sampler.plan(x, **given) == raced
+    assert sampler.plan(x_few, **few) == SamplingPlan('dense', FEW, None, None, 0)
 
 
 def test_unbounded_similarities_and_given_candidates():
@@ -204,7 +251,7 @@ def test_the_tail_of_a_plan_is_the_tail_that_is_drawn(monkeypatch):
         drawn.append(0 if tail is None else tail.source.size(1) // 5)
         return tail
 
-    monkeypatch.setattr(_parts, 'draw_tail', spy)
+    monkeypatch.setattr(race, 'draw_tail', spy)
     expected = tail_size(0.75, 12, 300)
     sampler = GumbelKNNSampler(GaussianSimilarity(2), tau=0.75)
     given = torch.stack([torch.arange(300), torch.zeros(300).long()])

@@ -1,0 +1,231 @@
+"""What a sampler keeps of the bounds of sharp scores from one call to the next."""
+
+import copy
+import io
+import math
+import pickle
+
+import pytest
+import torch
+from oracles import ERROR_RATE, seeded
+from sampling import normal
+from scipy import stats
+
+from torch_geometric_gsl.nn.sampler import _envelopes as module
+from torch_geometric_gsl.nn.sampler._envelopes import EnvelopeMemory
+from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
+from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
+from torch_geometric_gsl.ops.pair_scores import PairScores
+from torch_geometric_gsl.ops.scores import Response, heat_kernel, identity, unit_rows
+
+
+@pytest.fixture
+def found(monkeypatch):
+    """The searches, by their names, from here on."""
+    calls = []
+
+    def spy(name):
+        own = getattr(module, name)
+
+        def call(*args, **kwargs):
+            calls.append(name)
+            return own(*args, **kwargs)
+
+        monkeypatch.setattr(module, name, call)
+
+    for name in ('k_means', 'find_nearest'):
+        spy(name)
+    return calls
+
+
+def grouped(n=600, spread=0.2, seed=3):
+    """Features of three groups, so that clusters and lists pay."""
+    centre = torch.eye(3, 6).repeat(-(-n // 3), 1)[:n]
+    return centre + spread * normal(n, 6, seed=seed, dtype=torch.float)
+
+
+def make(name='linear', **options):
+    torch.manual_seed(5)
+    similarity = resolve_similarity(name, 6, out_channels=4)
+    options = {'k': 2, 'scale': 8.0, 'method': 'race', **options}
+    return GumbelKNNSampler(similarity, **options)
+
+
+def pairs_of(x, comparison='dot', scale=20.0):
+    x = unit_rows(x)
+    if comparison == 'dot':
+        return PairScores(x, x, Response(identity), 'dot', scale, -scale, scale)
+    response = Response(heat_kernel, (torch.full((len(x),), 0.1),))
+    return PairScores(x, x, response, comparison, scale, 0.0, scale)
+
+
+def same_graph(first, second):
+    assert torch.equal(first.edge_index, second.edge_index)
+    torch.testing.assert_close(first.edge_weight, second.edge_weight)
+
+
+@pytest.mark.parametrize(
+    ('name', 'options', 'num_threads'),
+    [(name, {}, 1) for name in ('linear', 'gaussian', 'heat_kernel')]
+    + [('neural_gaussian', {'loop': False}, 2), ('linear', {'replace': False}, 1)],
+)
+def test_one_seed_gives_one_graph(name, options, num_threads):
+    # Whatever the memory budget and the threads; sums differ in their last bits.
+    x, graphs = grouped(200), []
+    own = torch.get_num_threads()
+    torch.set_num_threads(num_threads)
+    try:
+        for budget in (2**25, 2**16, 2**10):
+            sampler = make(name, memory_budget=budget, **options)
+            graphs.append(sampler(x, generator=seeded(1)))
+            assert sampler._memory.kept.num_expected > 0
+    finally:
+        torch.set_num_threads(own)
+    graphs.append(make(name, **options)(x, generator=seeded(1)))
+    for graph in graphs[1:]:
+        same_graph(graphs[0], graph)
+
+
+def lists_only(pairs, *args):
+    """Renew with lists, where clusters would cost less."""
+    lists = module.find_nearest(pairs, 16)
+    expected = module.num_expected(pairs, module.Kept(None, lists).envelope(pairs), 4.0)
+    return module.Kept(None, lists, expected)
+
+
+def test_one_seed_gives_one_graph_under_lists(monkeypatch):
+    monkeypatch.setattr(module, '_renew', lists_only)
+    test_one_seed_gives_one_graph('linear', {}, 1)
+    test_one_seed_gives_one_graph('linear', {'loop': False}, 2)
+
+
+def test_bounds_are_kept_between_calls(found):
+    sampler, x = make(), grouped()
+    for _ in range(3):
+        sampler(x)
+        sampler.propagate(x, x)
+        sampler.plan(x)
+    assert found.count('k_means') == 1
+    kept = sampler._memory.kept
+    assert kept.serves(sampler.similarity.pair_scores(x, 8.0))
+    # Nothing is kept of what is not noisy, nor of calls that are not sharp.
+    sampler = make(scale=0.5)
+    sampler(x)
+    make().eval()(x)
+    assert found.count('k_means') == 1
+    assert not sampler._memory.kept.serves(sampler.similarity.pair_scores(x, 0.5))
+
+
+@pytest.mark.parametrize(
+    ('comparison', 'step'), [('dot', 0.001), ('squared_distance', 0.01), ('dot', 0.0)]
+)
+def test_bounds_are_renewed_when_they_have_cost_more(comparison, step, found):
+    memory, x = EnvelopeMemory(), grouped(1000, 0.4)
+    move, counts, costs = normal(1000, 6, seed=8, dtype=torch.float), [], []
+    for number in range(30):
+        now = pairs_of(x + number * step * move, comparison)
+        costs.append(memory.envelope(now, 5, 4.0)[1])
+        counts.append(found.count('k_means'))
+        assert memory.kept.excess >= 0
+    if step == 0:
+        assert counts == [1] * 30
+        return
+    # Some renewals, and far fewer than there are steps; after each one proposals are
+    # as few as at first.
+    assert counts[0] == 1
+    assert 3 <= counts[-1] <= 15
+    renewed = [i for i in range(1, 30) if counts[i] > counts[i - 1]]
+    assert all(costs[i] < costs[i - 1] for i in renewed)
+    assert all(costs[i] < 1.1 * costs[0] for i in renewed)
+
+
+@pytest.mark.parametrize('size', [300, 900])
+def test_bounds_are_dropped_for_another_number_of_nodes(size, found):
+    sampler = make()
+    sampler(grouped())
+    sampler(grouped(size))
+    assert found.count('k_means') == 2
+    assert sampler._memory.kept.clusters.source.numel() == size
+    # Other targets of as many sources are served by the same clusters.
+    x = grouped(size)
+    sampler((x, x[:50]))
+    assert found.count('k_means') == 2
+
+
+def test_lists_are_dropped_for_other_targets(monkeypatch, found):
+    monkeypatch.setattr(module, '_renew', lists_only)
+    sampler, x = make(), grouped()
+    for targets in (x, x, x[:50], x[:50], x):
+        sampler((x, targets))
+    assert found.count('find_nearest') == 3
+
+
+def test_bounds_are_dropped_on_another_device():
+    clusters = module.k_means(grouped(60), 4)
+    pairs = pairs_of(grouped(60))
+    assert module.Kept(clusters).serves(pairs)
+    elsewhere = clusters._replace(source=clusters.source.to('meta'))
+    assert not module.Kept(elsewhere).serves(pairs)
+    lists = module.find_nearest(pairs, 5)
+    assert module.Kept(None, lists).serves(pairs)
+    elsewhere = lists._replace(src=lists.src.to('meta'))
+    assert not module.Kept(None, elsewhere).serves(pairs)
+    assert not module.Kept().serves(pairs)
+
+
+def test_reset_parameters_forgets(found):
+    sampler, x = make(), grouped()
+    sampler(x)
+    sampler.reset_parameters()
+    sampler(x)
+    assert found.count('k_means') == 2
+
+
+def test_bounds_are_no_state(found):
+    sampler, x = make(), grouped()
+    names = set(sampler.state_dict())
+    sampler(x)
+    assert set(sampler.state_dict()) == names
+    assert len(list(sampler.buffers())) == len(list(make().buffers()))
+    copies = [copy.deepcopy(sampler), pickle.loads(pickle.dumps(sampler))]
+    file = io.BytesIO()
+    torch.save(sampler, file)
+    file.seek(0)
+    copies.append(torch.load(file, weights_only=False))
+    for each in copies:
+        # One seed gives one graph; what a copy renews is its own.
+        same_graph(sampler(x, generator=seeded()), each(x, generator=seeded()))
+        each(grouped(300))
+        assert sampler._memory.kept.clusters.source.numel() == 600
+    same_graph(*(make()(x, generator=seeded(2)) for _ in range(2)))
+
+
+@pytest.mark.parametrize(
+    ('renew', 'name'),
+    # The best sources of a bell are not the nearest ones.
+    [(how, name) for how in ('clusters', 'lists') for name in ('linear', 'heat_kernel')]
+    + [('clusters', 'gaussian'), ('clusters', 'neural_gaussian'), ('lists', 'cosine')],
+)
+def test_old_bounds_give_the_same_law(renew, name, monkeypatch):
+    if renew == 'lists':
+        monkeypatch.setattr(module, '_renew', lists_only)
+    x, runs = grouped(200, 0.4), 3000
+    target = x[:1].expand(runs, 6)
+    sampler = make(name, k=1, hard=True)
+    sampler((x + 0.3 * normal(200, 6, seed=9, dtype=torch.float), target))
+    monkeypatch.setattr(module, '_cost_of_renewal', lambda *args: math.inf)
+    kept = sampler._memory.kept
+    assert (kept.clusters is None) == (renew == 'lists')
+    (source, _), weight = sampler((x, target), generator=seeded(4))
+    now = sampler._memory.kept
+    assert (now.clusters, now.lists) == (kept.clusters, kept.lists)
+    law = (8 * sampler.similarity((x, x[:1]))).double().softmax(1)[0].detach()
+    counts = source[weight > 0].bincount(minlength=200)
+    common = runs * law > 8
+    pooled = [
+        torch.cat([part[common], part[~common].sum().view(1)])
+        for part in (counts, runs * law)
+    ]
+    statistic = float(((pooled[0] - pooled[1]) ** 2 / pooled[1]).sum())
+    level = stats.chi2.cdf(statistic, int(common.sum()))
+    assert ERROR_RATE / 2 < level < 1 - ERROR_RATE / 2
