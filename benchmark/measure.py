@@ -134,7 +134,7 @@ def traffic(model: GSLNet, num_nodes: int) -> dict[str, float]:
 
     A layer gathers the rows of P proposals and of M arrivals of each draw.
     """
-    moved, seconds = 0, 0.0
+    moved, seconds = 0.0, 0.0
     for conv in model.modules():
         if not isinstance(conv, LatentGraphConv):
             continue

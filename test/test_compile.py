@@ -51,8 +51,9 @@ def test_inductor():
         (N, {}),
         (N, {'num_transition_nodes': 7, 'num_nodes': N}),
         (150, {'method': 'race'}),
+        (150, {'method': 'race', 'scale': 10.0, 'similarity': 'linear'}),
     ],
-    ids=['full', 'transition', 'race'],
+    ids=['full', 'transition', 'race', 'sharp race'],
 )
 def test_evaluation_and_training_step(num_nodes, kind):
     found = []

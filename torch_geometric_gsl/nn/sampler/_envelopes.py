@@ -13,6 +13,7 @@ from torch_geometric_gsl.ops.envelope import Envelope, make_envelope, num_expect
 from torch_geometric_gsl.ops.nearest_lists import LARGEST, NearestLists, find_nearest
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.relax import DrawOptions
+from torch_geometric_gsl.ops.runtime import disable_compile
 
 # What the parts of a call cost, in proposals: a bound of a cluster, a comparison of a
 # search of the nearest, and a candidate that a stream draws the noise of.
@@ -67,6 +68,7 @@ class EnvelopeMemory:
         self._num_reads += 1
         return self._scale
 
+    @disable_compile  # Whether to renew is decided by values.
     def plan(
         self,
         pairs: PairScores,

@@ -191,7 +191,7 @@ def choose_plan(
     plan = SamplingPlan(
         method,
         reason,
-        given.proposals if method == 'race' else None,
+        min(given.proposals, num_sources) if method == 'race' else None,
         None if is_all else options.num_arrivals,
         0 if is_all else options.num_tail,
         None if method == 'dense' else caveat,
