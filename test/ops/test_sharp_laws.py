@@ -48,11 +48,7 @@ def _eager(monkeypatch):
 
 
 def embeddings(scale, count, drift=0.0):
-<<<<<<< HEAD
-    """Sources beside the targets, opposite to them, between and anywhere."""
-=======
     """Targets, and sources beside them, opposite to them, between, and anywhere."""
->>>>>>> laws
     shape, generator = (count, 5), seeded(3)
     centre, other = unit_rows(torch.randn(2, 5, generator=generator))
     other = unit_rows(other - (other @ centre) * centre)
