@@ -4,6 +4,7 @@ from typing import ClassVar
 
 import pytest
 import torch
+from oracles import seeded
 
 from torch_geometric_gsl import (
     CosineSimilarity,
@@ -330,3 +331,20 @@ def test_variance_of_a_sum_beyond_tau_1(method, tau):
     lost = lost_variance(tau, math.ceil(16 * tau), 1200)
     # Four standard errors of the ratio; it was 40 at tau = 5.
     assert variance(method) / variance('dense') == pytest.approx(1 - lost, abs=0.15)
+
+
+@pytest.mark.parametrize('n', [100, 5000])
+@pytest.mark.parametrize('tau', [1e-6, 1e-3, 0.02])
+@pytest.mark.parametrize('method', ['auto', 'dense', 'race', 'stream'])
+def test_low_temperatures(method, tau, n):
+    # Weights T^(-1 / tau) leave the range of numbers; their ratios do not.
+    sampler = GumbelKNNSampler(GaussianSimilarity(4), tau=tau, method=method)
+    x = torch.randn(n, 4, generator=seeded())
+    if n == 5000 and method in ('dense', 'stream'):
+        assert sampler.plan(x).caveat is None  # Drawing takes long.
+        return
+    _, weight = sampler(x, generator=seeded())
+    assert weight.isfinite().all()
+    assert float(weight.sum()) == pytest.approx(n, rel=1e-4)
+    with torch.no_grad():
+        assert sampler.eval().propagate(x, x).isfinite().all()
