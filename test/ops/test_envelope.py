@@ -17,7 +17,7 @@ from torch_geometric_gsl.ops.envelope import (
     propose,
 )
 from torch_geometric_gsl.ops.nearest_lists import find_nearest
-from torch_geometric_gsl.ops.noise import random_words, upper_uniform
+from torch_geometric_gsl.ops.noise import random_words
 from torch_geometric_gsl.ops.pair_scores import PairScores
 
 
@@ -130,6 +130,12 @@ def envelopes(pairs):
     return found
 
 
+def proposed(rates, envelope, words):
+    kind, row = (words[0] >> 32).int(), torch.arange(words.size(1))
+    args = rates.share, rates.bound, *envelope.clusters, rates.head
+    return propose(kind, words[1], row, *args)
+
+
 @pytest.mark.parametrize('name', sorted(RESPONSES))
 def test_proposals_follow_their_rates(name):
     # What is proposed and not void has the rates of the bounds, in each envelope.
@@ -139,17 +145,13 @@ def test_proposals_follow_their_rates(name):
         assert torch.allclose(
             rates.bound.isfinite().double().mean(), torch.ones((), dtype=torch.double)
         )
-        if rates.share is None:
-            continue
         words = random_words(torch.arange(120_000).view(2, 3, 20_000) * 7919)
-        found = propose(
-            rates, envelope.clusters, torch.arange(3), upper_uniform(words[0]), words[1]
-        )
+        source, _, is_void = proposed(rates, envelope, words)
         for i, law in enumerate(laws_of_proposals(pairs, envelope, rates)):
-            source = found.source[i]
-            if found.is_void is not None:
-                source = source.masked_fill(found.is_void[i], 12)
-            counts = source.bincount(minlength=13)
+            own = (
+                source[i] if is_void is None else source[i].masked_fill(is_void[i], 12)
+            )
+            counts = own.bincount(minlength=13)
             # Rare outcomes count as one with the most frequent.
             common = law * 20_000 > 6
             common[law.argmax()] = False
@@ -177,12 +179,8 @@ def test_bounds_reach_the_source_of_each_proposal(name):
     pairs = make_pairs(name, n=5, num_sources=12)
     for envelope in envelopes(pairs).values():
         rates = proposal_rates(pairs, envelope, slice(0, 5), torch.tensor([12]))
-        if rates.share is None:
-            continue
         words = random_words(torch.arange(500).view(2, 5, 50) * 7919)
-        source, bound, is_void = propose(
-            rates, envelope.clusters, torch.arange(5), upper_uniform(words[0]), words[1]
-        )
+        source, bound, is_void = proposed(rates, envelope, words)
         beneath = pairs.rows().gather(1, source) <= bound + 1e-5
         assert (beneath if is_void is None else beneath | is_void).all()
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles import matrix_pairs, seeded
 
+from torch_geometric_gsl.ops import race as module
 from torch_geometric_gsl.ops.candidates import Candidates
 from torch_geometric_gsl.ops.clusters import group
 from torch_geometric_gsl.ops.envelope import make_envelope
@@ -203,7 +204,7 @@ def test_blocks_of_rows_are_as_large_as_the_budget_allows(monkeypatch):
     args = matrix_pairs(torch.zeros(9, 50)), DrawOptions(2, 0.5, 8), 20
     # 64 bytes a proposal and a bound, two draws of 20 proposals a row: four rows fit.
     race_arrivals(*args, memory_budget=4 * 64 * 41)
-    assert seen == [(8, 20), (8, 20), (2, 20)]
+    assert seen == [(4, 40), (4, 40), (1, 40)]
     seen.clear()
     # A row that is too large is cut into its races.
     race_arrivals(*args, memory_budget=64 * 20)
@@ -225,6 +226,23 @@ def test_rounds_go_on_until_all_have_arrived(monkeypatch):
     assert found.source.sort().values.diff().all()
     assert (found.noise > -INF).all()
     assert found.horizon.isfinite().all()
+
+
+def test_tails_of_a_block_fit_into_the_budget(monkeypatch):
+    seen, plain = [], module.propose
+
+    def propose(kind, word, *args):
+        seen.append(tuple(word.shape))
+        return plain(kind, word, *args)
+
+    monkeypatch.setattr(module, 'propose', propose)
+    pairs = matrix_pairs(scores(9, 50))
+    envelope = make_envelope(pairs, group(torch.arange(50) % 3))
+    # 64 bytes a source of the tail or a kind, two tails of 100 a row: four rows fit.
+    args = pairs, DrawOptions(2, 0.5, 4, num_tail=100), 20, envelope
+    _, tail = race_arrivals(*args, memory_budget=4 * 64 * (200 + 3) + 63)
+    assert tail.source.shape == (9, 200)
+    assert [size for size in seen if size[1] == 100] == [(8, 100), (8, 100), (2, 100)]
 
 
 def test_the_seed_alone_decides():
@@ -263,6 +281,30 @@ def test_scores_beyond_their_bounds_raise(bounds, shown):
         race_arrivals(pairs, DrawOptions(3, 0.5, 9), 20, generator=seeded())
     pairs = matrix_pairs(score)._replace(lower=-0.25, upper=0.75)
     race_arrivals(pairs, DrawOptions(3, 0.5, 9), 20, generator=seeded())
+
+
+@pytest.mark.parametrize(
+    ('change', 'is_served'),
+    [
+        ({}, True),
+        ({'options': DrawOptions(2, 0.5, 2, replace=False)}, False),
+        ({'dtype': torch.float64}, False),
+        ({'function': torch.tanh}, False),
+    ],
+)
+def test_the_kernel_serves_what_it_knows(change, is_served, monkeypatch):
+    pytest.importorskip('triton')
+    from torch_geometric_gsl.ops._triton import race_kernel
+
+    calls = []
+    monkeypatch.setattr(module, 'has_triton', lambda device: True)
+    monkeypatch.setattr(race_kernel, 'race_kernel', lambda *args: calls.append(args))
+    pairs = matrix_pairs(scores(4, 6, change.get('dtype', torch.float32)))
+    if 'function' in change:
+        response = pairs.response._replace(function=change['function'])
+        pairs = pairs._replace(response=response, upper=1.0, lower=-1.0)
+    race_arrivals(pairs, change.get('options', DrawOptions(2, 0.5, 2)), 9)
+    assert len(calls) == is_served
 
 
 @pytest.mark.parametrize('m', [1, 4, 16, 30])

@@ -1,9 +1,9 @@
-r"""The Triton kernel of the race against its definition in torch.
+"""The Triton kernel of the race against its definition in torch.
 
 Triton reads when it is imported whether it interprets kernels, so this file runs itself
 in a process of its own, once for all cases. The random numbers are equal bit by bit;
 scores may differ in their last bits, by which one decision in ten million differs, of
-about 40,000 that are drawn here under fixed seeds.
+about 100,000 that are drawn here under fixed seeds.
 """
 
 import itertools
@@ -19,12 +19,15 @@ import torch
 from oracles import run_alone, seeded
 from torch import Tensor
 
+from torch_geometric_gsl.ops import race
 from torch_geometric_gsl.ops.candidates import Candidates
+from torch_geometric_gsl.ops.clusters import group
+from torch_geometric_gsl.ops.envelope import Envelope, Head, make_envelope
+from torch_geometric_gsl.ops.nearest_lists import LARGEST, find_nearest
 from torch_geometric_gsl.ops.noise import draw_seed
 from torch_geometric_gsl.ops.pair_scores import PairScores
-from torch_geometric_gsl.ops.race import race_arrivals
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
-from torch_geometric_gsl.ops.scores import FORMULAS, Response, identity, unit_rows
+from torch_geometric_gsl.ops.scores import FORMULAS, Response, unit_rows
 
 pytestmark = pytest.mark.skipif(
     find_spec('triton') is None, reason='needs Triton (the extra of the tests)'
@@ -34,12 +37,15 @@ SIZES = {
     'n': (1, 7, 33),
     'num_sources': (1, 5, 130),
     'm': (1, 3, 6, 33),
-    'k': (1, 5),
-    'proposals': (1, 22, 37),
-    'kept': (1, 4, 5),
+    'k': (1, 2, 5),
+    'length': (1, 8, 22, 37),
+    'kept': (1, 4, 5, 20),
+    'scale': (1.0, 3.0, 8.0),
 }
 FUNCTIONS = {name: function for function, name in FORMULAS.items()}
 NUM_PARAMS = {'gaussian': 2, 'heat_kernel': 1}
+# All sources, a range of them or a list; or all under better bounds.
+SETS = ('all', 'range', 'list', 'clusters', 'head', 'head and clusters')
 
 
 class Case(NamedTuple):
@@ -50,7 +56,7 @@ class Case(NamedTuple):
     num_sources: int = 130
     m: int = 6
     k: int = 5
-    proposals: int = 37
+    length: int = 22
     kept: int = 4
     scale: float = 1.0
     layout: str = 'contiguous'
@@ -63,7 +69,7 @@ class Case(NamedTuple):
 def _grid():
     """Every response with every kind of candidates, in sizes that go round."""
     pick, cases = random.Random(1), []
-    for response, sets in itertools.product(FUNCTIONS, ('all', 'range', 'list')):
+    for response, sets in itertools.product(FUNCTIONS, SETS):
         for excluded in (False,) if sets == 'list' else (False, True):
             size = {name: pick.choice(sizes) for name, sizes in SIZES.items()}
             # Another one than the excluded source must be left.
@@ -75,19 +81,30 @@ def _grid():
 CASES = [
     *_grid(),
     Case(),
-    Case(tile=1024),
-    Case('gaussian', 'range', True, tile=1024),
-    # More channels and proposals than a tile holds, and many arrivals.
+    *(Case(sets=sets, excluded=True, tile=1024) for sets in SETS if sets != 'list'),
+    # More channels than a tile holds, and many arrivals.
     *(Case(response, m=70, n=3) for response in ('identity', 'heat_kernel')),
-    Case(n=9, k=2, proposals=200, kept=17),
-    Case(scale=3.0, n=33),
+    Case(n=9, k=2, length=200, kept=17),
+    # Long races: some end by arrivals, some at the last of several rounds.
+    *(
+        Case(response, sets, n=4, num_sources=3000, k=2, scale=6.0)
+        for response in ('identity', 'gaussian')
+        for sets in ('all', 'range', 'head', 'clusters')
+    ),
+    Case('heat_kernel', 'head and clusters', True, num_sources=400, scale=20.0),
+    # Hardly any proposal is accepted: what is lacking is drawn from all candidates.
+    *(Case(sets=sets, n=33, length=8, scale=12.0) for sets in SETS),
     Case('difference', scale=0.5),
     Case('heat_kernel', layout='strided'),
     Case('gaussian', layout='expanded', n=33),
     Case('heat_kernel', layout='expanded'),
+    *(Case(sets=sets, layout='learned', scale=5.0) for sets in ('all', 'clusters')),
     # Every proposal is the only source that is left.
     Case(excluded=True, num_sources=2, n=2),
     Case('gaussian', 'range', True, num_sources=2, n=2),
+    Case('gaussian', 'clusters', True, num_sources=2, n=2),
+    # Many blocks of targets.
+    Case('gaussian', 'head and clusters', n=33, layout='blocks'),
     Case(n=0),
 ]
 
@@ -105,22 +122,22 @@ def make(case):
     candidates, excluded = _candidates(case), torch.arange(case.n) % case.num_sources
     if candidates is not None:
         excluded = candidates.start + (torch.rand(case.n) * candidates.size).long()
-    bound = 2.0 if case.response == 'difference' else 1.0
+    scale = torch.tensor(case.scale) if case.layout == 'learned' else case.scale
     pairs = PairScores(
         dst,
         src,
         Response(FUNCTIONS[case.response], tuple(params)),
         'squared_distance' if case.response == 'heat_kernel' else 'dot',
-        case.scale,
-        upper=case.scale * bound,
+        scale,
+        upper=scale * (2.0 if case.response == 'difference' else 1.0),
         excluded=excluded if case.excluded else None,
         candidates=candidates,
     )
-    return pairs, DrawOptions(case.k, 0.5, case.kept)
+    return pairs, DrawOptions(case.k, 0.5, case.kept), _envelope(case, pairs)
 
 
 def _candidates(case):
-    if case.sets == 'all':
+    if case.sets not in ('range', 'list'):
         return None
     least, end = 1 + int(case.excluded), case.num_sources - int(case.excluded)
     start = torch.randint(0, end, (case.n,))
@@ -129,8 +146,23 @@ def _candidates(case):
     return Candidates(start, size, listed)
 
 
-def _seed(case):
-    return seeded(1000 + CASES.index(case))
+def _envelope(case, pairs):
+    """Bound the scores by random clusters, and lists of near or of random sources."""
+    if case.sets in ('all', 'range', 'list'):
+        return Envelope()
+    clusters = head = None
+    if 'clusters' in case.sets:
+        clusters = group(torch.randint(9, (case.num_sources,)))
+    if 'head' in case.sets:
+        size = min(7, case.num_sources - 1)
+        if pairs.response.function in LARGEST and size > 0:
+            head = find_nearest(pairs, size).head(pairs)
+        else:
+            some = torch.rand(case.n, case.num_sources).argsort(1)[:, : max(1, size)]
+            end = torch.full((case.n,), 9.0)
+            low = -end if pairs.comparison == 'dot' else 0 * end
+            head = Head(some.sort(dim=1).values, low, end)
+    return make_envelope(pairs, clusters, head)
 
 
 def _moved(x, device):
@@ -143,17 +175,33 @@ def _moved(x, device):
     return x
 
 
+def _race(case, device='cpu'):
+    pairs, options, envelope = _moved(make(case), device)
+    budget = 2000 if case.layout == 'blocks' else 2**25
+    generator = seeded(1000 + CASES.index(case))
+    found, _ = race.race_arrivals(
+        pairs,
+        options,
+        case.length,
+        envelope,
+        generator=generator,
+        memory_budget=budget,
+    )
+    return _moved(found, 'cpu')
+
+
 def _run_kernel(path, device):
-    """Run the kernel for each case."""
+    """Run the kernel for each case, with the seeds of the CPU."""
     from torch_geometric_gsl.ops._triton import race_kernel as module
 
+    race.has_triton = lambda device: True
+    race.draw_seed = lambda device, generator: draw_seed(
+        torch.device('cpu'), generator
+    ).to(device)
     found = {}
     for case in CASES:
         module._TILE = case.tile
-        seed = draw_seed(torch.device('cpu'), _seed(case)).to(device)
-        pairs, options = _moved(make(case), device)
-        arrivals = module.race_kernel(pairs, options, case.proposals, seed)
-        found[str(case)] = tuple(_moved(arrivals, 'cpu'))
+        found[str(case)] = tuple(_race(case, device))
     torch.save(found, path)
 
 
@@ -171,10 +219,6 @@ def _run_alone(path, device, **environment):
     run_alone(__file__, path, device, PYTHONPATH=os.pathsep.join(roots), **environment)
 
 
-def _define(case):
-    return race_arrivals(*make(case), case.proposals, generator=_seed(case))
-
-
 @pytest.mark.parametrize('case', CASES, ids=str)
 def test_equals_the_definition(case, found):
     _compare(case, found)
@@ -190,7 +234,7 @@ def test_equals_the_definition_on_a_gpu(tmp_path):
 
 
 def _compare(case, found):
-    expected, result = _define(case), Arrivals(*found[str(case)])
+    expected, result = _race(case), Arrivals(*found[str(case)])
     assert result.source.shape == (case.n, case.k, case.kept)
     assert result.source.dtype == torch.long
     assert torch.equal(result.source, expected.source)
@@ -198,17 +242,6 @@ def _compare(case, found):
     # As types and shapes; equal infinite numbers are close.
     torch.testing.assert_close(result.noise, expected.noise, rtol=0, atol=1e-5)
     torch.testing.assert_close(result.horizon, expected.horizon, rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize(('proposals', 'num_sources'), [(0, 4), (2**31, 4), (5, 0)])
-def test_refuses(proposals, num_sources):
-    # What is checked is checked before a kernel is launched.
-    from torch_geometric_gsl.ops._triton.race_kernel import race_kernel
-
-    pairs = PairScores(torch.ones(2, 3), torch.ones(num_sources, 3), Response(identity))
-    text = rf'between 1 and 2\^31 - 1 \(got {proposals} and {num_sources}\)'
-    with pytest.raises(ValueError, match=text):
-        race_kernel(pairs, DrawOptions(2, 0.5, 2), proposals, torch.tensor(0))
 
 
 if __name__ == '__main__':

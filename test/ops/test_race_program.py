@@ -18,19 +18,23 @@ import sys
 import torch
 import triton
 import triton.language as tl
-from torch_geometric_gsl.ops._triton.race_program import _random_words, _uniform
+from torch_geometric_gsl.ops._triton.race_program import (
+    _random_words,
+    _uniform,
+)
 
 @triton.jit
-def draw(states, words, uniforms, SIZE: tl.constexpr):
+def draw(states, words, lower, upper, SIZE: tl.constexpr):
     place = tl.arange(0, SIZE)
     word = _random_words(tl.load(states + place).to(tl.uint64))
     tl.store(words + place, word.to(tl.int64))
-    tl.store(uniforms + place, _uniform(word))
+    tl.store(lower + place, _uniform(word))
 
 states = torch.load(sys.argv[1])
-words, uniforms = torch.empty_like(states), torch.empty(states.shape)
-draw[(1,)](states, words, uniforms, states.numel())
-torch.save((words, uniforms), sys.argv[1])
+lower = torch.empty(states.shape)
+found = torch.empty_like(states), lower
+draw[(1,)](states, *found, states.numel())
+torch.save(found, sys.argv[1])
 """
 
 
@@ -43,9 +47,9 @@ def test_random_numbers_equal_those_of_torch(tmp_path):
     torch.save(states, path)
     program.write_text(DRAW, encoding='utf-8')
     run_alone(str(program), str(path), TRITON_INTERPRET='1')
-    words, uniforms = torch.load(path)
+    words, lower = torch.load(path)
     assert torch.equal(words, noise.random_words(states))
-    assert torch.equal(uniforms, noise.uniform(words, torch.float))
+    assert torch.equal(lower, noise.uniform(words, torch.float))
 
 
 COMPILE = """
@@ -55,18 +59,21 @@ from triton.compiler import ASTSource
 from torch_geometric_gsl.ops._triton.race_kernel import _tile_sizes
 from torch_geometric_gsl.ops._triton.race_program import run_races
 
+FLOATS = 'dst src b c scale bound total out_noise out_horizon out_clock'.split()
+LONGS = 'excluded start listed count head member offset state out_source out_found'
 POINTERS = {
-    **dict.fromkeys(('dst', 'src', 'b', 'c', 'out_noise', 'out_horizon'), '*fp32'),
-    **dict.fromkeys(('excluded', 'start', 'size', 'listed', 'seed'), '*i64'),
-    'out_source': '*i64',
+    **dict.fromkeys(FLOATS, '*fp32'),
+    **dict.fromkeys(LONGS.split(), '*i64'),
+    'share': '*i32',
 }
-NUMBERS = dict.fromkeys(('scale', 'upper', 'log_size'), 'fp32')
+FLAT, KINDS = ('share', 'head', 'member', 'offset'), ('start', 'listed')
 
-def build(arch, response, absent, sizes):
+def build(arch, response, absent, sizes, comparison='dot'):
     options = _tile_sizes(*sizes)
     warps = options.pop('num_warps')
-    constants = {'RESPONSE': response, **options, **dict.fromkeys(absent)}
-    types = dict.fromkeys(run_races.arg_names, 'i32') | POINTERS | NUMBERS
+    constants = {'RESPONSE': response, 'COMPARISON': comparison, **options}
+    constants |= dict.fromkeys(absent)
+    types = dict.fromkeys(run_races.arg_names, 'i32') | POINTERS
     types |= dict.fromkeys(constants, 'constexpr')
     kernel = triton.compile(
         ASTSource(run_races, types, constants),
@@ -75,10 +82,10 @@ def build(arch, response, absent, sizes):
     )
     assert kernel.asm['cubin']
 
-build(80, 'gaussian', (), (22, 64, 4))
-build(90, 'heat_kernel', ('b', 'listed'), (22, 33, 5))
-build(90, 'difference', ('b', 'c', 'start', 'size', 'listed'), (1, 1, 1))
-build(90, 'identity', ('b', 'c', 'excluded', 'start', 'size', 'listed'), (200, 500, 40))
+build(80, 'gaussian', FLAT, (22, 64, 4))
+build(90, 'heat_kernel', ('b', *KINDS), (22, 33, 5), 'squared_distance')
+build(90, 'difference', ('b', 'c', 'start', 'listed', *FLAT), (1, 1, 1))
+build(90, 'identity', ('b', 'c', 'excluded', 'head', *KINDS), (200, 500, 40))
 """
 
 

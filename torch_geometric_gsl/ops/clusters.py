@@ -7,6 +7,7 @@ embeddings, so that old clusters have wide intervals and never wrong ones.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -23,7 +24,7 @@ class Clusters(NamedTuple):
     r"""A partition of the sources.
 
     Args:
-        source (torch.Tensor): All sources :math:`[N]`, those of the first cluster first.
+        source (torch.Tensor): All sources :math:`[N]`, cluster by cluster.
         offsets (torch.Tensor): Where each cluster begins, and the end of the last,
             :math:`[C + 1]`.
     """
@@ -53,7 +54,8 @@ def num_clusters(num_sources: int) -> int:
         >>> [num_clusters(n) for n in (1, 1000, 100_000)]
         [1, 128, 1024]
     """
-    return min(max(1, num_sources // 4), 2 ** round(math.log2(4 * num_sources**0.5)))
+    balanced = round(math.log2(4 * math.sqrt(num_sources)))
+    return min(max(1, num_sources // 4), 1 << balanced)
 
 
 @torch.no_grad()
@@ -198,33 +200,64 @@ def compare_range(comparison: str, dst: Tensor, balls: Balls) -> tuple[Tensor, T
     Returns:
         tuple[torch.Tensor, torch.Tensor]: The ends of the intervals :math:`[n, C]`.
     """
+    to_range, args = closeness(comparison, dst, balls)
+    return to_range(*args)
+
+
+@torch.no_grad()
+def closeness(
+    comparison: str, dst: Tensor, balls: Balls
+) -> tuple[Callable[..., tuple[Tensor, Tensor]], tuple[Tensor, ...]]:
+    r"""Compare targets with the centres of clusters.
+
+    Args:
+        comparison (str): :obj:`"dot"` or :obj:`"squared_distance"`.
+        dst (torch.Tensor): Embeddings of the targets :math:`[n, m]`.
+        balls (Balls): What holds the clusters.
+
+    Returns:
+        tuple[Callable, tuple[torch.Tensor, ...]]: A pure function that returns the
+        intervals of :func:`compare_range`, and its arguments: the cosines or distances
+        :math:`[n, C]` first.
+    """
+    error = torch.full_like(balls.radius, balls.error)
     if comparison == 'dot':
-        return _product_range(dst, balls)
+        norm = torch.linalg.vector_norm(dst, dim=1, keepdim=True)
+        cosine = unit_rows(dst) @ balls.centre.t()
+        return cone_range, (cosine, norm, balls.radius, *balls.norm, error)
     # The matrix product would lose the distances of near nodes where others are far.
     distance = torch.cdist(
         dst, balls.centre, compute_mode='donot_use_mm_for_euclid_dist'
     )
-    slack = balls.error * (distance + balls.radius)
-    low = (distance - balls.radius - slack).clamp_(min=0)
-    return low.square_(), (distance + balls.radius + slack).square_()
+    return ball_range, (distance, balls.radius, error)
 
 
-def _product_range(dst: Tensor, balls: Balls) -> tuple[Tensor, Tensor]:
-    norm = torch.linalg.vector_norm(dst, dim=1, keepdim=True)
-    cosine = unit_rows(dst) @ balls.centre.t()
-    near, error = balls.radius, balls.error
-    wide = (1 - near.square()).clamp_(min=0).sqrt_()
+def ball_range(
+    distance: Tensor, radius: Tensor, error: Tensor
+) -> tuple[Tensor, Tensor]:
+    r"""Bound squared distances to what lies in balls."""
+    slack = error * (distance + radius)
+    low = (distance - radius - slack).clamp(min=0)
+    return low.square(), (distance + radius + slack).square()
+
+
+def cone_range(
+    cosine: Tensor,
+    norm: Tensor,
+    near: Tensor,
+    least: Tensor,
+    most: Tensor,
+    error: Tensor,
+) -> tuple[Tensor, Tensor]:
+    r"""Bound inner products with what lies in cones."""
+    wide = (1 - near.square()).clamp(min=0).sqrt()
     # The sine is largest for the smallest cosine that rounding allows.
-    sine = (cosine.abs() - error).clamp_(min=0).square_().neg_().add_(1).sqrt_()
-    along, across = cosine * near, sine * wide
-    high = (
-        (along + across + error).masked_fill_(cosine + error >= near, 1).clamp_(max=1)
-    )
-    low = (along - across - error).masked_fill_(cosine - error <= -near, -1)
-    low.clamp_(min=-1)
-    least, most = balls.norm.unbind(0)
-    slack = 1 + error
+    sine = (1 - (cosine.abs() - error).clamp(min=0).square()).sqrt()
+    along, across = cosine * near, sine * wide + error
+    high = torch.where(cosine + error >= near, 1, (along + across).clamp(max=1))
+    low = torch.where(cosine - error <= -near, -1, (along - across).clamp(min=-1))
     # A positive cosine is largest for the longest member, a negative one for the least.
-    high = high * torch.where(high > 0, most * slack, least)
-    low = low * torch.where(low < 0, most * slack, least)
-    return norm * low - error * norm * most, norm * high + error * norm * most
+    longest = most * (1 + error)
+    high = norm * (high * torch.where(high > 0, longest, least) + error * most)
+    low = norm * (low * torch.where(low < 0, longest, least) - error * most)
+    return low, high

@@ -7,15 +7,17 @@ bounds, and its length is that of the bounds over the scores.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl.ops.clusters import Balls, Clusters, compare_range, enclose
+from torch_geometric_gsl.ops.clusters import Balls, Clusters, closeness, enclose
 from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.noise import below
 from torch_geometric_gsl.ops.pair_scores import PairScores, exclude
+from torch_geometric_gsl.ops.runtime import maybe_compile
 
 
 class Head(NamedTuple):
@@ -54,7 +56,9 @@ class Envelope(NamedTuple):
     head: Head | None = None
 
     def __str__(self) -> str:
-        parts = [] if self.balls is None else [f'{self.clusters.size.numel()} clusters']
+        parts = []
+        if self.balls is not None:
+            parts.append(f'{self.balls.radius.numel()} clusters')
         if self.head is not None:
             parts.append(f'a head of {self.head.source.size(1)}')
         return ' and '.join(parts) or 'one bound'
@@ -75,9 +79,9 @@ class Rates(NamedTuple):
     Args:
         bound (torch.Tensor): The bound of the scores of each kind :math:`[n, D]`.
         total (torch.Tensor): The logarithm of the sum of all rates :math:`[n]`.
-        share (torch.Tensor, optional): The share of the rates up to each kind plus the
-            number of the target, :math:`[n D]`, ascending; :obj:`None` where there are
-            no clusters. (default: :obj:`None`)
+        share (torch.Tensor, optional): The share of the rates up to each kind
+            :math:`[n, D]`, from 0 at :math:`-2^{31}` to 1 at :math:`2^{31}`, rounded
+            down; :obj:`None` without clusters. (default: :obj:`None`)
         head (torch.Tensor, optional): The candidates of the head :math:`[n, H]`.
             (default: :obj:`None`)
     """
@@ -115,24 +119,49 @@ def bound_scores(pairs: PairScores, envelope: Envelope, rows: slice) -> Tensor:
 
     Members of the head are left out of what it bounds.
     """
-    upper = pairs.upper + torch.zeros_like(pairs.dst[rows, :1])
-    ranges = []
-    if envelope.balls is not None:
-        ranges.append(compare_range(pairs.comparison, pairs.dst[rows], envelope.balls))
-    if envelope.head is not None:
-        head = envelope.head
-        ranges.append((head.low[rows, None], head.high[rows, None]))
-    if not ranges:
+    dst, head = pairs.dst[rows], envelope.head
+    upper = pairs.upper + dst.new_zeros(dst.size(0), 1)
+    if envelope.balls is None and head is None:
         return upper
-    low, high = ranges[0]
-    for other_low, other_high in ranges[1:]:
-        low, high = torch.maximum(low, other_low), torch.minimum(high, other_high)
+    low, high = torch.full_like(upper, -torch.inf), torch.full_like(upper, torch.inf)
+    if head is not None:
+        low, high = head.low[rows, None], head.high[rows, None]
+    response, run = pairs.response, _bound
+    to_range: Callable[..., tuple[Tensor, Tensor]] = _no_range
+    args: tuple[Tensor, ...] = (upper,)
+    if envelope.balls is not None:
+        to_range, args = closeness(pairs.comparison, dst, envelope.balls)
+    if response.formula is not None:
+        run = maybe_compile(_bound, args[0].numel(), dst.device, dynamic=True)
+    scale = torch.as_tensor(pairs.scale, dtype=dst.dtype, device=dst.device)
+    limits = low, high, upper, scale, response.params_of(rows)
+    return run(to_range, response.bounded_by, args, *limits)
+
+
+def _no_range(upper: Tensor) -> tuple[Tensor, Tensor]:
+    infinite = torch.full_like(upper, torch.inf)
+    return -infinite, infinite
+
+
+def _bound(
+    to_range: Callable[..., tuple[Tensor, Tensor]],
+    interval: Callable[..., tuple[Tensor, Tensor]],
+    args: tuple[Tensor, ...],
+    low: Tensor,
+    high: Tensor,
+    upper: Tensor,
+    scale: Tensor,
+    params: list[Tensor],
+) -> Tensor:
+    """Bound the scores of compared values that lie in two intervals."""
+    least, most = to_range(*args)
+    least, most = torch.maximum(least, low), torch.minimum(most, high)
     # An empty interval: all members of the cluster are in the head.
-    _, most = pairs.response.bounds(torch.minimum(low, high), high, rows)
-    bound = pairs.scale * most
+    _, best = interval(torch.minimum(least, most), most, *params)
+    bound = scale * best
     # Scores are rounded as well.
-    bound = bound + 16 * torch.finfo(bound.dtype).eps * (bound.abs() + abs(pairs.scale))
-    return torch.minimum(bound, upper)
+    slack = 16 * torch.finfo(bound.dtype).eps * (bound.abs() + scale)
+    return torch.minimum(bound + slack, upper)
 
 
 @torch.no_grad()
@@ -164,11 +193,11 @@ def proposal_rates(
     total = rate.logsumexp(dim=1)
     if envelope.clusters is None:
         return Rates(bound, total)
-    # In double precision: a sum of many shares, and then the numbers of the targets.
+    # In double precision: a sum of many shares.
     share = (rate - total.unsqueeze(1)).double().exp_().cumsum_(dim=1)
-    share = share.div_(share[:, -1:].clone())
-    share += torch.arange(share.size(0), device=share.device).unsqueeze(1)
-    return Rates(bound, total, share.flatten(), head)
+    share *= 2.0**32 / share[:, -1:]
+    share = share.sub_(2.0**31).floor_().clamp_(max=2.0**31 - 1)
+    return Rates(bound, total, share.int(), head)
 
 
 @torch.no_grad()
@@ -177,8 +206,8 @@ def num_expected(
 ) -> float:
     r"""Return the mean number of proposals until a race has its arrivals.
 
-    It is :math:`\mathrm{needed} \cdot R_i / Z_i` or the number of candidates, where this
-    is less, in the mean over some targets, all of whose candidates are scored.
+    It is :math:`M R_i / Z_i`, or the number of candidates where this is less,
+    in the mean over some targets, all of whose candidates are scored.
 
     Args:
         pairs (PairScores): The scores.
@@ -197,50 +226,59 @@ def num_expected(
     return float((needed * ratio).clamp(max=pairs.available).mean())
 
 
-class Proposals(NamedTuple):
-    r"""Proposed candidates.
-
-    Args:
-        source (torch.Tensor): The sources :math:`[r, q]`.
-        bound (torch.Tensor): The bounds of their scores :math:`[r, q]`.
-        is_void (torch.Tensor or None): Which of them are no candidates of their kind:
-            proposed by a cluster, but members of the head.
-    """
-
-    source: Tensor
-    bound: Tensor
-    is_void: Tensor | None
-
-
 def propose(
-    rates: Rates, clusters: Clusters, row: Tensor, kind: Tensor, word: Tensor
-) -> Proposals:
+    kind: Tensor,
+    word: Tensor,
+    row: Tensor,
+    share: Tensor,
+    bound: Tensor,
+    source: Tensor,
+    offsets: Tensor,
+    head: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor | None]:
     r"""Look up proposed candidates.
 
     Args:
-        rates (Rates): The rates of the targets.
-        clusters (Clusters): The clusters.
+        kind (torch.Tensor): Uniform numbers :math:`[r, q]` from :math:`-2^{31}` to
+            :math:`2^{31} - 1` that choose a kind of proposal.
+        word (torch.Tensor): Random words :math:`[r, q]` that choose a member of it.
         row (torch.Tensor): The target of each row of proposals :math:`[r]`.
-        kind (torch.Tensor): Numbers of (0, 1) that choose a kind :math:`[r, q]`.
-        word (torch.Tensor): Random words that choose a member :math:`[r, q]`.
+        share (torch.Tensor): The shares of the kinds, of :class:`Rates`.
+        bound (torch.Tensor): The bounds of the kinds.
+        source (torch.Tensor): The sources by clusters, of :class:`Clusters`.
+        offsets (torch.Tensor): The places of the clusters.
+        head (torch.Tensor or None): The candidates of the head :math:`[n, H]`.
+
+    Returns:
+        tuple[torch.Tensor, torch.Tensor, torch.Tensor or None]: The sources, the bounds
+        of their scores, and which of them are void, :math:`[r, q]` each: proposed by a
+        cluster, but members of the head.
     """
-    assert rates.share is not None
-    num_kinds = rates.bound.size(1)
-    kind = kind.double() + row.unsqueeze(1)
-    number = torch.searchsorted(rates.share, kind, right=True)
-    # Rounding may lead past the last kind of a target.
-    number = torch.minimum(number, ((row + 1) * num_kinds - 1).unsqueeze(1))
-    bound = rates.bound.view(-1)[number]
-    number -= (row * num_kinds).unsqueeze(1)
-    num_clusters = num_kinds - (0 if rates.head is None else rates.head.size(1))
+    row = row.unsqueeze(1)
+    number = _count_up_to(share, row, kind).clamp(max=share.size(1) - 1)
+    limit = bound.view(-1)[row * bound.size(1) + number]
+    num_clusters = offsets.size(0) - 1
+    cluster = number.clamp(max=num_clusters - 1)
+    first = offsets[cluster]
+    found = source[first + below(word, offsets[cluster + 1] - first)]
+    if head is None:
+        return found, limit, None
+    start = row * head.size(1)
     is_head = number >= num_clusters
-    own = number.clamp(max=num_clusters - 1)
-    size = clusters.size[own]
-    source = clusters.source[clusters.offsets[own] + below(word, size)]
-    if rates.head is None:
-        return Proposals(source, bound, None)
-    head = rates.head[row]
-    listed = head.gather(1, (number - num_clusters).clamp_(min=0))
-    near = torch.searchsorted(head, source).clamp_(max=head.size(1) - 1)
-    is_void = (head.gather(1, near) == source) & ~is_head
-    return Proposals(torch.where(is_head, listed, source), bound, is_void)
+    listed = head.reshape(-1)[start + (number - num_clusters).clamp(min=0)]
+    place = (_count_up_to(head, row, found) - 1).clamp(min=0)
+    is_void = (head.reshape(-1)[start + place] == found) & ~is_head
+    return torch.where(is_head, listed, found), limit, is_void
+
+
+def _count_up_to(ascending: Tensor, row: Tensor, value: Tensor) -> Tensor:
+    """Count the entries of a row [n, d] that are at most a value, by bisection."""
+    # torch.searchsorted takes twice as long: its branches are hard to predict.
+    width = ascending.size(1)
+    entries, base = ascending.reshape(-1), row * width - 1
+    count = torch.zeros_like(value, dtype=torch.long)
+    for step in (1 << bit for bit in reversed(range(width.bit_length()))):
+        further = count + step
+        at = base + further.clamp(max=width)
+        count = torch.where((further <= width) & (entries[at] <= value), further, count)
+    return count

@@ -59,16 +59,17 @@ class NearestLists(NamedTuple):
     @torch.no_grad()
     def _slack(self, pairs: PairScores) -> Tensor:
         error = (self.src.size(1) + 8) * torch.finfo(self.src.dtype).eps
-        moved = [
-            torch.linalg.vector_norm(now - then, dim=1)
-            for now, then in ((pairs.dst, self.dst), (pairs.src, self.src))
-        ]
-        if pairs.comparison != 'dot':
-            largest = moved[1].amax()
-            return (moved[0] + largest) * (1 + error) + error * self.rest.sqrt()
-        norm = [torch.linalg.vector_norm(x, dim=1) for x in (self.dst, pairs.src)]
-        slack = moved[0] * norm[1].amax() + norm[0] * moved[1].amax()
-        return slack * (1 + error) + 2 * error * norm[0] * norm[1].amax()
+        length = torch.linalg.vector_norm
+        moved = length(pairs.dst - self.dst, dim=1)
+        farthest = length(pairs.src - self.src, dim=1).amax()
+        slack: Tensor
+        if pairs.comparison == 'dot':
+            norm, longest = length(self.dst, dim=1), length(pairs.src, dim=1).amax()
+            slack = moved * longest + norm * farthest
+            slack = slack * (1 + error) + 2 * error * norm * longest
+        else:
+            slack = (moved + farthest) * (1 + error) + error * self.rest.sqrt()
+        return slack
 
 
 @torch.no_grad()

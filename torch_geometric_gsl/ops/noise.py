@@ -52,8 +52,7 @@ def states(seed: Tensor, rows: slice, width: int) -> tuple[Tensor, Tensor]:
 def race_states(seed: Tensor, first: int, count: int) -> Tensor:
     r"""Return the states :math:`[\mathrm{count}]` of races, each a sequence of its own.
 
-    Word :math:`p` of a race is :obj:`random_words(state + p * step)` with the odd number
-    :data:`STEP`.
+    Word :math:`p` of a race is :obj:`random_words(state + p * STEP)`.
 
     Args:
         seed (torch.Tensor): The seed, one number of type :obj:`torch.int64`.

@@ -3,7 +3,8 @@ r"""The Gumbel race by thinning: first arrivals without a look at all pairs."""
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,6 +27,7 @@ from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
 from torch_geometric_gsl.ops.runtime import (
     MEMORY_BUDGET,
     disable_compile,
+    has_triton,
     maybe_compile,
     row_blocks,
 )
@@ -87,7 +89,7 @@ def race_arrivals(
     by memorylessness these arrive at :math:`\Gamma + \mathrm{Exp}(e^{s_{ij}})`.
 
     The noise is a function of (seed, target, draw, proposal), so one seed gives one
-    graph whatever the memory budget.
+    graph whatever the memory budget. On a GPU a Triton kernel runs the same rounds.
 
     Args:
         pairs (PairScores): The scores.
@@ -116,7 +118,11 @@ def race_arrivals(
         shape = *noise.shape[:2], options.num_tail
         tail = source.new_empty(shape), noise.new_empty(shape)
         tail_seed = draw_seed(dst.device, generator)
-    bytes_per_row = _BYTES_PER_PROPOSAL * (num_races * length + envelope.num_kinds)
+    # The kernel stores no proposals.
+    stored = 0 if _has_kernel(pairs, options) else num_races * length
+    if tail is not None:
+        stored = max(stored, num_races * options.num_tail)
+    bytes_per_row = _BYTES_PER_PROPOSAL * (stored + envelope.num_kinds)
     for rows in row_blocks(dst.size(0), bytes_per_row, memory_budget):
         count = num_candidates(pairs, rows)
         number = (rows.stop - rows.start) * num_races
@@ -131,9 +137,10 @@ def race_arrivals(
             Arrivals(source[rows], noise[rows], horizon[rows]),
             torch.zeros(number, dtype=torch.long, device=dst.device),
             dst.new_zeros(number),
+            length,
             memory_budget,
         )
-        block.run(length)
+        block.run()
         if tail is not None:
             tail[0][rows], tail[1][rows] = block.tail(tail_seed)
     noise.masked_fill_(_is_repeated(source), -torch.inf)
@@ -141,6 +148,13 @@ def race_arrivals(
     if tail is None:
         return arrivals, draw_tail(pairs, options, generator=generator)
     return arrivals, Tail(tail[0].flatten(1), tail[1], group=1)
+
+
+def _has_kernel(pairs: PairScores, options: DrawOptions) -> bool:
+    """Return whether the Triton kernel serves a call."""
+    is_float = pairs.dst.dtype == torch.float32
+    is_known = pairs.response.formula is not None and pairs.src.size(0) < 2**31
+    return is_known and is_float and options.replace and has_triton(pairs.dst.device)
 
 
 def num_candidates(pairs: PairScores, rows: slice) -> Tensor:
@@ -160,13 +174,14 @@ class _Block(NamedTuple):
         options (DrawOptions): How neighbours are drawn.
         clusters (Clusters or None): The clusters of the envelope.
         rates (Rates): The rates of the targets.
-        count (torch.Tensor): The numbers of their candidates.
+        sizes (torch.Tensor): The numbers of their candidates.
         first (int): The first target.
         state (torch.Tensor): The random state of each race.
         arrivals (Arrivals): What has arrived, written in place.
         found (torch.Tensor): The number of acceptances of each race, in place.
         clock (torch.Tensor): The time of its last proposal, in units of the mean gap
             between two proposals, in place.
+        length (int): The number of proposals of the first round.
         memory_budget (int): Bytes for the proposals of one round.
     """
 
@@ -174,25 +189,38 @@ class _Block(NamedTuple):
     options: DrawOptions
     clusters: Clusters | None
     rates: Rates
-    count: Tensor
+    sizes: Tensor
     first: int
     state: Tensor
     arrivals: Arrivals
     found: Tensor
     clock: Tensor
+    length: int
     memory_budget: int
 
-    def run(self, length: int) -> None:
+    def run(self) -> None:
         """Run the races in rounds, until each has its arrivals."""
+        length = self.length
         race, begin = torch.arange(self.found.numel(), device=self.found.device), 0
+        is_fused = _has_kernel(self.pairs, self.options)
+        if is_fused:
+            from torch_geometric_gsl.ops._triton.race_kernel import race_kernel
+
+            race_kernel(length, *self[:-2])
         while race.numel() > 0:
-            for some in race.split(max(1, self.memory_budget // (64 * length))):
+            num_rows = max(1, self.memory_budget // (64 * length))
+            for some in () if is_fused else race.split(num_rows):
                 self._propose(some, begin, length)
             race = race[self.found[race] < self.options.num_arrivals]
             begin, length = begin + length, 2 * length
-            is_long = begin >= self.count[self._row(race)]
+            is_long = begin >= self.sizes[self._row(race)]
             self._scan(race[is_long], begin)
             race = race[~is_long]
+
+    def _quick(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function compiled if the first round of all targets is long."""
+        numel = self.pairs.dst.size(0) * self.options.num_races * self.length
+        return maybe_compile(function, numel, self.state.device, dynamic=True)
 
     def _row(self, race: Tensor) -> Tensor:
         """Return the row of the block that each race belongs to."""
@@ -201,43 +229,59 @@ class _Block(NamedTuple):
     def _propose(self, race: Tensor, begin: int, length: int) -> None:
         """Let some races propose so many times, and note what arrives."""
         row = self._row(race)
-        local = self.pairs.take(self.first + row)
-        proposed = self._candidates(race, row, local, begin, length)
-        source, bound, level, gap = proposed
-        listed = Neighbours(source, local.src.size(0), memory_budget=self.memory_budget)
-        score = local.pairs(slice(None), listed)
+        source, bound, level, gap = self._candidates(race, row, begin, length)
+        score = self._score(row, source)
         if begin == 0:  # A sample: the first proposals of each race.
-            _check_bounds(local, score[:, : self.options.num_arrivals])
+            _check_bounds(self.pairs, score[:, : self.options.num_arrivals])
         accepted = level < (score - bound).exp_()
         time = self.clock[race].unsqueeze(1) + gap.cumsum_(dim=1)
         self._note(race, source, score, time, accepted)
 
+    def _score(self, row: Tensor, source: Tensor) -> Tensor:
+        """Score the sources that races of some rows list."""
+        num_rows, num_sources = self.sizes.numel(), self.pairs.src.size(0)
+        if row.numel() == self.found.numel():  # All races: targets stand once.
+            listed = Neighbours(source.view(num_rows, -1), num_sources)
+            rows = slice(self.first, self.first + num_rows)
+            return self.pairs.pairs(rows, listed).view_as(source)
+        local = self.pairs.take(self.first + row)
+        return local.pairs(slice(None), Neighbours(source, num_sources))
+
     def _candidates(
-        self, race: Tensor, row: Tensor, local: PairScores, begin: int, length: int
+        self, race: Tensor, row: Tensor, begin: int, length: int
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Draw proposals: sources, bounds, levels of acceptance, and gaps of time."""
         place = torch.arange(begin, begin + length, device=race.device)
-        count, device = race.numel() * length, race.device
-        draw = maybe_compile(draw_numbers, count, device, dynamic=True)
-        args = self.state[race], (2 * place + 1) * STEP, self.pairs.dst.dtype
-        word, other, level, gap = draw(*args)
-        excluded = local.excluded
+        state, column = self.state[race], (2 * place + 1) * STEP
+        dtype = self.pairs.dst.dtype
+        excluded, candidates = self.pairs.excluded, self.pairs.candidates
+        own = None if excluded is None else excluded[self.first + row].unsqueeze(1)
         if self.clusters is None:
-            source = below(word, self.count[row].unsqueeze(1))
-            if excluded is not None:  # Step over it.
-                at = local.candidates
-                own = excluded if at is None else excluded - at.start
-                source += source >= own.unsqueeze(1)
-            if local.candidates is not None:
-                source = local.candidates.at(slice(None), source)
+            draw = self._quick(draw_uniform)
+            count = self.sizes[row].unsqueeze(1)
+            source, level, gap = draw(state, column, count, dtype)
+            start: Tensor | int = 0
+            if candidates is not None:
+                start = candidates.start[self.first + row].unsqueeze(1)
+            if own is not None:  # Step over it.
+                source += source >= own - start
+            source += start
+            if candidates is not None and candidates.source is not None:
+                source = candidates.source[source]
             return source, self.rates.bound[row], level, gap
-        kind = upper_uniform(other)
-        found = propose(self.rates, self.clusters, row, kind, word)
-        if found.is_void is not None:
-            level.masked_fill_(found.is_void, torch.inf)
-        if excluded is not None:
-            level.masked_fill_(found.source == excluded.unsqueeze(1), torch.inf)
-        return found.source, found.bound, level, gap
+        draw = self._quick(draw_kinds)
+        found = draw(state, column, dtype, row, *self._kinds())
+        source, bound, is_void, level, gap = found
+        if is_void is not None:
+            level.masked_fill_(is_void, torch.inf)
+        if own is not None:
+            level.masked_fill_(source == own, torch.inf)
+        return source, bound, level, gap
+
+    def _kinds(self) -> tuple[Any, ...]:
+        """Return what `propose` looks candidates up in."""
+        assert self.clusters is not None
+        return self.rates.share, self.rates.bound, *self.clusters, self.rates.head
 
     def tail(self, seed: Tensor) -> tuple[Tensor, Tensor]:
         r"""Draw the sources of the tail, in proportion to the rates of proposals.
@@ -252,9 +296,12 @@ class _Block(NamedTuple):
         place = torch.arange(size, device=seed.device)
         state = race_states(seed, self.first * num_races, number).unsqueeze(1)
         word, other = (random_words(state + (2 * place + i) * STEP) for i in (1, 2))
-        kind = (place + upper_uniform(other)) / size
+        # One of each of S equal parts of the rates.
+        part = (place + upper_uniform(other)) * (2.0**32 / size) - 2.0**31
         row = self._row(torch.arange(number, device=seed.device))
-        source, bound, is_void = propose(self.rates, self.clusters, row, kind, word)
+        look_up = self._quick(propose)
+        found = look_up(part.floor().int(), word, row, *self._kinds())
+        source, bound, is_void = found
         share = self.rates.total[row].unsqueeze(1) - bound - math.log(size)
         if is_void is not None:
             share.masked_fill_(is_void, -torch.inf)
@@ -280,16 +327,20 @@ class _Block(NamedTuple):
                 is_known |= source == earlier.unsqueeze(1)
             accepted &= ~is_known
             accepted &= ~_is_accepted_before(source, accepted)
-        rank = accepted.cumsum(dim=1).add_(self.found[race].unsqueeze(1))
+        rank = accepted.cumsum(dim=1, dtype=torch.int32)
+        rank += self.found[race].unsqueeze(1)
         accepted &= rank <= options.num_arrivals
-        which, place = accepted.nonzero(as_tuple=True)
-        index = race[which], rank[which, place] - 1
-        log_time = time[which, place].log_() - self.rates.total[self._row(race)[which]]
-        out_source[index] = source[which, place]
-        out_noise[index] = -(log_time + score[which, place])
-        is_last = index[1] == options.num_arrivals - 1
-        arrivals.horizon.view(-1)[index[0][is_last]] = log_time[is_last]
-        self.found[race] = rank[:, -1].clamp(max=options.num_arrivals)
+        # One index of all proposals is quicker than one of rows and columns.
+        index = accepted.view(-1).nonzero().squeeze(1)
+        own = race[torch.div(index, accepted.size(1), rounding_mode='floor')]
+        slot = rank.view(-1)[index] - 1
+        log_time = time.view(-1)[index].log_() - self.rates.total[self._row(own)]
+        out = own * options.num_arrivals + slot
+        out_source.view(-1)[out] = source.view(-1)[index]
+        out_noise.view(-1)[out] = -(log_time + score.view(-1)[index])
+        is_last = slot == options.num_arrivals - 1
+        arrivals.horizon.view(-1)[own[is_last]] = log_time[is_last]
+        self.found[race] = rank[:, -1].clamp(max=options.num_arrivals).long()
         self.clock[race] = time[:, -1]
 
     def _scan(self, race: Tensor, begin: int) -> None:
@@ -320,24 +371,49 @@ class _Block(NamedTuple):
         arrivals.horizon.view(-1)[race] = log_time.gather(1, last).squeeze(1)
 
 
-def draw_numbers(
-    state: Tensor, column: Tensor, dtype: torch.dtype
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    r"""Draw the random numbers of proposals, two random words each.
+def draw_uniform(
+    state: Tensor, column: Tensor, count: Tensor, dtype: torch.dtype
+) -> tuple[Tensor, Tensor, Tensor]:
+    r"""Draw the candidate, the level of acceptance and the gap of each proposal.
+
+    Args:
+        state (torch.Tensor): Random states of the races :math:`[r]`.
+        column (torch.Tensor): Random states of the proposals :math:`[q]`, each of which
+            takes two random words.
+        count (torch.Tensor): The numbers of candidates :math:`[r, 1]`.
+        dtype (torch.dtype): The type of the numbers.
+
+    Returns:
+        tuple[torch.Tensor, torch.Tensor, torch.Tensor]: The place of the candidate, the
+        uniform number that decides on it, and the time since the proposal before it in
+        units of the mean, :math:`[r, q]` each.
+    """
+    place = state.unsqueeze(1) + column
+    word = random_words(place)
+    gap = uniform(random_words(place + STEP), dtype).log().neg()
+    return below(word, count), uniform(word, dtype), gap
+
+
+def draw_kinds(
+    state: Tensor, column: Tensor, dtype: torch.dtype, row: Tensor, *kinds: Any
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor, Tensor]:
+    r"""Draw the candidate, the level and the gap of proposals of several kinds.
 
     Args:
         state (torch.Tensor): Random states of the races :math:`[r]`.
         column (torch.Tensor): Random states of the proposals :math:`[q]`.
         dtype (torch.dtype): The type of the numbers.
+        row (torch.Tensor): The target of each race :math:`[r]`.
+        *kinds (optional): Where :func:`propose` looks candidates up.
 
     Returns:
-        tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]: Two words whose
-        upper bits choose a candidate, the uniform number that decides on it, and the
-        time since the proposal before it in units of the mean, :math:`[r, q]` each.
+        tuple: What :func:`propose` returns, and the level and the gap of
+        :func:`draw_uniform`.
     """
     place = state.unsqueeze(1) + column
-    first, second = random_words(place), random_words(place + STEP)
-    return first, second, uniform(first, dtype), uniform(second, dtype).log().neg()
+    word, other = random_words(place), random_words(place + STEP)
+    found = propose((other >> 32).int(), word, row, *kinds)
+    return *found, uniform(word, dtype), uniform(other, dtype).log().neg()
 
 
 def _check_bounds(pairs: PairScores, score: Tensor) -> None:

@@ -105,7 +105,9 @@ class Response(NamedTuple):
                 one value for each.
             rows (slice or torch.Tensor): The targets. (default: :obj:`slice(None)`)
         """
-        return self.function(value, *self._params_of(rows, value.dim()))
+        if value.dim() > 1:
+            return self.function(value, *self.params_of(rows))
+        return self.function(value, *(param[rows] for param in self.params))
 
     def bounds(
         self, low: Tensor, high: Tensor, rows: slice | Tensor = slice(None)
@@ -113,7 +115,8 @@ class Response(NamedTuple):
         """Bound the scores of compared values that lie in intervals.
 
         Args:
-            low (torch.Tensor): The lower ends of the intervals of some targets.
+            low (torch.Tensor): The lower ends of the intervals of some targets, a row
+                each.
             high (torch.Tensor): Their upper ends.
             rows (slice or torch.Tensor, optional): The targets.
                 (default: :obj:`slice(None)`)
@@ -121,14 +124,19 @@ class Response(NamedTuple):
         Raises:
             ValueError: If the response has no :obj:`interval`.
         """
+        return self.bounded_by(low, high, *self.params_of(rows))
+
+    @property
+    def bounded_by(self) -> Callable[..., tuple[Tensor, Tensor]]:
+        """The function that bounds the scores of intervals of compared values."""
         interval = self.interval or INTERVALS.get(self.function)
         if interval is None:
             raise ValueError("the 'response' has no 'interval' (got None)")
-        return interval(low, high, *self._params_of(rows, low.dim()))
+        return interval
 
-    def _params_of(self, rows: slice | Tensor, dim: int) -> list[Tensor]:
-        params = (param[rows] for param in self.params)
-        return [param.unsqueeze(-1) if dim > 1 else param for param in params]
+    def params_of(self, rows: slice | Tensor) -> list[Tensor]:
+        """Return the parameters of some targets, a row each."""
+        return [param[rows].unsqueeze(-1) for param in self.params]
 
     @property
     def has_interval(self) -> bool:

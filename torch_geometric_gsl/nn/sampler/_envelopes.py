@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from torch_geometric_gsl.nn.sampler.plan import CallOptions, SamplingPlan
 from torch_geometric_gsl.ops.clusters import Clusters, k_means, num_clusters
@@ -17,6 +18,9 @@ from torch_geometric_gsl.ops.runtime import disable_compile
 # What the parts of a call cost, in proposals: a bound of a cluster, a comparison of a
 # search of the nearest, and a candidate that a stream draws the noise of.
 BOUND, SEARCH, DRAW = 0.05, 0.05, 0.1
+# Bounds of so many pairs of sizes are kept: two for a layer with transition nodes.
+_MOST_KEPT = 4
+_CALLS_PER_READ = 64
 # The number of candidates of a head.
 _HEAD = 64
 
@@ -37,25 +41,32 @@ class Kept(NamedTuple):
         return make_envelope(pairs, self.clusters, head)
 
     def serves(self, pairs: PairScores) -> bool:
-        """Whether it was found for as many nodes."""
-        if self.clusters is not None:
-            source = self.clusters.source
-            now = pairs.src.size(0), pairs.src.device
-            return (source.size(0), source.device) == now
-        if self.lists is None:
-            return False
-        now, then = (pairs.dst, pairs.src), (self.lists.dst, self.lists.src)
-        return [(x.shape, x.device) for x in now] == [(x.shape, x.device) for x in then]
+        """Whether it was found on the device, for as many nodes as it is kept for."""
+        if self.lists is not None:
+            return self.lists.src.device == pairs.src.device
+        of = pairs.src if self.clusters is None else self.clusters.source
+        return of.device == pairs.src.device
 
 
 class EnvelopeMemory:
-    """The bounds of one graph, renewed when old ones have cost more than new ones do.
+    """Bounds of graphs, renewed when old ones have cost more than new ones do.
 
     Bounds are exact however old they are; only the number of proposals grows.
     """
 
     def __init__(self) -> None:
-        self.kept = Kept()
+        self.kept: dict[tuple[int, ...], Kept] = {}
+        self._scale, self._num_reads = 0.0, 0
+
+    def read(self, scale: float | Tensor) -> float:
+        """Return a factor as a number for the plan, on a GPU that of a recent call."""
+        # Reading waits for the device. No race depends on what was read.
+        if not isinstance(scale, Tensor) or not scale.is_cuda:
+            return float(scale)
+        if self._num_reads % _CALLS_PER_READ == 0:
+            self._scale = float(scale)
+        self._num_reads += 1
+        return self._scale
 
     @disable_compile  # Whether to renew is decided by values.
     def plan(
@@ -77,15 +88,16 @@ class EnvelopeMemory:
         num_sources = pairs.src.size(0)
         race = options.num_races * expected + BOUND * envelope.num_kinds
         stream = DRAW * options.num_races * num_sources + SEARCH * num_sources
-        if given.method != 'race' and (race > stream or plan.caveat is not None):
-            return None, plan
         reason = (
             f'{expected:.3g} proposals a draw under {envelope} cost '
             f'{race / stream:.2g} of what a stream does'
         )
-        tail = plan.num_tail
+        if given.method != 'race' and race > stream:
+            return None, plan._replace(
+                method='stream', reason=reason, num_proposals=None
+            )
         return envelope, plan._replace(
-            method='race', reason=reason, num_proposals=expected, num_tail=tail
+            method='race', reason=reason, num_proposals=expected
         )
 
     @torch.no_grad()
@@ -99,8 +111,9 @@ class EnvelopeMemory:
             num_races (int): The number of races of each target.
             needed (float): The number of acceptances of each race.
         """
-        kept = self.kept
-        if not kept.serves(pairs):
+        sizes = pairs.dst.size(0), pairs.src.size(0)
+        kept = self.kept.pop(sizes, None)
+        if kept is None or not kept.serves(pairs):
             kept = _renew(pairs, num_races, needed)
         envelope = kept.envelope(pairs)
         expected = num_expected(pairs, envelope, needed)
@@ -110,7 +123,9 @@ class EnvelopeMemory:
         if excess > _cost_of_renewal(pairs, kept):
             kept = _renew(pairs, num_races, needed)
             envelope, expected, excess = kept.envelope(pairs), kept.num_expected, 0.0
-        self.kept = kept._replace(excess=max(0.0, excess))
+        self.kept[sizes] = kept._replace(excess=max(0.0, excess))
+        for oldest in list(self.kept)[:-_MOST_KEPT]:
+            del self.kept[oldest]
         return envelope, expected
 
 
@@ -132,7 +147,7 @@ def _renew(pairs: PairScores, num_races: int, needed: float) -> Kept:
         expected = num_expected(pairs, kept.envelope(pairs), needed)
         return kept._replace(num_expected=expected)
 
-    num_targets, num_sources = pairs.dst.size(0), pairs.src.size(0)
+    num_sources = pairs.src.size(0)
     best = measured(Kept())
     if pairs.response.has_interval:
         clusters = k_means(pairs.src, num_clusters(num_sources))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,12 @@ from torch_geometric_gsl.nn.sampler._envelopes import EnvelopeMemory
 from torch_geometric_gsl.nn.sampler._inputs import assign_parts
 from torch_geometric_gsl.nn.sampler._parts import Assignment, all_pairs
 from torch_geometric_gsl.nn.sampler.distribution import NeighbourDistribution, describe
-from torch_geometric_gsl.nn.sampler.plan import CHECKS, CallOptions, SamplingPlan
+from torch_geometric_gsl.nn.sampler.plan import (
+    CHECKS,
+    SCALES,
+    CallOptions,
+    SamplingPlan,
+)
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET
 from torch_geometric_gsl.typing import Batch, Features, SampledGraph
@@ -57,9 +63,11 @@ class GumbelKNNSampler(torch.nn.Module):
         k (int, optional): The number of draws :math:`K`. (default: :obj:`5`)
         tau (float, optional): The temperature :math:`\tau`, between 1e-6 and 1e6: draws
             become one-hot for :math:`\tau \to 0`. (default: :obj:`0.25`)
-        scale (float, optional): The factor :math:`\lambda` of the similarity, between
-            1e-9 and 1e9: larger values sharpen. Candidates differ by a factor
-            :math:`e^{\lambda}` at the most for one in :math:`[0, 1]`.
+        scale (float or str, optional): The factor :math:`\lambda` of the similarity,
+            between 1e-9 and 1e9: larger values sharpen. Candidates differ by a factor
+            :math:`e^{\lambda}` at the most for one in :math:`[0, 1]`. If
+            :obj:`"learned"`, its logarithm is a parameter. (default: :obj:`1.0`)
+        initial_scale (float, optional): The value at which a learned factor begins.
             (default: :obj:`1.0`)
         hard (bool, optional): If :obj:`True`, each draw is one-hot in the forward pass
             and relaxed in the backward pass (straight-through). Edges that only carry
@@ -114,8 +122,9 @@ class GumbelKNNSampler(torch.nn.Module):
         similarity: Similarity,
         k: int = 5,
         tau: float = 0.25,
-        scale: float = 1.0,
+        scale: float | str = 1.0,
         *,
+        initial_scale: float = 1.0,
         hard: bool = False,
         replace: bool = True,
         loop: bool = True,
@@ -135,6 +144,7 @@ class GumbelKNNSampler(torch.nn.Module):
         self.k = k
         self.tau = tau
         self.scale = scale
+        self.initial_scale = initial_scale
         self.hard = hard
         self.replace = replace
         self.loop = loop
@@ -146,13 +156,18 @@ class GumbelKNNSampler(torch.nn.Module):
         self.memory_budget = memory_budget
         for name, check in CHECKS.items():
             check(getattr(self, name), name=name)
-        self.tau, self.scale = float(tau), float(scale)
+        self.tau, self.log_scale = float(tau), None
+        if scale == 'learned':
+            self.log_scale = torch.nn.Parameter(torch.empty(()))
+            torch.nn.init.constant_(self.log_scale, math.log(initial_scale))
         self._memory = EnvelopeMemory()
         self._draw_hooks: OrderedDict[int, Callable[..., None]] = OrderedDict()
 
     def reset_parameters(self) -> None:
         r"""Reset all learnable parameters of the module."""
         self.similarity.reset_parameters()
+        if self.log_scale is not None:
+            torch.nn.init.constant_(self.log_scale, math.log(self.initial_scale))
         self._memory = EnvelopeMemory()
 
     def forward(
@@ -296,6 +311,13 @@ class GumbelKNNSampler(torch.nn.Module):
         return handle
 
     @property
+    def factor(self) -> float | Tensor:
+        r"""The factor :math:`\lambda` of the similarity, given or learned."""
+        if self.log_scale is None:
+            return float(self.scale)
+        return self.log_scale.clamp(*map(math.log, SCALES)).exp()
+
+    @property
     def is_noisy(self) -> bool:
         """Whether a call samples: in training mode, or if asked for."""
         return self.training or self.sample_in_eval
@@ -316,8 +338,10 @@ class GumbelKNNSampler(torch.nn.Module):
         is_pair = isinstance(x, tuple | list)
         options = {f: getattr(self, f) for f in CallOptions._fields if f in CHECKS}
         options |= {'loop': self.loop or is_pair, 'bounds': self.similarity.bounds}
+        scale = self.factor
+        options |= {'scale': self._memory.read(scale)}
         given = CallOptions(is_noisy=is_noisy, **options)
-        pairs = self.similarity.pair_scores(x, self.scale)
+        pairs = self.similarity.pair_scores(x, scale)
         if edge_index is not None or batch is not None:
             parts = assign_parts(pairs, is_pair, edge_index, batch, given)
             return Assignment(pairs, parts)

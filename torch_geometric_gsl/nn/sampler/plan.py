@@ -25,6 +25,8 @@ from torch_geometric_gsl.ops.tail import (
 )
 
 METHODS = ('auto', 'dense', 'race', 'stream')
+# The least and the largest factor of a similarity.
+SCALES = 1e-9, 1e9
 # Up to this number of pairs the definition is cheap (a block of 16 MiB); where no
 # truncated race has its law it serves up to the second one (256 MiB).
 SMALL, LARGE = 2**22, 2**26
@@ -43,12 +45,18 @@ def _check_count_or_none(value: object, name: str, minimum: int = 1) -> None:
         check_count(value, name, minimum)
 
 
+def _check_scale(value: object, name: str) -> None:
+    if value != 'learned':
+        check_positive(value, name, *SCALES)
+
+
 #: How a sampler checks its options, by their names.
 CHECKS: dict[str, Callable[..., None]] = {
     'k': check_count,
     # Beyond, scores over the temperature leave the range of float32.
     'tau': partial(check_positive, low=1e-6, high=1e6),
-    'scale': partial(check_positive, low=1e-9, high=1e9),
+    'scale': _check_scale,
+    'initial_scale': partial(check_positive, low=SCALES[0], high=SCALES[1]),
     'method': partial(check_option, options=METHODS),
     'num_arrivals': _check_count_or_none,
     'num_tail': partial(_check_count_or_none, minimum=0),
@@ -234,7 +242,7 @@ def _method(
 
 
 def _race_obstacle(given: CallOptions, num_sources: int) -> str | None:
-    """Return why a race under the bounds of all scores cannot serve, or does not pay."""
+    """Return why a race under the bounds of all scores does not pay, or cannot be."""
     needed = given.proposals
     if needed * SHARE < num_sources:
         return None

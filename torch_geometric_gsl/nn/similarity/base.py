@@ -153,13 +153,13 @@ class Similarity(torch.nn.Module, ABC):
             )
         return full_precision(x)
 
-    def pair_scores(self, x: Features, scale: float = 1.0) -> PairScores:
+    def pair_scores(self, x: Features, scale: float | Tensor = 1.0) -> PairScores:
         r"""Check and embed sources and targets, to be scored on demand.
 
         Args:
             x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): Features of the
                 nodes, or of sources and targets.
-            scale (float, optional): The factor of the similarity.
+            scale (float or torch.Tensor, optional): The factor of the similarity.
                 (default: :obj:`1.0`)
 
         Raises:

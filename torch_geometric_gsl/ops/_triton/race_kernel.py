@@ -1,10 +1,9 @@
-r"""The Gumbel race in one kernel: proposals, scores and the arrivals that are kept.
+r"""The rounds of the Gumbel race in one kernel: proposals, scores and what arrives.
 
-:func:`torch_geometric_gsl.ops.race.race_arrivals` is the definition. Nothing of the
-size of all proposals is stored: the kernel writes arrivals alone. It draws the same
-random words, so that both propose the same sources. Where a score differs in its last
-bits, a proposal may be accepted by one and rejected by the other, once in about ten
-million.
+:mod:`torch_geometric_gsl.ops.race` is the definition. Nothing of the size of all
+proposals is stored: the kernel writes arrivals alone. It draws the same random words,
+so that both propose the same sources. Where a score differs in its last bits, a
+proposal may be accepted by one and rejected by the other, once in about ten million.
 
 Checked under Triton's interpreter against the definition, and compiled for compute
 capabilities 8.0 and 9.0; not yet measured on a GPU.
@@ -14,7 +13,6 @@ capabilities 8.0 and 9.0; not yet measured on a GPU.
 # mypy: disable-error-code="import-untyped, import-not-found"
 from __future__ import annotations
 
-import math
 from contextlib import nullcontext
 
 import torch
@@ -22,6 +20,8 @@ import triton
 from torch import Tensor
 
 from torch_geometric_gsl.ops._triton.race_program import run_races
+from torch_geometric_gsl.ops.clusters import Clusters
+from torch_geometric_gsl.ops.envelope import Rates
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
 
@@ -34,61 +34,69 @@ _TILE = 1024
 
 @torch.no_grad()
 def race_kernel(
-    pairs: PairScores, options: DrawOptions, proposals: int, seed: Tensor
-) -> Arrivals:
-    """Find what `race_arrivals` finds; only it calls this, with scores that fit."""
-    dst, src, num_arrivals = pairs.dst, pairs.src, options.num_arrivals
-    if not (1 <= proposals < 2**31 and 1 <= src.size(0) < 2**31):
-        raise ValueError(
-            f"'proposals' and sources must be between 1 and 2^31 - 1 "
-            f'(got {proposals} and {src.size(0)})'
-        )
-    shape, device = (dst.size(0), options.num_races, num_arrivals), dst.device
-    source = torch.empty(shape, dtype=torch.long, device=device)
-    noise = torch.empty(shape, dtype=torch.float32, device=device)
-    horizon = noise.new_empty(shape[:2])
-    num_races = shape[0] * shape[1]
-    if num_races == 0:
-        return Arrivals(source, noise, horizon)
+    length: int,
+    pairs: PairScores,
+    options: DrawOptions,
+    clusters: Clusters | None,
+    rates: Rates,
+    count: Tensor,
+    first: int,
+    state: Tensor,
+    arrivals: Arrivals,
+    found: Tensor,
+    clock: Tensor,
+) -> None:
+    """Run all rounds of a block of races; only that block calls this."""
+    num_races, rows = state.numel(), slice(first, first + count.size(0))
+    num_kinds = rates.bound.size(1)
+    num_heads = 0 if rates.head is None else rates.head.size(1)
     # The centre and the width of each bell, or the width of each heat kernel.
-    b, c = (None, None, *pairs.response.params)[-2:]
+    b, c = (None, None, *(param[rows] for param in pairs.response.params))[-2:]
     # The kernel leaves out what reads tensors that are absent.
-    sets = pairs.excluded, *(pairs.candidates or (None,) * 3)
-    sizes = _tile_sizes(proposals, src.size(1), num_arrivals)
+    excluded = None if pairs.excluded is None else pairs.excluded[rows]
+    start = listed = None
+    if pairs.candidates is not None:
+        start, listed = pairs.candidates.start[rows], pairs.candidates.source
+    sets = excluded, start, listed, count, rates.bound, rates.total
+    kinds: tuple[Tensor | None, ...] = (None,) * 4
+    if clusters is not None:
+        kinds = rates.share, rates.head, *clusters
+    sizes = _tile_sizes(length, pairs.src.size(1), options.num_arrivals)
+    device = state.device
     # Triton launches on the current device.
     with torch.cuda.device(device) if device.type == 'cuda' else nullcontext():
         run_races[(triton.cdiv(num_races, sizes['BLOCK_RACES']),)](
-            dst.contiguous(),
-            src.contiguous(),
+            pairs.dst[rows].contiguous(),
+            pairs.src.contiguous(),
             b,
             c,
-            *(None if x is None else x.contiguous() for x in sets),
-            seed,
-            source,
-            noise,
-            horizon,
+            # A learned scale stays on the device.
+            state.new_ones(1, dtype=torch.float32) * pairs.scale,
+            *(None if x is None else x.contiguous() for x in (*sets, *kinds)),
+            state,
+            *arrivals,
+            found,
+            clock,
             num_races,
-            shape[1],
-            proposals,
-            num_arrivals,
-            src.size(0),
-            src.size(1),
+            options.num_races,
+            length,
+            options.num_arrivals,
+            num_kinds,
+            num_kinds - num_heads,
+            pairs.src.size(1),
             # A number for all targets comes as a tensor of stride 0.
             0 if b is None else b.stride(0),
             0 if c is None else c.stride(0),
-            pairs.scale,
-            pairs.upper,
-            0.0 if pairs.candidates is not None else math.log(pairs.available),
             RESPONSE=pairs.response.formula,
+            COMPARISON=pairs.comparison,
             enable_fp_fusion=True,
             **sizes,
         )
-    return Arrivals(source, noise, horizon)
 
 
-def _tile_sizes(proposals: int, channels: int, num_arrivals: int) -> dict[str, int]:
+def _tile_sizes(length: int, channels: int, num_arrivals: int) -> dict[str, int]:
     """Return the shapes of the tiles, powers of two, and the number of warps."""
-    block_p = min(_BLOCK_PROPOSALS, triton.next_power_of_2(proposals))
+    block_p = min(_BLOCK_PROPOSALS, triton.next_power_of_2(length))
     block_c = min(_BLOCK_CHANNELS, triton.next_power_of_2(channels))
     block_k = triton.next_power_of_2(num_arrivals)
     per_race = block_p * max(block_c, block_k)

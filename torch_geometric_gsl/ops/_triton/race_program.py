@@ -34,6 +34,12 @@ def _uniform(word):
 
 
 @triton.jit
+def _below(word, size):
+    """Compute `noise.below`."""
+    return (((word >> 32) * size.to(tl.uint64)) >> 32).to(tl.int64)
+
+
+@triton.jit
 def _compare(
     dst,
     src,
@@ -41,12 +47,12 @@ def _compare(
     row,
     source,
     is_wanted,
-    RESPONSE: tl.constexpr,
+    COMPARISON: tl.constexpr,
     SIZE: tl.constexpr,
 ):
     """Compare targets with their sources [R, P]: products or squared distances."""
     target = dst + row * channels
-    gathered = src + source.to(tl.int64) * channels
+    gathered = src + source * channels
     total = tl.zeros([source.shape[0], source.shape[1], SIZE], tl.float32)
     for first in range(0, channels, SIZE):
         channel = first + tl.arange(0, SIZE)[None, :]
@@ -57,11 +63,12 @@ def _compare(
             mask=is_wanted[:, :, None] & is_channel[None],
             other=0.0,
         )
-        if RESPONSE == 'heat_kernel':
-            total += (u - v) * (u - v)
-        else:
+        if COMPARISON == 'dot':
             total += u * v
-    return tl.sum(total, 2)
+        else:
+            total += (u - v) * (u - v)
+    value = tl.sum(total, 2)
+    return value if COMPARISON == 'dot' else tl.minimum(value, 1e36)
 
 
 @triton.jit
@@ -73,44 +80,92 @@ def _respond(value, b, b_stride, c, c_stride, row, RESPONSE: tl.constexpr):
         t = value - tl.load(b + row * b_stride)[:, None]
         value = tl.exp(-(t * t) / tl.load(c + row * c_stride)[:, None])
     elif RESPONSE == 'heat_kernel':
-        width = tl.load(c + row * c_stride)[:, None]
-        value = tl.exp(-tl.minimum(value, 1e36) / width)
+        value = tl.exp(-value / tl.load(c + row * c_stride)[:, None])
     return value
 
 
 @triton.jit
-def _count(
-    row, excluded, start, size, num_sources, log_size, BLOCK_RACES: tl.constexpr
-):
-    """Return the number of candidates, its logarithm, the excluded place."""
-    own = tl.zeros([BLOCK_RACES], tl.int64)
-    if size is None:
-        count = tl.full([BLOCK_RACES], num_sources, tl.int64)
-    else:
-        count = tl.load(size + row)
-    if excluded is not None:
-        count -= 1
-        own = tl.load(excluded + row)
-        if start is not None:
-            own -= tl.load(start + row)
-    if size is None:
-        log_count = tl.full([BLOCK_RACES], log_size, tl.float32)
-    else:
-        log_count = tl.log(count.to(tl.float32))
-    return count, log_count, own
+def _last_turn(count, length):
+    """Return the end of the first round at or beyond the number of candidates [R]."""
+    step = length.to(tl.int64)
+    end = tl.zeros_like(count) + step
+    while tl.max((end < count).to(tl.int32), 0) > 0:
+        step *= 2
+        end += tl.where(end < count, step, 0)
+    return end
 
 
 @triton.jit
-def _propose(word, row, count, own, is_wanted, excluded, start, listed):
-    """Return the proposed sources [R, P]."""
-    index = (((word >> 32) * count[:, None].to(tl.uint64)) >> 32).to(tl.int64)
+def _search(table, first, size, value, is_wanted):
+    """Return how many of ascending entries do not exceed values [R, P]."""
+    low = tl.zeros([value.shape[0], value.shape[1]], tl.int64)
+    high = low + size
+    left = size.to(tl.int64)
+    while left > 0:
+        middle = (low + high) // 2
+        is_open = is_wanted & (low < high)
+        entry = tl.load(table + first + middle, mask=is_open, other=0)
+        is_past = is_open & (entry <= value)
+        low = tl.where(is_past, middle + 1, low)
+        high = tl.where(is_past, high, middle)
+        left = left // 2
+    return low
+
+
+@triton.jit
+def _propose_flat(word, row, count, excluded, start, listed, is_wanted):
+    """Return uniform candidates [R, P]."""
+    index = _below(word, count[:, None])
     if excluded is not None:
+        own = tl.load(excluded + row)
+        if start is not None:
+            own -= tl.load(start + row)
         index += (index >= own[:, None]).to(tl.int64)
     if start is not None:
         index += tl.load(start + row)[:, None]
     if listed is not None:
         index = tl.load(listed + index, mask=is_wanted, other=0)
-    return index.to(tl.int32)
+    return index
+
+
+@triton.jit
+def _propose_kinds(
+    word,
+    other,
+    row,
+    excluded,
+    share,
+    member,
+    offset,
+    head,
+    num_kinds,
+    num_clusters,
+    is_wanted,
+):
+    """Return candidates [R, P] of clusters and heads, their kinds, and which count."""
+    kind = (other >> 32).to(tl.int32)
+    kinds = (row * num_kinds)[:, None]
+    number = _search(share, kinds, num_kinds, kind, is_wanted)
+    # Rounding may lead past the last kind of a target.
+    number = tl.minimum(number, num_kinds - 1)
+    own = offset + tl.minimum(number, num_clusters - 1)
+    first = tl.load(own, mask=is_wanted, other=0)
+    size = tl.load(own + 1, mask=is_wanted, other=0) - first
+    source = tl.load(member + first + _below(word, size), mask=is_wanted, other=0)
+    if head is not None:
+        # Proposed by a cluster, members of the head are void: they have their rates.
+        num_heads = num_kinds - num_clusters
+        heads = (row * num_heads)[:, None]
+        is_head = is_wanted & (number >= num_clusters)
+        is_other = is_wanted & (number < num_clusters)
+        near = heads + _search(head, heads, num_heads, source, is_other) - 1
+        near = tl.where(is_head, heads + number - num_clusters, near)
+        found = tl.load(head + near, mask=is_wanted & (near >= heads), other=-1)
+        is_wanted = is_wanted & (is_head | (found != source))
+        source = tl.where(is_head, found, source)
+    if excluded is not None:
+        is_wanted = is_wanted & (source != tl.load(excluded + row)[:, None])
+    return source, kinds + number, is_wanted
 
 
 @triton.jit
@@ -119,21 +174,16 @@ def _select(values, is_kept):
     return tl.sum(tl.where(is_kept, values[:, :, None], 0), 1)
 
 
-@triton.jit
-def _close(source, noise, last_source, found, slot, num_arrivals):
-    """Fill places [R, M] without an arrival, and drop repeated sources."""
-    missing = slot >= found[:, None]
-    # The last proposal stands in for an arrival; so it does in the definition.
-    source = tl.where(missing, last_source[:, None], source)
-    for earlier in range(0, num_arrivals - 1):
-        one = tl.sum(tl.where(slot == earlier, source, 0), 1)
-        missing = missing | ((slot > earlier) & (source == one[:, None]))
-    return source, tl.where(missing, float('-inf'), noise)
-
-
 # Options of a call: a kernel of its own for some of their values does not pay, and a
 # specialised 1 would be no tensor.
-_OPTIONS = ['num_races', 'per_target', 'proposals', 'num_arrivals', 'num_sources']
+_OPTIONS = [
+    'num_races',
+    'per_target',
+    'length',
+    'num_arrivals',
+    'num_kinds',
+    'num_clusters',
+]
 
 
 @triton.jit(do_not_specialize=_OPTIONS)
@@ -142,88 +192,101 @@ def run_races(
     src,
     b,
     c,
+    scale,
     excluded,
     start,
-    size,
     listed,
-    seed,
+    count,
+    bound,
+    total,
+    share,
+    head,
+    member,
+    offset,
+    state,
     out_source,
     out_noise,
     out_horizon,
+    out_found,
+    out_clock,
     num_races,
     per_target,
-    proposals,
+    length,
     num_arrivals,
-    num_sources,
+    num_kinds,
+    num_clusters,
     channels,
     b_stride,
     c_stride,
-    scale,
-    upper,
-    log_size,
     RESPONSE: tl.constexpr,
+    COMPARISON: tl.constexpr,
     BLOCK_RACES: tl.constexpr,
     BLOCK_PROPOSALS: tl.constexpr,
     BLOCK_CHANNELS: tl.constexpr,
     BLOCK_KEPT: tl.constexpr,
 ):
-    """Run a block of races, some proposals at a time, until all have arrivals."""
+    """Run a block of races, some proposals at a time, until all rounds end."""
     number = tl.program_id(0).to(tl.int64) * BLOCK_RACES + tl.arange(0, BLOCK_RACES)
     # What is too many runs the last race once more, and writes nothing.
     race = tl.minimum(number, num_races - 1)
     row = race // per_target
-    count, log_count, own = _count(
-        row, excluded, start, size, num_sources, log_size, BLOCK_RACES
-    )
-    shift = log_count + upper
-    # The random states of first proposals [R], and the way to those of gaps.
-    width = per_target.to(tl.int64) * proposals
-    place = row * 2 * width + race % per_target * proposals + 1
-    first = tl.load(seed).to(tl.uint64) + place.to(tl.uint64) * _GAMMA
-    to_gap = width.to(tl.uint64) * _GAMMA
+    sizes = tl.load(count + row)
+    end = _last_turn(sizes, length)
+    first = tl.load(state + race).to(tl.uint64)
+    log_rate = tl.load(total + row)
+    factor = tl.load(scale)
     slot = tl.arange(0, BLOCK_KEPT)[None, :]
     kept_source = tl.zeros([BLOCK_RACES, BLOCK_KEPT], tl.int32)
     kept_noise = tl.zeros([BLOCK_RACES, BLOCK_KEPT], tl.float32)
-    last_source = tl.zeros([BLOCK_RACES], tl.int32)
-    full_time = tl.zeros([BLOCK_RACES], tl.float32)
+    horizon = tl.zeros([BLOCK_RACES], tl.float32)
     clock = tl.zeros([BLOCK_RACES], tl.float32)
     found = tl.zeros([BLOCK_RACES], tl.int32)
-    begin = tl.zeros([], tl.int32)
-    while (begin < proposals) & (tl.min(found, 0) < num_arrivals):
+    begin = tl.zeros([], tl.int64)
+    while begin < tl.max(tl.where(found < num_arrivals, end, 0), 0):
         turn = (begin + tl.arange(0, BLOCK_PROPOSALS))[None, :]
-        is_turn = turn < proposals
-        is_last = turn == proposals - 1
-        state = first[:, None] + turn.to(tl.uint64) * _GAMMA
-        word = _random_words(state)
-        gap = -tl.log(_uniform(_random_words(state + to_gap)))
-        gap = tl.where(is_turn, gap, 0.0)
-        time = tl.log(clock[:, None] + tl.cumsum(gap, 1)) - shift[:, None]
         # A race that is full needs no more scores.
-        is_wanted = is_turn & (found < num_arrivals)[:, None]
-        source = _propose(word, row, count, own, is_wanted, excluded, start, listed)
+        is_wanted = (turn < end[:, None]) & (found < num_arrivals)[:, None]
+        place = first[:, None] + (2 * turn + 1).to(tl.uint64) * _GAMMA
+        word, other = _random_words(place), _random_words(place + _GAMMA)
+        gap = tl.where(is_wanted, -tl.log(_uniform(other)), 0.0)
+        time = tl.log(clock[:, None] + tl.cumsum(gap, 1)) - log_rate[:, None]
+        if share is None:
+            source = _propose_flat(word, row, sizes, excluded, start, listed, is_wanted)
+            most = tl.load(bound + row)[:, None]
+        else:
+            source, kind, is_wanted = _propose_kinds(
+                word,
+                other,
+                row,
+                excluded,
+                share,
+                member,
+                offset,
+                head,
+                num_kinds,
+                num_clusters,
+                is_wanted,
+            )
+            most = tl.load(bound + kind, mask=is_wanted, other=0.0)
         value = _compare(
-            dst, src, channels, row, source, is_wanted, RESPONSE, BLOCK_CHANNELS
+            dst, src, channels, row, source, is_wanted, COMPARISON, BLOCK_CHANNELS
         )
-        score = scale * _respond(value, b, b_stride, c, c_stride, row, RESPONSE)
-        accepted = is_wanted & (_uniform(word) < tl.exp(score - upper))
+        score = factor * _respond(value, b, b_stride, c, c_stride, row, RESPONSE)
+        accepted = is_wanted & (_uniform(word) < tl.exp(score - most))
         rank = found[:, None] + tl.cumsum(accepted.to(tl.int32), 1)
-        accepted = accepted | (is_last & (rank == 0))
-        rank = tl.maximum(rank, 1)
         is_kept = accepted[:, :, None] & (rank[:, :, None] == slot[:, None, :] + 1)
-        kept_source += _select(source, is_kept)
+        kept_source += _select(source.to(tl.int32), is_kept)
         kept_noise += _select(-(time + score), is_kept)
-        full_time += tl.sum(tl.where(accepted & (rank == num_arrivals), time, 0.0), 1)
-        last_source += tl.sum(tl.where(is_last, source, 0), 1)
+        horizon += tl.sum(tl.where(accepted & (rank == num_arrivals), time, 0.0), 1)
         found += tl.sum(accepted.to(tl.int32), 1)
         clock += tl.sum(gap, 1)
         begin += BLOCK_PROPOSALS
-    kept_source, kept_noise = _close(
-        kept_source, kept_noise, last_source, found, slot, num_arrivals
-    )
-    horizon = tl.where(found >= num_arrivals, full_time, tl.log(clock) - shift)
+    found = tl.minimum(found, num_arrivals)
     is_race = number < num_races
     out = race[:, None] * num_arrivals + slot
-    is_place = is_race[:, None] & (slot < num_arrivals)
+    is_place = is_race[:, None] & (slot < found[:, None])
     tl.store(out_source + out, kept_source.to(tl.int64), mask=is_place)
     tl.store(out_noise + out, kept_noise, mask=is_place)
-    tl.store(out_horizon + race, horizon, mask=is_race)
+    tl.store(out_horizon + race, horizon, mask=is_race & (found == num_arrivals))
+    tl.store(out_found + race, found.to(tl.int64), mask=is_race)
+    tl.store(out_clock + race, clock, mask=is_race)
