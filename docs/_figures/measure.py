@@ -208,7 +208,7 @@ def summary(weight: Tensor, out: Tensor) -> tuple[float, float]:
 def shared() -> None:
     """Measure the gradient if blocks of rows share their proposed sources."""
     data = digits()
-    own = race.draw_numbers
+    own = race.draw_uniform
     torch.manual_seed(0)
     conv = LatentGraphConv(64, 32)
 
@@ -225,13 +225,13 @@ def shared() -> None:
     for size in (4, 16, 64, 256):
 
         def draw(state: Tensor, *args: Any, size: int = size) -> tuple[Tensor, ...]:
-            word, *others = own(state, *args)
-            number, width = torch.arange(word.size(0)), size * conv.sampler.k
+            source, *others = own(state, *args)
+            number, width = torch.arange(source.size(0)), size * conv.sampler.k
             # A row has several races: the first row of a block has as many.
             first = number // width * width + number % conv.sampler.k
-            return word[first], *others
+            return source[first], *others
 
-        with mock.patch.object(race, 'draw_numbers', draw):
+        with mock.patch.object(race, 'draw_uniform', draw):
             ratio = float(gradients().var(dim=0).sum() / alone)
         print(f'blocks of {size} rows: variance of the gradient x {ratio:.2f}')
 

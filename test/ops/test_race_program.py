@@ -24,7 +24,7 @@ from torch_geometric_gsl.ops._triton.race_program import (
 )
 
 @triton.jit
-def draw(states, words, lower, upper, SIZE: tl.constexpr):
+def draw(states, words, lower, SIZE: tl.constexpr):
     place = tl.arange(0, SIZE)
     word = _random_words(tl.load(states + place).to(tl.uint64))
     tl.store(words + place, word.to(tl.int64))

@@ -11,7 +11,7 @@ import torch_geometric_gsl
 from torch_geometric_gsl.ops import runtime as module
 from torch_geometric_gsl.ops.neighbours import _gathered_dots
 from torch_geometric_gsl.ops.noise import STEP, race_states
-from torch_geometric_gsl.ops.race import draw_numbers
+from torch_geometric_gsl.ops.race import draw_uniform
 from torch_geometric_gsl.ops.runtime import (
     MIN_NUMEL,
     full_dtype,
@@ -139,10 +139,10 @@ def test_compiled_functions_equal_the_eager_ones():
     n, q = 600, 500
     assert n * q > MIN_NUMEL
     state, place = race_states(torch.tensor(3), 5, n), torch.arange(1, q + 1)
-    quick = maybe_compile(draw_numbers, n * q, CPU, dynamic=True)
-    assert quick is not draw_numbers
-    args = state, 2 * place * STEP, torch.float32
-    for found, expected in zip(quick(*args), draw_numbers(*args), strict=True):
+    quick = maybe_compile(draw_uniform, n * q, CPU, dynamic=True)
+    assert quick is not draw_uniform
+    args = state, 2 * place * STEP, torch.full((n, 1), 1000), torch.float32
+    for found, expected in zip(quick(*args), draw_uniform(*args), strict=True):
         exact = torch.equal if found.dtype == torch.long else torch.allclose
         assert exact(found, expected)
 

@@ -239,13 +239,17 @@ class _Block(NamedTuple):
 
     def _score(self, row: Tensor, source: Tensor) -> Tensor:
         """Score the sources that races of some rows list."""
-        num_rows, num_sources = self.sizes.numel(), self.pairs.src.size(0)
+        num_rows = self.sizes.numel()
         if row.numel() == self.found.numel():  # All races: targets stand once.
-            listed = Neighbours(source.view(num_rows, -1), num_sources)
+            listed = self._listed(source.view(num_rows, -1))
             rows = slice(self.first, self.first + num_rows)
             return self.pairs.pairs(rows, listed).view_as(source)
         local = self.pairs.take(self.first + row)
-        return local.pairs(slice(None), Neighbours(source, num_sources))
+        return local.pairs(slice(None), self._listed(source))
+
+    def _listed(self, source: Tensor) -> Neighbours:
+        num_sources = self.pairs.src.size(0)
+        return Neighbours(source, num_sources, memory_budget=self.memory_budget)
 
     def _candidates(
         self, race: Tensor, row: Tensor, begin: int, length: int
@@ -361,7 +365,7 @@ class _Block(NamedTuple):
             most,
             memory_budget=self.memory_budget,
         )
-        score = local.pairs(slice(None), Neighbours(source, local.src.size(0)))
+        score = local.pairs(slice(None), self._listed(source))
         # The first of them are the arrivals that the race lacks.
         which, place = (slot < most - found).nonzero(as_tuple=True)
         index = race[which], place + self.found[race][which]
@@ -422,8 +426,9 @@ def _check_bounds(pairs: PairScores, score: Tensor) -> None:
         return
     eps = 64 * torch.finfo(score.dtype).eps
     lowest, highest = score.aminmax()
-    above = highest > pairs.upper + eps * max(1.0, abs(pairs.upper))
-    beneath = lowest < pairs.lower - eps * max(1.0, abs(pairs.lower))
+    lower, upper = map(torch.as_tensor, (pairs.lower, pairs.upper))
+    above = highest > upper + eps * upper.abs().clamp(min=1)
+    beneath = lowest < lower - eps * lower.abs().clamp(min=1)
     check_value(
         ~(above | beneath),
         "'similarity' must lie between its 'bounds'",

@@ -233,7 +233,7 @@ def twice(own):
 
 def slower(own):
     # The proposals and their levels stay, their gaps are longer.
-    return lambda *args: (*(found := own(*args))[:3], 2 * found[3])
+    return lambda *args: (*(found := own(*args))[:2], 2 * found[2])
 
 
 def of_the_first(own):
@@ -250,7 +250,7 @@ RAGGED = {kind: partial(drawn_ragged, kind, tau=0.75, hard=False) for kind in SI
     [
         (ALL, 'dense', relax, '_tail_logit', without_gradient),
         (ALL, 'dense', relax, 'log_tail_mass', heavier),
-        (FLAT, 'stream', race, 'draw_numbers', slower),
+        (FLAT, 'stream', race, 'draw_uniform', slower),
     ]
     + [
         (draw, 'dense', *mistake)

@@ -157,6 +157,7 @@ class GumbelKNNSampler(torch.nn.Module):
         for name, check in CHECKS.items():
             check(getattr(self, name), name=name)
         self.tau, self.log_scale = float(tau), None
+        self.scale = scale if isinstance(scale, str) else float(scale)
         if scale == 'learned':
             self.log_scale = torch.nn.Parameter(torch.empty(()))
             torch.nn.init.constant_(self.log_scale, math.log(initial_scale))
