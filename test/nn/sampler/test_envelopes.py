@@ -59,6 +59,11 @@ def pairs_of(x, comparison='dot', scale=20.0):
     return PairScores(x, x, response, comparison, scale, 0.0, scale)
 
 
+def kept_of(sampler):
+    """What was kept last."""
+    return list(sampler._memory.kept.values())[-1]
+
+
 def same_graph(first, second):
     assert torch.equal(first.edge_index, second.edge_index)
     torch.testing.assert_close(first.edge_weight, second.edge_weight)
@@ -78,7 +83,7 @@ def test_one_seed_gives_one_graph(name, options, num_threads):
         for budget in (2**25, 2**16, 2**10):
             sampler = make(name, memory_budget=budget, **options)
             graphs.append(sampler(x, generator=seeded(1)))
-            assert sampler._memory.kept.num_expected > 0
+            assert kept_of(sampler).num_expected > 0
     finally:
         torch.set_num_threads(own)
     graphs.append(make(name, **options)(x, generator=seeded(1)))
@@ -106,14 +111,13 @@ def test_bounds_are_kept_between_calls(found):
         sampler.propagate(x, x)
         sampler.plan(x)
     assert found.count('k_means') == 1
-    kept = sampler._memory.kept
-    assert kept.serves(sampler.similarity.pair_scores(x, 8.0))
+    assert list(sampler._memory.kept) == [(600, 600)]
     # Nothing is kept of what is not noisy, nor of calls that are not sharp.
     sampler = make(scale=0.5)
     sampler(x)
     make().eval()(x)
     assert found.count('k_means') == 1
-    assert not sampler._memory.kept.serves(sampler.similarity.pair_scores(x, 0.5))
+    assert not sampler._memory.kept
 
 
 @pytest.mark.parametrize(
@@ -126,7 +130,7 @@ def test_bounds_are_renewed_when_they_have_cost_more(comparison, step, found):
         now = pairs_of(x + number * step * move, comparison)
         costs.append(memory.envelope(now, 5, 4.0)[1])
         counts.append(found.count('k_means'))
-        assert memory.kept.excess >= 0
+        assert memory.kept[1000, 1000].excess >= 0
     if step == 0:
         assert counts == [1] * 30
         return
@@ -140,24 +144,29 @@ def test_bounds_are_renewed_when_they_have_cost_more(comparison, step, found):
 
 
 @pytest.mark.parametrize('size', [300, 900])
-def test_bounds_are_dropped_for_another_number_of_nodes(size, found):
-    sampler = make()
-    sampler(grouped())
-    sampler(grouped(size))
-    assert found.count('k_means') == 2
-    assert sampler._memory.kept.clusters.source.numel() == size
-    # Other targets of as many sources are served by the same clusters.
-    x = grouped(size)
+def test_other_numbers_of_nodes_have_bounds_of_their_own(size, found):
+    sampler, x = make(), grouped(size)
+    for own in (grouped(), x, grouped(), x, (x, x[:50]), x, (x, x[:50])):
+        sampler(own)
+    assert found.count('k_means') == 3
+    for sizes, kept in sampler._memory.kept.items():
+        assert kept.clusters.source.numel() == sizes[1]
+    # Few are kept, those of the last calls.
+    for count in (150, 160, 170):
+        sampler(grouped(count))
+    assert len(sampler._memory.kept) == module._MOST_KEPT
     sampler((x, x[:50]))
-    assert found.count('k_means') == 2
+    assert found.count('k_means') == 6
+    sampler(grouped())
+    assert found.count('k_means') == 7
 
 
-def test_lists_are_dropped_for_other_targets(monkeypatch, found):
+def test_lists_are_kept_for_their_targets(monkeypatch, found):
     monkeypatch.setattr(module, '_renew', lists_only)
     sampler, x = make(), grouped()
     for targets in (x, x, x[:50], x[:50], x):
         sampler((x, targets))
-    assert found.count('find_nearest') == 3
+    assert found.count('find_nearest') == 2
 
 
 def test_bounds_are_dropped_on_another_device():
@@ -170,7 +179,7 @@ def test_bounds_are_dropped_on_another_device():
     assert module.Kept(None, lists).serves(pairs)
     elsewhere = lists._replace(src=lists.src.to('meta'))
     assert not module.Kept(None, elsewhere).serves(pairs)
-    assert not module.Kept().serves(pairs)
+    assert module.Kept().serves(pairs)
 
 
 def test_reset_parameters_forgets(found):
@@ -196,7 +205,7 @@ def test_bounds_are_no_state(found):
         # One seed gives one graph; what a copy renews is its own.
         same_graph(sampler(x, generator=seeded()), each(x, generator=seeded()))
         each(grouped(300))
-        assert sampler._memory.kept.clusters.source.numel() == 600
+        assert list(sampler._memory.kept) == [(600, 600)]
     same_graph(*(make()(x, generator=seeded(2)) for _ in range(2)))
 
 
@@ -214,10 +223,10 @@ def test_old_bounds_give_the_same_law(renew, name, monkeypatch):
     sampler = make(name, k=1, hard=True)
     sampler((x + 0.3 * normal(200, 6, seed=9, dtype=torch.float), target))
     monkeypatch.setattr(module, '_cost_of_renewal', lambda *args: math.inf)
-    kept = sampler._memory.kept
+    kept = kept_of(sampler)
     assert (kept.clusters is None) == (renew == 'lists')
     (source, _), weight = sampler((x, target), generator=seeded(4))
-    now = sampler._memory.kept
+    now = kept_of(sampler)
     assert (now.clusters, now.lists) == (kept.clusters, kept.lists)
     law = (8 * sampler.similarity((x, x[:1]))).double().softmax(1)[0].detach()
     counts = source[weight > 0].bincount(minlength=200)
