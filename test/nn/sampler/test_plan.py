@@ -107,11 +107,9 @@ def test_where_bounds_of_all_scores_do_not_serve(options, reason):
     ('options', 'expected'),
     [
         ({}, False),  # 22 proposals of 10,000 candidates.
-        ({'method': 'race'}, False),
         ({'scale': 3.0}, True),
         ({'scale': 3.0, 'method': 'race'}, True),
         ({'scale': 3.0, 'method': 'stream'}, False),
-        ({'scale': 3.0, 'method': 'dense'}, False),
         ({'scale': 3.0, 'is_noisy': False}, False),
         ({'bounds': UNBOUNDED}, False),
     ],
@@ -145,7 +143,7 @@ def test_sharp_calls_stream_where_no_bound_serves():
     sampler = GumbelKNNSampler(similarity, **options)
     plan = sampler.plan(pair)
     assert (plan.method, plan.num_proposals) == ('stream', None)
-    assert 'proposals a draw (scale=20, bounds=(0.0, 1.0)) need' in plan.reason
+    assert re.search(r'proposals a draw under .* cost [12]', plan.reason)
     sampler = GumbelKNNSampler(similarity, method='race', **options)
     plan = sampler.plan(pair)
     assert plan.method == 'race'
