@@ -141,7 +141,7 @@ def test_compiled_functions_equal_the_eager_ones():
     state, place = race_states(torch.tensor(3), 5, n), torch.arange(1, q + 1)
     quick = maybe_compile(draw_uniform, n * q, CPU, dynamic=True)
     assert quick is not draw_uniform
-    args = state, 2 * place * STEP, torch.full((n, 1), 1000), torch.float32
+    args = state, 2 * place * STEP, torch.tensor(1000), torch.float32
     for found, expected in zip(quick(*args), draw_uniform(*args), strict=True):
         exact = torch.equal if found.dtype == torch.long else torch.allclose
         assert exact(found, expected)

@@ -221,10 +221,12 @@ def added_variance(
 def _variance_over_mass(tau: float, num_arrivals: int, num_sources: int) -> float:
     """Return the variance of a sum over the squared weight of the late arrivals."""
     n = min(num_sources, 10**6)
-    weight = (-np.log1p(-np.arange(1.0, n + 1) / (n + 1))) ** (-1 / tau)
+    log_time = np.log(-np.log1p(-np.arange(1.0, n + 1) / (n + 1)))
+    # Relative to the first: at low temperatures they leave the range of numbers.
+    weight = np.exp((log_time[0] - log_time) / tau)
     late = float(weight[num_arrivals:].sum())
     variance = float((weight**2).sum() - weight.sum() ** 2 / n)
-    return variance / late**2 if late > 0 else math.inf
+    return variance / late / late if late > 0 else math.inf
 
 
 @lru_cache(maxsize=256)

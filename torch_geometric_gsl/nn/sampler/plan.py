@@ -270,4 +270,5 @@ def _caveat(given: CallOptions, options: DrawOptions, num_sources: int) -> str |
             found.append(f'{num_arrivals} arrivals a draw lack {100 * lost:.3g} %')
     if not found:
         return None
-    return f'at tau={tau:g} {" and ".join(found)} of the variance of a sum'
+    what = f'at tau={tau:g} {" and ".join(found)} of the variance of a sum'
+    return f"{what} (method='dense' has its law at any tau)"

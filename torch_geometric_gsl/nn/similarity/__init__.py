@@ -17,7 +17,6 @@ from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.nn.similarity.uniform_similarity import UniformSimilarity
 
 __all__ = [
-    'Similarity',
     'LinearSimilarity',
     'DifferenceSimilarity',
     'GaussianSimilarity',
@@ -25,5 +24,6 @@ __all__ = [
     'HeatKernelSimilarity',
     'CosineSimilarity',
     'UniformSimilarity',
+    'Similarity',
     'resolve_similarity',
 ]
