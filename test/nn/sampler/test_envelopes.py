@@ -61,7 +61,12 @@ def pairs_of(x, comparison='dot', scale=20.0):
 
 def kept_of(sampler):
     """What was kept last."""
-    return list(sampler._memory.kept.values())[-1]
+    return sampler._memory.kept
+
+
+def sizes_of(sampler):
+    """The numbers of sources that bounds are kept for, those of the last call last."""
+    return [kept.clusters.source.numel() for kept in sampler._memory._all]
 
 
 def same_graph(first, second):
@@ -95,7 +100,7 @@ def lists_only(pairs, *args):
     """Renew with lists, where clusters would cost less."""
     lists = module.find_nearest(pairs, 16)
     expected = module.num_expected(pairs, module.Kept(None, lists).envelope(pairs), 4.0)
-    return module.Kept(None, lists, expected)
+    return module.Kept(None, lists, expected, nodes=module._nodes(pairs))
 
 
 def test_one_seed_gives_one_graph_under_lists(monkeypatch):
@@ -111,13 +116,13 @@ def test_bounds_are_kept_between_calls(found):
         sampler.propagate(x, x)
         sampler.plan(x)
     assert found.count('k_means') == 1
-    assert list(sampler._memory.kept) == [(600, 600)]
+    assert sizes_of(sampler) == [600]
     # Nothing is kept of what is not noisy, nor of calls that are not sharp.
     sampler = make(scale=0.5)
     sampler(x)
     make().eval()(x)
     assert found.count('k_means') == 1
-    assert not sampler._memory.kept
+    assert sizes_of(sampler) == []
 
 
 @pytest.mark.parametrize(
@@ -130,7 +135,7 @@ def test_bounds_are_renewed_when_they_have_cost_more(comparison, step, found):
         now = pairs_of(x + number * step * move, comparison)
         costs.append(memory.envelope(now, 5, 4.0)[1])
         counts.append(found.count('k_means'))
-        assert memory.kept[1000, 1000].excess >= 0
+        assert memory.kept.excess >= 0
     if step == 0:
         assert counts == [1] * 30
         return
@@ -149,12 +154,11 @@ def test_other_numbers_of_nodes_have_bounds_of_their_own(size, found):
     for own in (grouped(), x, grouped(), x, (x, x[:50]), x, (x, x[:50])):
         sampler(own)
     assert found.count('k_means') == 3
-    for sizes, kept in sampler._memory.kept.items():
-        assert kept.clusters.source.numel() == sizes[1]
+    assert sizes_of(sampler) == [600, size, size]
     # Few are kept, those of the last calls.
     for count in (150, 160, 170):
         sampler(grouped(count))
-    assert len(sampler._memory.kept) == module._MOST_KEPT
+    assert len(sizes_of(sampler)) == module._MOST_KEPT
     sampler((x, x[:50]))
     assert found.count('k_means') == 6
     sampler(grouped())
@@ -170,16 +174,10 @@ def test_lists_are_kept_for_their_targets(monkeypatch, found):
 
 
 def test_bounds_are_dropped_on_another_device():
-    clusters = module.k_means(grouped(60), 4)
-    pairs = pairs_of(grouped(60))
-    assert module.Kept(clusters).serves(pairs)
-    elsewhere = clusters._replace(source=clusters.source.to('meta'))
-    assert not module.Kept(elsewhere).serves(pairs)
-    lists = module.find_nearest(pairs, 5)
-    assert module.Kept(None, lists).serves(pairs)
-    elsewhere = lists._replace(src=lists.src.to('meta'))
-    assert not module.Kept(None, elsewhere).serves(pairs)
-    assert module.Kept().serves(pairs)
+    memory, pairs = EnvelopeMemory(), pairs_of(grouped(60))
+    memory.envelope(pairs, 2, 4.0)
+    assert memory.kept.serves(pairs)
+    assert not memory.kept.serves(pairs._replace(dst=pairs.dst.to('meta')))
 
 
 def test_reset_parameters_forgets(found):
@@ -205,7 +203,7 @@ def test_bounds_are_no_state(found):
         # One seed gives one graph; what a copy renews is its own.
         same_graph(sampler(x, generator=seeded()), each(x, generator=seeded()))
         each(grouped(300))
-        assert list(sampler._memory.kept) == [(600, 600)]
+        assert sizes_of(sampler) == [600]
     same_graph(*(make()(x, generator=seeded(2)) for _ in range(2)))
 
 

@@ -34,11 +34,21 @@ class Kept(NamedTuple):
     # cost since.
     num_expected: float = 0.0
     excess: float = 0.0
+    # The numbers of targets and sources, and their device.
+    nodes: tuple[int, int, torch.device] | None = None
 
     def envelope(self, pairs: PairScores) -> Envelope:
         """Return the bounds of today's embeddings."""
         head = None if self.lists is None else self.lists.head(pairs)
         return make_envelope(pairs, self.clusters, head)
+
+    def serves(self, pairs: PairScores) -> bool:
+        """Whether it was found for as many nodes on the same device."""
+        return self.nodes == _nodes(pairs)
+
+
+def _nodes(pairs: PairScores) -> tuple[int, int, torch.device]:
+    return pairs.dst.size(0), pairs.src.size(0), pairs.dst.device
 
 
 class EnvelopeMemory:
@@ -48,9 +58,13 @@ class EnvelopeMemory:
     """
 
     def __init__(self) -> None:
-        # By the numbers of targets and sources, and their device.
-        self.kept: dict[tuple[int, int, torch.device], Kept] = {}
+        self._all: list[Kept] = []
         self._scale, self._num_reads = 0.0, 0
+
+    @property
+    def kept(self) -> Kept:
+        """What is kept of the last call that asked for bounds."""
+        return self._all[-1] if self._all else Kept()
 
     def read(self, scale: float | Tensor) -> float:
         """Return a factor as a number for the plan, on a GPU that of a recent call."""
@@ -105,8 +119,9 @@ class EnvelopeMemory:
             num_races (int): The number of races of each target.
             needed (float): The number of acceptances of each race.
         """
-        nodes = pairs.dst.size(0), pairs.src.size(0), pairs.dst.device
-        kept = self.kept.pop(nodes, None) or _renew(pairs, num_races, needed)
+        others = [kept for kept in self._all if not kept.serves(pairs)]
+        found = [kept for kept in self._all if kept.serves(pairs)]
+        kept = found[0] if found else _renew(pairs, num_races, needed)
         envelope = kept.envelope(pairs)
         expected = num_expected(pairs, envelope, needed)
         growth = (expected - kept.num_expected) * num_races * pairs.dst.size(0)
@@ -114,9 +129,8 @@ class EnvelopeMemory:
         if excess > _cost_of_renewal(pairs, kept):
             kept = _renew(pairs, num_races, needed)
             envelope, expected, excess = kept.envelope(pairs), kept.num_expected, 0.0
-        self.kept[nodes] = kept._replace(excess=max(0.0, excess))
-        for oldest in list(self.kept)[:-_MOST_KEPT]:
-            del self.kept[oldest]
+        kept = kept._replace(excess=max(0.0, excess))
+        self._all = [*others, kept][-_MOST_KEPT:]
         return envelope, expected
 
 
@@ -139,15 +153,16 @@ def _renew(pairs: PairScores, num_races: int, needed: float) -> Kept:
         return kept._replace(num_expected=expected)
 
     num_sources = pairs.src.size(0)
-    best = measured(Kept())
+    nodes = _nodes(pairs)
+    best = measured(Kept(nodes=nodes))
     if pairs.response.has_interval:
         clusters = k_means(pairs.src, num_clusters(num_sources))
-        best = min(best, measured(Kept(clusters)), key=cost)
+        best = min(best, measured(Kept(clusters, nodes=nodes)), key=cost)
     is_monotone = pairs.response.function in LARGEST and num_sources > 2 * _HEAD
     if is_monotone and cost(best) - num_races * needed > SEARCH * num_sources:
         best = min(
             best,
-            measured(Kept(None, find_nearest(pairs, _HEAD))),
+            measured(Kept(None, find_nearest(pairs, _HEAD), nodes=nodes)),
             key=cost,
         )
     return best
