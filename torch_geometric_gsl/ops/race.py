@@ -426,7 +426,11 @@ def _check_bounds(pairs: PairScores, score: Tensor) -> None:
         return
     eps = 64 * torch.finfo(score.dtype).eps
     lowest, highest = score.aminmax()
-    lower, upper = map(torch.as_tensor, (pairs.lower, pairs.upper))
+    # As precise as the scores.
+    lower, upper = (
+        torch.as_tensor(x, dtype=score.dtype, device=score.device)
+        for x in (pairs.lower, pairs.upper)
+    )
     above = highest > upper + eps * upper.abs().clamp(min=1)
     beneath = lowest < lower - eps * lower.abs().clamp(min=1)
     check_value(
