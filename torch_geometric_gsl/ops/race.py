@@ -426,8 +426,10 @@ def _check_bounds(pairs: PairScores, score: Tensor) -> None:
         return
     eps = 64 * torch.finfo(score.dtype).eps
     lowest, highest = score.aminmax()
+    # As precise as the scores.
     lower, upper = (
-        torch.as_tensor(x, dtype=score.dtype) for x in (pairs.lower, pairs.upper)
+        torch.as_tensor(x, dtype=score.dtype, device=score.device)
+        for x in (pairs.lower, pairs.upper)
     )
     above = highest > upper + eps * upper.abs().clamp(min=1)
     beneath = lowest < lower - eps * lower.abs().clamp(min=1)
