@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl.ops.clusters import Clusters, k_means
+from torch_geometric_gsl.ops.clusters import Clusters, k_means, num_clusters
 from torch_geometric_gsl.ops.pair_scores import PairScores, compare_all
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET
 from torch_geometric_gsl.ops.scores import (
@@ -20,6 +20,7 @@ from torch_geometric_gsl.ops.scores import (
 
 # Targets of a cell: enough to pay for its intervals, few enough to keep them narrow.
 _MIN_ROWS = 16
+_MEAN_ROWS = 128
 _MAX_ROWS = 512
 
 
@@ -64,7 +65,8 @@ def cells_of(
 ) -> tuple[list[Tensor], Tensor]:
     r"""Cut the targets into cells of near ones.
 
-    The clusters of the sources are used where these are the targets themselves.
+    The clusters of the sources are used where these are the targets themselves, and
+    large enough.
 
     Args:
         pairs (PairScores): The scores.
@@ -77,8 +79,10 @@ def cells_of(
         cells too small to be worth their intervals.
     """
     num_targets = pairs.dst.size(0)
-    if pairs.dst is not pairs.src and not torch.equal(pairs.dst, pairs.src):
-        count = min(clusters.size.numel(), max(1, num_targets // _MIN_ROWS))
+    is_same = pairs.dst is pairs.src or torch.equal(pairs.dst, pairs.src)
+    count = max(1, num_targets // _MEAN_ROWS)
+    if not is_same or clusters.size.numel() > 1.5 * count:
+        count = min(count, num_clusters(num_targets))
         clusters = k_means(pairs.dst, count, memory_budget=memory_budget)
     cells, few = [], [clusters.source[:0]]
     for cell in clusters.source.split(clusters.size.tolist()):

@@ -193,7 +193,7 @@ class _Goal(NamedTuple):
         is_little = error[:, 2:] <= 0.02 * error[step, :2]
         last = max(step, int(is_little.all(dim=1).long().argmax()))
         some = ranking.source[ranking.ends[step] : ranking.ends[last]]
-        middle = ranking.middle[some].to(sums.total.dtype) @ self.messages.full[some]
+        middle = ranking.middle[some].to(sums.total.dtype) @ self.messages.full.index_select(0, some)
         factor = self._factor(sums)
         total = sums.total.double() + factor.unsqueeze(1) * middle.double()
         part = total[:, :-1] / total[:, -1:]
@@ -265,7 +265,7 @@ def _add(
     bytes_per_source = 4 * full.element_size() * pairs.dst.size(0)
     for columns in row_blocks(some.numel(), bytes_per_source, memory_budget):
         place = some[columns]
-        tile = pairs._replace(src=members.src[place])
+        tile = pairs._replace(src=members.src.index_select(0, place))
         source = members.source[place]
         if pairs.response.formula is not None and is_narrow:
             weight = tile.weights(slice(None), slice(None), goal.tau)
@@ -281,5 +281,5 @@ def _add(
             total = total * ((peak - new) / goal.tau).exp().unsqueeze(1)
             weight = ((score - new.unsqueeze(1)) / goal.tau).exp_()
             peak = new
-        total = torch.addmm(total, weight.to(full.dtype), full[place])
+        total = torch.addmm(total, weight.to(full.dtype), full.index_select(0, place))
     return _Sums(total, peak)
