@@ -79,6 +79,8 @@ def cells_of(
         cells too small to be worth their intervals.
     """
     num_targets = pairs.dst.size(0)
+    if num_targets < _MIN_ROWS:
+        return [], torch.arange(num_targets, device=pairs.dst.device)
     is_same = pairs.dst is pairs.src or torch.equal(pairs.dst, pairs.src)
     count = max(1, num_targets // _MEAN_ROWS)
     if not is_same or clusters.size.numel() > 1.5 * count:

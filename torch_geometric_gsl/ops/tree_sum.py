@@ -23,6 +23,8 @@ _STEPS = 128
 # pairs that may be left to sum.
 _FIRST_CELLS = 8
 _MAX_SHARE = 0.5
+# Middles that add so little to the error are left out.
+_LITTLE = 0.2
 # Weights of e^-40 times small messages are still far from what float32 rounds to zero.
 _MAX_RANGE = 40.0
 
@@ -189,11 +191,9 @@ class _Goal(NamedTuple):
         """Return which targets are done, and their sums, after some steps."""
         ranking = self.ranking
         top, error = ranking.top, ranking.error
-        # Middles that hardly add to the error are left out.
-        is_little = error[:, 2:] <= 0.02 * error[step, :2]
+        is_little = error[:, 2:] <= _LITTLE * error[step, :2]
         last = max(step, int(is_little.all(dim=1).long().argmax()))
-        some = ranking.source[ranking.ends[step] : ranking.ends[last]]
-        middle = ranking.middle[some].to(sums.total.dtype) @ self.messages.full.index_select(0, some)
+        middle = self._middle(step, last)
         factor = self._factor(sums)
         total = sums.total.double() + factor.unsqueeze(1) * middle.double()
         part = total[:, :-1] / total[:, -1:]
@@ -206,15 +206,27 @@ class _Goal(NamedTuple):
         is_done = (room > 0) & (bound * (1 + self.tolerance) <= allowed)
         return is_done | (step == _STEPS), out
 
-    def next_step(self, sums: _Sums, out: Tensor, step: int) -> int:
+    def _middle(self, step: int, last: int) -> Tensor:
+        """Sum the sources of some steps by the middles of their weights."""
+        ranking, full = self.ranking, self.messages.full
+        some = ranking.source[ranking.ends[step] : ranking.ends[last]]
+        weight = ranking.middle.to(full.dtype)
+        if 4 * some.numel() < full.size(0):
+            return weight[some] @ full.index_select(0, some)
+        # To read all messages is quicker than to gather many.
+        return torch.zeros_like(weight).index_copy_(0, some, weight[some]) @ full
+
+    def next_step(self, sums: _Sums, step: int) -> int:
         """Return the step where most targets are going to be done."""
         error = self.ranking.error
         if step == 1:  # Nothing is known but bounds.
             return int((error[2:, 1] <= 0.3 * error[1, 1]).long().argmax()) + 2
-        norm = torch.linalg.vector_norm(out, dim=1, keepdim=True)
-        part = torch.linalg.vector_norm(out - self.messages.mean, dim=1, keepdim=True)
-        bound = self._factor(sums).unsqueeze(1) * (error[:, 0] + part * error[:, 1])
-        is_good = bound <= 0.9 * self.tolerance * norm * sums.total[:, -1:]
+        total = sums.total.double()
+        part = total[:, :-1] / total[:, -1:]
+        norm = torch.linalg.vector_norm(part, dim=1, keepdim=True)
+        bound = self._factor(sums).unsqueeze(1) * (error[:, 0] + norm * error[:, 1])
+        norm = torch.linalg.vector_norm(part + self.messages.mean, dim=1, keepdim=True)
+        is_good = bound <= 0.8 * self.tolerance * norm * total[:, -1:]
         is_good[:, -1] = True
         goal = is_good.long().argmax(dim=1).sort().values
         return max(step + 1, int(goal[goal.numel() * 3 // 4]))
@@ -222,7 +234,7 @@ class _Goal(NamedTuple):
     def _factor(self, sums: _Sums) -> Tensor:
         top = self.ranking.top.double()
         peak = torch.where(sums.total[:, -1] > 0, sums.peak.double(), top)
-        return ((top - peak) / self.tau).exp()
+        return ((top - peak) / self.tau).exp().clamp(max=1e300)
 
 
 def _sum_cell(
@@ -247,7 +259,7 @@ def _sum_cell(
         if left.numel() == 0:
             return result, count
         rows, sums, pairs = rows[left], sums.of(left), pairs.take(left)
-        after = goal.next_step(sums, out[left], step)
+        after = goal.next_step(sums, step)
 
 
 def _add(
