@@ -25,6 +25,8 @@ _FIRST_CELLS = 8
 _MAX_SHARE = 0.5
 # Middles that add so little to the error are left out.
 _LITTLE = 0.2
+# No weight is known to be smaller than this part of the bound of all.
+_LEAST = 1e-100
 # Weights of e^-40 times small messages are still far from what float32 rounds to zero.
 _MAX_RANGE = 40.0
 
@@ -152,7 +154,8 @@ def _rank(messages: _Messages, pairs: PairScores, tau: float) -> _Ranking | None
     top = high.amax()
     upper, lower = ((high - top) / tau).exp_(), ((low - top) / tau).exp_()
     middle, half = (upper + lower) / 2, (upper - lower) / 2
-    half += 4 * torch.finfo(half.dtype).eps * upper
+    info = torch.finfo(half.dtype)
+    half += 4 * info.eps * upper + max(info.tiny, _LEAST)  # Rounding, to zero as well.
     size = messages.size.to(half.dtype)
     typical = size.mean()
     worst = half * (size + typical.masked_fill(typical == 0, 1))
@@ -234,7 +237,7 @@ class _Goal(NamedTuple):
     def _factor(self, sums: _Sums) -> Tensor:
         top = self.ranking.top.double()
         peak = torch.where(sums.total[:, -1] > 0, sums.peak.double(), top)
-        return ((top - peak) / self.tau).exp().clamp(max=1e300)
+        return ((top - peak) / self.tau).exp().clamp(max=1 / _LEAST**2)
 
 
 def _sum_cell(
