@@ -268,9 +268,9 @@ def test_clustered_embeddings_need_ever_smaller_shares_of_the_pairs(summed):
     shares = []
     for n in (1500, 6000):
         summed.clear()
-        x, h = clustered(n, num_centres=n // 50, noise=0.01, dim=16)
-        pairs = make(x, scale=10.0)
-        tree_sum(h, pairs, 0.1, 1e-3, k_means(x, n // 50))
+        x, h = clustered(n, num_centres=n // 100, noise=0.01, dim=16)
+        pairs = make(x, formula='identity', scale=10.0)
+        tree_sum(h, pairs, 0.1, 1e-3, k_means(x, n // 16))
         shares.append(sum(summed) / n**2)
     assert shares[1] < 0.6 * shares[0] < 0.2
 

@@ -23,8 +23,10 @@ _STEPS = 128
 # pairs that may be left to sum.
 _FIRST_CELLS = 8
 _MAX_SHARE = 0.5
-# Middles that add so little to the error are left out.
+# Middles that add so little to the error are left out, and all where the intervals
+# are wide.
 _LITTLE = 0.2
+_WIDE = 0.5
 # No weight is known to be smaller than this part of the bound of all.
 _LEAST = 1e-100
 # Weights of e^-40 times small messages are still far from what float32 rounds to zero.
@@ -143,6 +145,7 @@ class _Ranking(NamedTuple):
     # What the sources from each step on add to the errors of sum and weight, by half
     # the widths of their intervals, and by their middles: [steps + 1, 4].
     error: Tensor
+    is_flat: Tensor  # Whether the middles are worth their sum, from each step on.
 
 
 def _rank(messages: _Messages, pairs: PairScores, tau: float) -> _Ranking | None:
@@ -169,7 +172,8 @@ def _rank(messages: _Messages, pairs: PairScores, tau: float) -> _Ranking | None
     error = error.flip(0).cumsum(0).flip(0) * (1 + 1e-6)  # Sums are rounded as well.
     error = torch.cat([error, error.new_zeros(1, 4)])
     source = step.sort(stable=True).indices
-    return _Ranking(top, source, [0, *count], middle, error)
+    is_flat = error[:, 1] < _WIDE * error[:, 3]
+    return _Ranking(top, source, [0, *count], middle, error, is_flat)
 
 
 class _Sums(NamedTuple):
@@ -194,8 +198,10 @@ class _Goal(NamedTuple):
         """Return which targets are done, and their sums, after some steps."""
         ranking = self.ranking
         top, error = ranking.top, ranking.error
-        is_little = error[:, 2:] <= _LITTLE * error[step, :2]
-        last = max(step, int(is_little.all(dim=1).long().argmax()))
+        last = step
+        if ranking.is_flat[step]:
+            is_little = error[:, 2:] <= _LITTLE * error[step, :2]
+            last = max(step, int(is_little.all(dim=1).long().argmax()))
         middle = self._middle(step, last)
         factor = self._factor(sums)
         total = sums.total.double() + factor.unsqueeze(1) * middle.double()
@@ -221,9 +227,13 @@ class _Goal(NamedTuple):
 
     def next_step(self, sums: _Sums, step: int) -> int:
         """Return the step where most targets are going to be done."""
+        if step == 1:
+            return self._bulk
         error = self.ranking.error
-        if step == 1:  # Nothing is known but bounds.
-            return int((error[2:, 1] <= 0.3 * error[1, 1]).long().argmax()) + 2
+        skipped = torch.where(
+            self.ranking.is_flat.unsqueeze(1), _LITTLE * error[:, :2], error[:, 2:]
+        )
+        error = error[:, :2] + skipped
         total = sums.total.double()
         part = total[:, :-1] / total[:, -1:]
         norm = torch.linalg.vector_norm(part, dim=1, keepdim=True)
@@ -232,7 +242,21 @@ class _Goal(NamedTuple):
         is_good = bound <= 0.8 * self.tolerance * norm * total[:, -1:]
         is_good[:, -1] = True
         goal = is_good.long().argmax(dim=1).sort().values
-        return max(step + 1, int(goal[goal.numel() * 3 // 4]))
+        return max(step + 1, int(goal[goal.numel() * 9 // 10]))
+
+    @property
+    def first_step(self) -> int:
+        """The first step after which targets may be done."""
+        error, messages = self.ranking.error, self.messages
+        largest = torch.linalg.vector_norm(messages.mean) + messages.size.amax()
+        is_hopeless = error[1, 0] > self.tolerance * largest * error[1, 3]
+        return self._bulk if bool(is_hopeless) else 1
+
+    @property
+    def _bulk(self) -> int:
+        # The sources of most of what the weights may be.
+        error = self.ranking.error
+        return int((error[2:, 1] <= 0.3 * error[1, 1]).long().argmax()) + 2
 
     def _factor(self, sums: _Sums) -> Tensor:
         top = self.ranking.top.double()
@@ -250,7 +274,7 @@ def _sum_cell(
     total = full.new_zeros(rows.numel(), full.size(1))
     lowest = torch.finfo(total.dtype).min
     sums = _Sums(total, total.new_full((rows.numel(),), lowest))
-    count, step, after = 0, 0, 1
+    count, step, after = 0, 0, goal.first_step
     while True:
         some = ranking.source[ranking.ends[step] : ranking.ends[after]]
         sums = _add(goal, sums, pairs, some, step == 0, memory_budget)
