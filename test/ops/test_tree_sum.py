@@ -305,5 +305,7 @@ def test_huge_distances_leave_no_bounds_and_right_sums():
     x, h = clustered(60, **DOUBLE)
     x[:20] *= 1e25
     pairs = make(x, formula='heat_kernel')
-    out = tree_sum(h, pairs, 0.25, 1e-3, Clusters(torch.arange(60), torch.tensor([0, 60])))
+    out = tree_sum(
+        h, pairs, 0.25, 1e-3, Clusters(torch.arange(60), torch.tensor([0, 60]))
+    )
     assert error_of(out, definition(h, pairs, 0.25)) <= 1e-3

@@ -104,8 +104,8 @@ def score_range(pairs: PairScores, members: Members) -> tuple[Tensor, Tensor] | 
     distance to it, inner products lie in
 
     .. math::
-        z_i \cdot z_j \in \nu \cdot z_j + \left[ \min_i, \max_i \right] (z_i - \nu) \cdot
-        \mu \pm \rho r_j,
+        z_i \cdot z_j \in \nu \cdot z_j + \left[ \min_i, \max_i \right]
+        (z_i - \nu) \cdot \mu \pm \rho r_j,
 
     where the last term alone is a bound: it holds :math:`(z_i - \nu) \cdot (z_j -
     \mu)`. The same is true of squared distances, with :math:`\pm 2 \rho r_j`. Rounding

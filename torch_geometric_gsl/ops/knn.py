@@ -11,7 +11,6 @@ from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.pair_scores import PairScores, compare_all, exclude
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, full_precision, row_blocks
 
-
 # Sources that are scored first, besides twice as many as are kept.
 _FIRST = 32
 
