@@ -64,8 +64,8 @@ def tree_sum(
     pair, in the end all. It accounts for the rounding of the intervals, not for that of
     what is summed pair by pair, which is as large as in :func:`noise_free_sum`.
 
-    No gradient flows. Bounds that leave more than 40 % of the pairs of the first cells are
-    given up.
+    No gradient flows. Bounds that leave more than 40 % of the pairs of the
+    first cells are given up.
 
     Args:
         h (torch.Tensor): Messages of the sources :math:`[N, m]`.
