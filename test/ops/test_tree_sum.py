@@ -152,7 +152,7 @@ def test_two_sets_of_any_size(n, num_sources, seed, formula, scale, tolerance):
     st.integers(1, 40),
     st.integers(0, 2**32),
     st.sampled_from(list(FUNCTIONS)),
-    st.sampled_from([0.0, 0.3]),
+    st.sampled_from([0.0, 3.0]),
     st.sampled_from([-3.0, 0.1, 40.0]),
 )
 def test_bounds_hold(n, num_sources, seed, formula, spread, scale):
