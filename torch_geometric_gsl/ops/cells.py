@@ -1,0 +1,186 @@
+r"""Cells of targets, and intervals that hold the scores of a cell with each source."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from torch_geometric_gsl.ops.clusters import Clusters, k_means, num_clusters
+from torch_geometric_gsl.ops.pair_scores import PairScores, compare_all
+from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET
+from torch_geometric_gsl.ops.scores import (
+    MAX_SQUARE,
+    Response,
+    gaussian,
+    gaussian_interval,
+    heat_kernel,
+)
+
+# Targets of a cell: enough to pay for its intervals, few enough to keep them narrow.
+_MIN_ROWS = 16
+_MEAN_ROWS = 128
+_MAX_ROWS = 512
+
+
+class Members(NamedTuple):
+    r"""Sources in the order of their clusters, and where they lie in these.
+
+    Args:
+        source (torch.Tensor): The sources :math:`[N]`.
+        src (torch.Tensor): Their embeddings :math:`[N, m]`.
+        number (torch.Tensor): Their clusters :math:`[N]`.
+        centre (torch.Tensor): The centres of the clusters :math:`[C, m]`.
+        distance (torch.Tensor): The distances to them :math:`[N]`.
+    """
+
+    source: Tensor
+    src: Tensor
+    number: Tensor
+    centre: Tensor
+    distance: Tensor
+
+
+@torch.no_grad()
+def find_members(src: Tensor, clusters: Clusters) -> Members:
+    r"""Return where the sources lie in their clusters.
+
+    Args:
+        src (torch.Tensor): Embeddings of the sources :math:`[N, m]`.
+        clusters (Clusters): The clusters, found for any embeddings of these sources.
+    """
+    source, number = clusters.source, clusters.number
+    src = src[source]
+    share = src / clusters.size[number].unsqueeze(1)  # No sum of huge rows overflows.
+    centre = src.new_zeros(clusters.size.numel(), src.size(1))
+    centre.index_add_(0, number, share)
+    distance = torch.linalg.vector_norm(src - centre[number], dim=1)
+    return Members(source, src, number, centre, distance)
+
+
+@torch.no_grad()
+def cells_of(
+    pairs: PairScores, clusters: Clusters, *, memory_budget: int = MEMORY_BUDGET
+) -> tuple[list[Tensor], Tensor]:
+    r"""Cut the targets into cells of near ones.
+
+    The clusters of the sources are used where these are the targets themselves, and
+    large enough.
+
+    Args:
+        pairs (PairScores): The scores.
+        clusters (Clusters): The clusters of the sources.
+        memory_budget (int, optional): Bytes for one block of rows.
+            (default: :obj:`2**25`)
+
+    Returns:
+        tuple[list[torch.Tensor], torch.Tensor]: The targets of each cell, and those of
+        cells too small to be worth their intervals.
+    """
+    num_targets = pairs.dst.size(0)
+    if num_targets < _MIN_ROWS:
+        return [], torch.arange(num_targets, device=pairs.dst.device)
+    is_same = pairs.dst is pairs.src or torch.equal(pairs.dst, pairs.src)
+    count = max(1, num_targets // _MEAN_ROWS)
+    if not is_same or clusters.size.numel() > 1.5 * count:
+        count = min(count, num_clusters(num_targets))
+        clusters = k_means(pairs.dst, count, memory_budget=memory_budget)
+    cells, few = [], [clusters.source[:0]]
+    for cell in clusters.source.split(clusters.size.tolist()):
+        if cell.numel() < _MIN_ROWS:
+            few.append(cell)
+        else:
+            cells += cell.chunk(-(-cell.numel() // _MAX_ROWS))
+    return cells, torch.cat(few)
+
+
+@torch.no_grad()
+def score_range(pairs: PairScores, members: Members) -> tuple[Tensor, Tensor] | None:
+    r"""Return intervals that hold the scores of all targets with each source.
+
+    With :math:`\nu` the centre of the targets, :math:`\rho` their largest distance to
+    it, :math:`\mu` the centre of the cluster of source :math:`j` and :math:`r_j` the
+    distance to it, inner products lie in
+
+    .. math::
+        z_i \cdot z_j \in \nu \cdot z_j + \left[ \min_i, \max_i \right]
+        (z_i - \nu) \cdot \mu \pm \rho r_j,
+
+    where the last term alone is a bound: it holds :math:`(z_i - \nu) \cdot (z_j -
+    \mu)`. The same is true of squared distances, with :math:`\pm 2 \rho r_j`. Rounding
+    of the compared values and of the scores is accounted for.
+
+    Args:
+        pairs (PairScores): The scores of the targets of a cell.
+        members (Members): The sources.
+
+    Returns:
+        tuple[torch.Tensor, torch.Tensor] or None: The ends of the intervals
+        :math:`[N]`, in the order of :obj:`members`; :obj:`None` where there are none:
+        a response of a user whose parameters differ between the targets, or
+        compared values beyond all numbers.
+    """
+    low, high = _compare_range(pairs, members)
+    found = _response_range(pairs.response, low, high)
+    if found is None:
+        return None
+    ends = pairs.scale * found[0], pairs.scale * found[1]
+    low, high = ends if pairs.scale >= 0 else ends[::-1]
+    eps = 16 * torch.finfo(low.dtype).eps
+    low = low - eps * (low.abs() + abs(pairs.scale))
+    high = high + eps * (high.abs() + abs(pairs.scale))
+    return (low, high) if bool((high - low).sum().isfinite()) else None
+
+
+def _compare_range(pairs: PairScores, members: Members) -> tuple[Tensor, Tensor]:
+    """Return intervals of what the targets compare with each source."""
+    comparison, dst, number = pairs.comparison, pairs.dst, members.number
+    middle = (dst / dst.size(0)).sum(dim=0, keepdim=True)
+    radius = torch.linalg.vector_norm(dst - middle, dim=1).amax()
+    error = 4 * (dst.size(1) + 8) * torch.finfo(dst.dtype).eps
+    near = compare_all(comparison, middle, members.src)[0]
+    base = compare_all(comparison, middle, members.centre)[0]
+    each = compare_all(comparison, dst, members.centre)
+    least, most = each.amin(dim=0), each.amax(dim=0)
+    is_dot = comparison == 'dot'
+    if is_dot:
+        # Of products the error is that of the norms, of distances their own.
+        length = torch.linalg.vector_norm(dst, dim=1).amax()
+        norm = torch.linalg.vector_norm(members.centre, dim=1)
+        size = (length * (2 * norm[number] + members.distance)).mul_(2)
+    else:
+        size = near + (most + base)[number]
+    slack = members.distance * (radius * (1 if is_dot else 2))
+    slack = slack + error * (size + slack)
+    low = near + (least - base)[number] - slack
+    high = near + (most - base)[number] + slack
+    if is_dot:
+        return low, high
+    # Beyond the largest square distances are not told apart.
+    is_far = ~(size < MAX_SQUARE / 4)
+    low = low.clamp_(min=0).masked_fill_(is_far, 0)
+    return low, high.masked_fill_(is_far, MAX_SQUARE)
+
+
+def _response_range(
+    response: Response, low: Tensor, high: Tensor
+) -> tuple[Tensor, Tensor] | None:
+    """Bound the responses of all targets at once."""
+    ends = [(param.amin(), param.amax()) for param in response.params]
+    if response.interval is None and response.function is gaussian:
+        (b0, b1), (c0, c1) = ends
+        zero = torch.zeros_like(b0)
+        eps = 4 * torch.finfo(low.dtype).eps
+        low = low - b1 - eps * (low.abs() + b1.abs())
+        high = high - b0 + eps * (high.abs() + b0.abs())
+        least, _ = gaussian_interval(low, high, zero, c0)
+        return least, gaussian_interval(low, high, zero, c1)[1]
+    if response.interval is None and response.function is heat_kernel:
+        ((t0, t1),) = ends
+        return heat_kernel(high, t0), heat_kernel(low, t1)
+    if any(bool(least != most) for least, most in ends):
+        return None
+    first = slice(0, 1)
+    least, most = response.bounds(low.unsqueeze(0), high.unsqueeze(0), first)
+    return least[0], most[0]
