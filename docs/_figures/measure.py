@@ -27,7 +27,7 @@ from torch_geometric_gsl import (
     NeuralGaussianSimilarity,
 )
 from torch_geometric_gsl.datasets import paper_split
-from torch_geometric_gsl.ops import race
+from torch_geometric_gsl.ops import race_block
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions, relax
 from torch_geometric_gsl.ops.scores import gaussian, unit_rows
 from torch_geometric_gsl.ops.tail import spread_sources, tail_size
@@ -208,7 +208,7 @@ def summary(weight: Tensor, out: Tensor) -> tuple[float, float]:
 def shared() -> None:
     """Measure the gradient if blocks of rows share their proposed sources."""
     data = digits()
-    own = race.draw_uniform
+    own = race_block.draw_uniform
     torch.manual_seed(0)
     conv = LatentGraphConv(64, 32)
 
@@ -231,7 +231,7 @@ def shared() -> None:
             first = number // width * width + number % conv.sampler.k
             return source[first], *others
 
-        with mock.patch.object(race, 'draw_uniform', draw):
+        with mock.patch.object(race_block, 'draw_uniform', draw):
             ratio = float(gradients().var(dim=0).sum() / alone)
         print(f'blocks of {size} rows: variance of the gradient x {ratio:.2f}')
 

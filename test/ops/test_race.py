@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles import matrix_pairs, seeded
 
-from torch_geometric_gsl.ops import race as module
+from torch_geometric_gsl.ops import race_block as module
 from torch_geometric_gsl.ops.candidates import Candidates
 from torch_geometric_gsl.ops.clusters import group
 from torch_geometric_gsl.ops.envelope import make_envelope

@@ -115,7 +115,7 @@ def adversaries():
 @pytest.mark.parametrize('tolerance', TOLERANCES)
 @pytest.mark.parametrize('has_loops', [True, False])
 @pytest.mark.parametrize('formula', FUNCTIONS)
-@pytest.mark.parametrize(('name', 'x'), adversaries())
+@pytest.mark.parametrize(('name', 'x'), list(adversaries()))
 def test_adversaries(name, x, formula, has_loops, tolerance):
     h = torch.randn(90, 3, **DOUBLE) + 0.5
     for scale, tau in ((0.1, 1.0), (40.0, 0.1)):

@@ -125,11 +125,11 @@ def score_range(pairs: PairScores, members: Members) -> tuple[Tensor, Tensor] | 
     found = _response_range(pairs.response, low, high)
     if found is None:
         return None
-    ends = pairs.scale * found[0], pairs.scale * found[1]
-    low, high = ends if pairs.scale >= 0 else ends[::-1]
+    low, high = pairs.scale * found[0], pairs.scale * found[1]
     eps = 16 * torch.finfo(low.dtype).eps
-    low = low - eps * (low.abs() + abs(pairs.scale))
-    high = high + eps * (high.abs() + abs(pairs.scale))
+    scale = torch.as_tensor(pairs.scale).abs()
+    low = low - eps * (low.abs() + scale)
+    high = high + eps * (high.abs() + scale)
     return (low, high) if bool((high - low).sum().isfinite()) else None
 
 

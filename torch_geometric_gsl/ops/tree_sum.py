@@ -307,7 +307,7 @@ def _add(
             weight = tile.weights(slice(None), slice(None), goal.tau)
             if may_exclude and pairs.excluded is not None:
                 weight = weight.masked_fill_(source == pairs.excluded.unsqueeze(1), 0)
-            peak = torch.full_like(peak, pairs.upper)
+            peak = torch.zeros_like(peak) + pairs.upper
         else:
             value = compare_all(pairs.comparison, pairs.dst, tile.src)
             score = pairs.respond(slice(None), value)

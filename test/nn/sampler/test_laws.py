@@ -16,7 +16,7 @@ from scipy import stats
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.gaussian_similarity import GaussianSimilarity
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES, resolve_similarity
-from torch_geometric_gsl.ops import race, relax
+from torch_geometric_gsl.ops import race_block, relax
 
 ERROR_RATE = 1e-3
 CALLS = 16
@@ -250,7 +250,7 @@ RAGGED = {kind: partial(drawn_ragged, kind, tau=0.75, hard=False) for kind in SI
     [
         (ALL, 'dense', relax, '_tail_logit', without_gradient),
         (ALL, 'dense', relax, 'log_tail_mass', heavier),
-        (FLAT, 'stream', race, 'draw_uniform', slower),
+        (FLAT, 'stream', race_block, 'draw_uniform', slower),
     ]
     + [
         (draw, 'dense', *mistake)
@@ -258,7 +258,7 @@ RAGGED = {kind: partial(drawn_ragged, kind, tau=0.75, hard=False) for kind in SI
         for mistake in (
             (relax, '_tail_logit', without_gradient),
             (relax, 'log_tail_mass', twice),
-            (race, 'below', of_the_first),
+            (race_block, 'below', of_the_first),
         )
     ],
 )

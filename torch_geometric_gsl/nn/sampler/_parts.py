@@ -23,6 +23,7 @@ from torch_geometric_gsl.nn.sampler.plan import (
     is_sharp,
 )
 from torch_geometric_gsl.ops.aggregate import drawn_graph, drawn_sum, weighted_sum
+from torch_geometric_gsl.ops.clusters import k_means, num_clusters
 from torch_geometric_gsl.ops.dense import dense_graph, relaxed_weights
 from torch_geometric_gsl.ops.envelope import Envelope
 from torch_geometric_gsl.ops.listed import candidate_graph, nearest_candidates
@@ -38,6 +39,7 @@ from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
 from torch_geometric_gsl.ops.runtime import disable_compile
 from torch_geometric_gsl.ops.stream import stream_arrivals
 from torch_geometric_gsl.ops.tail import Tail, draw_tail
+from torch_geometric_gsl.ops.tree_sum import tree_sum
 from torch_geometric_gsl.typing import SampledGraph
 
 
@@ -97,6 +99,12 @@ class AllPairs(NamedTuple):
 
     def _noise_free_sum(self, h: Tensor) -> Tensor:
         tau, budget = self.options.tau, self.given.memory_budget
+        tolerance, scores = self.given.eval_tolerance, self.scores
+        is_bounded = scores.response.has_interval and not torch.is_grad_enabled()
+        if tolerance is not None and is_bounded:
+            clusters = k_means(scores.src, num_clusters(scores.src.size(0)))
+            args = h, scores, tau, tolerance, clusters
+            return tree_sum(*args, memory_budget=budget).to(h.dtype)
         num_targets, num_sources = self.scores.dst.size(0), self.scores.src.size(0)
         count = int(min(self.given.max_eval_pairs, 2**62)) // num_targets
         count = max(count, LEAST_SAMPLES)

@@ -94,6 +94,10 @@ class GumbelKNNSampler(torch.nn.Module):
             :meth:`propagate` is exact in evaluation mode, as it always is over given
             candidates. Beyond, it estimates sums from a sample of the sources, with a
             :class:`SampledEvaluationWarning` of their error. (default: :obj:`2**33`)
+        eval_tolerance (float, optional): If given, :meth:`propagate` in evaluation mode
+            may differ from the sum over all pairs of a graph by this share of its norm
+            at the most, and leaves out pairs where it can; with gradients enabled it
+            does not. (default: :obj:`None`)
         memory_budget (int, optional): Bytes of a block of rows. (default: :obj:`2**25`)
 
     Shapes:
@@ -133,6 +137,7 @@ class GumbelKNNSampler(torch.nn.Module):
         num_tail: int | None = None,
         sample_in_eval: bool = False,
         max_eval_pairs: int = 2**33,
+        eval_tolerance: float | None = None,
         memory_budget: int = MEMORY_BUDGET,
     ) -> None:
         super().__init__()
@@ -153,6 +158,7 @@ class GumbelKNNSampler(torch.nn.Module):
         self.num_tail = num_tail
         self.sample_in_eval = sample_in_eval
         self.max_eval_pairs = max_eval_pairs
+        self.eval_tolerance = eval_tolerance
         self.memory_budget = memory_budget
         for name, check in CHECKS.items():
             check(getattr(self, name), name=name)

@@ -45,6 +45,11 @@ def _check_count_or_none(value: object, name: str, minimum: int = 1) -> None:
         check_count(value, name, minimum)
 
 
+def _check_tolerance(value: object, name: str) -> None:
+    if value is not None:
+        check_positive(value, name)
+
+
 def _check_scale(value: object, name: str) -> None:
     if value != 'learned':
         check_positive(value, name, *SCALES)
@@ -60,6 +65,7 @@ CHECKS: dict[str, Callable[..., None]] = {
     'method': partial(check_option, options=METHODS),
     'num_arrivals': _check_count_or_none,
     'num_tail': partial(_check_count_or_none, minimum=0),
+    'eval_tolerance': _check_tolerance,
     **dict.fromkeys(('max_eval_pairs', 'memory_budget'), check_count),
     **dict.fromkeys(('hard', 'replace', 'loop', 'sample_in_eval'), check_flag),
 }
@@ -118,6 +124,7 @@ class CallOptions(NamedTuple):
     is_noisy: bool  # Without noise there is no race, nor what it asks of the scores.
     memory_budget: int
     max_eval_pairs: int
+    eval_tolerance: float | None
 
     @property
     def max_pairs(self) -> int:

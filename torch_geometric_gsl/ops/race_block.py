@@ -1,0 +1,321 @@
+r"""A block of races: proposals, what arrives, and what is looked at in the end."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from torch_geometric_gsl._checks import check_value
+from torch_geometric_gsl.ops.clusters import Clusters
+from torch_geometric_gsl.ops.envelope import Rates, propose
+from torch_geometric_gsl.ops.neighbours import Neighbours
+from torch_geometric_gsl.ops.noise import (
+    STEP,
+    below,
+    race_states,
+    random_words,
+    uniform,
+    upper_uniform,
+)
+from torch_geometric_gsl.ops.pair_scores import PairScores
+from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
+from torch_geometric_gsl.ops.runtime import has_triton, maybe_compile
+from torch_geometric_gsl.ops.scan import scan_arrivals
+
+
+def has_kernel(pairs: PairScores, options: DrawOptions) -> bool:
+    """Return whether the Triton kernel serves a call."""
+    is_float = pairs.dst.dtype == torch.float32
+    is_known = pairs.response.formula is not None and pairs.src.size(0) < 2**31
+    return is_known and is_float and options.replace and has_triton(pairs.dst.device)
+
+
+class RaceBlock(NamedTuple):
+    """The races of a block of targets.
+
+    Args:
+        pairs (PairScores): The scores.
+        options (DrawOptions): How neighbours are drawn.
+        clusters (Clusters or None): The clusters of the envelope.
+        rates (Rates): The rates of the targets.
+        sizes (torch.Tensor): The numbers of their candidates.
+        first (int): The first target.
+        state (torch.Tensor): The random state of each race.
+        arrivals (Arrivals): What has arrived, written in place.
+        found (torch.Tensor): The number of acceptances of each race, in place.
+        clock (torch.Tensor): The time of its last proposal, in units of the mean gap
+            between two proposals, in place.
+        length (int): The number of proposals of the first round.
+        memory_budget (int): Bytes for the proposals of one round.
+    """
+
+    pairs: PairScores
+    options: DrawOptions
+    clusters: Clusters | None
+    rates: Rates
+    sizes: Tensor
+    first: int
+    state: Tensor
+    arrivals: Arrivals
+    found: Tensor
+    clock: Tensor
+    length: int
+    memory_budget: int
+
+    def run(self) -> None:
+        """Run the races in rounds, until each has its arrivals."""
+        length = self.length
+        race, begin = torch.arange(self.found.numel(), device=self.found.device), 0
+        is_fused = has_kernel(self.pairs, self.options)
+        if is_fused:
+            from torch_geometric_gsl.ops._triton.race_kernel import race_kernel
+
+            race_kernel(length, *self[:-2])
+        while race.numel() > 0:
+            num_rows = max(1, self.memory_budget // (64 * length))
+            for some in () if is_fused else race.split(num_rows):
+                self._propose(some, begin, length)
+            race = race[self.found[race] < self.options.num_arrivals]
+            begin, length = begin + length, 2 * length
+            is_long = begin >= self.sizes[self._row(race)]
+            self._scan(race[is_long], begin)
+            race = race[~is_long]
+
+    def _quick(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function compiled if the first round of all targets is long."""
+        numel = self.pairs.dst.size(0) * self.options.num_races * self.length
+        return maybe_compile(function, numel, self.state.device, dynamic=True)
+
+    def _row(self, race: Tensor) -> Tensor:
+        """Return the row of the block that each race belongs to."""
+        return torch.div(race, self.options.num_races, rounding_mode='floor')
+
+    def _propose(self, race: Tensor, begin: int, length: int) -> None:
+        """Let some races propose so many times, and note what arrives."""
+        row = self._row(race)
+        source, bound, level, gap = self._candidates(race, row, begin, length)
+        score = self._score(row, source)
+        if begin == 0:  # A sample: the first proposals of each race.
+            _check_bounds(self.pairs, score[:, : self.options.num_arrivals])
+        accepted = level < (score - bound).exp_()
+        time = self.clock[race].unsqueeze(1) + gap.cumsum_(dim=1)
+        self._note(race, source, score, time, accepted)
+
+    def _score(self, row: Tensor, source: Tensor) -> Tensor:
+        """Score the sources that races of some rows list."""
+        num_rows = self.sizes.numel()
+        if row.numel() == self.found.numel():  # All races: targets stand once.
+            listed = self._listed(source.view(num_rows, -1))
+            rows = slice(self.first, self.first + num_rows)
+            return self.pairs.pairs(rows, listed).view_as(source)
+        local = self.pairs.take(self.first + row)
+        return local.pairs(slice(None), self._listed(source))
+
+    def _listed(self, source: Tensor) -> Neighbours:
+        num_sources = self.pairs.src.size(0)
+        return Neighbours(source, num_sources, memory_budget=self.memory_budget)
+
+    def _candidates(
+        self, race: Tensor, row: Tensor, begin: int, length: int
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Draw proposals: sources, bounds, levels of acceptance, and gaps of time."""
+        place = torch.arange(begin, begin + length, device=race.device)
+        state, column = self.state[race], (2 * place + 1) * STEP
+        dtype = self.pairs.dst.dtype
+        excluded, candidates = self.pairs.excluded, self.pairs.candidates
+        own = None if excluded is None else excluded[self.first + row].unsqueeze(1)
+        if self.clusters is None:
+            draw = self._quick(draw_uniform)
+            count = self.sizes[row].unsqueeze(1)
+            source, level, gap = draw(state, column, count, dtype)
+            start: Tensor | int = 0
+            if candidates is not None:
+                start = candidates.start[self.first + row].unsqueeze(1)
+            if own is not None:  # Step over it.
+                source += source >= own - start
+            source += start
+            if candidates is not None and candidates.source is not None:
+                source = candidates.source[source]
+            return source, self.rates.bound[row], level, gap
+        draw = self._quick(draw_kinds)
+        found = draw(state, column, dtype, row, *self._kinds())
+        source, bound, is_void, level, gap = found
+        if is_void is not None:
+            level.masked_fill_(is_void, torch.inf)
+        if own is not None:
+            level.masked_fill_(source == own, torch.inf)
+        return source, bound, level, gap
+
+    def _kinds(self) -> tuple[Any, ...]:
+        """Return what `propose` looks candidates up in."""
+        assert self.clusters is not None
+        return self.rates.share, self.rates.bound, *self.clusters, self.rates.head
+
+    def tail(self, seed: Tensor) -> tuple[Tensor, Tensor]:
+        r"""Draw the sources of the tail, in proportion to the rates of proposals.
+
+        Returns:
+            tuple[torch.Tensor, torch.Tensor]: Sources and the logarithms of their
+            shares, :math:`[n, K, S]` each; shares of :math:`-\infty` are void.
+        """
+        assert self.clusters is not None
+        num_races, size = self.options.num_races, self.options.num_tail
+        number = self.found.numel()
+        place = torch.arange(size, device=seed.device)
+        state = race_states(seed, self.first * num_races, number).unsqueeze(1)
+        word, other = (random_words(state + (2 * place + i) * STEP) for i in (1, 2))
+        # One of each of S equal parts of the rates.
+        part = (place + upper_uniform(other)) * (2.0**32 / size) - 2.0**31
+        row = self._row(torch.arange(number, device=seed.device))
+        look_up = self._quick(propose)
+        found = look_up(part.floor().int(), word, row, *self._kinds())
+        source, bound, is_void = found
+        share = self.rates.total[row].unsqueeze(1) - bound - math.log(size)
+        if is_void is not None:
+            share.masked_fill_(is_void, -torch.inf)
+        shape = -1, num_races, size
+        return source.view(shape), share.view(shape)
+
+    def _note(
+        self,
+        race: Tensor,
+        source: Tensor,
+        score: Tensor,
+        time: Tensor,
+        accepted: Tensor,
+    ) -> None:
+        """Note the first arrivals among some proposals."""
+        options, arrivals = self.options, self.arrivals
+        out_source, out_noise = (x.view(-1, options.num_arrivals) for x in arrivals[:2])
+        if not options.replace:
+            is_known = torch.zeros_like(accepted)
+            for place in range(options.num_arrivals):
+                is_new = place < self.found[race]
+                earlier = out_source[race, place].masked_fill(~is_new, -1)
+                is_known |= source == earlier.unsqueeze(1)
+            accepted &= ~is_known
+            accepted &= ~_is_accepted_before(source, accepted)
+        rank = accepted.cumsum(dim=1, dtype=torch.int32)
+        rank += self.found[race].unsqueeze(1)
+        accepted &= rank <= options.num_arrivals
+        # One index of all proposals is quicker than one of rows and columns.
+        index = accepted.view(-1).nonzero().squeeze(1)
+        own = race[torch.div(index, accepted.size(1), rounding_mode='floor')]
+        slot = rank.view(-1)[index] - 1
+        log_time = time.view(-1)[index].log_() - self.rates.total[self._row(own)]
+        out = own * options.num_arrivals + slot
+        out_source.view(-1)[out] = source.view(-1)[index]
+        out_noise.view(-1)[out] = -(log_time + score.view(-1)[index])
+        is_last = slot == options.num_arrivals - 1
+        arrivals.horizon.view(-1)[own[is_last]] = log_time[is_last]
+        self.found[race] = rank[:, -1].clamp(max=options.num_arrivals).long()
+        self.clock[race] = time[:, -1]
+
+    def _scan(self, race: Tensor, begin: int) -> None:
+        """Draw what some races lack from all candidates that have not arrived."""
+        if race.numel() == 0:
+            return
+        row, most = self._row(race), self.options.num_arrivals
+        arrivals, found = self.arrivals, self.found[race].unsqueeze(1)
+        out_source, out_noise = (x.view(-1, most) for x in arrivals[:2])
+        local = self.pairs.take(self.first + row)
+        slot = torch.arange(most, device=race.device)
+        source, log_time = scan_arrivals(
+            local,
+            self.state[race],
+            2 * begin,
+            self.clock[race].log() - self.rates.total[row],
+            out_source[race].masked_fill(slot >= found, -1),
+            most,
+            memory_budget=self.memory_budget,
+        )
+        score = local.pairs(slice(None), self._listed(source))
+        # The first of them are the arrivals that the race lacks.
+        which, place = (slot < most - found).nonzero(as_tuple=True)
+        index = race[which], place + self.found[race][which]
+        out_source[index] = source[which, place]
+        out_noise[index] = -(log_time + score)[which, place]
+        last = (most - 1 - self.found[race]).unsqueeze(1)
+        arrivals.horizon.view(-1)[race] = log_time.gather(1, last).squeeze(1)
+
+
+def draw_uniform(
+    state: Tensor, column: Tensor, count: Tensor, dtype: torch.dtype
+) -> tuple[Tensor, Tensor, Tensor]:
+    r"""Draw the candidate, the level of acceptance and the gap of each proposal.
+
+    Args:
+        state (torch.Tensor): Random states of the races :math:`[r]`.
+        column (torch.Tensor): Random states of the proposals :math:`[q]`, each of which
+            takes two random words.
+        count (torch.Tensor): The numbers of candidates :math:`[r, 1]`.
+        dtype (torch.dtype): The type of the numbers.
+
+    Returns:
+        tuple[torch.Tensor, torch.Tensor, torch.Tensor]: The place of the candidate, the
+        uniform number that decides on it, and the time since the proposal before it in
+        units of the mean, :math:`[r, q]` each.
+    """
+    place = state.unsqueeze(1) + column
+    word = random_words(place)
+    gap = uniform(random_words(place + STEP), dtype).log().neg()
+    return below(word, count), uniform(word, dtype), gap
+
+
+def draw_kinds(
+    state: Tensor, column: Tensor, dtype: torch.dtype, row: Tensor, *kinds: Any
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor, Tensor]:
+    r"""Draw the candidate, the level and the gap of proposals of several kinds.
+
+    Args:
+        state (torch.Tensor): Random states of the races :math:`[r]`.
+        column (torch.Tensor): Random states of the proposals :math:`[q]`.
+        dtype (torch.dtype): The type of the numbers.
+        row (torch.Tensor): The target of each race :math:`[r]`.
+        *kinds (optional): Where :func:`propose` looks candidates up.
+
+    Returns:
+        tuple: What :func:`propose` returns, and the level and the gap of
+        :func:`draw_uniform`.
+    """
+    place = state.unsqueeze(1) + column
+    word, other = random_words(place), random_words(place + STEP)
+    found = propose((other >> 32).int(), word, row, *kinds)
+    return *found, uniform(word, dtype), uniform(other, dtype).log().neg()
+
+
+def _check_bounds(pairs: PairScores, score: Tensor) -> None:
+    """Raise if a sample of scores lies beyond the bounds: no race would notice."""
+    if score.numel() == 0:
+        return
+    eps = 64 * torch.finfo(score.dtype).eps
+    lowest, highest = score.aminmax()
+    # As precise as the scores.
+    lower, upper = (
+        torch.as_tensor(x, dtype=score.dtype, device=score.device)
+        for x in (pairs.lower, pairs.upper)
+    )
+    above = highest > upper + eps * upper.abs().clamp(min=1)
+    beneath = lowest < lower - eps * lower.abs().clamp(min=1)
+    check_value(
+        ~(above | beneath),
+        "'similarity' must lie between its 'bounds'",
+        got=lambda: (
+            f'scores in [{float(lowest):.4g}, {float(highest):.4g}] '
+            f'for [{pairs.lower:.4g}, {pairs.upper:.4g}]'
+        ),
+    )
+
+
+def _is_accepted_before(source: Tensor, accepted: Tensor) -> Tensor:
+    """Mark the proposals of a source that was accepted earlier in the race."""
+    place = torch.arange(source.size(-1), device=source.device)
+    key = torch.where(accepted, source, -1 - place)
+    ordered, order = key.sort(dim=-1, stable=True)
+    repeated = torch.zeros_like(accepted)
+    repeated[..., 1:] = ordered[..., 1:] == ordered[..., :-1]
+    return torch.zeros_like(accepted).scatter_(-1, order, repeated)
