@@ -68,9 +68,12 @@ class EnvelopeMemory:
 
     def read(self, scale: float | Tensor) -> float:
         """Return a factor as a number for the plan, on a GPU that of a recent call."""
-        # Reading waits for the device. No race depends on what was read.
-        if not isinstance(scale, Tensor) or not scale.is_cuda:
+        if not isinstance(scale, Tensor):
+            return scale
+        scale = scale.detach()
+        if not scale.is_cuda:
             return float(scale)
+        # Reading waits for the device. No race depends on what was read.
         if self._num_reads % _CALLS_PER_READ == 0:
             self._scale = float(scale)
         self._num_reads += 1
