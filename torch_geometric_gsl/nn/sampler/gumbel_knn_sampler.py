@@ -52,13 +52,13 @@ class GumbelKNNSampler(torch.nn.Module):
 
     Three methods give this graph: :obj:`"dense"` by its definition, over all pairs of
     nodes; :obj:`"race"` by the first arrivals of each draw, exactly, for a similarity
-    with :obj:`bounds`: it proposes candidates under bounds of the scores until it has
-    its arrivals, mostly without a look at all pairs; :obj:`"stream"` by the same
-    arrivals, which it finds among all pairs by blocks. For sharp scores a race finds
-    bounds by clusters or lists of the nearest nodes, and keeps them for later calls. In
-    the last two methods, a few sources of each draw stand for all later arrivals with their
-    mean weight, so that no mass is lost. Beyond :math:`\tau = 1` no few arrivals carry
-    the weight of a draw: a :class:`TruncatedRaceWarning` tells by how much.
+    with :obj:`bounds`: it proposes candidates until it has its arrivals, mostly without
+    a look at all pairs; :obj:`"stream"` by the same arrivals, which it finds among all
+    pairs by blocks. In the last two, a few sources of each draw stand for all later
+    arrivals with their mean weight, so that no mass is lost. For sharp scores a race
+    finds better bounds and keeps them: the graph of a seed depends on earlier calls,
+    its law does not. Beyond :math:`\tau = 1` no few arrivals carry the weight of a draw:
+    a :class:`TruncatedRaceWarning` tells by how much.
 
     Args:
         similarity (Similarity): The similarity of two nodes.

@@ -73,8 +73,8 @@ class TruncatedRaceWarning(UserWarning):
     r"""Truncated races do not have the law of the definition: the temperature is high.
 
     At high temperatures no few arrivals carry the weight of a draw;
-    :obj:`SamplingPlan.caveat` tells how far the variance of a sum is off. With
-    :obj:`method="dense"` or a :obj:`tau` of at most 1 draws have that law.
+    :obj:`SamplingPlan.caveat` tells how far the variance of a sum is off. The way out
+    is :obj:`method="dense"`, or a :obj:`tau` of at most 1.
     """
 
 
