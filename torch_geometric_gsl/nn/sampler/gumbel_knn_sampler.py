@@ -57,8 +57,8 @@ class GumbelKNNSampler(torch.nn.Module):
     pairs by blocks. In the last two, a few sources of each draw stand for all later
     arrivals with their mean weight, so that no mass is lost. For sharp scores a race
     finds better bounds and keeps them: the graph of a seed depends on earlier calls,
-    its law does not. Beyond :math:`\tau = 1` no few arrivals carry the weight of a draw:
-    a :class:`TruncatedRaceWarning` tells by how much.
+    its law does not. Beyond :math:`\tau = 1` no few arrivals carry the weight of a
+    draw: a :class:`TruncatedRaceWarning` tells by how much.
 
     Args:
         similarity (Similarity): The similarity of two nodes.
