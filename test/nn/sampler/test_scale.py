@@ -91,7 +91,7 @@ def test_bounds_follow_the_factor():
         assert sampler(x, generator=seeded()).edge_weight.isfinite().all()
 
 
-def test_a_model_sharpens_where_that_pays():
+def test_each_layer_learns_a_factor():
     x = torch.randn(150, 8, generator=seeded())
     label = (x[:, 0] > 0).long()
     torch.manual_seed(0)

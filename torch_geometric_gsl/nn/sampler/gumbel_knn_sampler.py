@@ -51,12 +51,14 @@ class GumbelKNNSampler(torch.nn.Module):
     :obj:`k` nearest nodes unless :obj:`"dense"` is asked for.
 
     Three methods give this graph: :obj:`"dense"` by its definition, over all pairs of
-    nodes; :obj:`"race"` by the first arrivals of each draw, exactly and at a cost that
-    does not depend on the number of candidates, for a similarity with :obj:`bounds`;
-    :obj:`"stream"` by the same arrivals, which it finds among all pairs by blocks. In
-    the last two, a few sources of each draw stand for all later arrivals with their
-    mean weight, so that no mass is lost. Beyond :math:`\tau = 1` no few arrivals carry
-    the weight of a draw: a :class:`TruncatedRaceWarning` tells by how much.
+    nodes; :obj:`"race"` by the first arrivals of each draw, exactly, for a similarity
+    with :obj:`bounds`: it proposes candidates until it has its arrivals, mostly without
+    a look at all pairs; :obj:`"stream"` by the same arrivals, which it finds among all
+    pairs by blocks. In the last two, a few sources of each draw stand for all later
+    arrivals with their mean weight, so that no mass is lost. For sharp scores a race
+    finds better bounds and keeps them: the graph of a seed depends on earlier calls,
+    its law does not. Beyond :math:`\tau = 1` no few arrivals carry the weight of a
+    draw: a :class:`TruncatedRaceWarning` tells by how much.
 
     Args:
         similarity (Similarity): The similarity of two nodes.
@@ -79,9 +81,9 @@ class GumbelKNNSampler(torch.nn.Module):
         loop (bool, optional): If :obj:`False`, a node is no candidate of its own.
             (default: :obj:`True`)
         method (str, optional): :obj:`"dense"`, :obj:`"race"` or :obj:`"stream"`, which
-            serve or raise, or :obj:`"auto"`: a race where it serves, else the
-            definition for at most :math:`2^{22}` pairs, else :obj:`"stream"`, as
-            :meth:`plan` tells. (default: :obj:`"auto"`)
+            serve or raise, or :obj:`"auto"`: a race where it looks at few candidates,
+            else the definition for at most :math:`2^{22}` pairs, else the cheaper one
+            of race and :obj:`"stream"`, as :meth:`plan` tells. (default: :obj:`"auto"`)
         num_arrivals (int, optional): The number of arrivals :math:`M` that
             :obj:`"race"` and :obj:`"stream"` keep of each draw; by default
             :math:`16 \tau`, at least 4. (default: :obj:`None`)

@@ -79,7 +79,8 @@ class TruncatedRaceWarning(UserWarning):
     r"""Truncated races do not have the law of the definition: the temperature is high.
 
     At high temperatures no few arrivals carry the weight of a draw;
-    :obj:`SamplingPlan.caveat` tells how far the variance of a sum is off.
+    :obj:`SamplingPlan.caveat` tells how far the variance of a sum is off. The way out
+    is :obj:`method="dense"`, or a :obj:`tau` of at most 1.
     """
 
 
@@ -89,14 +90,15 @@ class SamplingPlan(NamedTuple):
     Args:
         method (str): :obj:`"dense"`, :obj:`"race"` or :obj:`"stream"`.
         reason (str): Why.
-        num_proposals (float or None): The mean number of proposals of a race, at the
-            most.
+        num_proposals (float or None): The mean number of proposals of a race, measured
+            on 64 targets where scores are sharp, else at the most.
         num_arrivals (int or None): The number of arrivals :math:`M` that are kept of
             each draw; :obj:`None` for all.
         num_tail (int): The number of sources :math:`S` that stand for the later
             arrivals of each draw.
         caveat (str, optional): How far the drawn weights are from their definition,
-            if by more than 2 % of the variance of a sum of neighbours.
+            if the defaults of :math:`M` or :math:`S` change the variance of a sum of
+            neighbours by more than 2 %; numbers that were given are not judged.
             (default: :obj:`None`)
     """
 
