@@ -68,22 +68,11 @@ class EnvelopeMemory:
 
     def read(self, scale: float | Tensor) -> float:
         """Return a factor as a number for the plan, on a GPU that of a recent call."""
-<<<<<<< HEAD
         # Reading waits for the device. No race depends on what was read.
         if not isinstance(scale, Tensor):
             return scale
         if not scale.is_cuda or self._num_reads % _CALLS_PER_READ == 0:
             self._scale = float(scale.detach())
-=======
-        if not isinstance(scale, Tensor):
-            return scale
-        scale = scale.detach()
-        if not scale.is_cuda:
-            return float(scale)
-        # Reading waits for the device. No race depends on what was read.
-        if self._num_reads % _CALLS_PER_READ == 0:
-            self._scale = float(scale)
->>>>>>> docs2
         self._num_reads += 1
         return self._scale
 
