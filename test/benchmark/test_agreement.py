@@ -6,7 +6,7 @@ from agreement import check
 from workloads import load
 
 from torch_geometric_gsl.baselines.nodeformer import nodeformer
-from torch_geometric_gsl.ops import race
+from torch_geometric_gsl.ops import race_block
 from torch_geometric_gsl.ops.pair_scores import PairScores
 
 TRAINING_NODES = 200
@@ -73,7 +73,7 @@ def without_gradient(own):
     ('implementation', 'where', 'name', 'mistake'),
     [
         ('race', PairScores, 'weights', shifted),
-        ('race', race, 'propose', of_one_source),
+        ('race', race_block, 'draw_uniform', of_one_source),
         ('nodeformer-1', nodeformer, 'kernel_attention', shifted),
         ('nodeformer-1', nodeformer, 'kernel_attention', without_gradient),
         ('nodeformer-1', nodeformer.NodeFormerLayer, '_draw_noise', larger),

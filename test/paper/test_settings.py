@@ -21,15 +21,15 @@ KNOWN = {
     ('idgl', 0): '9ff094d2ec',
     ('idgl_anchor', 0): '59a0087d55',
     ('nodeformer', 0): 'b157578615',
-    ('lin_sim', 0): '0e50f97881',
-    ('lin_sim_t', 0): '92f042e63c',
-    ('gau_sim', 0): '834a74ad37',
-    ('gau_sim_t', 0): '2a423b5056',
-    ('neural_gau_sim', 0): 'adcd14f380',
-    ('neural_gau_sim_t', 0): '79491b4a3b',
+    ('lin_sim', 0): '128bb284a7',
+    ('lin_sim_t', 0): '9509ad117a',
+    ('gau_sim', 0): '449719d6dd',
+    ('gau_sim_t', 0): 'd69be3ffad',
+    ('neural_gau_sim', 0): '247ca5e350',
+    ('neural_gau_sim_t', 0): 'fd2c10eb47',
     ('mlp', 0): 'c0df2dc982',
     ('knn_gcn_root', 0): '138a9b33cf',
-    ('uniform', 0): '4a454bd3ea',
+    ('uniform', 0): '7f27f02386',
 }
 
 

@@ -125,7 +125,8 @@ def score_range(pairs: PairScores, members: Members) -> tuple[Tensor, Tensor] | 
     found = _response_range(pairs.response, low, high)
     if found is None:
         return None
-    low, high = pairs.scale * found[0], pairs.scale * found[1]
+    first, last = pairs.scale * found[0], pairs.scale * found[1]
+    low, high = torch.minimum(first, last), torch.maximum(first, last)
     eps = 16 * torch.finfo(low.dtype).eps
     scale = torch.as_tensor(pairs.scale).abs()
     low = low - eps * (low.abs() + scale)
