@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from oracles import seeded
 
 from torch_geometric_gsl.ops.clusters import (
-    compare_range,
+    closeness,
     enclose,
     group,
     k_means,
@@ -31,6 +31,11 @@ def embeddings(kind, n, m, seed):
     if kind == 'far':
         return x + 1e4 * (torch.arange(n) == 0).unsqueeze(1)
     return x * {'normal': 1.0, 'huge': 1e12, 'tiny': 1e-12}[kind]
+
+
+def compare_range(comparison, dst, balls):
+    to_range, args = closeness(comparison, dst, balls)
+    return to_range(*args)
 
 
 @given(

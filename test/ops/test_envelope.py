@@ -1,5 +1,3 @@
-import math
-
 import pytest
 import torch
 from hypothesis import given
@@ -76,31 +74,6 @@ def test_no_score_exceeds_the_bound_of_its_cluster(name, count, m, scale, seed):
     bound = bound_scores(pairs, make_envelope(pairs, clusters), slice(0, 40))
     assert (pairs.rows() <= bound[:, cluster_of(clusters)]).all()
     assert (bound <= pairs.upper).all()
-
-
-@given(
-    st.sampled_from(['identity', 'difference', 'heat_kernel']),
-    st.integers(1, 29),
-    st.floats(0.0, 2.0),
-    st.booleans(),
-    st.integers(0, 10**6),
-)
-def test_no_score_beyond_the_head_exceeds_its_bound(name, size, drift, norms, seed):
-    then = make_pairs(name, seed=seed)
-    src, dst = (
-        x + drift * torch.randn(x.shape, generator=seeded(seed)) / 2
-        for x in (then.src, then.dst)
-    )
-    if norms:
-        src, dst = scores.unit_rows(src), scores.unit_rows(dst)
-    now = then._replace(src=src, dst=dst, upper=math.inf)
-    head = find_nearest(then, size, memory_budget=1000).head(now)
-    assert (head.source.diff(dim=1) > 0).all()
-    bound = bound_scores(now, make_envelope(now, None, head), slice(0, 40))
-    rest = now.rows().scatter(1, head.source, -math.inf)
-    assert (rest <= bound).all()
-    if drift == 0:  # Then it is the best of the rest, up to rounding.
-        assert torch.allclose(rest.amax(dim=1), bound[:, 0], atol=1e-2)
 
 
 def envelopes(pairs):

@@ -10,7 +10,7 @@ from oracles import seeded, softmax
 
 from torch_geometric_gsl.ops import cells
 from torch_geometric_gsl.ops import tree_sum as module
-from torch_geometric_gsl.ops.cells import cells_of, find_members, score_range
+from torch_geometric_gsl.ops.cells import cells_of
 from torch_geometric_gsl.ops.clusters import Clusters, group, k_means
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.scores import FORMULAS, Response, unit_rows
@@ -145,39 +145,6 @@ def test_two_sets_of_any_size(n, num_sources, seed, formula, scale, tolerance):
     pairs = make(x, src, formula, scale, spread=0.5)
     out = tree_sum(h, pairs, 0.5, tolerance, clusters, memory_budget=2000)
     assert error_of(out, definition(h, pairs, 0.5)) <= tolerance
-
-
-@given(
-    st.integers(1, 20),
-    st.integers(1, 40),
-    st.integers(0, 2**32),
-    st.sampled_from(list(FUNCTIONS)),
-    st.sampled_from([0.0, 3.0]),
-    st.sampled_from([-3.0, 0.1, 40.0]),
-)
-def test_bounds_hold(n, num_sources, seed, formula, spread, scale):
-    generator = seeded(seed)
-    middle = torch.randn(3, generator=generator)
-    x = middle + 0.1 * torch.randn(n, 3, generator=generator)
-    src = torch.randn(num_sources, 3, generator=generator)
-    clusters = group(torch.randint(5, (num_sources,), generator=generator))
-    pairs = make(x, src, formula, scale, spread)
-    low, high = score_range(pairs, find_members(src, clusters))
-    score = pairs.rows()[:, clusters.source]
-    assert bool((low <= score).all())
-    assert bool((score <= high).all())
-    # They are intervals of the cell, not of all that there may be.
-    assert float((high - low).sum()) >= float((score.amax(0) - score.amin(0)).sum())
-
-
-def test_bounds_of_a_single_target_are_its_scores():
-    x, _ = clustered(30)
-    pairs = make(x[:1], x)
-    clusters = k_means(x, 4)
-    low, high = score_range(pairs, find_members(x, clusters))
-    score = pairs.rows()[0, clusters.source]
-    torch.testing.assert_close(low, score, atol=2e-4, rtol=0)
-    torch.testing.assert_close(high, score, atol=2e-4, rtol=0)
 
 
 def wave(value, shift):

@@ -7,7 +7,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl.ops.clusters import Clusters, k_means, num_clusters
+from torch_geometric_gsl.ops.clusters import (
+    Clusters,
+    cluster_means,
+    k_means,
+    num_clusters,
+)
 from torch_geometric_gsl.ops.pair_scores import PairScores, compare_all
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET
 from torch_geometric_gsl.ops.scores import (
@@ -52,9 +57,7 @@ def find_members(src: Tensor, clusters: Clusters) -> Members:
     """
     source, number = clusters.source, clusters.number
     src = src[source]
-    share = src / clusters.size[number].unsqueeze(1)  # No sum of huge rows overflows.
-    centre = src.new_zeros(clusters.size.numel(), src.size(1))
-    centre.index_add_(0, number, share)
+    centre = cluster_means(src, clusters)
     distance = torch.linalg.vector_norm(src - centre[number], dim=1)
     return Members(source, src, number, centre, distance)
 

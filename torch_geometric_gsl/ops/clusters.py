@@ -124,7 +124,7 @@ def _nearest(x: Tensor, centre: Tensor, memory_budget: int) -> Tensor:
 
 
 class Balls(NamedTuple):
-    r"""What holds the embeddings of each cluster.
+    r"""Enclose the embeddings of each cluster.
 
     Args:
         centre (torch.Tensor): Centres :math:`[C, m]`: directions of unit norm where
@@ -156,9 +156,7 @@ def enclose(comparison: str, src: Tensor, clusters: Clusters) -> Balls:
     src = src[clusters.source]
     unit = unit_rows(src) if is_dot else src
     count = clusters.size.unsqueeze(1)
-    centre = src.new_zeros(count.size(0), src.size(1))
-    # Halved first, so that no sum of huge rows overflows.
-    centre = centre.index_add_(0, number, unit / count[number])
+    centre = cluster_means(unit, clusters)
     centre = unit_rows(centre) if is_dot else centre
     norm = torch.linalg.vector_norm(src, dim=1)
     norms = torch.stack(
@@ -174,14 +172,29 @@ def enclose(comparison: str, src: Tensor, clusters: Clusters) -> Balls:
     return Balls(centre, radius.clamp(min=-1.0), norms, error)
 
 
+def cluster_means(rows: Tensor, clusters: Clusters) -> Tensor:
+    r"""Return the mean of each cluster :math:`[C, m]`.
+
+    Args:
+        rows (torch.Tensor): A row for each source :math:`[N, m]`, cluster by cluster.
+        clusters (Clusters): The clusters.
+    """
+    number = clusters.number
+    share = rows / clusters.size[number].unsqueeze(1)  # No sum of huge rows overflows.
+    mean = rows.new_zeros(clusters.size.numel(), rows.size(1))
+    return mean.index_add_(0, number, share)
+
+
 def _extreme(value: Tensor, number: Tensor, count: Tensor, how: str) -> Tensor:
     out = value.new_zeros(count.size(0))
     return out.scatter_reduce(0, number, value, how, include_self=False)
 
 
 @torch.no_grad()
-def compare_range(comparison: str, dst: Tensor, balls: Balls) -> tuple[Tensor, Tensor]:
-    r"""Return an interval that holds what each target compares with a cluster.
+def closeness(
+    comparison: str, dst: Tensor, balls: Balls
+) -> tuple[Callable[..., tuple[Tensor, Tensor]], tuple[Tensor, ...]]:
+    r"""Compare targets with the centres of clusters, to bound what members compare.
 
     With :math:`\theta` the angle between target and centre and :math:`\rho` the widest
     one between the centre and a member, cosines lie in
@@ -198,27 +211,9 @@ def compare_range(comparison: str, dst: Tensor, balls: Balls) -> tuple[Tensor, T
         balls (Balls): What holds the clusters.
 
     Returns:
-        tuple[torch.Tensor, torch.Tensor]: The ends of the intervals :math:`[n, C]`.
-    """
-    to_range, args = closeness(comparison, dst, balls)
-    return to_range(*args)
-
-
-@torch.no_grad()
-def closeness(
-    comparison: str, dst: Tensor, balls: Balls
-) -> tuple[Callable[..., tuple[Tensor, Tensor]], tuple[Tensor, ...]]:
-    r"""Compare targets with the centres of clusters.
-
-    Args:
-        comparison (str): :obj:`"dot"` or :obj:`"squared_distance"`.
-        dst (torch.Tensor): Embeddings of the targets :math:`[n, m]`.
-        balls (Balls): What holds the clusters.
-
-    Returns:
         tuple[Callable, tuple[torch.Tensor, ...]]: A pure function that returns the
-        intervals of :func:`compare_range`, and its arguments: the cosines or distances
-        :math:`[n, C]` first.
+        ends of these intervals :math:`[n, C]`, and its arguments: the cosines or
+        distances :math:`[n, C]` first.
     """
     error = torch.full_like(balls.radius, balls.error)
     if comparison == 'dot':

@@ -15,6 +15,10 @@ from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, full_precision, row_b
 
 # Sources that are scored first, besides twice as many as are kept.
 _FIRST = 32
+# Cells that tell whether the bounds are worth their price, and the largest share of
+# pairs that may be left to score.
+_FIRST_CELLS = 8
+_MAX_SHARE = 0.3
 
 
 class NearestRows(NamedTuple):
@@ -74,6 +78,7 @@ def nearest_by_bounds(
     For each cell of near targets an interval holds the scores of each source. The
     sources of highest bounds are scored first; the :math:`k`-th best so far of each
     target, and of all targets the least, tells which other sources are scored at all.
+    Bounds that leave more than 30 % of the pairs of the first cells are given up.
 
     Args:
         pairs (PairScores): The scores; all sources are candidates, and the response has
@@ -100,18 +105,24 @@ def nearest_by_bounds(
     found = torch.empty(pairs.dst.size(0), k, dtype=torch.long, device=device)
     members = find_members(pairs.src, clusters)
     cells, few = cells_of(pairs, clusters, memory_budget=memory_budget)
-    rest = [few]
-    for rows in cells:
+    rest, num_scored, num_pairs = [few], 0, 0
+    for number, rows in enumerate(cells):
+        if number == _FIRST_CELLS and num_scored > _MAX_SHARE * num_pairs:
+            rest += cells[number:]
+            break
+        num_pairs += pairs.src.size(0)
         part = pairs.take(rows)
         bounds = score_range(part, members)
         if bounds is None:
             rest.append(rows)
+            num_scored += pairs.src.size(0)
             continue
         high = bounds[1]
         first = high.topk(min(high.numel(), 2 * k + _FIRST)).indices
         score, _ = _best_of(part, members.source[first], k, memory_budget)
         # All that could be among the best of any target, the first as well.
         source = members.source[~(high < score[:, -1].amin())]
+        num_scored += source.numel()
         found[rows] = _best_of(part, source, k, memory_budget)[1]
     left = torch.cat(rest)
     found[left] = top_k(pairs.take(left), k, memory_budget=memory_budget)

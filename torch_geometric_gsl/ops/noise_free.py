@@ -14,7 +14,8 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from torch_geometric_gsl.ops.aggregate import neighbour_graph
-from torch_geometric_gsl.ops.knn import top_k
+from torch_geometric_gsl.ops.clusters import k_means, num_clusters
+from torch_geometric_gsl.ops.knn import nearest_by_bounds, top_k
 from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.runtime import (
@@ -33,6 +34,8 @@ _TILE = 4096
 _MIN_PAIRS = 2**23
 # The error of an estimate is that of about so many targets.
 _ERROR_TARGETS = 256
+# The nearest among so many pairs are found by bounds.
+_BOUNDED = 2**27
 
 
 def noise_free_weights(score: Tensor, tau: float) -> Tensor:
@@ -57,7 +60,12 @@ def nearest_graph(
             :math:`\mathrm{softmax}_j(s_{ij} / \tau)` among the neighbours.
         memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
     """
-    source = top_k(pairs, min(k, pairs.available), memory_budget=memory_budget)
+    k, num_sources = min(k, pairs.available), pairs.src.size(0)
+    if pairs.response.has_interval and pairs.dst.size(0) * num_sources >= _BOUNDED:
+        clusters = k_means(pairs.src, num_clusters(num_sources))
+        source = nearest_by_bounds(pairs, k, clusters, memory_budget=memory_budget)
+    else:
+        source = top_k(pairs, k, memory_budget=memory_budget)
     # The scores of these pairs alone are computed again, with gradient.
     neighbours = Neighbours(source, pairs.src.size(0), memory_budget=memory_budget)
     score = pairs.pairs(slice(None), neighbours)

@@ -13,7 +13,7 @@ from torch_geometric_gsl.ops.noise import (
     race_states,
 )
 from torch_geometric_gsl.ops.pair_scores import PairScores
-from torch_geometric_gsl.ops.race_block import RaceBlock, has_kernel
+from torch_geometric_gsl.ops.race_block import BYTES_PER_PROPOSAL, RaceBlock, has_kernel
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
 from torch_geometric_gsl.ops.runtime import (
     MEMORY_BUDGET,
@@ -21,9 +21,6 @@ from torch_geometric_gsl.ops.runtime import (
     row_blocks,
 )
 from torch_geometric_gsl.ops.tail import Tail, draw_tail
-
-# What one proposal takes in a block of rows, in bytes.
-_BYTES_PER_PROPOSAL = 64
 
 
 def num_proposals(num_arrivals: int, spread: float, *, replace: bool = True) -> float:
@@ -110,7 +107,7 @@ def race_arrivals(
     stored = 0 if has_kernel(pairs, options) else num_races * length
     if tail is not None:
         stored = max(stored, num_races * options.num_tail)
-    bytes_per_row = _BYTES_PER_PROPOSAL * (stored + envelope.num_kinds)
+    bytes_per_row = BYTES_PER_PROPOSAL * (stored + envelope.num_kinds)
     for rows in row_blocks(dst.size(0), bytes_per_row, memory_budget):
         count = num_candidates(pairs, rows)
         number = (rows.stop - rows.start) * num_races

@@ -26,6 +26,9 @@ from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
 from torch_geometric_gsl.ops.runtime import has_triton, maybe_compile
 from torch_geometric_gsl.ops.scan import scan_arrivals
 
+#: What one proposal takes in a block of rows, in bytes.
+BYTES_PER_PROPOSAL = 64
+
 
 def has_kernel(pairs: PairScores, options: DrawOptions) -> bool:
     """Return whether the Triton kernel serves a call."""
@@ -76,7 +79,7 @@ class RaceBlock(NamedTuple):
 
             race_kernel(length, *self[:-2])
         while race.numel() > 0:
-            num_rows = max(1, self.memory_budget // (64 * length))
+            num_rows = max(1, self.memory_budget // (BYTES_PER_PROPOSAL * length))
             for some in () if is_fused else race.split(num_rows):
                 self._propose(some, begin, length)
             race = race[self.found[race] < self.options.num_arrivals]
@@ -152,7 +155,8 @@ class RaceBlock(NamedTuple):
 
     def _kinds(self) -> tuple[Any, ...]:
         """Return what `propose` looks candidates up in."""
-        assert self.clusters is not None
+        if self.clusters is None:
+            raise ValueError("'clusters' must be given for several kinds (got None)")
         return self.rates.share, self.rates.bound, *self.clusters, self.rates.head
 
     def tail(self, seed: Tensor) -> tuple[Tensor, Tensor]:
@@ -162,7 +166,6 @@ class RaceBlock(NamedTuple):
             tuple[torch.Tensor, torch.Tensor]: Sources and the logarithms of their
             shares, :math:`[n, K, S]` each; shares of :math:`-\infty` are void.
         """
-        assert self.clusters is not None
         num_races, size = self.options.num_races, self.options.num_tail
         number = self.found.numel()
         place = torch.arange(size, device=seed.device)

@@ -187,7 +187,7 @@ class _Sums(NamedTuple):
 
 
 class _Goal(NamedTuple):
-    """What the sums of a cell are to reach."""
+    """Hold what the sums of a cell are to reach, and tell when they do."""
 
     messages: _Messages
     ranking: _Ranking

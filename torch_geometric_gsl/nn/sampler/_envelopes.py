@@ -15,8 +15,8 @@ from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.relax import DrawOptions
 from torch_geometric_gsl.ops.runtime import disable_compile
 
-# What the parts of a call cost, in proposals: a bound of a cluster, a comparison of a
-# search of the nearest, and a candidate that a stream draws the noise of.
+# Rough estimates of what the parts of a call cost, in proposals: a bound of a cluster,
+# a comparison of a search of the nearest, and a candidate whose noise a stream draws.
 BOUND, SEARCH, DRAW = 0.05, 0.05, 0.1
 # Bounds of so many pairs of sizes are kept: two for a layer with transition nodes.
 _MOST_KEPT = 4
@@ -26,7 +26,7 @@ _HEAD = 64
 
 
 class Kept(NamedTuple):
-    """What was found for the embeddings of an earlier call."""
+    """Keep what was found for the embeddings of an earlier call."""
 
     clusters: Clusters | None = None
     lists: NearestLists | None = None
@@ -42,8 +42,15 @@ class Kept(NamedTuple):
         head = None if self.lists is None else self.lists.head(pairs)
         return make_envelope(pairs, self.clusters, head)
 
+    @property
+    def num_kinds(self) -> int:
+        """Return the number of kinds of proposals."""
+        if self.lists is not None:
+            return 1 + self.lists.source.size(1)
+        return 1 if self.clusters is None else self.clusters.size.numel()
+
     def serves(self, pairs: PairScores) -> bool:
-        """Whether it was found for as many nodes on the same device."""
+        """Return whether it was found for as many nodes on the same device."""
         return self.nodes == _nodes(pairs)
 
 
@@ -63,7 +70,7 @@ class EnvelopeMemory:
 
     @property
     def kept(self) -> Kept:
-        """What is kept of the last call that asked for bounds."""
+        """Return what is kept of the last call that asked for bounds."""
         return self._all[-1] if self._all else Kept()
 
     def read(self, scale: float | Tensor) -> float:
@@ -145,8 +152,7 @@ def _renew(pairs: PairScores, num_races: int, needed: float) -> Kept:
     """Find the bounds that cost least: of all scores, of clusters, or lists."""
 
     def cost(kept: Kept) -> float:
-        kinds = kept.envelope(pairs).num_kinds
-        return num_races * kept.num_expected + BOUND * kinds
+        return num_races * kept.num_expected + BOUND * kept.num_kinds
 
     def measured(kept: Kept) -> Kept:
         expected = num_expected(pairs, kept.envelope(pairs), needed)
