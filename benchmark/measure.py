@@ -17,6 +17,7 @@ from models import HIDDEN, K
 from workloads import Workload
 
 from torch_geometric_gsl import GSLNet, LatentGraphConv
+from torch_geometric_gsl.nn.sampler import SamplingPlan
 
 TASKS = ('forward', 'forward+backward', 'evaluation')
 LEAST_ROUNDS = 3
@@ -50,9 +51,9 @@ def make_step(model: torch.nn.Module, workload: Workload, task: str) -> Step:
 
 
 def interleave(
-    steps: dict[Key, Step], repeats: int, limit: float
+    steps: dict[Key, Step], repeats: int, limit: float, *, is_warm: bool = False
 ) -> dict[Key, list[float]]:
-    """Time each step in each round, after one round that is not counted.
+    """Time each step in each round, after one that is not counted if none has run.
 
     A round runs every step once and starts one step later than the round before, so
     that a slow spell of the machine meets all of them. After :obj:`limit` seconds no
@@ -60,7 +61,7 @@ def interleave(
     """
     seconds: dict[Key, list[float]] = {key: [] for key in steps}
     keys, begin = list(steps), time.perf_counter()
-    for number in range(repeats + 1):
+    for number in range(int(is_warm), repeats + 1):
         if number > LEAST_ROUNDS and time.perf_counter() - begin > limit:
             break
         first = number % max(1, len(keys))
@@ -129,6 +130,13 @@ def gather_rate(num_nodes: int, width: int) -> float:
     return index.numel() / _best(lambda: F.embedding_bag(index, table, mode='sum'))
 
 
+def gathered_rows(plan: SamplingPlan, num_nodes: int) -> float:
+    """Return the number of rows that a step gathers: of proposals and of arrivals."""
+    if plan.num_proposals is None or plan.num_arrivals is None:
+        raise ValueError(f"'plan' must be that of a race (got {plan.method!r})")
+    return num_nodes * K * (plan.num_proposals + KEPT_PASSES * plan.num_arrivals)
+
+
 def traffic(model: GSLNet, num_nodes: int) -> dict[str, float]:
     """Return the bytes of all rows that a step gathers, and the seconds of their sums.
 
@@ -139,10 +147,7 @@ def traffic(model: GSLNet, num_nodes: int) -> dict[str, float]:
         if not isinstance(conv, LatentGraphConv):
             continue
         width = conv.out_channels
-        plan = conv.sampler.plan(torch.ones(num_nodes, width))
-        if plan.num_proposals is None or plan.num_arrivals is None:
-            raise ValueError(f"'model' must race (got {plan.method!r})")
-        rows = num_nodes * K * (plan.num_proposals + KEPT_PASSES * plan.num_arrivals)
+        rows = gathered_rows(conv.sampler.plan(torch.ones(num_nodes, width)), num_nodes)
         moved += 4 * width * rows
         seconds += rows / gather_rate(num_nodes, width)
     return {'moved_bytes': moved, 'gather_seconds': seconds}

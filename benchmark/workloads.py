@@ -13,9 +13,17 @@ from torch_geometric_gsl.datasets import load_dataset
 from torch_geometric_gsl.datasets.registry import raw_folder
 
 ROOT = str(Path(__file__).resolve().parent.parent / 'data')
-REAL = {'citeseer': 'CiteSeer', 'pubmed': 'PubMed', 'physics': 'Physics'}
+REAL = {
+    'citeseer': 'CiteSeer',
+    'pubmed': 'PubMed',
+    '20news': '20News',
+    'physics': 'Physics',
+}
 SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000)
-DEFAULT = [*REAL, *(f'synthetic-{size}' for size in SIZES)]
+DEFAULT = [
+    *('citeseer', 'pubmed', 'physics'),
+    *(f'synthetic-{size}' for size in SIZES),
+]
 QUICK = ['words-2000', 'words-10000']
 CHANNELS, CLASSES = 128, 10
 # Like CiteSeer: its words, and how many of them a document holds.

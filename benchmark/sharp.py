@@ -1,0 +1,315 @@
+"""Measure a training step on sharp graphs, and whether 'auto' takes the fastest method.
+
+    GSL_DATA=... python benchmark/sharp.py
+    python benchmark/sharp.py --quick
+    python benchmark/sharp.py --workloads clustered-10000 --scales 1 10 --limit 100
+
+A row is a scale, a similarity and an embedding. Its step is `sampler.propagate`, the
+sum of messages [N, 32] over the graph that is drawn, and its backward pass: to the
+messages, the scale, and the embeddings unless they are the data's own features. Each
+workload has a process of its own. Before any timing, sums of the race are compared with
+those of the definition on a subset. A step is predicted from some of
+the targets first: beyond the limit (that of the whole row for the method that 'auto'
+takes, a tenth of it for the others) it is not run, and the prediction stands in its
+place. `python benchmark/sharp_table.py` prints the table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import torch
+from embeddings import DEFAULT, QUICK, load, missing_reason, parse
+from measure import (
+    Step,
+    gather_rate,
+    gathered_rows,
+    interleave,
+    peak_memory,
+    seconds_of,
+)
+from models import TAU, K, Limits, skip_reason
+from record import environment, positive, write_json
+from sharp_agreement import check
+from sharp_table import growth, markdown, summarize
+from torch import Tensor
+from tqdm import tqdm
+from worker import ask
+
+from torch_geometric_gsl import GumbelKNNSampler, Similarity, resolve_similarity
+from torch_geometric_gsl.nn.sampler import SamplingPlan
+from torch_geometric_gsl.ops.nearest_lists import find_nearest
+
+HERE = Path(__file__).resolve().parent
+SIMILARITIES: dict[str, tuple[str, dict[str, float]]] = {
+    'bell': ('gaussian', {'b': 0.5, 'c': 0.05}),
+    'cosine': ('linear', {}),
+    'neural bell': ('neural_gaussian', {}),
+}
+SCALES = (1.0, 3.0, 5.0, 10.0, 20.0, 40.0)
+# From so many nodes on a few scales show the growth.
+MANY_NODES, FEW_SCALES = 300_000, (1.0, 10.0, 40.0)
+METHODS = ('race', 'stream', 'dense')
+TASKS = ('forward', 'step')
+MESSAGES = 32
+# A prediction draws so many proposals or candidates.
+PREDICTED_DRAWS, LEAST_TARGETS, HEAD = 2**21, 16, 64
+# What the other methods may take of the limit, and all rounds together.
+SHARE = 0.1
+
+
+class Problem:
+    """One row: a sampler whose bounds serve all methods, its rows and its messages."""
+
+    def __init__(self, x: Tensor, is_learned: bool, name: str, scale: float) -> None:
+        self.x = x.detach().requires_grad_(is_learned)
+        generator = torch.Generator().manual_seed(0)
+        h = torch.randn(x.size(0), MESSAGES, generator=generator)
+        self.h = h.requires_grad_()
+        self.similarity = make_similarity(name, x.size(1))
+        self.scale = scale
+        self.sampler = self.new_sampler()
+
+    def new_sampler(self) -> GumbelKNNSampler:
+        """Build one that has no bounds yet; its scale is a parameter."""
+        options: dict[str, Any] = {'scale': 'learned', 'initial_scale': self.scale}
+        return GumbelKNNSampler(self.similarity, K, TAU, **options)
+
+    def some(self, count: int) -> tuple[Tensor, Tensor]:
+        """Return all sources with some of the targets."""
+        every = torch.arange(count) * self.x.size(0) // count
+        return self.x, self.x[every].detach()
+
+    def step(self, method: str, task: str, count: int | None = None) -> Step:
+        """Return a forward pass or a step, of all targets or of some."""
+        leaves = [self.h, self.x, *self.sampler.parameters()]
+
+        def step() -> None:
+            self.sampler.method = method
+            x = self.x if count is None else self.some(count)
+            out = self.sampler.propagate(x, self.h)
+            if task == 'step':
+                out.square().mean().backward()
+                for leaf in leaves:
+                    leaf.grad = None
+
+        return step
+
+    @torch.no_grad()
+    def plan(self, method: str, count: int | None = None) -> SamplingPlan:
+        self.sampler.method = method
+        return self.sampler.plan(self.x if count is None else self.some(count))
+
+
+def make_similarity(name: str, channels: int) -> Similarity:
+    torch.manual_seed(0)
+    kind, options = SIMILARITIES[name]
+    return resolve_similarity(kind, channels, **options)
+
+
+def predict(problem: Problem, method: str) -> tuple[float, float]:
+    """Return the seconds of a step, and of finding lists, from some of the targets."""
+    size = problem.x.size(0)
+    draws, search = float(size), 0.0
+    if method == 'race':
+        plan = problem.plan(method, LEAST_TARGETS)
+        draws = plan.num_proposals or draws
+        if 'head' in plan.reason:
+            search = predict_search(problem)
+    many = int(PREDICTED_DRAWS / (K * draws))
+    many = max(4 * LEAST_TARGETS, min(many, size))
+    counts = [many // 4, many] if many < size else [size]
+    steps = [problem.step(method, 'step', count) for count in counts]
+    for step in steps:  # Compiles, and finds bounds.
+        step()
+    seconds = [min(seconds_of(step) for _ in range(2)) for step in steps]
+    if len(counts) == 1:
+        return seconds[0], search
+    slope = max(0.0, (seconds[1] - seconds[0]) / (counts[1] - counts[0]))
+    return seconds[1] + slope * (size - counts[1]), search
+
+
+@torch.no_grad()
+def predict_search(problem: Problem) -> float:
+    """Return the seconds in which lists of the nearest of all targets are found."""
+    pairs = problem.similarity.pair_scores(problem.some(4 * LEAST_TARGETS))
+    size = problem.x.size(0)
+    seconds = min(seconds_of(lambda: find_nearest(pairs, HEAD)) for _ in range(2))
+    return seconds * size / pairs.dst.size(0)
+
+
+def measure_row(problem: Problem, request: dict[str, Any]) -> dict[str, Any]:
+    """Predict each method, plan, and time what the limit allows."""
+    size, limit = problem.x.size(0), request['limit']
+    parts: dict[str, dict[str, Any]] = {}
+    for method in METHODS:
+        parts[method] = part = {}
+        reason = skip_reason(method, 'full', 'step', size, Limits())
+        if method == 'dense' and reason is not None:
+            part['skipped'] = reason
+        elif method != 'dense':  # It takes the least nodes, and has no other limit.
+            part['predicted'], search = predict(problem, method)
+            if search > limit:
+                part['skipped'] = f'its lists take about {search:.0f} s'
+    row: dict[str, Any] = {'methods': parts, 'plan': None}
+    lacks_lists = 'its lists' in parts['race'].get('skipped', '')
+    if not lacks_lists:  # 'auto' would find them as well.
+        row |= plan_row(problem)
+    chosen = None if row['plan'] is None else row['plan']['method']
+    if chosen is not None and chosen != 'race':
+        # Planning comes on top of the method that it takes.
+        parts['auto'] = {'predicted': parts[chosen].get('predicted', 0.0)}
+    for method, part in parts.items():
+        most = limit if method in ('auto', chosen) else SHARE * limit
+        if 'skipped' not in part and part.get('predicted', 0.0) > most:
+            part['skipped'] = f'a step takes about {part["predicted"]:.0f} s'
+    time_row(problem, parts, request['repeats'], SHARE * limit)
+    return row
+
+
+def plan_row(problem: Problem) -> dict[str, Any]:
+    """Return the plan of 'auto' and of the race, and the seconds of finding bounds."""
+    problem.sampler = problem.new_sampler()
+    bounds = seconds_of(lambda: problem.plan('race'))
+    again = seconds_of(lambda: problem.plan('race'))
+    plan, race = problem.plan('auto'), problem.plan('race')
+    return {
+        'plan': plan._asdict(),
+        'race_proposals': race.num_proposals,
+        'gathered_rows': gathered_rows(race, problem.x.size(0)),
+        'bounds_seconds': max(0.0, bounds - again),
+    }
+
+
+def warm_up(step: Step, predicted: float) -> float:
+    """Run a step until it compiles nothing, and return its seconds."""
+    for _ in range(3):
+        taken = seconds_of(step)
+        if taken < 2 * predicted:
+            break
+    return taken
+
+
+def time_row(
+    problem: Problem, parts: dict[str, dict[str, Any]], repeats: int, limit: float
+) -> None:
+    """Time what is not skipped, interleaved; fewer rounds where one takes long."""
+    steps: dict[tuple[str, str], Step] = {}
+    total = 0.0
+    for method, part in parts.items():
+        if 'skipped' in part:
+            continue
+        taken = warm_up(problem.step(method, 'step'), part.get('predicted', 0.0))
+        for task in TASKS[1:] if taken > limit else TASKS:
+            steps[method, task] = problem.step(method, task)
+            total += taken
+    rounds = max(1, min(repeats, int(limit / total))) if total else 1
+    seconds = interleave(steps, rounds, limit, is_warm=True)
+    for (method, task), values in seconds.items():
+        parts[method][task] = values
+
+
+def measure(request: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows of a workload."""
+    warnings.simplefilter('ignore')
+    x, is_learned = load(request['workload'], request['seed'])
+    rows, problems = [], []
+    about = {'workload': request['workload'], 'gather_rate': gather_rate(*x.shape)}
+    about |= {'num_nodes': x.size(0), 'channels': x.size(1)}
+    for name, scale in product(request['similarities'], request['scales']):
+        agreement = check(x, make_similarity(name, x.size(1)), scale, request['seed'])
+        row = about | {'similarity': name, 'scale': scale} | agreement
+        problem = Problem(x, is_learned, name, scale)
+        if row['agrees']:
+            row |= measure_row(problem, request)
+        rows.append(row)
+        problems.append(problem)
+    # Last: it changes how memory is allocated from then on.
+    for row, problem in zip(rows, problems, strict=True):
+        for method, part in row.get('methods', {}).items():
+            if 'step' in part:
+                step = problem.step(method, 'step')
+                part['memory_mb'] = peak_memory(step, warm_up=lambda: None)
+    return [summarize(row) for row in rows]
+
+
+def workload_name(name: str) -> str:
+    try:
+        parse(name)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return name
+
+
+def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add, few = parser.add_argument, ' '.join(f'{scale:g}' for scale in FEW_SCALES)
+    add('--workloads', nargs='+', type=workload_name)
+    add('--quick', action='store_true', help='small and synthetic, about a minute')
+    default = f'all of them; {few} from {MANY_NODES:,} nodes on and where quick'
+    add('--scales', nargs='+', type=float, help=default)
+    names = list(SIMILARITIES)
+    add('--similarities', nargs='+', choices=names, default=names)
+    repeats = 'rounds (3); fewer where they take long'
+    add('--repeats', type=positive, default=3, help=repeats)
+    add('--threads', type=positive, default=torch.get_num_threads())
+    add('--seed', type=int, default=0)
+    limit = 'seconds of a step or of lists beyond which they are predicted (30)'
+    add('--limit', type=float, default=30.0, help=limit)
+    add('--out', type=Path)
+    args = parser.parse_args(argv)
+    if min([args.limit, *(args.scales or [])]) <= 0:
+        parser.error(
+            f"'--limit' and '--scales' must be positive (got {args.limit} and "
+            f'{args.scales})'
+        )
+    args.workloads = args.workloads or (QUICK if args.quick else DEFAULT)
+    name = 'sharp_quick' if args.quick else 'sharp'
+    args.out = args.out or HERE / 'results' / f'{name}.json'
+    return args
+
+
+def scales_of(workload: str, args: argparse.Namespace) -> list[float]:
+    """Return the scales of a workload: few of a large one, unless they are given."""
+    is_few = args.quick or parse(workload)[1] >= MANY_NODES
+    return args.scales or [*(FEW_SCALES if is_few else SCALES)]
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    args = parse_args(argv)
+    names = 'seed', 'repeats', 'threads', 'limit', 'similarities'
+    options = {name: vars(args)[name] for name in names}
+    about = environment(**options)
+    rows: list[dict[str, Any]] = []
+    failures: list[dict[str, str]] = []
+    absent: dict[str, str] = {}
+    bar = tqdm(args.workloads)
+    for workload in bar:
+        bar.set_description(workload)
+        if (reason := missing_reason(workload)) is not None:
+            absent[workload] = reason
+            continue
+        request = options | {'workload': workload, 'scales': scales_of(workload, args)}
+        found, status = ask(measure, request)
+        if found is None:
+            failures.append({'worker': workload, 'status': str(status)})
+        rows += found or []
+        content = about | {'rows': rows, 'growth': growth(rows)}
+        write_json(args.out, content | {'absent': absent, 'failures': failures})
+    print(f'{markdown(rows)}\n\nWritten: {args.out}')
+    for text in [*absent.items(), *failures]:
+        print(f'NOT MEASURED: {text}')
+    if failures or not all(row['agrees'] for row in rows):
+        sys.exit(1)
+
+
+if __name__ == '__main__':
+    main()

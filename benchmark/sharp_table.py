@@ -1,0 +1,151 @@
+"""Print the table of sharp graphs, as Markdown or for the documentation.
+
+python benchmark/sharp_table.py
+python benchmark/sharp_table.py --rst --scales 1 10 40
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+from report import GROWTH_SIZES, line, number
+
+RESULTS = Path(__file__).resolve().parent / 'results' / 'sharp.json'
+# A method is as fast as the fastest within the noise of two measurements.
+AS_FAST = 1.1
+HEADER = (
+    *('workload', 'nodes x channels', 'similarity', 'scale', 'plan of auto'),
+    *('proposals', 'bounds [s]', 'auto [s]', 'race [s]', 'stream [s]', 'dense [s]'),
+    *('stream / auto', 'auto is fastest', 'memory [MB]', 'gathering', 'z'),
+)
+
+
+def seconds(row: dict[str, Any], method: str) -> tuple[float | None, bool]:
+    """Return the median or predicted seconds of a step, and whether it was measured."""
+    part = row.get('methods', {}).get(name_of(row, method), {})
+    if part.get('step'):
+        return statistics.median(part['step']), True
+    return part.get('predicted'), False
+
+
+def name_of(row: dict[str, Any], method: str) -> str:
+    """Return the method under which a time stands: one race serves 'auto' as well."""
+    is_race = method == 'auto' and (row.get('plan') or {}).get('method') == 'race'
+    return 'race' if is_race else method
+
+
+def summarize(row: dict[str, Any]) -> dict[str, Any]:
+    """Add whether 'auto' was the fastest, its ratio to a stream, and the race's bound.
+
+    It is judged among times of which at least its own was measured.
+    """
+    methods = row.get('methods', {})
+    times = {name: seconds(row, name)[0] for name in methods if name != 'auto'}
+    known = {name: value for name, value in times.items() if value is not None}
+    auto, is_measured = seconds(row, 'auto')
+    if auto is None or not is_measured:
+        return row
+    fastest = min(known, key=lambda name: known[name])
+    own = known.get(row['plan']['method'], auto)
+    row |= {'fastest': fastest, 'is_fastest': own <= AS_FAST * known[fastest]}
+    if known.get('stream') is not None:
+        row['stream_ratio'] = known['stream'] / auto
+    race, is_measured = seconds(row, 'race')
+    if race and is_measured:
+        row['gather_fraction'] = row['gathered_rows'] / row['gather_rate'] / race
+    return row
+
+
+def growth(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return how a step of 'auto' grows from 100,000 to 1,000,000 nodes."""
+    times: dict[tuple[str, str, float], dict[int, float]] = {}
+    for row in rows:
+        family = row['workload'].rpartition('-')[0]
+        found, is_measured = seconds(row, 'auto')
+        if family in ('clustered', 'noise') and found is not None and is_measured:
+            key = family, row['similarity'], row['scale']
+            times.setdefault(key, {})[row['num_nodes']] = found
+    small, large = GROWTH_SIZES
+    return [
+        dict(
+            zip(('family', 'similarity', 'scale'), key, strict=True),
+            ratio=own[large] / own[small],
+        )
+        for key, own in times.items()
+        if small in own and large in own
+    ]
+
+
+def cells(row: dict[str, Any]) -> list[str]:
+    """Return a row of the table; what was predicted is marked by a tilde."""
+    plan = row.get('plan') or {}
+    race = row.get('methods', {}).get('race', {})
+    own = row.get('methods', {}).get(name_of(row, 'auto'), {})
+    is_fastest = row.get('is_fastest')
+    judged = 'yes' if is_fastest else f'no: {row.get("fastest")}'
+    fraction = row.get('gather_fraction')
+    return [
+        row['workload'],
+        f'{row["num_nodes"]:,} x {row["channels"]:,}',
+        row['similarity'],
+        f'{row["scale"]:g}',
+        plan.get('method') or race.get('skipped', 'DISAGREES'),
+        number(row.get('race_proposals')),
+        number(row.get('bounds_seconds')),
+        *(_time(row, name) for name in ('auto', 'race', 'stream', 'dense')),
+        number(row.get('stream_ratio')),
+        '-' if is_fastest is None else judged,
+        number(own.get('memory_mb')),
+        '-' if fraction is None else f'{fraction:.0%}',
+        f'{row["z"]:.1f}',
+    ]
+
+
+def _time(row: dict[str, Any], method: str) -> str:
+    found, is_measured = seconds(row, method)
+    return ('' if found is None or is_measured else '~') + number(found)
+
+
+def markdown(rows: list[dict[str, Any]]) -> str:
+    """Return the table, and below it the growth and how often 'auto' was fastest."""
+    lines = [line(HEADER), line(['---'] * len(HEADER)), *(line(cells(r)) for r in rows)]
+    return '\n'.join([*lines, '', *_texts(rows)])
+
+
+def rst(rows: list[dict[str, Any]]) -> str:
+    """Return the table as the documentation has it."""
+    lines = ['.. list-table::', '   :header-rows: 1', '']
+    for row in [list(HEADER), *map(cells, rows)]:
+        lines += [f'   {"* " if i == 0 else "  "}- {c}' for i, c in enumerate(row)]
+    return '\n'.join([*lines, '', *_texts(rows)])
+
+
+def _texts(rows: list[dict[str, Any]]) -> list[str]:
+    judged = [row['is_fastest'] for row in rows if 'is_fastest' in row]
+    texts = [f"'auto' took the fastest method in {sum(judged)} of {len(judged)} rows."]
+    for entry in growth(rows):
+        name = f'{entry["family"]}, {entry["similarity"]}, scale {entry["scale"]:g}'
+        texts.append(f'Growth of {name}: {entry["ratio"]:.1f}-fold')
+    return texts
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument('path', nargs='?', type=Path, default=RESULTS)
+    parser.add_argument('--rst', action='store_true', help='for the documentation')
+    parser.add_argument('--scales', nargs='+', type=float, help='only these')
+    args = parser.parse_args()
+    rows = json.loads(args.path.read_text())['rows']
+    if args.scales:
+        rows = [row for row in rows if row['scale'] in args.scales]
+    print(rst(rows) if args.rst else markdown(rows))
+
+
+if __name__ == '__main__':
+    main()
