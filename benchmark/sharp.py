@@ -17,6 +17,7 @@ place. `python benchmark/sharp_table.py` prints the table.
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 import warnings
 from collections.abc import Sequence
@@ -149,7 +150,7 @@ def measure_row(problem: Problem, request: dict[str, Any]) -> dict[str, Any]:
     size, limit = problem.x.size(0), request['limit']
     parts: dict[str, dict[str, Any]] = {}
     for method in METHODS:
-        parts[method] = part = {}
+        part = parts.setdefault(method, {})
         reason = skip_reason(method, 'full', 'step', size, Limits())
         if method == 'dense' and reason is not None:
             part['skipped'] = reason
@@ -210,9 +211,12 @@ def time_row(
             steps[method, task] = problem.step(method, task)
             total += taken
     rounds = max(1, min(repeats, int(limit / total))) if total else 1
+    # Each round collects garbage, and would look at all that compiled code holds.
+    gc.collect()
+    gc.freeze()
     seconds = interleave(steps, rounds, limit, is_warm=True)
-    for (method, task), values in seconds.items():
-        parts[method][task] = values
+    for (method, task), taken_by_round in seconds.items():
+        parts[method][task] = taken_by_round
 
 
 def measure(request: dict[str, Any]) -> list[dict[str, Any]]:
