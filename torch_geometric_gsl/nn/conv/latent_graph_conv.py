@@ -17,6 +17,7 @@ from torch_geometric_gsl._checks import (
     check_option,
     check_parameter_match,
 )
+from torch_geometric_gsl.nn.conv.observed_prior import ObservedPrior
 from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.sampler.plan import SamplingPlan
@@ -26,6 +27,8 @@ from torch_geometric_gsl.typing import SampledGraph
 
 #: What a similarity may compare.
 COMPARED = ('projected', 'input', 'embedding')
+#: What given edges are.
+OBSERVED = ('candidates', 'prior')
 
 
 def compared_channels(
@@ -61,6 +64,7 @@ class LearnedGraphConv(torch.nn.Module):
         bias: bool = True,
         compare: str = 'projected',
         embedding_channels: int | None = None,
+        observed: str = 'candidates',
         **kwargs: Any,
     ) -> None:
         super().__init__()
@@ -80,7 +84,9 @@ class LearnedGraphConv(torch.nn.Module):
         self.bias: torch.nn.Parameter | None = None
         if bias:
             self.bias = torch.nn.Parameter(torch.empty(out_channels))
+        check_option(observed, OBSERVED, 'observed')
         self.compare = compare
+        self.prior = ObservedPrior() if observed == 'prior' else None
         width = compared_channels(compare, in_channels, embedding_channels)
         width = out_channels if width is None else width
         compared = resolve_similarity(similarity, width, **(similarity_kwargs or {}))
@@ -95,6 +101,8 @@ class LearnedGraphConv(torch.nn.Module):
             self.lin_root.reset_parameters()
         zeros(self.bias)
         self.sampler.reset_parameters()
+        if self.prior is not None:
+            self.prior.reset_parameters()
 
     def _project(self, x: Tensor) -> Tensor:
         check_features(x, width=self.lin.in_channels)
@@ -141,6 +149,10 @@ class LatentGraphConv(LearnedGraphConv):
     embedding that is given: few parameters on honest features, where a wide projection
     overfits.
 
+    Given edges are the candidates, which the layer prunes and weighs, or with
+    :obj:`observed="prior"` a graph of its own that is mixed with the learned graph of
+    all nodes by a learned share, :obj:`conv.prior.share`.
+
     Args:
         in_channels (int): Size of each input sample, or :obj:`-1` to derive the size
             from the first input to the forward method.
@@ -170,6 +182,9 @@ class LatentGraphConv(LearnedGraphConv):
             input channels. (default: :obj:`"projected"`)
         embedding_channels (int, optional): The width of that embedding.
             (default: :obj:`None`)
+        observed (str, optional): What given edges are: :obj:`"candidates"`, or a
+            :obj:`"prior"` that is mixed with a learned graph of all nodes.
+            (default: :obj:`"candidates"`)
         **kwargs (optional): Additional arguments of
             :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`, such as
             :obj:`scale`, :obj:`hard` or :obj:`method`.
@@ -206,7 +221,7 @@ class LatentGraphConv(LearnedGraphConv):
         Args:
             x (torch.Tensor): The node features, dense or sparse CSR.
             edge_index (torch.Tensor, optional): If given, only these edges are
-                candidates. (default: :obj:`None`)
+                candidates, unless they are a prior. (default: :obj:`None`)
             batch (torch.Tensor, optional): Sorted graph ids. (default: :obj:`None`)
             embedding (torch.Tensor, optional): What the similarity compares, if
                 :obj:`compare` says so. (default: :obj:`None`)
@@ -215,7 +230,10 @@ class LatentGraphConv(LearnedGraphConv):
         """
         h = self._project(x)
         z = self._compared(x, h, embedding)
-        out = self.sampler.propagate(z, h, edge_index, batch, generator=generator)
+        edges = self._candidates(edge_index)
+        out = self.sampler.propagate(z, h, edges, batch, generator=generator)
+        if self.prior is not None and edge_index is not None:
+            out = self.prior(out, h, edge_index)
         return self._finish(x, h, out)
 
     def graph(
@@ -245,7 +263,10 @@ class LatentGraphConv(LearnedGraphConv):
             SampledGraph: The edges and their weights, sorted by target.
         """
         z = self._compared(x, None, embedding)
-        graph: SampledGraph = self.sampler(z, edge_index, batch, generator=generator)
+        edges = self._candidates(edge_index)
+        graph: SampledGraph = self.sampler(z, edges, batch, generator=generator)
+        if self.prior is not None and edge_index is not None:
+            graph = self.prior.graph(graph, x, edge_index)
         return graph
 
     def plan(
@@ -269,7 +290,11 @@ class LatentGraphConv(LearnedGraphConv):
             SamplingPlan: The method, its numbers, and why.
         """
         z = self._compared(x, None, embedding)
-        return self.sampler.plan(z, edge_index, batch)
+        return self.sampler.plan(z, self._candidates(edge_index), batch)
+
+    def _candidates(self, edge_index: Tensor | None) -> Tensor | None:
+        """Return the edges to which the sampler is confined."""
+        return edge_index if self.prior is None else None
 
     def _compared(
         self, x: Tensor, h: Tensor | None, embedding: Tensor | None

@@ -118,6 +118,7 @@ class TransitionGraphConv(LearnedGraphConv):
             bias=bias,
             compare='projected',
             embedding_channels=None,
+            observed='candidates',
             **kwargs,
         )
         self.num_nodes = num_nodes

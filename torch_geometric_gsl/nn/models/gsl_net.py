@@ -73,7 +73,7 @@ class GSLNet(NodeClassifier):
             (default: :obj:`None`)
         **kwargs (optional): Additional arguments of the layers, such as :obj:`k`,
             :obj:`tau`, :obj:`scale`, :obj:`similarity_kwargs`,
-            :obj:`root_weight` or :obj:`add_self_loops`.
+            :obj:`root_weight`, :obj:`observed` or :obj:`null`.
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
@@ -168,7 +168,8 @@ class GSLNet(NodeClassifier):
         Args:
             x (torch.Tensor): The node features, dense or sparse CSR.
             edge_index (torch.Tensor, optional): If given, only these edges are
-                candidates: not the graph itself. (default: :obj:`None`)
+                candidates, or with :obj:`observed="prior"` a graph that is mixed with
+                the learned one. (default: :obj:`None`)
             batch (torch.Tensor, optional): Sorted graph ids of the nodes.
                 (default: :obj:`None`)
             embedding (torch.Tensor, optional): What the similarity compares, if
