@@ -141,7 +141,7 @@ def test_describe_model_against_the_definition(loop):
         h = conv.lin(given).detach()
         similarity = conv.sampler.similarity
         found = layer.candidates, layer.entropy, layer.effective_candidates
-        torch.testing.assert_close(found, tuple(conv.sampler.distribution(h)))
+        torch.testing.assert_close(found, tuple(conv.sampler.distribution(h)[:3]))
         score = 2 * similarity(h).detach()
         if not loop:
             score.fill_diagonal_(-math.inf)

@@ -55,7 +55,7 @@ def test_drawn_graph_against_loops(options, loop, sets, group):
     arrivals, tail = drawn(pairs, options)
     expected = {}
     for i in range(8):
-        own = Arrivals(*(part[i : i + 1] for part in arrivals))
+        own = Arrivals(*(part[i : i + 1] for part in arrivals[:3]))
         late, args = torch.empty(races, 0).long(), []
         present = own.noise[0] > -INF
         if tail is not None:

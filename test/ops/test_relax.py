@@ -122,7 +122,7 @@ def test_each_target_may_have_shares_of_its_own():
     options = DrawOptions(2, 0.5, 4, 5)
     whole = relax(score, arrivals, options, late, share)
     for i in range(3):
-        own = Arrivals(*(part[i : i + 1] for part in arrivals))
+        own = Arrivals(*(part[i : i + 1] for part in arrivals[:3]))
         value = float(share[i])
         one = loop_relax(score[i : i + 1], own, options, late[i : i + 1], value)
         for a, b in zip(whole, one, strict=True):

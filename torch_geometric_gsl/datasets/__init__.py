@@ -1,5 +1,6 @@
 """Node features that come without a graph, and the paper's split."""
 
+from torch_geometric_gsl.datasets.hidden_relation import HiddenRelation
 from torch_geometric_gsl.datasets.mini_imagenet_features import MiniImageNetFeatures
 from torch_geometric_gsl.datasets.registry import DATASETS, load_dataset
 from torch_geometric_gsl.datasets.sklearn_table import SklearnTable
@@ -9,6 +10,7 @@ from torch_geometric_gsl.datasets.twenty_newsgroups import TwentyNewsgroups
 __all__ = [
     'DATASETS',
     'load_dataset',
+    'HiddenRelation',
     'MiniImageNetFeatures',
     'SklearnTable',
     'TwentyNewsgroups',

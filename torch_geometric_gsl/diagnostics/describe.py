@@ -240,7 +240,8 @@ def _summarise(
         key: None if parameter.grad is None else float(parameter.grad.norm())
         for key, parameter in similarity.named_parameters()
     }
-    layers.append(LayerSummary(name, repr(sampler), *spread, share, b, c, norms))
+    args = name, repr(sampler), *spread[:3], share, b, c, norms
+    layers.append(LayerSummary(*args, null=spread.null))
 
 
 def _warn_if_uniform(layers: list[LayerSummary]) -> None:

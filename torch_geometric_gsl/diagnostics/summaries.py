@@ -77,6 +77,8 @@ class LayerSummary:
         c (torch.Tensor or None): Their widths.
         grad_norms (dict): The 2-norm of the gradient of each parameter of the
             similarity, :obj:`None` where none arrived.
+        null (torch.Tensor, optional): The share of the null neighbour of each target,
+            if there is one. (default: :obj:`None`)
     """
 
     name: str
@@ -88,9 +90,10 @@ class LayerSummary:
     b: Tensor | None
     c: Tensor | None
     grad_norms: dict[str, float | None]
+    null: Tensor | None = None
 
     def __str__(self) -> str:
-        bells = [('b', self.b), ('c', self.c)]
+        bells = [('b', self.b), ('c', self.c), ('null neighbour', self.null)]
         rows = [(name, value) for name, value in bells if value is not None]
         norms = ', '.join(
             f'{name} none' if norm is None else f'{name} {norm:.4g}'

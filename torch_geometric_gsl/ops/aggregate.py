@@ -41,10 +41,12 @@ def drawn_graph(
     score = pairs.pairs(slice(None), neighbours).view_as(arrivals.source)
     listed = arrivals.noise.flatten(1) > -torch.inf
     if tail is None:
-        weight, _ = relax(score, arrivals, options)
+        weight, _ = relax(score, arrivals, options, null=pairs.null)
+        if pairs.null is not None and not options.replace:
+            listed &= weight.flatten(1) != 0  # It was the null neighbour that came.
         return neighbour_graph(source, weight.flatten(1), listed)
     late_score = tail_scores(pairs, tail, arrivals, memory_budget=memory_budget)
-    weights = relax(score, arrivals, options, late_score, tail.log_share)
+    weights = relax(score, arrivals, options, late_score, tail.log_share, pairs.null)
     late = ungroup(tail.source, tail.group, source.size(0))
     is_late = late_score.flatten(1) != -torch.inf  # NaN stays visible.
     return neighbour_graph(
@@ -80,7 +82,7 @@ def drawn_sum(
     value = pairs.compare(slice(None), neighbours)
     if tail is None:
         score = pairs.respond(slice(None), value).view_as(arrivals.source)
-        weight, _ = relax(score, arrivals, options)
+        weight, _ = relax(score, arrivals, options, null=pairs.null)
         return neighbour_sum(full, weight.flatten(1).to(full), neighbours).to(h.dtype)
     # What stands for later arrivals is gathered once for all blocks.
     late_h, late_src = full[tail.source], pairs.src[tail.source]
@@ -95,7 +97,7 @@ def drawn_sum(
     pieces = zip(
         value.split(sizes),
         pairs.split(sizes),
-        map(Arrivals, *(part.split(sizes) for part in arrivals)),
+        arrivals.split(sizes),
         (tail._replace(source=part) for part in tail.source.split(groups)),
         late_src.split(groups),
         late_h.split(groups),
@@ -121,9 +123,8 @@ def _own_sum(
     score = pairs.pairs(every, neighbours)
     early, late = score.split([arrivals.source[0].numel(), tail.source.size(1)], dim=1)
     late = mask_tail(pairs, tail, arrivals, late)
-    weight = relax(
-        early.view_as(arrivals.source), arrivals, options, late, tail.log_share
-    )
+    early = early.view_as(arrivals.source)
+    weight = relax(early, arrivals, options, late, tail.log_share, pairs.null)
     return neighbour_sum(
         h, torch.cat([w.flatten(1) for w in weight], 1).to(h), neighbours
     )
@@ -153,7 +154,9 @@ def _relax_block(
     """Return the weights of the arrivals of a block, and the sums over its tail."""
     score = pairs.respond(slice(None), value).view_as(arrivals.source)
     late_score = tail_scores(pairs, tail, arrivals, late_src)
-    weight, late = relax(score, arrivals, options, late_score, tail.log_share)
+    weight, late = relax(
+        score, arrivals, options, late_score, tail.log_share, pairs.null
+    )
     return weight.flatten(1).to(late_h), _group_sum(late.flatten(1), late_h, tail.group)
 
 

@@ -37,6 +37,7 @@ def relaxed_weights(
     hard: bool = False,
     generator: torch.Generator | None = None,
     memory_budget: int = MEMORY_BUDGET,
+    null: Tensor | None = None,
 ) -> Tensor:
     r"""Average :math:`K` relaxed draws of a neighbour for each row.
 
@@ -58,11 +59,25 @@ def relaxed_weights(
             pass and relaxed in the backward pass. (default: :obj:`False`)
         generator (torch.Generator, optional): The generator. (default: :obj:`None`)
         memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
+        null (torch.Tensor, optional): The score of the null neighbour, which takes
+            part, and whose weights are left out. (default: :obj:`None`)
     """
     weight: Tensor = _RelaxedWeights.apply(  # type: ignore[no-untyped-call]
-        score, k, tau, hard, generator, memory_budget
+        with_null(score, null), k, tau, hard, generator, memory_budget
     )
-    return weight
+    return weight[:, : score.size(1)]
+
+
+def with_null(score: Tensor, null: Tensor | None) -> Tensor:
+    r"""Append the score of the null neighbour to each row, if there is one.
+
+    Args:
+        score (torch.Tensor): Scores :math:`[n, N]`.
+        null (torch.Tensor or None): The score of the null neighbour.
+    """
+    if null is None:
+        return score
+    return torch.cat([score, null.to(score).expand(score.size(0), 1)], dim=1)
 
 
 class _RelaxedWeights(torch.autograd.Function):

@@ -118,6 +118,40 @@ def candidate_spread(score: Tensor, target: Tensor, num_targets: int) -> Spread:
     return weight_spread(target, share, num_targets)
 
 
+@torch.no_grad()
+def null_share(pairs: PairScores, *, memory_budget: int = MEMORY_BUDGET) -> Tensor:
+    r"""Return the probability of the null neighbour for each target.
+
+    Args:
+        pairs (PairScores): The scores, that of the null neighbour among them.
+        memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
+    """
+    null = torch.as_tensor(pairs.null, device=pairs.src.device).double()
+    bytes_per_row = 4 * pairs.src.size(0) * pairs.src.element_size()
+    blocks = [
+        (null - pairs.rows(rows).double().logsumexp(dim=-1)).sigmoid()
+        for rows in row_blocks(pairs.dst.size(0), bytes_per_row, memory_budget)
+    ]
+    return torch.cat([null.new_empty(0), *blocks])
+
+
+def candidate_null_share(
+    score: Tensor, target: Tensor, null: Tensor, num_targets: int
+) -> Tensor:
+    r"""Return the probability of the null neighbour beside listed candidates.
+
+    Args:
+        score (torch.Tensor): One score per candidate :math:`[|E|]`.
+        target (torch.Tensor): The target of each candidate :math:`[|E|]`.
+        null (torch.Tensor): The score of the null neighbour.
+        num_targets (int): The number of targets.
+    """
+    every = torch.arange(num_targets, device=target.device)
+    score = torch.cat([score.double(), null.double().expand(num_targets)])
+    share = softmax(score, torch.cat([target, every]), num_nodes=num_targets)
+    return share[-num_targets:] if num_targets else share
+
+
 def same_label_share(
     edge_index: Tensor, weight: Tensor, y_src: Tensor, y_dst: Tensor
 ) -> float:

@@ -23,6 +23,7 @@ def candidate_graph(
     options: DrawOptions,
     *,
     generator: torch.Generator | None = None,
+    null: Tensor | None = None,
 ) -> SampledGraph:
     r"""Sample a graph among listed candidates.
 
@@ -37,7 +38,14 @@ def candidate_graph(
         num_targets (int): The number of targets.
         options (DrawOptions): How neighbours are drawn.
         generator (torch.Generator, optional): The generator. (default: :obj:`None`)
+        null (torch.Tensor, optional): The score of the null neighbour, which takes
+            part, and whose edges are left out. (default: :obj:`None`)
     """
+    if null is not None:
+        number = int(edge_index[0].max()) + 1  # A source that no target has.
+        edges = _append_null(score, edge_index, num_targets, null, number)
+        graph = candidate_graph(*edges, num_targets, options, generator=generator)
+        return _without(graph, number)
     if options.replace and _is_matrix(score, edge_index[1], num_targets):
         weight = relaxed_weights(
             score.view(num_targets, -1),
@@ -72,6 +80,23 @@ def candidate_graph(
     return SampledGraph(*coalesce(edge_index, total, sort_by_row=False))
 
 
+def _append_null(
+    score: Tensor, edge_index: Tensor, num_targets: int, null: Tensor, number: int
+) -> tuple[Tensor, Tensor]:
+    """Append an edge from the null neighbour to each target that has candidates."""
+    target = torch.bincount(edge_index[1], minlength=num_targets).nonzero().squeeze(1)
+    edges = torch.stack([torch.full_like(target, number), target])
+    edges = torch.cat([edge_index, edges], dim=1)
+    score = torch.cat([score, null.to(score).expand(target.numel())])
+    order = edges[1].argsort(stable=True)
+    return score[order], edges[:, order]
+
+
+def _without(graph: SampledGraph, source: int) -> SampledGraph:
+    keep = graph.edge_index[0] != source
+    return SampledGraph(graph.edge_index[:, keep], graph.edge_weight[keep])
+
+
 def _is_matrix(score: Tensor, target: Tensor, num_targets: int) -> bool:
     """Return whether all targets have equally many candidates, none excluded."""
     if num_targets == 0 or target.numel() == 0 or target.numel() % num_targets:
@@ -82,7 +107,12 @@ def _is_matrix(score: Tensor, target: Tensor, num_targets: int) -> bool:
 
 
 def nearest_candidates(
-    score: Tensor, edge_index: Tensor, num_targets: int, k: int | None, tau: float
+    score: Tensor,
+    edge_index: Tensor,
+    num_targets: int,
+    k: int | None,
+    tau: float,
+    null: Tensor | None = None,
 ) -> SampledGraph:
     r"""Return the largest scores among listed candidates, with noise-free weights.
 
@@ -94,11 +124,18 @@ def nearest_candidates(
         k (int or None): The number of neighbours, or :obj:`None` for all.
         tau (float): The temperature: weights are
             :math:`\mathrm{softmax}_j(s_{ij} / \tau)` among the neighbours.
+        null (torch.Tensor, optional): The score of the null neighbour, whose weight is
+            left out. (default: :obj:`None`)
     """
     keep = score != -torch.inf
     if k is not None:
         keep &= rank_in_group(score.detach(), edge_index[1]) < k
     score, edge_index = score[keep], edge_index[:, keep]
+    if null is not None and score.numel() > 0:
+        number = int(edge_index[0].max()) + 1
+        edges = _append_null(score, edge_index, num_targets, null, number)
+        graph = nearest_candidates(*edges, num_targets, None, tau)
+        return _without(graph, number)
     weight = softmax(score / tau, edge_index[1], num_nodes=num_targets)
     return SampledGraph(edge_index, weight)
 

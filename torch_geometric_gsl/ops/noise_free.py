@@ -6,6 +6,7 @@ not linear in the noise.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from functools import partial
 
@@ -15,6 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 from torch_geometric_gsl.ops.aggregate import neighbour_graph
 from torch_geometric_gsl.ops.clusters import k_means, num_clusters
+from torch_geometric_gsl.ops.dense import with_null
 from torch_geometric_gsl.ops.knn import nearest_by_bounds, top_k
 from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.pair_scores import PairScores
@@ -38,14 +40,17 @@ _ERROR_TARGETS = 256
 _BOUNDED = 2**27
 
 
-def noise_free_weights(score: Tensor, tau: float) -> Tensor:
+def noise_free_weights(score: Tensor, tau: float, null: Tensor | None = None) -> Tensor:
     r"""Return the noise-free weights :math:`\mathrm{softmax}_j(s_{ij} / \tau)`.
 
     Args:
         score (torch.Tensor): Scaled scores :math:`[n, N]`.
         tau (float): The temperature.
+        null (torch.Tensor, optional): The score of the null neighbour, whose weight is
+            left out. (default: :obj:`None`)
     """
-    return torch.softmax(score / tau, dim=-1)
+    weight = torch.softmax(with_null(score, null) / tau, dim=-1)
+    return weight[:, : score.size(1)]
 
 
 def nearest_graph(
@@ -69,7 +74,7 @@ def nearest_graph(
     # The scores of these pairs alone are computed again, with gradient.
     neighbours = Neighbours(source, pairs.src.size(0), memory_budget=memory_budget)
     score = pairs.pairs(slice(None), neighbours)
-    return neighbour_graph(source, noise_free_weights(score, tau))
+    return neighbour_graph(source, noise_free_weights(score, tau, pairs.null))
 
 
 @disable_compile
@@ -112,6 +117,8 @@ def _exact_sum(h: Tensor, pairs: PairScores, tau: float, memory_budget: int) -> 
     num_targets, num_sources = pairs.dst.size(0), pairs.src.size(0)
     # Weights relative to the upper bound of the scores neither overflow nor vanish.
     is_narrow = pairs.upper - pairs.lower <= _MAX_RANGE * tau
+    if pairs.null is not None:
+        is_narrow &= bool(pairs.null - pairs.upper <= _MAX_RANGE * tau)
     is_large = num_targets * num_sources >= _MIN_PAIRS
     if pairs.response.formula is not None and is_narrow and is_large:
         return _tiled_sum(h, pairs, tau, memory_budget)
@@ -123,7 +130,7 @@ def _exact_sum(h: Tensor, pairs: PairScores, tau: float, memory_budget: int) -> 
 
 
 def _rows_sum(h: Tensor, pairs: PairScores, tau: float, rows: slice) -> Tensor:
-    return noise_free_weights(pairs.rows(rows), tau).to(h.dtype) @ h
+    return noise_free_weights(pairs.rows(rows), tau, pairs.null).to(h.dtype) @ h
 
 
 def _tiled_sum(h: Tensor, pairs: PairScores, tau: float, memory_budget: int) -> Tensor:
@@ -142,6 +149,8 @@ def _tiled_sum(h: Tensor, pairs: PairScores, tau: float, memory_budget: int) -> 
                 kept = weight.gather(1, place).masked_fill_(own == place, 0)
                 weight.scatter_(1, place, kept)
             out[rows].addmm_(weight.to(dtype), full[columns])
+    if pairs.null is not None:
+        out[:, -1] += ((pairs.null - pairs.upper) / tau).exp()
     return (out[:, :-1] / out[:, -1:]).to(h.dtype)
 
 
@@ -188,6 +197,9 @@ def sampled_noise_free_sum(
     )
     source = order[:num_samples]
     sample, some = pairs.select(source), h[source].to(pairs.dst.dtype)
+    if pairs.null is not None:  # The sample stands for all.
+        share = tau * math.log(num_samples / pairs.src.size(0))
+        sample = sample._replace(null=pairs.null + share)
     out = noise_free_sum(some, sample, tau, memory_budget=memory_budget)
     every = torch.arange(pairs.dst.size(0), device=h.device)
     looked_at = every[:: max(1, every.numel() // _ERROR_TARGETS)]

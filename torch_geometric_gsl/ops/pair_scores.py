@@ -44,6 +44,8 @@ class PairScores(NamedTuple):
             target :math:`[n]`: itself. (default: :obj:`None`)
         candidates (Candidates, optional): The candidates of each target; all sources
             if :obj:`None`. (default: :obj:`None`)
+        null (torch.Tensor, optional): The score of the null neighbour, a candidate of
+            all targets that passes no message. (default: :obj:`None`)
 
     Example:
         >>> response = scores.Response(scores.identity)
@@ -61,6 +63,7 @@ class PairScores(NamedTuple):
     upper: float | Tensor = math.inf
     excluded: Tensor | None = None
     candidates: Candidates | None = None
+    null: Tensor | None = None
 
     def rows(self, rows: slice = slice(None)) -> Tensor:
         r"""Score all sources for a block of targets; :math:`-\infty` excludes.

@@ -59,11 +59,23 @@ class Arrivals(NamedTuple):
             shape; :math:`-\infty` in a place without an arrival.
         horizon (torch.Tensor): The logarithm of the time :math:`[n, K]` until which
             all arrivals are listed.
+        null (torch.Tensor, optional): The Gumbel noise of the null neighbour of each
+            race :math:`[n, K]`, if there is one. (default: :obj:`None`)
     """
 
     source: Tensor
     noise: Tensor
     horizon: Tensor
+    null: Tensor | None = None
+
+    def split(self, sizes: list[int]) -> list[Arrivals]:
+        """Return the arrivals of blocks of targets.
+
+        Args:
+            sizes (list[int]): The numbers of targets.
+        """
+        parts = [[x] * len(sizes) if x is None else x.split(sizes) for x in self]
+        return [Arrivals(*part) for part in zip(*parts, strict=True)]
 
 
 def relax(
@@ -72,6 +84,7 @@ def relax(
     options: DrawOptions,
     tail_score: Tensor | None = None,
     log_share: Tensor | None = None,
+    null: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     r"""Return relaxed weights of the arrivals and of the tail, averaged over the draws.
 
@@ -82,7 +95,8 @@ def relax(
 
     for the arrivals :math:`r` until the horizon :math:`\Gamma` and the sources
     :math:`j` of the tail that have not arrived by then. The gradient is that of the
-    dense relaxation, :math:`\partial \log w / \partial s = 1 / \tau`, in both.
+    dense relaxation, :math:`\partial \log w / \partial s = 1 / \tau`, in both. A null
+    neighbour takes part in each race, and its weight is left out.
 
     Args:
         score (torch.Tensor): Scores of the arrivals :math:`[n, K, M]`.
@@ -93,44 +107,66 @@ def relax(
         log_share (torch.Tensor, optional): The logarithm of the number of candidates
             that each of them stands for, broadcastable to :math:`[n, K, S]`.
             (default: :obj:`None`)
+        null (torch.Tensor, optional): The score of the null neighbour.
+            (default: :obj:`None`)
 
     Returns:
         tuple[torch.Tensor, torch.Tensor]: Weights :math:`[n, K, M]` and
-        :math:`[n, K, S]`, which sum to 1 over each target.
+        :math:`[n, K, S]`, which sum to 1 over each target, less the share of the null
+        neighbour.
     """
     logit = (score + arrivals.noise) / options.tau
+    size = score.size(-1)
     if tail_score is not None and log_share is not None:
         late = _tail_logit(tail_score, arrivals.horizon, log_share, options.tau)
         logit = torch.cat([logit, late], dim=-1)
-    soft: Tensor = _ShortSoftmax.apply(logit)  # type: ignore[no-untyped-call]
+    if null is not None and arrivals.null is not None:
+        own = ((null + arrivals.null) / options.tau).unsqueeze(-1)
+        if not options.replace:
+            logit, own = _first_of_all(logit, own)
+        logit = torch.cat([own, logit], dim=-1)
+    # The null neighbour or the first arrival is the first of all.
+    lead = int(null is not None)
+    soft: Tensor = _ShortSoftmax.apply(logit, 1 + lead)  # type: ignore[no-untyped-call]
     if options.hard:
-        # The winners share it: one of each race, or the first k of a single one.
-        winners = 1 if options.replace else soft.size(-1)
-        one_hot = torch.zeros_like(soft)
-        one_hot[..., :winners] = 1 / winners
-        soft = straight_through(one_hot, soft)
-    soft = soft / soft.size(1)
-    return soft[..., : score.size(-1)], soft[..., score.size(-1) :]
+        soft = straight_through(_winners(logit, options, 1 + lead), soft)
+    soft = soft[..., lead:] / soft.size(1)
+    return soft[..., :size], soft[..., size:]
+
+
+def _first_of_all(logit: Tensor, null: Tensor) -> tuple[Tensor, Tensor]:
+    """Leave the first k of k arrivals and the null neighbour."""
+    last = torch.arange(logit.size(-1), device=logit.device) == logit.size(-1) - 1
+    is_early = null > logit[..., -1:]
+    logit = logit.masked_fill(is_early & last, -torch.inf)
+    return logit, null.masked_fill(~is_early, -torch.inf)
+
+
+def _winners(logit: Tensor, options: DrawOptions, leaders: int) -> Tensor:
+    """Share the weight among the winners of each race: one, or k of a single one."""
+    if not options.replace:
+        return (logit != -torch.inf).to(logit) / options.k
+    first = logit[..., :leaders].argmax(dim=-1, keepdim=True)
+    return torch.zeros_like(logit).scatter_(-1, first, 1)
 
 
 class _ShortSoftmax(torch.autograd.Function):
-    # torch.softmax takes several times as long over a few entries. The first arrival
+    # torch.softmax takes several times as long over a few entries. One of the leaders
     # has the largest logarithm of all, or nearly so: nothing overflows.
     @staticmethod
-    def forward(ctx: Any, logit: Tensor) -> Tensor:
+    def forward(ctx: Any, logit: Tensor, leaders: int) -> Tensor:
         ones = logit.new_ones(logit.size(-1))
-        weight = (logit - logit[..., :1]).exp_()
+        weight = (logit - logit[..., :leaders].amax(dim=-1, keepdim=True)).exp_()
         weight /= (weight @ ones).unsqueeze(-1)
         ctx.save_for_backward(weight, ones)
         return weight
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         weight, ones = ctx.saved_tensors
         grad = grad * weight
-        inner: Tensor = grad - weight * (grad @ ones).unsqueeze(-1)
-        return inner
+        return grad - weight * (grad @ ones).unsqueeze(-1), None
 
 
 def _tail_logit(

@@ -234,25 +234,47 @@ INTERVALS: dict[Callable[..., Tensor], Callable[..., tuple[Tensor, Tensor]]] = {
 }
 
 
-def neural_centre(z: Tensor, w_b: Tensor) -> Tensor:
-    r"""Return the centres of the bells, :math:`b_i = \sigma(z_i w_b^{\top})`.
+#: The functions that keep the centres of learned bells among the cosines.
+CENTRES: dict[str, Callable[[Tensor], Tensor]] = {
+    'sigmoid': torch.sigmoid,
+    'tanh': torch.tanh,
+}
+
+
+def neural_centre(
+    z: Tensor, w_b: Tensor, bias: Tensor | None = None, centre: str = 'sigmoid'
+) -> Tensor:
+    r"""Return the centres of the bells, :math:`b_i = \sigma(z_i w_b^{\top} + \beta_b)`.
 
     Args:
         z (torch.Tensor): Embeddings of the targets :math:`[n, m]`.
         w_b (torch.Tensor): The weights :math:`w_b` of the channels :math:`[1, m]`.
+        bias (torch.Tensor, optional): The bias :math:`\beta_b` :math:`[1]`, zero if
+            :obj:`None`. (default: :obj:`None`)
+        centre (str, optional): The function :math:`\sigma`, :obj:`"sigmoid"` or
+            :obj:`"tanh"`. (default: :obj:`"sigmoid"`)
     """
-    return torch.sigmoid(z @ w_b.view(-1))
+    return CENTRES[centre](_line(z, w_b, bias))
 
 
-def neural_width(z: Tensor, w_c: Tensor, c_scale: float) -> Tensor:
-    r"""Return their widths, :math:`c_i = \gamma \, \sigma(z_i w_c^{\top})`.
+def neural_width(
+    z: Tensor, w_c: Tensor, c_scale: float, bias: Tensor | None = None
+) -> Tensor:
+    r"""Return their widths, :math:`c_i = \gamma \, \sigma(z_i w_c^{\top} + \beta_c)`.
 
     Args:
         z (torch.Tensor): Embeddings of the targets :math:`[n, m]`.
         w_c (torch.Tensor): The weights :math:`w_c` of the channels :math:`[1, m]`.
         c_scale (float): The largest width :math:`\gamma`.
+        bias (torch.Tensor, optional): The bias :math:`\beta_c` :math:`[1]`, zero if
+            :obj:`None`. (default: :obj:`None`)
     """
-    return (c_scale * torch.sigmoid(z @ w_c.view(-1))).clamp_min(MIN_WIDTH)
+    return (c_scale * torch.sigmoid(_line(z, w_c, bias))).clamp_min(MIN_WIDTH)
+
+
+def _line(z: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    line = z @ weight.view(-1)
+    return line if bias is None else line + bias
 
 
 def weighted_heads(x: Tensor, weight: Tensor) -> Tensor:

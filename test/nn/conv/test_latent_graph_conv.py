@@ -10,6 +10,8 @@ from sampling import normal
 
 from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
+from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
+from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
 
 N, S, IN, OUT, K, TAU, SCALE = 7, 6, 11, 4, 3, 0.4, 1.5
 KINDS = pytest.mark.parametrize('kind', ['full', 'transition'])
@@ -187,3 +189,49 @@ def test_bad_input(kind, error, x, match, k):
     for call in (make(kind, k=k), make(kind, k=k).graph):
         with pytest.raises(error, match=match):
             call(x)
+
+
+@TRAINING
+@pytest.mark.parametrize('compare', ['input', 'embedding'])
+def test_the_similarity_may_see_something_else(compare, training):
+    x = features()
+    seen = x if compare == 'input' else normal(N, 3, seed=8)
+    given = {'embedding': seen, 'embedding_channels': 3}
+    given = given if compare == 'embedding' else {}
+    width = given.pop('embedding_channels', None)
+    conv = make('full', compare=compare, embedding_channels=width).train(training)
+    sampler = GumbelKNNSampler(
+        conv.sampler.similarity, K, TAU, scale=SCALE, num_arrivals=N
+    ).train(training)
+    h = x @ conv.lin.weight.T
+    expected = sampler.propagate(seen, h, generator=seeded(2))
+    expected = expected + x @ conv.lin_root.weight.T + conv.bias
+    torch.testing.assert_close(conv(x, **given, generator=seeded(2)), expected)
+    graph = conv.graph(x, **given, generator=seeded(2))
+    other = sampler(seen, generator=seeded(2))
+    torch.testing.assert_close(graph.edge_weight, other.edge_weight)
+    assert torch.equal(graph.edge_index, other.edge_index)
+    assert conv.plan(x, **given) == sampler.plan(seen)
+
+
+def test_bad_embeddings():
+    x, kind = features(), 'full'
+    with pytest.raises(ValueError, match=r"'compare' must be one of .* 'output'"):
+        build(kind, compare='output')
+    with pytest.raises(TypeError, match="'embedding_channels' must be"):
+        build(kind, compare='embedding')
+    with pytest.raises(ValueError, match="'embedding_channels' has no meaning with"):
+        build(kind, compare='input', embedding_channels=3)
+    with pytest.raises(ValueError, match=r"'in_channels' must be known .* -1"):
+        build(kind, in_channels=-1, compare='input')
+    with pytest.raises(ValueError, match='expects 4 channels but it receives 11'):
+        build(kind, LinearSimilarity(OUT), compare='input')
+    with pytest.raises(ValueError, match="'embedding' has no meaning with compare='p"):
+        make(kind)(x, embedding=x)
+    conv = make(kind, compare='embedding', embedding_channels=3)
+    with pytest.raises(ValueError, match=r"'embedding' must be given \(got None\)"):
+        conv(x)
+    with pytest.raises(ValueError, match=r'one row per node \(got 2 for 7 nodes\)'):
+        conv(x, embedding=x[:2, :3])
+    with pytest.raises(TypeError, match='embedding_channels'):
+        build('transition', embedding_channels=3)

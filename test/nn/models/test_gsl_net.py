@@ -41,6 +41,9 @@ def test_repr():
     assert str(model) == (
         'GSLNet(16, 32, num_layers=3, out_channels=7, num_transition_nodes=10)'
     )
+    assert str(GSLNet(16, 32, 2, 7, compare='input')) == (
+        "GSLNet(16, 32, num_layers=2, out_channels=7, compare='input')"
+    )
 
 
 @KINDS
@@ -214,3 +217,36 @@ def test_diverged_parameters_are_told_from_bad_features():
     torch.nn.init.constant_(model.convs[0].lin.weight, torch.nan)
     with pytest.raises(ValueError, match="'x @ weight' contains NaN"):
         model(torch.randn(6, 3))
+
+
+def test_one_similarity_of_the_input_serves_all_layers():
+    x, _ = problem()
+    model = make(FULL, compare='input', dropout=0.0, scale='learned')
+    first, second = model.convs
+    assert second.sampler is first.sampler
+    assert first.sampler.similarity.in_channels == IN
+    names = [name for name, _ in model.named_parameters() if 'sampler' in name]
+    assert all(name.startswith('convs.0') for name in names)
+    # Both layers look at the input, and draw a graph of their own.
+    h = model.act(first(x, embedding=x, generator=(noise := seeded(1))))
+    expected = second(h, embedding=x, generator=noise)
+    torch.testing.assert_close(model(x, generator=seeded(1)), expected)
+    given = make(FULL, compare='embedding', embedding_channels=IN, dropout=0.0)
+    given.load_state_dict(make(FULL, compare='input').state_dict())
+    model = make(FULL, compare='input', dropout=0.0)
+    found = given(x, embedding=x, generator=seeded(1))
+    assert torch.equal(found, model(x, generator=seeded(1)))
+    one, other = model.graphs(x, generator=seeded(1))
+    assert not torch.equal(one.edge_weight, other.edge_weight)
+    evaluated = model.eval().graphs(x)
+    assert torch.equal(evaluated[0].edge_index, evaluated[1].edge_index)
+
+
+def test_bad_comparisons():
+    x, _ = problem()
+    with pytest.raises(ValueError, match="'compare' must be 'projected' with trans"):
+        make(TRANSITION, compare='input')
+    with pytest.raises(ValueError, match="'embedding' has no meaning with compare='i"):
+        make(FULL, compare='input')(x, embedding=x)
+    with pytest.raises(ValueError, match="'embedding' must be given"):
+        make(FULL, compare='embedding', embedding_channels=3)(x)

@@ -32,8 +32,12 @@ def _gaussian(module, u, v):
 
 def _neural(module, u, v):
     w_b, w_c = (w.double().flatten().tolist() for w in (module.w_b, module.w_c))
-    b = sigmoid(inner(unit(u), w_b))
-    c = module.c_scale * sigmoid(inner(unit(u), w_c))
+    bias_b, bias_c = (
+        0.0 if bias is None else bias.item() for bias in (module.bias_b, module.bias_c)
+    )
+    centre = {'sigmoid': sigmoid, 'tanh': math.tanh}[module.centre]
+    b = centre(inner(unit(u), w_b) + bias_b)
+    c = module.c_scale * sigmoid(inner(unit(u), w_c) + bias_c)
     return _bell(_cosine(u, v), b, c)
 
 
@@ -84,6 +88,12 @@ CASES = [
     Case('gaussian', nn.GaussianSimilarity, {}, _gaussian),
     Case('wide_gaussian', nn.GaussianSimilarity, {'b': -0.2, 'c': 0.7}, _gaussian),
     Case('neural_gaussian', nn.NeuralGaussianSimilarity, {}, _neural),
+    Case(
+        'moving_bell',
+        nn.NeuralGaussianSimilarity,
+        {'bias': True, 'centre': 'tanh'},
+        _neural,
+    ),
     Case('heat_kernel', nn.HeatKernelSimilarity, {'t': 0.7}, _heat),
     Case('raw_heat_kernel', nn.HeatKernelSimilarity, {'normalize': False}, _heat),
     Case('cosine', nn.CosineSimilarity, {'heads': 3}, _heads),

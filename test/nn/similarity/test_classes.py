@@ -27,6 +27,8 @@ REPRS = [
     (CosineSimilarity, {'heads': 1}, ', heads=1'),
     (NeuralGaussianSimilarity, {}, ', c_scale=0.1'),
     (NeuralGaussianSimilarity, {'c_scale': 2}, ', c_scale=2'),
+    (NeuralGaussianSimilarity, {'bias': True}, ', c_scale=0.1, bias=True'),
+    (NeuralGaussianSimilarity, {'centre': 'tanh'}, ", c_scale=0.1, centre='tanh'"),
 ]
 
 
@@ -39,7 +41,9 @@ def test_repr_and_parameters(kind, kwargs, text):
         shapes = {
             n: p.shape for n, p in kind(16, out_channels, **kwargs).named_parameters()
         }
-        assert sorted(shapes) == sorted(own.get(kind, []) + lin)
+        biases = ['bias_b', 'bias_c'] if kwargs.get('bias') else []
+        assert sorted(shapes) == sorted(own.get(kind, []) + biases + lin)
+        assert all(shapes[name] == (1,) for name in biases)
         for name in own.get(kind, []):
             rows = kwargs.get('heads', 4) if name == 'weight' else 1
             assert shapes[name] == (rows, out_channels or 16)
@@ -75,6 +79,30 @@ def test_the_bell_belongs_to_the_target():
         module.w_c.zero_()
     expected = -torch.tensor([[0.2**2, 0.8**2], [0.2**2, 0.8**2]]) / 0.05
     torch.testing.assert_close(module(torch.eye(2)).log(), expected)
+
+
+def test_a_bias_moves_the_bell():
+    module = NeuralGaussianSimilarity(2, bias=True, centre='tanh')
+    with torch.no_grad():  # Centre tanh(-atanh(0.8)) = -0.8, width 0.1 * 0.8.
+        module.w_b.zero_()
+        module.w_c.zero_()
+        module.bias_b.fill_(-math.atanh(0.8))
+        module.bias_c.fill_(math.log(4))
+    expected = -((COSINE[:2] + 0.8) ** 2) / 0.08
+    torch.testing.assert_close(module(X)[:2], expected.exp())
+    module(X)[0, 1].log().backward()
+    assert module.bias_b.grad != 0
+    assert module.bias_c.grad != 0
+    module.reset_parameters()
+    assert module.bias_b == 0
+    assert module.bias_c == 0
+
+
+def test_unknown_centre():
+    with pytest.raises(ValueError, match=r"'centre' must be .* \(got 'cosh'\)"):
+        NeuralGaussianSimilarity(2, centre='cosh')
+    with pytest.raises(TypeError, match=r"'bias' must be a bool"):
+        NeuralGaussianSimilarity(2, bias=1)
 
 
 def test_extreme_weights_stay_finite():

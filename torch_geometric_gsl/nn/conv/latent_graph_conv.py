@@ -9,18 +9,42 @@ from torch_geometric.nn import Linear
 from torch_geometric.nn.inits import zeros
 
 from torch_geometric_gsl._checks import (
+    check_absent,
     check_count,
     check_features,
     check_finite,
     check_flag,
+    check_option,
     check_parameter_match,
 )
+from torch_geometric_gsl.nn.conv.observed_prior import ObservedPrior
 from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.sampler.plan import SamplingPlan
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.typing import SampledGraph
+
+#: What a similarity may compare.
+COMPARED = ('projected', 'input', 'embedding')
+#: What given edges are.
+OBSERVED = ('candidates', 'prior')
+
+
+def compared_channels(
+    compare: str, in_channels: int, embedding_channels: int | None
+) -> int | None:
+    """Return the width of what a similarity compares; None if it is projected."""
+    check_option(compare, COMPARED, 'compare')
+    if compare == 'embedding':
+        check_count(embedding_channels, 'embedding_channels')
+        return embedding_channels
+    check_absent(embedding_channels, 'embedding_channels', f'with compare={compare!r}')
+    if compare == 'projected':
+        return None
+    if in_channels == -1:
+        raise ValueError("'in_channels' must be known with compare='input' (got -1)")
+    return in_channels
 
 
 class LearnedGraphConv(torch.nn.Module):
@@ -38,6 +62,9 @@ class LearnedGraphConv(torch.nn.Module):
         root_weight: bool = True,
         add_self_loops: bool = False,
         bias: bool = True,
+        compare: str = 'projected',
+        embedding_channels: int | None = None,
+        observed: str = 'candidates',
         **kwargs: Any,
     ) -> None:
         super().__init__()
@@ -57,12 +84,13 @@ class LearnedGraphConv(torch.nn.Module):
         self.bias: torch.nn.Parameter | None = None
         if bias:
             self.bias = torch.nn.Parameter(torch.empty(out_channels))
-        self.sampler = GumbelKNNSampler(
-            resolve_similarity(similarity, out_channels, **(similarity_kwargs or {})),
-            k,
-            tau,
-            **kwargs,
-        )
+        check_option(observed, OBSERVED, 'observed')
+        self.compare = compare
+        self.prior = ObservedPrior() if observed == 'prior' else None
+        width = compared_channels(compare, in_channels, embedding_channels)
+        width = out_channels if width is None else width
+        compared = resolve_similarity(similarity, width, **(similarity_kwargs or {}))
+        self.sampler = GumbelKNNSampler(compared, k, tau, **kwargs)
         # Not that of a subclass, whose own parameters are yet to come.
         LearnedGraphConv.reset_parameters(self)
 
@@ -73,6 +101,8 @@ class LearnedGraphConv(torch.nn.Module):
             self.lin_root.reset_parameters()
         zeros(self.bias)
         self.sampler.reset_parameters()
+        if self.prior is not None:
+            self.prior.reset_parameters()
 
     def _project(self, x: Tensor) -> Tensor:
         check_features(x, width=self.lin.in_channels)
@@ -115,7 +145,13 @@ class LatentGraphConv(LearnedGraphConv):
     :math:`A_{ij} = \mathrm{softmax}_j(\lambda \phi_{ij} / \tau)` over all nodes in
     evaluation mode. The rows of :math:`\mathbf{A}` sum to 1. With
     :obj:`add_self_loops`, :math:`\frac{1}{2} (\mathbf{A} + \mathbf{I})` takes its
-    place.
+    place. With :obj:`compare` the similarity sees :math:`\mathbf{X}` itself or an
+    embedding that is given: few parameters on honest features, where a wide projection
+    overfits.
+
+    Given edges are the candidates, which the layer prunes and weighs, or with
+    :obj:`observed="prior"` a graph of its own that is mixed with the learned graph of
+    all nodes by a learned share, :obj:`conv.prior.share`.
 
     Args:
         in_channels (int): Size of each input sample, or :obj:`-1` to derive the size
@@ -139,6 +175,16 @@ class LatentGraphConv(LearnedGraphConv):
             not have. (default: :obj:`False`)
         bias (bool, optional): If :obj:`False`, the layer does not learn a bias.
             (default: :obj:`True`)
+        compare (str, optional): What the similarity compares: the rows of
+            :math:`\mathbf{X} \mathbf{W}` (:obj:`"projected"`, the paper), of
+            :math:`\mathbf{X}` (:obj:`"input"`), or of an :obj:`embedding` that each
+            call gives (:obj:`"embedding"`). A similarity that is a module has as many
+            input channels. (default: :obj:`"projected"`)
+        embedding_channels (int, optional): The width of that embedding.
+            (default: :obj:`None`)
+        observed (str, optional): What given edges are: :obj:`"candidates"`, or a
+            :obj:`"prior"` that is mixed with a learned graph of all nodes.
+            (default: :obj:`"candidates"`)
         **kwargs (optional): Additional arguments of
             :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`, such as
             :obj:`scale`, :obj:`hard` or :obj:`method`.
@@ -146,12 +192,14 @@ class LatentGraphConv(LearnedGraphConv):
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
           CSR, candidate edges :math:`(2, |\mathcal{E}_c|)` *(optional)*, batch vector
-          :math:`(|\mathcal{V}|)` *(optional)*
+          :math:`(|\mathcal{V}|)` *(optional)*, embedding
+          :math:`(|\mathcal{V}|, F_{emb})` *(optional)*
         - **output:** node features :math:`(|\mathcal{V}|, F_{out})`
 
     Raises:
         TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range.
+        ValueError: If an argument is out of range, :obj:`compare` is unknown or lacks
+            its width, or an :obj:`embedding` is missing or not asked for.
 
     Example:
         >>> conv = LatentGraphConv(16, 32)
@@ -165,6 +213,7 @@ class LatentGraphConv(LearnedGraphConv):
         edge_index: Tensor | None = None,
         batch: Tensor | None = None,
         *,
+        embedding: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
         r"""Run the forward pass.
@@ -172,13 +221,19 @@ class LatentGraphConv(LearnedGraphConv):
         Args:
             x (torch.Tensor): The node features, dense or sparse CSR.
             edge_index (torch.Tensor, optional): If given, only these edges are
-                candidates. (default: :obj:`None`)
+                candidates, unless they are a prior. (default: :obj:`None`)
             batch (torch.Tensor, optional): Sorted graph ids. (default: :obj:`None`)
+            embedding (torch.Tensor, optional): What the similarity compares, if
+                :obj:`compare` says so. (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness.
                 (default: :obj:`None`)
         """
         h = self._project(x)
-        out = self.sampler.propagate(h, h, edge_index, batch, generator=generator)
+        z = self._compared(x, h, embedding)
+        edges = self._candidates(edge_index)
+        out = self.sampler.propagate(z, h, edges, batch, generator=generator)
+        if self.prior is not None and edge_index is not None:
+            out = self.prior(out, h, edge_index)
         return self._finish(x, h, out)
 
     def graph(
@@ -187,6 +242,7 @@ class LatentGraphConv(LearnedGraphConv):
         edge_index: Tensor | None = None,
         batch: Tensor | None = None,
         *,
+        embedding: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> SampledGraph:
         r"""Return the graph that the layer learned for its input.
@@ -198,18 +254,28 @@ class LatentGraphConv(LearnedGraphConv):
             x (torch.Tensor): The node features, dense or sparse CSR.
             edge_index (torch.Tensor, optional): Candidates. (default: :obj:`None`)
             batch (torch.Tensor, optional): Sorted graph ids. (default: :obj:`None`)
+            embedding (torch.Tensor, optional): What the similarity compares, if
+                :obj:`compare` says so. (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness.
                 (default: :obj:`None`)
 
         Returns:
             SampledGraph: The edges and their weights, sorted by target.
         """
-        h = self._project(x)
-        graph: SampledGraph = self.sampler(h, edge_index, batch, generator=generator)
+        z = self._compared(x, None, embedding)
+        edges = self._candidates(edge_index)
+        graph: SampledGraph = self.sampler(z, edges, batch, generator=generator)
+        if self.prior is not None and edge_index is not None:
+            graph = self.prior.graph(graph, x, edge_index)
         return graph
 
     def plan(
-        self, x: Tensor, edge_index: Tensor | None = None, batch: Tensor | None = None
+        self,
+        x: Tensor,
+        edge_index: Tensor | None = None,
+        batch: Tensor | None = None,
+        *,
+        embedding: Tensor | None = None,
     ) -> SamplingPlan:
         r"""Return the training-time sampling plan.
 
@@ -217,8 +283,34 @@ class LatentGraphConv(LearnedGraphConv):
             x (torch.Tensor): The node features, dense or sparse CSR.
             edge_index (torch.Tensor, optional): Candidates. (default: :obj:`None`)
             batch (torch.Tensor, optional): Sorted graph ids. (default: :obj:`None`)
+            embedding (torch.Tensor, optional): What the similarity compares, if
+                :obj:`compare` says so. (default: :obj:`None`)
 
         Returns:
             SamplingPlan: The method, its numbers, and why.
         """
-        return self.sampler.plan(self._project(x), edge_index, batch)
+        z = self._compared(x, None, embedding)
+        return self.sampler.plan(z, self._candidates(edge_index), batch)
+
+    def _candidates(self, edge_index: Tensor | None) -> Tensor | None:
+        """Return the edges to which the sampler is confined."""
+        return edge_index if self.prior is None else None
+
+    def _compared(
+        self, x: Tensor, h: Tensor | None, embedding: Tensor | None
+    ) -> Tensor:
+        """Return what the similarity compares; the projected rows may be at hand."""
+        if self.compare != 'embedding':
+            check_absent(embedding, 'embedding', f'with compare={self.compare!r}')
+        if self.compare == 'projected':
+            return self._project(x) if h is None else h
+        if self.compare == 'input':
+            return x
+        if embedding is None:
+            raise ValueError("'embedding' must be given (got None)")
+        if embedding.size(0) != x.size(0):
+            raise ValueError(
+                f"'embedding' must have one row per node "
+                f'(got {embedding.size(0)} for {x.size(0)} nodes)'
+            )
+        return embedding

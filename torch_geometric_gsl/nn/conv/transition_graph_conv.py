@@ -116,6 +116,9 @@ class TransitionGraphConv(LearnedGraphConv):
             root_weight=root_weight,
             add_self_loops=add_self_loops,
             bias=bias,
+            compare='projected',
+            embedding_channels=None,
+            observed='candidates',
             **kwargs,
         )
         self.num_nodes = num_nodes

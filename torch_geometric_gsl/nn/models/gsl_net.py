@@ -12,7 +12,10 @@ from torch_geometric_gsl._checks import (
     check_generator,
     check_probability,
 )
-from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
+from torch_geometric_gsl.nn.conv.latent_graph_conv import (
+    LatentGraphConv,
+    compared_channels,
+)
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
 from torch_geometric_gsl.nn.models.base import NodeClassifier
 from torch_geometric_gsl.nn.models.layers import (
@@ -40,6 +43,10 @@ class GSLNet(NodeClassifier):
     :obj:`num_transition_nodes` is given (the paper's models with the suffix -T).
     The last layer has neither activation nor dropout.
 
+    With :obj:`compare="input"` the similarity of all layers sees the features
+    :math:`\mathbf{X}` themselves. It is one similarity, with few parameters, and each
+    layer draws its graph anew.
+
     Args:
         in_channels (int): Size of each input sample, or :obj:`-1` to derive the size
             from the first input to the forward method.
@@ -57,20 +64,29 @@ class GSLNet(NodeClassifier):
             (default: :obj:`0.5`)
         act (str, Callable or None, optional): The activation, or :obj:`None` for none.
             (default: :obj:`"elu"`)
+        compare (str, optional): What the similarity compares: the projected rows of
+            each layer (:obj:`"projected"`, the paper), the network's input in all of
+            them (:obj:`"input"`), or an :obj:`embedding` that each call gives
+            (:obj:`"embedding"`). Transition nodes are projected.
+            (default: :obj:`"projected"`)
+        embedding_channels (int, optional): The width of that embedding.
+            (default: :obj:`None`)
         **kwargs (optional): Additional arguments of the layers, such as :obj:`k`,
             :obj:`tau`, :obj:`scale`, :obj:`similarity_kwargs`,
-            :obj:`root_weight` or :obj:`add_self_loops`.
+            :obj:`root_weight`, :obj:`observed` or :obj:`null`.
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
           CSR, candidate edges :math:`(2, |\mathcal{E}_c|)` *(optional)*, batch vector
-          :math:`(|\mathcal{V}|)` *(optional)*
+          :math:`(|\mathcal{V}|)` *(optional)*, embedding
+          :math:`(|\mathcal{V}|, F_{emb})` *(optional)*
         - **output:** node features :math:`(|\mathcal{V}|, F_{out})`
 
     Raises:
         TypeError: If an argument has the wrong type.
         ValueError: If an argument is out of range, or only one of
-            :obj:`num_transition_nodes` and :obj:`num_nodes` is given.
+            :obj:`num_transition_nodes` and :obj:`num_nodes` is given, or
+            :obj:`compare` is unknown or lacks its width.
 
     Example:
         >>> model = GSLNet(16, 32, num_layers=2, out_channels=7)
@@ -90,6 +106,8 @@ class GSLNet(NodeClassifier):
         *,
         dropout: float = 0.5,
         act: Any = 'elu',
+        compare: str = 'projected',
+        embedding_channels: int | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__()
@@ -108,13 +126,26 @@ class GSLNet(NodeClassifier):
         self.num_nodes = num_nodes
         self.dropout = dropout
         self.act = resolve_activation(act)
-        conv = LatentGraphConv if num_nodes is None else TransitionGraphConv
-        nodes = {'num_nodes': num_nodes, 'num_transition_nodes': num_transition_nodes}
+        self.compare = compare
+        width = compared_channels(compare, in_channels, embedding_channels)
+        conv: Any = LatentGraphConv
         if num_nodes is not None:
-            kwargs.update(nodes)
+            if width is not None:
+                raise ValueError(
+                    f"'compare' must be 'projected' with transition nodes "
+                    f'(got {compare!r})'
+                )
+            conv = TransitionGraphConv
+            kwargs |= {'num_nodes': num_nodes}
+            kwargs |= {'num_transition_nodes': num_transition_nodes}
+        elif width is not None:
+            kwargs |= {'compare': 'embedding', 'embedding_channels': width}
         self.convs = torch.nn.ModuleList(
             conv(*size, similarity=similarity, **kwargs) for size in sizes
         )
+        if width is not None:  # What they compare is the same: so is the similarity.
+            for layer in self.convs[1:]:
+                layer.sampler = self.convs[0].sampler
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -129,6 +160,7 @@ class GSLNet(NodeClassifier):
         edge_index: Tensor | None = None,
         batch: Tensor | None = None,
         *,
+        embedding: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
         r"""Run the forward pass.
@@ -136,13 +168,16 @@ class GSLNet(NodeClassifier):
         Args:
             x (torch.Tensor): The node features, dense or sparse CSR.
             edge_index (torch.Tensor, optional): If given, only these edges are
-                candidates: not the graph itself. (default: :obj:`None`)
+                candidates, or with :obj:`observed="prior"` a graph that is mixed with
+                the learned one. (default: :obj:`None`)
             batch (torch.Tensor, optional): Sorted graph ids of the nodes.
                 (default: :obj:`None`)
+            embedding (torch.Tensor, optional): What the similarity compares, if
+                :obj:`compare` says so. (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness of the
                 graphs; dropout uses the global one. (default: :obj:`None`)
         """
-        args = self._candidates(edge_index, batch)
+        args = self._arguments(x, edge_index, batch, embedding)
         for conv in self.convs[:-1]:
             x = self._hidden(conv(x, **args, generator=generator))
         out: Tensor = self.convs[-1](x, **args, generator=generator)
@@ -154,6 +189,7 @@ class GSLNet(NodeClassifier):
         edge_index: Tensor | None = None,
         batch: Tensor | None = None,
         *,
+        embedding: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> list[SampledGraph]:
         r"""Return the graph of each layer.
@@ -162,6 +198,8 @@ class GSLNet(NodeClassifier):
             x (torch.Tensor): The node features, dense or sparse CSR.
             edge_index (torch.Tensor, optional): Candidates. (default: :obj:`None`)
             batch (torch.Tensor, optional): Sorted graph ids. (default: :obj:`None`)
+            embedding (torch.Tensor, optional): What the similarity compares.
+                (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness.
                 (default: :obj:`None`)
 
@@ -170,7 +208,7 @@ class GSLNet(NodeClassifier):
         """
         check_features(x)
         check_generator(generator, x.device)
-        args = self._candidates(edge_index, batch)
+        args = self._arguments(x, edge_index, batch, embedding)
         graphs = []
         for conv in self.convs[:-1]:
             # Drawn twice, and the same: once to be seen, and once to be used.
@@ -180,15 +218,23 @@ class GSLNet(NodeClassifier):
         last: Any = self.convs[-1]
         return [*graphs, last.graph(x, **args, generator=generator)]
 
-    def _candidates(
-        self, edge_index: Tensor | None, batch: Tensor | None
+    def _arguments(
+        self,
+        x: Tensor,
+        edge_index: Tensor | None,
+        batch: Tensor | None,
+        embedding: Tensor | None,
     ) -> dict[str, Tensor | None]:
-        """Return the arguments of the layers; transition nodes take no candidates."""
-        if self.num_nodes is None:
-            return {'edge_index': edge_index, 'batch': batch}
-        check_absent(edge_index, 'edge_index', 'with transition nodes')
-        check_absent(batch, 'batch', 'with transition nodes')
-        return {}
+        """Return the arguments of the layers."""
+        if self.compare != 'embedding':
+            check_absent(embedding, 'embedding', f'with compare={self.compare!r}')
+        if self.num_nodes is not None:
+            check_absent(edge_index, 'edge_index', 'with transition nodes')
+            check_absent(batch, 'batch', 'with transition nodes')
+            return {}
+        if self.compare == 'input':
+            embedding = x
+        return {'edge_index': edge_index, 'batch': batch, 'embedding': embedding}
 
     def _hidden(self, x: Tensor) -> Tensor:
         return F.dropout(self.act(x), self.dropout, self.training)
@@ -200,4 +246,6 @@ class GSLNet(NodeClassifier):
         )
         if self.num_nodes is not None:
             text += f', num_transition_nodes={self.num_transition_nodes}'
+        if self.compare != 'projected':
+            text += f', compare={self.compare!r}'
         return f'{text})'

@@ -163,7 +163,8 @@ def _short_and_long(
             score = score.masked_fill(edges[0] == edges[1], -torch.inf)
         most = short.most
         chosen = given, list_plan(given, most), draw_options(given, most)
-        parts.append(CandidateList(*chosen, edges, score, sizes, num_targets, most))
+        args = *chosen, edges, score, sizes, num_targets, most
+        parts.append(CandidateList(*args, null=pairs.null))
     if bool(is_raced.any()):
         target = is_raced.nonzero().squeeze(1)
         start, size, source = candidates

@@ -27,6 +27,7 @@ from torch_geometric_gsl.ops.clusters import k_means, num_clusters
 from torch_geometric_gsl.ops.dense import dense_graph, relaxed_weights
 from torch_geometric_gsl.ops.envelope import Envelope
 from torch_geometric_gsl.ops.listed import candidate_graph, nearest_candidates
+from torch_geometric_gsl.ops.noise import arrival_times
 from torch_geometric_gsl.ops.noise_free import (
     nearest_graph,
     noise_free_sum,
@@ -85,9 +86,9 @@ class AllPairs(NamedTuple):
         return drawn_sum(h, self.scores, *drawn, options, given.memory_budget)
 
     def _weights(self, generator: torch.Generator | None) -> Tensor:
-        score, options = self.scores.rows(), self.options
+        score, options, null = self.scores.rows(), self.options, self.scores.null
         if not self.given.is_noisy:
-            return noise_free_weights(score, options.tau)
+            return noise_free_weights(score, options.tau, null)
         return relaxed_weights(
             score,
             options.k,
@@ -95,13 +96,14 @@ class AllPairs(NamedTuple):
             hard=options.hard,
             generator=generator,
             memory_budget=self.given.memory_budget,
+            null=null,
         )
 
     def _noise_free_sum(self, h: Tensor) -> Tensor:
         tau, budget = self.options.tau, self.given.memory_budget
         tolerance, scores = self.given.eval_tolerance, self.scores
-        is_bounded = scores.response.has_interval and not torch.is_grad_enabled()
-        if tolerance is not None and is_bounded:
+        is_bounded = scores.response.has_interval and scores.null is None
+        if tolerance is not None and is_bounded and not torch.is_grad_enabled():
             clusters = k_means(scores.src, num_clusters(scores.src.size(0)))
             args = h, scores, tau, tolerance, clusters
             return tree_sum(*args, memory_budget=budget).to(h.dtype)
@@ -128,6 +130,7 @@ class CandidateList(NamedTuple):
     sizes: list[int]  # The numbers of edges of blocks of whole targets.
     num_targets: int
     most: int
+    null: Tensor | None = None
 
     def graph(self, generator: torch.Generator | None) -> SampledGraph:
         """Return the graph, sorted by target."""
@@ -147,9 +150,11 @@ class CandidateList(NamedTuple):
             shift = edge_index.new_tensor([[0], [first]])
             args = score, edge_index - shift, last - first + 1
             if self.given.is_noisy:
-                graph = candidate_graph(*args, self.options, generator=generator)
+                graph = candidate_graph(
+                    *args, self.options, generator=generator, null=self.null
+                )
             else:
-                graph = nearest_candidates(*args, k, self.options.tau)
+                graph = nearest_candidates(*args, k, self.options.tau, null=self.null)
             graphs.append(SampledGraph(graph.edge_index + shift, graph.edge_weight))
         return join_graphs(graphs)
 
@@ -228,10 +233,18 @@ def _draw(
     if plan.num_proposals is not None:
         envelope = part.envelope if isinstance(part, AllPairs) else None
         length = max(8, math.ceil(min(plan.num_proposals, scores.most)))
-        return race_arrivals(scores, options, length, envelope, **how)
-    tail = draw_tail(scores, options, generator=generator)
-    num_arrivals = min(options.num_arrivals, scores.available)
-    return stream_arrivals(scores, options.num_races, num_arrivals, **how), tail
+        arrivals, tail = race_arrivals(scores, options, length, envelope, **how)
+    else:
+        tail = draw_tail(scores, options, generator=generator)
+        num_arrivals = min(options.num_arrivals, scores.available)
+        arrivals = stream_arrivals(scores, options.num_races, num_arrivals, **how)
+    if scores.null is not None:
+        like = arrivals.horizon
+        time = arrival_times(
+            like.shape, dtype=like.dtype, device=like.device, generator=generator
+        )
+        arrivals = arrivals._replace(null=-time.log_())
+    return arrivals, tail
 
 
 def join_graphs(graphs: Sequence[SampledGraph]) -> SampledGraph:

@@ -8,7 +8,12 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl.nn.sampler._parts import AllPairs, Assignment, CandidateList
-from torch_geometric_gsl.ops.graph_stats import candidate_spread, score_spread
+from torch_geometric_gsl.ops.graph_stats import (
+    candidate_null_share,
+    candidate_spread,
+    null_share,
+    score_spread,
+)
 
 
 class NeighbourDistribution(NamedTuple):
@@ -19,11 +24,15 @@ class NeighbourDistribution(NamedTuple):
         entropy (torch.Tensor): The entropy of :math:`\pi_i` in nats :math:`[n]`.
         effective (torch.Tensor): The effective number of candidates
             :math:`e^{H(\pi_i)}`.
+        null (torch.Tensor, optional): The share of the null neighbour, if there is
+            one; the others are those of :math:`\pi_i` without it.
+            (default: :obj:`None`)
     """
 
     candidates: Tensor
     entropy: Tensor
     effective: Tensor
+    null: Tensor | None = None
 
 
 def describe(assigned: Assignment) -> NeighbourDistribution:
@@ -31,15 +40,22 @@ def describe(assigned: Assignment) -> NeighbourDistribution:
     n, device = assigned.pairs.dst.size(0), assigned.pairs.dst.device
     total = torch.zeros(2, n, dtype=torch.double, device=device)
     candidates = torch.zeros(n, dtype=torch.long, device=device)
+    score = assigned.pairs.null
+    null = None if score is None else torch.ones_like(total[0])
     for part in assigned.parts:
         if isinstance(part, AllPairs):
             rows, budget = slice(*part.targets), part.given.memory_budget
             spread = score_spread(part.scores, memory_budget=budget)
             total[:, rows] += torch.stack(spread)
             candidates[rows] += part.scores.available
+            if null is not None:
+                null[rows] = null_share(part.scores, memory_budget=budget)
         elif isinstance(part, CandidateList):
             is_candidate = part.score > -torch.inf
             target = part.edge_index[1][is_candidate]
             total += torch.stack(candidate_spread(part.score[is_candidate], target, n))
             candidates += torch.bincount(target, minlength=n)
-    return NeighbourDistribution(candidates, *total)
+            if null is not None and score is not None:
+                value = part.score[is_candidate]
+                null *= candidate_null_share(value, target, score, n)
+    return NeighbourDistribution(candidates, total[0], total[1], null)

@@ -80,6 +80,11 @@ class GumbelKNNSampler(torch.nn.Module):
             with layers that ignore edge weights. (default: :obj:`True`)
         loop (bool, optional): If :obj:`False`, a node is no candidate of its own.
             (default: :obj:`True`)
+        null (bool, optional): If :obj:`True`, each target has one more candidate, the
+            null neighbour, whose score is a parameter and which passes no message:
+            it takes the weight that no neighbour deserves. (default: :obj:`False`)
+        initial_null (float, optional): The score at which it begins.
+            (default: :obj:`0.0`)
         method (str, optional): :obj:`"dense"`, :obj:`"race"` or :obj:`"stream"`, which
             serve or raise, or :obj:`"auto"`: a race where it looks at few candidates,
             else the definition for at most :math:`2^{22}` pairs, else the cheaper one
@@ -134,6 +139,8 @@ class GumbelKNNSampler(torch.nn.Module):
         hard: bool = False,
         replace: bool = True,
         loop: bool = True,
+        null: bool = False,
+        initial_null: float = 0.0,
         method: str = 'auto',
         num_arrivals: int | None = None,
         num_tail: int | None = None,
@@ -155,6 +162,8 @@ class GumbelKNNSampler(torch.nn.Module):
         self.hard = hard
         self.replace = replace
         self.loop = loop
+        self.null = null
+        self.initial_null = initial_null
         self.method = method
         self.num_arrivals = num_arrivals
         self.num_tail = num_tail
@@ -169,6 +178,10 @@ class GumbelKNNSampler(torch.nn.Module):
         if scale == 'learned':
             self.log_scale = torch.nn.Parameter(torch.empty(()))
             torch.nn.init.constant_(self.log_scale, math.log(initial_scale))
+        self.null_score: torch.nn.Parameter | None = None
+        if null:
+            self.null_score = torch.nn.Parameter(torch.empty(()))
+            torch.nn.init.constant_(self.null_score, initial_null)
         self._memory = EnvelopeMemory()
         self._draw_hooks: OrderedDict[int, Callable[..., None]] = OrderedDict()
 
@@ -177,6 +190,8 @@ class GumbelKNNSampler(torch.nn.Module):
         self.similarity.reset_parameters()
         if self.log_scale is not None:
             torch.nn.init.constant_(self.log_scale, math.log(self.initial_scale))
+        if self.null_score is not None:
+            torch.nn.init.constant_(self.null_score, self.initial_null)
         self._memory = EnvelopeMemory()
 
     def forward(
@@ -204,7 +219,8 @@ class GumbelKNNSampler(torch.nn.Module):
 
         Returns:
             SampledGraph: :obj:`(edge_index, edge_weight)`, sorted by target, without
-            duplicates; the weights of each target sum to 1.
+            duplicates; the weights of each target sum to 1, less the share of the null
+            neighbour.
 
         Raises:
             TypeError: If an input has the wrong type or dtype.
@@ -351,6 +367,8 @@ class GumbelKNNSampler(torch.nn.Module):
         options |= {'scale': self._memory.read(scale)}
         given = CallOptions(is_noisy=is_noisy, **options)
         pairs = self.similarity.pair_scores(x, scale)
+        if self.null_score is not None:
+            pairs = pairs._replace(null=self.null_score.to(pairs.src.dtype))
         if edge_index is not None or batch is not None:
             parts = assign_parts(pairs, is_pair, edge_index, batch, given)
             return Assignment(pairs, parts)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from torch_geometric_gsl._checks import (
     check_count,
     check_flag,
+    check_number,
     check_option,
     check_positive,
 )
@@ -67,7 +68,8 @@ CHECKS: dict[str, Callable[..., None]] = {
     'num_tail': partial(_check_count_or_none, minimum=0),
     'eval_tolerance': _check_tolerance,
     **dict.fromkeys(('max_eval_pairs', 'memory_budget'), check_count),
-    **dict.fromkeys(('hard', 'replace', 'loop', 'sample_in_eval'), check_flag),
+    **dict.fromkeys(('hard', 'replace', 'loop', 'null', 'sample_in_eval'), check_flag),
+    'initial_null': check_number,
 }
 
 

@@ -4,9 +4,9 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor
-from torch_geometric.nn.inits import glorot
+from torch_geometric.nn.inits import glorot, zeros
 
-from torch_geometric_gsl._checks import check_positive
+from torch_geometric_gsl._checks import check_flag, check_option, check_positive
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops import scores
 
@@ -20,7 +20,8 @@ class NeuralGaussianSimilarity(Similarity):
         \phi_{ij} &= \exp \left( - \frac{(z_i z_j^{\top} - b_i)^2}{c_i} \right),
         \qquad z_i = \frac{x_i W}{\lVert x_i W \rVert_2}
 
-        b_i &= \sigma(z_i w_b^{\top}), \qquad c_i = \gamma \, \sigma(z_i w_c^{\top})
+        b_i &= \sigma(z_i w_b^{\top} + \beta_b), \qquad
+        c_i = \gamma \, \sigma(z_i w_c^{\top} + \beta_c)
 
     where :math:`i` is the target and :math:`j` the candidate neighbour, the vectors
     :math:`w_b` and :math:`w_c` are learnable and :math:`\gamma` denotes
@@ -28,12 +29,22 @@ class NeuralGaussianSimilarity(Similarity):
     lies in :math:`[0, 1]`. Widths are kept above :math:`10^{-9}`, where the bell is a
     spike.
 
+    The paper has no biases :math:`\beta_b, \beta_c`, nor does the default. On centred
+    features :math:`z_i w_b^{\top}` is zero in the mean, so that without one the
+    centres stay near :math:`0.5`, whatever the relation; :obj:`bias=True` lets them
+    move. A sigmoid reaches angles below 90 degrees only, :obj:`centre="tanh"` all.
+
     Args:
         in_channels (int): Size of each input sample.
         out_channels (int, optional): Size :math:`m` of a learnable projection
             :math:`Z = X W` of the features, if there is one. (default: :obj:`None`)
         c_scale (float, optional): The factor :math:`\gamma` of the widths.
             (default: :obj:`0.1`)
+        bias (bool, optional): If :obj:`True`, the centres and the widths learn a bias
+            :math:`\beta_b, \beta_c` each. (default: :obj:`False`)
+        centre (str, optional): The function :math:`\sigma` of the centres,
+            :obj:`"sigmoid"` for cosines in :math:`(0, 1)`, or :obj:`"tanh"` for those
+            in :math:`(-1, 1)`. (default: :obj:`"sigmoid"`)
 
     Shapes:
         - **input:** node features :math:`(N, F_{in})` or a pair of them, for :math:`N`
@@ -42,7 +53,8 @@ class NeuralGaussianSimilarity(Similarity):
 
     Raises:
         TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range, such as :obj:`c_scale <= 0`.
+        ValueError: If an argument is out of range, such as :obj:`c_scale <= 0`, or
+            :obj:`centre` is unknown.
 
     Example:
         >>> similarity = NeuralGaussianSimilarity(16)
@@ -58,23 +70,39 @@ class NeuralGaussianSimilarity(Similarity):
         out_channels: int | None = None,
         *,
         c_scale: float = 0.1,
+        bias: bool = False,
+        centre: str = 'sigmoid',
     ) -> None:
         check_positive(c_scale, 'c_scale')
+        check_flag(bias, 'bias')
+        check_option(centre, scores.CENTRES, 'centre')
         super().__init__(in_channels, out_channels)
         self.c_scale = float(c_scale)
+        self.centre = centre
         self.w_b = torch.nn.Parameter(torch.empty(1, self.embedding_channels))
         self.w_c = torch.nn.Parameter(torch.empty(1, self.embedding_channels))
+        self.bias_b = torch.nn.Parameter(torch.empty(1)) if bias else None
+        self.bias_c = torch.nn.Parameter(torch.empty(1)) if bias else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         super().reset_parameters()
         glorot(self.w_b)
         glorot(self.w_c)
+        zeros(self.bias_b)
+        zeros(self.bias_c)
 
     def response(self, z: Tensor) -> scores.Response:
-        b = scores.neural_centre(z, self.w_b.to(z.dtype))
-        c = scores.neural_width(z, self.w_c.to(z.dtype), self.c_scale)
+        bias_b, bias_c = (
+            None if bias is None else bias.to(z.dtype)
+            for bias in (self.bias_b, self.bias_c)
+        )
+        b = scores.neural_centre(z, self.w_b.to(z.dtype), bias_b, self.centre)
+        c = scores.neural_width(z, self.w_c.to(z.dtype), self.c_scale, bias_c)
         return scores.Response(scores.gaussian, (b, c))
 
     def extra_repr(self) -> str:
-        return f'c_scale={self.c_scale:.4g}'
+        text = f'c_scale={self.c_scale:.4g}'
+        if self.bias_b is not None:
+            text += ', bias=True'
+        return text if self.centre == 'sigmoid' else f'{text}, centre={self.centre!r}'

@@ -1,0 +1,78 @@
+"""A graph that is given, mixed with the one that is learned."""
+
+import pytest
+import torch
+from oracles import seeded
+from sampling import normal
+from torch_geometric.data import Data
+
+from torch_geometric_gsl import GSLNet, LatentGraphConv
+from torch_geometric_gsl.transforms import FreezeLatentGraph
+
+N = 8
+# Twice the same edge counts once; node 7 has none.
+EDGES = torch.tensor([[1, 2, 2, 0, 5, 6], [0, 0, 0, 3, 4, 4]])
+
+
+def layer(**kwargs):
+    torch.manual_seed(5)
+    conv = LatentGraphConv(6, 4, k=2, observed='prior', root_weight=False, **kwargs)
+    return conv.double()
+
+
+def observed(share):
+    weight = torch.zeros(N, N).double()
+    for source, target in set(map(tuple, EDGES.T.tolist())):
+        weight[target, source] = 1
+    size = weight.sum(dim=1, keepdim=True)
+    return share * weight / size.clamp(min=1), 1 - share * (size > 0)
+
+
+@pytest.mark.parametrize('training', [True, False])
+def test_both_graphs_are_mixed(training):
+    x, conv = normal(N, 6), layer().train(training)
+    with torch.no_grad():
+        conv.prior.logit.fill_(-1.0)
+    own = torch.zeros(N, N).double()
+    learned = conv.graph(x, generator=seeded(1))
+    own[learned.edge_index[1], learned.edge_index[0]] = learned.edge_weight.detach()
+    prior, kept = observed(torch.tensor(-1.0).sigmoid().double())
+    graph = conv.graph(x, EDGES, generator=seeded(1))
+    found = torch.zeros(N, N).double()
+    found[graph.edge_index[1], graph.edge_index[0]] = graph.edge_weight.detach()
+    torch.testing.assert_close(found, prior + kept * own)
+    torch.testing.assert_close(found.sum(dim=1), torch.ones(N).double())
+    h = x @ conv.lin.weight.T
+    alone = conv(x, generator=seeded(1))
+    expected = prior @ h + kept * alone
+    torch.testing.assert_close(conv(x, EDGES, generator=seeded(1)), expected)
+
+
+def test_all_nodes_stay_candidates():
+    x, conv = normal(N, 6), layer()
+    assert conv.plan(x, EDGES) == conv.plan(x)
+    conv(x, EDGES).sum().backward()
+    assert float(conv.prior.logit.grad) != 0
+    with torch.no_grad():
+        conv.prior.logit.fill_(3.0)
+    conv.reset_parameters()
+    assert conv.prior.share == 0.5
+
+
+def test_in_a_network_and_stored():
+    x = normal(N, 6).float()
+    model = GSLNet(6, 4, 2, 2, k=2, observed='prior').eval()
+    data = FreezeLatentGraph(model, use_edge_index=True)(Data(x=x, edge_index=EDGES))
+    pairs = set(map(tuple, data.edge_index.T.tolist()))
+    assert set(map(tuple, EDGES.T.tolist())) <= pairs
+    total = torch.zeros(N).index_add(0, data.edge_index[1], data.edge_weight)
+    torch.testing.assert_close(total, torch.ones(N))
+
+
+def test_bad_arguments():
+    with pytest.raises(ValueError, match=r"'observed' must be one of .* 'graph'"):
+        LatentGraphConv(6, 4, observed='graph')
+    with pytest.raises(ValueError, match="'edge_index'"):
+        layer()(normal(N, 6), EDGES + 4)
+    with pytest.raises(TypeError, match='observed'):
+        GSLNet(6, 4, 2, 2, observed='prior', num_nodes=8, num_transition_nodes=3)

@@ -1,0 +1,235 @@
+"""The null neighbour: a candidate of all targets, without a message."""
+
+import math
+from collections import Counter
+
+import pytest
+import torch
+from oracles import check_law, relaxed, replay, seeded
+from sampling import assert_graph, make, normal
+
+from torch_geometric_gsl import GSLNet, GumbelKNNSampler, LinearSimilarity
+from torch_geometric_gsl.diagnostics import describe_model
+
+N, K, TAU, NULL = 12, 3, 0.5, 1.3
+# Pairs, given candidates, a batch: the definition of all of them, and its sequence.
+FORMS = ['pairs', 'edges', 'batch', 'bipartite']
+METHODS = ['dense', 'race', 'stream']
+
+
+def sampler(**kwargs):
+    kwargs = {'k': K, 'tau': TAU, 'scale': 2.0, 'initial_null': NULL, **kwargs}
+    return make('linear', null=True, **kwargs)
+
+
+def scores(x, scale=2.0):
+    unit = torch.nn.functional.normalize(x, dim=1)
+    return scale * unit @ unit.T
+
+
+def arguments(form, x):
+    """Return what makes all pairs of some nodes the candidates."""
+    if form == 'edges':
+        every = torch.ones(len(x), len(x)).nonzero().T
+        return x, {'edge_index': every.flip(0)}
+    if form == 'batch':
+        return x, {'batch': torch.zeros(len(x), dtype=torch.long)}
+    return ((x, x) if form == 'bipartite' else x), {}
+
+
+@pytest.mark.parametrize('hard', [False, True])
+@pytest.mark.parametrize('form', FORMS)
+def test_the_definition_has_one_more_column(form, hard):
+    x = normal(N, 6)
+    module = sampler(method='dense', hard=hard)
+    args, kwargs = arguments(form, x)
+    graph = module(args, **kwargs, generator=seeded(4))
+    score = torch.cat([scores(x), torch.full((N, 1), NULL).double()], dim=1)
+    expected = relaxed(score, replay(4, N, K, N + 1), TAU, hard)
+    assert_graph(graph, expected[:, :-1].sum(dim=1))
+    found = torch.zeros(N, N).double()
+    found[graph.edge_index[1], graph.edge_index[0]] = graph.edge_weight.detach()
+    torch.testing.assert_close(found, expected[:, :-1])
+
+
+@pytest.mark.parametrize('form', FORMS)
+def test_evaluation_is_the_softmax_with_it(form):
+    x, h = normal(N, 6), normal(N, 4, seed=9)
+    module = sampler(k=N).eval()
+    args, kwargs = arguments(form, x)
+    total = torch.cat([scores(x), torch.full((N, 1), NULL).double()], dim=1)
+    weight = (total / TAU).softmax(dim=1)[:, :-1]
+    torch.testing.assert_close(module.propagate(args, h, **kwargs), weight @ h)
+    graph = module(args, **kwargs)
+    assert_graph(graph, weight.sum(dim=1))
+    # Among the nearest alone it has a larger share.
+    nearest = scores(x).topk(2, dim=1).values
+    total = torch.cat([nearest, torch.full((N, 1), NULL).double()], dim=1)
+    few = (total / TAU).softmax(dim=1)[:, :-1].sum(dim=1)
+    assert_graph(sampler(k=2).eval()(args, **kwargs), few)
+
+
+@pytest.mark.parametrize('memory_budget', [2**25, 2**10])
+def test_large_sums(memory_budget):
+    # Tiles of weights relative to the bound, without and with gradients.
+    x, h = normal(3_000, 6).float(), normal(3_000, 2, seed=9).float()
+    module = sampler(scale=1.0, initial_null=7.0, memory_budget=memory_budget)
+    module = module.float().eval()
+    few = torch.arange(0, 3_000, 300)
+    total = scores(x.double(), 1.0)[few]
+    total = torch.cat([total, torch.full((10, 1), 7.0).double()], dim=1)
+    expected = (total / TAU).softmax(dim=1)[:, :-1] @ h.double()
+    with torch.no_grad():
+        found = module.propagate(x, h)[few].double()
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+    if memory_budget == 2**25:
+        found = module.propagate(x, h)[few].double()
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize('method', METHODS)
+def test_winners_have_their_exact_law(method):
+    # One-hot draws: the null neighbour wins with e^s0 / (Z + e^s0).
+    x = normal(8, 6).repeat_interleave(500, dim=0)[:, :6]
+    one = normal(8, 6)
+    module = sampler(k=1, hard=True, method=method, num_arrivals=3)
+    counts, expected = Counter(), Counter()
+    graph = module((one, x), generator=seeded(1))
+    for j, i, w in zip(*graph.edge_index.tolist(), graph.edge_weight, strict=True):
+        counts[i // 500, j] += int(w)
+    assert set(graph.edge_weight.tolist()) <= {0.0, 1.0}
+    for i, row in enumerate(scores(one).tolist()):
+        weights = [math.exp(value) for value in (*row, NULL)]
+        none = 500 - sum(counts[i, j] for j in range(8))
+        found = [*(counts[i, j] for j in range(8)), none]
+        check_law(found, [weight / sum(weights) for weight in weights])
+        expected[i] = weights[-1] / sum(weights)
+    assert len(expected) == 8
+
+
+@pytest.mark.parametrize('method', METHODS)
+def test_distinct_draws_have_their_exact_law(method):
+    # Of two arrivals without replacement, the law is that of Plackett and Luce.
+    one, times = normal(4, 6), 4_000
+    module = sampler(k=2, replace=False, method=method)
+    x = one[:1].expand(times, 6)
+    graph = module((one, x), generator=seeded(2))
+    sets = [frozenset()] * times
+    for j, i in graph.edge_index.T.tolist():
+        sets[i] = sets[i] | {j}
+    counts = Counter(sets)
+    rate = [math.exp(value) for value in (*scores(one)[0].tolist(), NULL)]
+    law = Counter()
+    for a in range(5):
+        for b in range(5):
+            if a != b:
+                chance = rate[a] / sum(rate) * rate[b] / (sum(rate) - rate[a])
+                law[frozenset({a, b} - {4})] += chance
+    assert set(counts) <= set(law)
+    check_law([counts[key] for key in law], list(law.values()))
+    size = torch.bincount(graph.edge_index[1], minlength=times)
+    assert set(size.tolist()) == {1, 2}
+
+
+@pytest.mark.parametrize('tau', [0.1, 0.5, 1.0])
+def test_races_weigh_it_as_the_definition_does(tau):
+    # Means of the share of the null neighbour, its square, and a weighted sum.
+    x, h = normal(20, 6), normal(20, 1, seed=8)
+    moments = []
+    for method in ('dense', 'race', 'stream'):
+        module = sampler(tau=tau, method=method, initial_null=4.0)
+        found = []
+        for seed in range(50):
+            with torch.no_grad():
+                values = [
+                    module.propagate(x, m, generator=seeded(seed))
+                    for m in (torch.ones_like(h), h)
+                ]
+            found.append(torch.cat([*values, values[0] ** 2, values[1] ** 2], dim=1))
+        found = torch.stack(found)  # [seeds, nodes, 4]
+        moments.append((found.mean(dim=(0, 1)), found.mean(dim=1).std(dim=0)))
+    (mean, std), *others = moments
+    for other, spread in others:
+        z = (other - mean) / ((std**2 + spread**2) / 50).sqrt()
+        assert float(z.abs().max()) < 4.9  # 24 of them: below 1e-4 in all.
+
+
+@pytest.mark.parametrize('method', METHODS)
+@pytest.mark.parametrize('replace', [True, False])
+def test_gradients_reach_it(method, replace):
+    x, h = normal(N, 6), normal(N, 2, seed=9)
+    module = sampler(method=method, replace=replace)
+
+    def loss(null):
+        with torch.no_grad():
+            module.null_score.fill_(null)
+        return module.propagate(x, h, generator=seeded(6)).square().sum()
+
+    loss(NULL).backward()
+    step = 1e-5
+    with torch.no_grad():
+        numeric = float(loss(NULL + step) - loss(NULL - step)) / (2 * step)
+    assert float(module.null_score.grad) == pytest.approx(numeric, rel=1e-4)
+
+
+def test_budgets_and_forms_draw_one_graph():
+    x, h = normal(300, 6), normal(300, 4, seed=9)
+    first, second = (
+        sampler(method='race', memory_budget=budget).propagate(
+            x, h, generator=seeded(1)
+        )
+        for budget in (2**25, 2**14)
+    )
+    torch.testing.assert_close(first, second)
+    module = sampler(method='race')
+    graph = module(x, generator=seeded(1))
+    out = torch.zeros(300, 4).double()
+    out.index_add_(
+        0, graph.edge_index[1], h[graph.edge_index[0]] * graph.edge_weight[:, None]
+    )
+    torch.testing.assert_close(out, first)
+
+
+def test_limits():
+    x = normal(N, 6)
+    graph = sampler(initial_null=-80.0, method='race')(x, generator=seeded(1))
+    assert_graph(graph, torch.ones(N))
+    graph = sampler(initial_null=80.0, method='race')(x, generator=seeded(1))
+    assert float(graph.edge_weight.detach().max()) < 1e-12
+    for method in METHODS:
+        out = sampler(initial_null=300.0, tau=0.01, method=method).float()
+        found = out.propagate(x.float(), x.float(), generator=seeded(1))
+        assert torch.equal(found, torch.zeros_like(found))
+        found = out.eval().propagate(x.float(), x.float())
+        assert torch.equal(found, torch.zeros_like(found))
+
+
+def test_diagnostics_tell_its_share():
+    x = normal(N, 6).float()
+    module = sampler().float()
+    expected = (NULL - scores(x).logsumexp(dim=1)).sigmoid().double()
+    for form in ('pairs', 'edges', 'batch'):
+        args, kwargs = arguments(form, x)
+        found = module.distribution(args, **kwargs)
+        torch.testing.assert_close(found.null, expected, atol=1e-5, rtol=0)
+    assert make('linear').distribution(x.double()).null is None
+    summary = describe_model(module, x)
+    assert 'null neighbour' in str(summary)
+    torch.testing.assert_close(summary.layers[0].null, expected, atol=1e-5, rtol=0)
+
+
+def test_state_and_arguments():
+    module = GumbelKNNSampler(LinearSimilarity(6), null=True, initial_null=2.0)
+    with torch.no_grad():
+        module.null_score.fill_(5.0)
+    assert module.state_dict()['null_score'] == 5
+    module.reset_parameters()
+    assert module.null_score == 2
+    assert GumbelKNNSampler(LinearSimilarity(6)).null_score is None
+    model = GSLNet(6, 4, 2, 2, null=True, scale='learned', compare='input')
+    model(normal(N, 6).float()).sum().backward()
+    assert model.convs[0].sampler.null_score.grad is not None
+    with pytest.raises(TypeError, match="'null' must be a bool"):
+        GumbelKNNSampler(LinearSimilarity(6), null=1)
+    with pytest.raises(ValueError, match=r"'initial_null' must be finite \(got inf\)"):
+        GumbelKNNSampler(LinearSimilarity(6), initial_null=math.inf)

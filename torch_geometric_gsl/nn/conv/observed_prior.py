@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch_geometric.utils import coalesce, degree
+
+from torch_geometric_gsl._checks import check_edge_index
+from torch_geometric_gsl.ops.aggregate import weighted_sum
+from torch_geometric_gsl.typing import SampledGraph
+
+
+class ObservedPrior(torch.nn.Module):
+    r"""Mix an observed graph with a learned one, by a learned share :math:`\alpha`.
+
+    .. math::
+        \tilde{\mathbf{A}}_i = \alpha \, \mathbf{D}_i^{-1} \mathbf{A}^{\mathrm{obs}}_i +
+        (1 - \alpha) \, \mathbf{A}_i, \qquad \alpha = \sigma(\beta)
+
+    A node without observed edges has its learned ones alone.
+
+    Example:
+        >>> prior = ObservedPrior()
+        >>> prior.share
+        tensor(0.5000, grad_fn=<SigmoidBackward0>)
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.logit = torch.nn.Parameter(torch.empty(()))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        r"""Reset all learnable parameters of the module."""
+        torch.nn.init.zeros_(self.logit)
+
+    @property
+    def share(self) -> Tensor:
+        r"""Return the share :math:`\alpha` of the observed graph."""
+        return self.logit.sigmoid()
+
+    def forward(self, out: Tensor, h: Tensor, edge_index: Tensor) -> Tensor:
+        r"""Mix the sums of messages over both graphs.
+
+        Args:
+            out (torch.Tensor): The sums :math:`[N, m]` over the learned graph.
+            h (torch.Tensor): The messages :math:`[N, m]`.
+            edge_index (torch.Tensor): The observed edges.
+        """
+        observed, kept = self._mixed(edge_index, h, h.dtype)
+        total = weighted_sum(h, *observed, h.size(0))
+        return out * kept.unsqueeze(1) + total
+
+    def graph(self, graph: SampledGraph, x: Tensor, edge_index: Tensor) -> SampledGraph:
+        r"""Mix both graphs; weights of equal edges add up.
+
+        Args:
+            graph (SampledGraph): The learned graph.
+            x (torch.Tensor): The node features.
+            edge_index (torch.Tensor): The observed edges.
+        """
+        observed, kept = self._mixed(edge_index, x, graph.edge_weight.dtype)
+        weight = graph.edge_weight * kept[graph.edge_index[1]]
+        edges = torch.cat([observed.edge_index, graph.edge_index], dim=1)
+        weight = torch.cat([observed.edge_weight, weight])
+        return SampledGraph(*coalesce(edges, weight, x.size(0), sort_by_row=False))
+
+    def _mixed(
+        self, edge_index: Tensor, x: Tensor, dtype: torch.dtype
+    ) -> tuple[SampledGraph, Tensor]:
+        """Return the weighted observed graph, and what each node keeps of its own."""
+        check_edge_index(edge_index, x, x)
+        edges = coalesce(edge_index, num_nodes=x.size(0), sort_by_row=False)
+        size = degree(edges[1], x.size(0), dtype=dtype)
+        share = self.share.to(dtype)
+        weight = share / size[edges[1]]
+        return SampledGraph(edges, weight), 1 - share * (size > 0).to(dtype)
