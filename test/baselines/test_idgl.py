@@ -227,7 +227,7 @@ def test_gradients_that_are_asked_for(kind):
 @pytest.mark.parametrize('epsilon', [0.0, 0.2])
 @pytest.mark.parametrize(('is_sparse', 'stored'), [(False, 0), (True, 2)])
 def test_stored_weights(is_sparse, stored, epsilon, monkeypatch):
-    in_strips(100, monkeypatch, 400)
+    in_strips(20, monkeypatch, 400)
     num_nodes = 400
     x, y = problem(num_nodes)
     x = x.relu().to_sparse_csr() if is_sparse else x
@@ -240,8 +240,9 @@ def test_stored_weights(is_sparse, stored, epsilon, monkeypatch):
 
     with torch.autograd.graph.saved_tensors_hooks(note, lambda value: value):
         model.loss(x, y, y < 2)
-    # The first graph, and the products of features.
-    assert stored * num_nodes**2 <= sum(sizes.values()) < (stored + 1.5) * num_nodes**2
+    # Halves of the first graph, and of the products of features.
+    half = stored / 2
+    assert half * num_nodes**2 <= sum(sizes.values()) < (half + 1.5) * num_nodes**2
 
 
 def test_linear_memory(meter):

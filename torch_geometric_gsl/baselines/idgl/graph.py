@@ -13,7 +13,7 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.utils import sort_edge_index
 
 from torch_geometric_gsl.baselines._edges import Edges, list_sources
-from torch_geometric_gsl.baselines.idgl.pairs import Pairs
+from torch_geometric_gsl.baselines.idgl.pairs import Pairs, inner
 from torch_geometric_gsl.typing import SampledGraph
 
 # Keeps the logarithm of an isolated node's degree finite.
@@ -26,6 +26,8 @@ class Graph(ABC):
     #: The sums of the weights of targets, and the squared norm.
     total: Tensor
     size: Tensor
+    #: Whether strips of the weights leave out mirror images.
+    is_symmetric = False
 
     def propagate(self, h: Tensor) -> Tensor:
         """Return weighted means of messages from the sources; of none, zero."""
@@ -59,8 +61,15 @@ class Graph(ABC):
     @torch.no_grad()
     def change(self, last: Graph) -> Tensor:
         """Return the squared distance from the graph before."""
-        strips = zip(self.weights(), last.weights(), strict=True)
-        return torch.stack([(own - old).square().sum() for own, old in strips]).sum()
+        strips = zip(self.strips(), last.strips(), strict=True)
+        parts = (own - old for own, old in strips)
+        if self.is_symmetric:
+            return torch.stack([inner(part, part) for part in parts]).sum()
+        return torch.stack([part.square().sum() for part in parts]).sum()
+
+    @abstractmethod
+    def strips(self) -> Iterator[Tensor]:
+        """Yield the weights by strips of rows, each pair of a symmetric graph once."""
 
     @abstractmethod
     def weights(self) -> Iterator[Tensor]:
@@ -86,6 +95,7 @@ class ThroughAnchors(Graph):
     #: penalty needs them.
     of_anchors: Tensor
     products: Tensor | None
+    is_symmetric = False
 
     def _means(self, h: Tensor) -> Tensor:
         return super()._means(divided(self._send_back(h), self.of_anchors))
@@ -115,8 +125,10 @@ class AnchorGraph(ThroughAnchors):
         self.total, self.of_anchors = weights.sum(dim=1), weights.sum(dim=0)
         self.size = weights.detach().square().sum()
 
-    def weights(self) -> Iterator[Tensor]:
+    def strips(self) -> Iterator[Tensor]:
         yield self._weights
+
+    weights = strips
 
     def _send(self, h: Tensor) -> Tensor:
         return self._weights @ h
@@ -135,6 +147,8 @@ class Factored(Graph):
     zero changes nothing: the weights are products of thin matrices, and so are their
     gradients. None of them needs to be formed.
     """
+
+    is_symmetric = True
 
     def __init__(
         self,
@@ -166,6 +180,10 @@ class Factored(Graph):
         first, second = (torch.linalg.qr(f, mode='r').R for f in (own, sources))
         distance: Tensor = (first @ second.t()).square().sum()
         return distance
+
+    def strips(self) -> Iterator[Tensor]:
+        sources = self.sources.t()
+        return (self.own[rows] @ sources[:, rows.start :] for rows in self.blocks)
 
     def weights(self) -> Iterator[Tensor]:
         return (self.own[rows] @ self.sources.t() for rows in self.blocks)

@@ -68,7 +68,7 @@ class IDGL(NeighbourModel):
         the search for the nearest neighbours. Any other graph takes time :math:`n^2`,
         and its weights are computed anew wherever they are needed. Only those that are
         long to compute are stored, such as those of sparse features, and the products
-        of such features: :math:`n^2` of each.
+        of such features: :math:`n^2 / 2` of each.
 
     Args:
         in_channels (int): Size of each input sample.

@@ -16,7 +16,12 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl.baselines.idgl.graph import Graph
-from torch_geometric_gsl.baselines.idgl.pairs import Pairs
+from torch_geometric_gsl.baselines.idgl.pairs import (
+    Pairs,
+    inner,
+    symmetric_sum,
+    whole_columns,
+)
 from torch_geometric_gsl.ops.derivatives import once_differentiable
 
 Kept = Sequence[Tensor]
@@ -39,7 +44,7 @@ class Weights:
     sent: list[Tensor] = field(default_factory=list)
 
     def strips(self, kept: Kept = ()) -> Iterator[Tensor]:
-        """Return the weights by strips of rows, without gradient."""
+        """Return the weights by strips, without gradient."""
         if kept:
             return iter(kept)
         return (self.to_edges(self.pairs.strip(rows), rows) for rows in self.blocks)
@@ -49,17 +54,19 @@ class Weights:
         weights and the products of features.
         """
         square, energy = self.pairs.input.new_zeros(2)
-        sums = []
-        for part, own in self._with_products(kept, products):
-            sums.append(part.sum(dim=1))
-            square += part.square().sum()
+        total = self.pairs.input.new_zeros(self.blocks[-1].stop)
+        parts = self._with_products(kept, products)
+        for rows, (part, own) in zip(self.blocks, parts, strict=True):
+            total[rows.start :] += part.sum(dim=0)
+            total[rows] += part[:, part.size(0) :].sum(dim=1)
+            square += inner(part, part)
             if own is not None:
-                energy += (part * own).sum()
-        return square, torch.cat(sums), energy
+                energy += inner(part, own)
+        return square, total, energy
 
     def send(self, h: Tensor, kept: Kept) -> Tensor:
         """Return the weighted sums of messages."""
-        return torch.cat([h @ part.t() for part in self.strips(kept)], dim=1)
+        return symmetric_sum(h, zip(self.blocks, self.strips(kept), strict=True))
 
     def gradients(
         self, kept: Kept, products: Kept, grads: Grads, of_slots: Grads
@@ -80,13 +87,13 @@ class Weights:
         def strips() -> Iterator[tuple[slice, Tensor]]:
             parts = self._with_products(kept, products)
             for rows, (weight, own) in zip(self.blocks, parts, strict=True):
-                grad = both[0][:, rows].t() @ both[1]
+                grad = both[0][:, rows].t() @ both[1][:, rows.start :]
                 if own is not None and of_energy is not None:
                     grad.addcmul_(own, 2 * of_energy)
                 if of_square is not None:
                     grad.addcmul_(weight, 4 * of_square)
                 # The gradient of a pair that is no edge is zero.
-                yield rows, torch.ops.aten.threshold_backward(grad, weight, 0)
+                yield rows, _threshold_backward(grad, weight)
 
         found, features = [self.pairs.gradient(strips())], self.features
         if of_energy is None or features is None or not features.input.requires_grad:
@@ -105,8 +112,16 @@ class Weights:
         return zip(self.strips(kept), own, strict=True)
 
 
+def _threshold_backward(grad: Tensor, weight: Tensor) -> Tensor:
+    backward: Any = torch.ops.aten.threshold_backward.grad_input
+    out: Tensor = backward(grad, weight, 0, grad_input=grad)
+    return out
+
+
 class LearnedGraph(Graph):
     """A learned graph of all nodes, by its weights, for messages of these widths."""
+
+    is_symmetric = True
 
     def __init__(self, weights: Weights, widths: list[int], products: Kept) -> None:
         self._of = weights
@@ -120,9 +135,13 @@ class LearnedGraph(Graph):
     def _measures(self) -> tuple[Tensor, Tensor, Tensor]:
         return self.total, self.size, self._energy
 
+    def strips(self) -> Iterator[Tensor]:
+        return self._of.strips(self._kept)
+
     def weights(self) -> Iterator[Tensor]:
         if not torch.is_grad_enabled():
-            return self._of.strips(self._kept)
+            strips = zip(self._of.blocks, self.strips(), strict=True)
+            return (columns.t() for _, columns in whole_columns(strips))
         pairs: Any = self._of.pairs
         return iter([self._of.to_edges(pairs.products(pairs), slice(None))])
 

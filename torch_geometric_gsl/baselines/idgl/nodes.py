@@ -97,7 +97,8 @@ class Nodes:
         if self.batch is None:
             return part
         sources = self.batch if self.anchors is None else self.batch[self.anchors]
-        return part.masked_fill(self.batch[rows].unsqueeze(1) != sources, 0)
+        own = self.batch[rows].unsqueeze(1)
+        return part.masked_fill(own != sources[rows.start :], 0)
 
     @cached_property
     def square(self) -> Tensor:

@@ -1,9 +1,13 @@
-"""Inner products of dense or sparse rows: the similarities of nodes."""
+"""Inner products of dense or sparse rows: the similarities of nodes.
+
+They are symmetric. The strip of some rows therefore begins with their own columns: it
+holds no pair whose mirror image stands in a strip before.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 import torch
@@ -18,6 +22,33 @@ from torch_geometric_gsl.ops.runtime import full_precision
 
 #: Products of rows of this width take about twice the time of reading them.
 WIDE = 64
+
+Strips = Iterable[tuple[slice, Tensor]]
+
+
+def inner(one: Tensor, two: Tensor) -> Tensor:
+    """Return the inner product of two strips, together with their mirror images."""
+    own = slice(one.size(0))
+    twice = 2 * (one.flatten() @ two.flatten())
+    return twice - (one[:, own] * two[:, own]).sum()
+
+
+def symmetric_sum(h: Tensor, strips: Strips) -> Tensor:
+    """Return the product of :math:`[w, n]` and a symmetric matrix."""
+    out = torch.zeros_like(h)
+    for rows, part in strips:
+        out[:, rows.start :].addmm_(h[:, rows], part)
+        out[:, rows].addmm_(h[:, rows.stop :], part[:, part.size(0) :].t())
+    return out
+
+
+def whole_columns(strips: Strips) -> Iterator[tuple[slice, Tensor]]:
+    """Yield the columns of each strip's rows, from the first row to the last."""
+    above: list[tuple[slice, Tensor]] = []
+    for rows, part in strips:
+        parts = [old[:, rows.start - r.start : rows.stop - r.start] for r, old in above]
+        yield rows, torch.cat([*parts, part.t()])
+        above.append((rows, part))
 
 
 class DensePairs:
@@ -37,16 +68,15 @@ class DensePairs:
         return self.input @ sources.input.t()
 
     def strip(self, rows: slice) -> Tensor:
-        """Return the products of some rows with all, without gradient."""
-        return self._long[:, rows].t() @ self._long
+        """Return the products of some rows with all from them on, without gradient."""
+        return self._long[:, rows].t() @ self._long[:, rows.start :]
 
-    def gradient(self, strips: Iterable[tuple[slice, Tensor]]) -> Tensor:
+    def gradient(self, strips: Strips) -> Tensor:
         """Return the gradient of the rows, given strips of that of their products.
 
         It is the gradient of a product and of its mirror image, which is symmetric.
         """
-        parts = [self._long @ part.t() for _, part in strips]
-        return torch.cat(parts, dim=1).t()
+        return symmetric_sum(self._long, strips).t()
 
     def squares(self) -> Tensor:
         """Return the squared norms of the rows, for autograd."""
@@ -94,16 +124,24 @@ class SparsePairs:
         return torch.stack(parts).sum(dim=0)
 
     def strip(self, rows: slice) -> Tensor:
-        values = self.input.detach()
-        parts = [self._places.sum(self._dense(own, rows), own) for own in values]
-        return torch.stack(parts).sum(dim=0).t()
+        offsets = self._places.offsets[rows.start :]
+        later = slice(int(offsets[0]), None)
+        width = self._places.num_sources
+        places = Neighbours(self._places.source[later], width, offsets - offsets[0])
+        first, *others = (
+            places.sum(self._dense(value, rows), value[later])
+            for value in self.input.detach()
+        )
+        for part in others:
+            first += part
+        # In the order of memory of dense ones: elementwise functions of both are slow.
+        return first.t().contiguous()
 
-    def gradient(self, strips: Iterable[tuple[slice, Tensor]]) -> Tensor:
+    def gradient(self, strips: Strips) -> Tensor:
         values = self.input.detach()
         out = torch.zeros_like(values)
-        for rows, part in strips:
+        for rows, columns in whole_columns(strips):
             entries, place = self._entries(rows)
-            columns = part.t().contiguous()
             for own, value in zip(out, values, strict=True):
                 of_dense = self._places.sum_targets(columns, value)
                 own[entries] = of_dense[place]
