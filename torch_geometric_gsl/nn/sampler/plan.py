@@ -28,9 +28,9 @@ from torch_geometric_gsl.ops.tail import (
 METHODS = ('auto', 'dense', 'race', 'stream')
 # The least and the largest factor of a similarity.
 SCALES = 1e-9, 1e9
-# Up to this number of pairs the definition is cheap (a block of 16 MiB); where no
-# truncated race has its law it serves up to the second one (256 MiB).
-SMALL, LARGE = 2**22, 2**26
+# Up to this number of pairs the definition is the quickest; where no truncated race has
+# its law it serves up to the second one (256 MiB).
+SMALL, LARGE = 2**16, 2**26
 # A race pays where it proposes fewer than this share of the candidates.
 SHARE = 4
 # Better bounds than those of all scores pay for longer races.
