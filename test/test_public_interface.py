@@ -8,6 +8,8 @@ import math
 import pickle
 import pkgutil
 import re
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -296,3 +298,17 @@ def test_docstring(name):
         assert f'\n{part}' in doc, part
     assert re.search(r'<https://arxiv\.org/abs/\d{4}\.\d{5}>`_ paper', doc)
     assert '\nwhere ' in doc
+
+
+def test_subpackages_are_attributes():
+    # In a process that has imported nothing else, and none before it is asked for.
+    code = (
+        'import sys, torch_geometric_gsl as gsl\n'
+        'names = "datasets", "diagnostics", "transforms", "visualization"\n'
+        'assert not any(f"{gsl.__name__}.{name}" in sys.modules for name in names)\n'
+        'assert {*names} <= {*dir(gsl)}\n'
+        'assert all(getattr(gsl, name).__all__ for name in names)\n'
+    )
+    subprocess.run([sys.executable, '-c', code], check=True)
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        gsl.nothing  # noqa: B018

@@ -106,7 +106,8 @@ def test_nothing_else_is_loaded(tmp_path):
         csr + b')\x81}X\x06\x00\x00\x00_shapeK\x05sb.',
     ):
         path.write_bytes(content)
-        with pytest.raises(ValueError, match=r"'data' in '.*file' must be an array"):
+        text = r"file' is damaged \('data' in '.*file' must be an array"
+        with pytest.raises(OSError, match=text):
             _read_rows(path)
 
 
@@ -118,6 +119,7 @@ def test_nothing_else_is_loaded(tmp_path):
         {'indices': np.zeros(14, dtype=np.int32)},
         {'indices': np.zeros(15)},
         {'indptr': np.array([0, 3, 2, 6, 9, 12, 15])},
+        {'indptr': np.array([0, 3, 2, 6, 9, 12, 15], dtype=np.uint32)},
         {'indptr': np.array([1, 3, 3, 6, 9, 12, 15])},
         {'indptr': np.array([0, 15])},
         {'data': np.full(15, np.nan)},

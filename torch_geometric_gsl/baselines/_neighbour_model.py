@@ -104,7 +104,7 @@ class FixedGraphModel(NeighbourModel):
 
     @property
     def num_graphs(self) -> int:
-        """The number of layers that send messages along the graph."""
+        """Return the number of layers that send messages along the graph."""
         return 1
 
     @abstractmethod

@@ -119,7 +119,7 @@ class KNNGCN(FixedGraphModel):
 
     @property
     def num_graphs(self) -> int:
-        """The number of layers, which all send messages along the graph."""
+        """Return the number of layers, which all send messages along the graph."""
         return self.num_layers
 
     def reset_parameters(self) -> None:

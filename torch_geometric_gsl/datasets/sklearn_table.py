@@ -77,7 +77,7 @@ class SklearnTable(FeatureTable):
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        r"""The classes' names, in the order of their labels."""
+        r"""Return the classes' names, in the order of their labels."""
         return _CLASS_NAMES[self.name]
 
     @property

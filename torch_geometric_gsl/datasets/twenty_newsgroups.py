@@ -84,7 +84,7 @@ class TwentyNewsgroups(FeatureTable):
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        r"""The newsgroups' names, in the order of their labels."""
+        r"""Return the newsgroups' names, in the order of their labels."""
         return _CLASS_NAMES
 
     @property

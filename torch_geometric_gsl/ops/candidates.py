@@ -31,7 +31,7 @@ class Candidates(NamedTuple):
 
     @property
     def most(self) -> int:
-        """The number of candidates of the target with the most."""
+        """Return the number of candidates of the target with the most."""
         return int(self.size.max()) if self.size.numel() else 0
 
     def at(self, rows: slice, place: Tensor) -> Tensor:

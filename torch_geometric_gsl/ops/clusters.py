@@ -34,12 +34,12 @@ class Clusters(NamedTuple):
 
     @property
     def size(self) -> Tensor:
-        """The number of sources of each cluster."""
+        """Return the number of sources of each cluster."""
         return self.offsets.diff()
 
     @property
     def number(self) -> Tensor:
-        """The cluster of each place of :obj:`source`."""
+        """Return the cluster of each place of :obj:`source`."""
         every = torch.arange(self.offsets.numel() - 1, device=self.source.device)
         return every.repeat_interleave(self.size, output_size=self.source.numel())
 

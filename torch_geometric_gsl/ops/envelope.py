@@ -65,7 +65,7 @@ class Envelope(NamedTuple):
 
     @property
     def num_kinds(self) -> int:
-        """The number of clusters and of candidates of a head."""
+        """Return the number of clusters and of candidates of a head."""
         num_clusters = 1 if self.clusters is None else self.clusters.size.numel()
         return num_clusters + (0 if self.head is None else self.head.source.size(1))
 

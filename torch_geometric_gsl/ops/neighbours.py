@@ -60,7 +60,7 @@ class Neighbours:
 
     @cached_property
     def target(self) -> Tensor:
-        """The target of each pair, in the order of the sources."""
+        """Return the target of each pair, in the order of the sources."""
         every = torch.arange(
             self.offsets.numel() - 1,
             dtype=self.offsets.dtype,
@@ -72,7 +72,7 @@ class Neighbours:
 
     @cached_property
     def by_source(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The pairs ordered by source: their places, targets, and offsets."""
+        """Return the pairs ordered by source: their places, targets, and offsets."""
         ordered, place = torch.sort(self.source.flatten())
         every = torch.arange(
             self.num_sources + 1, dtype=ordered.dtype, device=ordered.device

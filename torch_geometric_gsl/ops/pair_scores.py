@@ -192,14 +192,14 @@ class PairScores(NamedTuple):
 
     @property
     def most(self) -> int:
-        """The number of candidates of the target with the most."""
+        """Return the number of candidates of the target with the most."""
         if self.candidates is None:
             return self.src.size(0)
         return self.candidates.most
 
     @property
     def available(self) -> int:
-        """The number of sources that are not excluded, of the target with the most."""
+        """Return the number of candidates but the excluded one, at the most."""
         return self.most - int(self.excluded is not None)
 
 

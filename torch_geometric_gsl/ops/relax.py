@@ -46,7 +46,7 @@ class DrawOptions(NamedTuple):
 
     @property
     def num_races(self) -> int:
-        """The number of races per target."""
+        """Return the number of races per target."""
         return self.k if self.replace else 1
 
 

@@ -128,7 +128,7 @@ class Response(NamedTuple):
 
     @property
     def bounded_by(self) -> Callable[..., tuple[Tensor, Tensor]]:
-        """The function that bounds the scores of intervals of compared values."""
+        """Return the function that bounds scores of intervals of values."""
         interval = self.interval or INTERVALS.get(self.function)
         if interval is None:
             raise ValueError("the 'response' has no 'interval' (got None)")
@@ -140,12 +140,12 @@ class Response(NamedTuple):
 
     @property
     def has_interval(self) -> bool:
-        """Whether scores of intervals of compared values can be bounded."""
+        """Return whether scores of intervals of compared values can be bounded."""
         return self.interval is not None or self.function in INTERVALS
 
     @property
     def formula(self) -> str | None:
-        """The name by which kernels know the function, if they do."""
+        """Return the name by which kernels know the function, if they do."""
         return FORMULAS.get(self.function)
 
 

@@ -245,7 +245,7 @@ class _Goal(NamedTuple):
 
     @property
     def first_step(self) -> int:
-        """The first step after which targets may be done."""
+        """Return the first step after which targets may be done."""
         error, messages = self.ranking.error, self.messages
         largest = torch.linalg.vector_norm(messages.mean) + messages.size.amax()
         is_hopeless = error[1, 0] > self.tolerance * largest * error[1, 3]

@@ -101,12 +101,12 @@ class Nodes:
 
     @cached_property
     def square(self) -> Tensor:
-        """The squared norms of the features of the sources."""
+        """Return the squared norms of the features of the sources."""
         return self._features.squares()
 
     @cached_property
     def _features(self) -> Pairs:
-        """The features of the sources."""
+        """Return the features of the sources."""
         pairs: Pairs
         if self.x.layout == torch.strided:
             pairs = DensePairs(full_precision(self.x))
@@ -121,13 +121,13 @@ class Nodes:
 
     @cached_property
     def _of_anchors(self) -> Tensor | None:
-        """The products of the features of anchors, for autograd."""
+        """Return the products of the features of anchors, for autograd."""
         features: Any = self._features
         return features.products(features) if self.is_smooth else None
 
     @cached_property
     def _products(self) -> Kept:
-        """The products of the features of all nodes by strips, if they are kept."""
+        """Return the products of all features by strips, if they are kept."""
         if not self.is_smooth or not self._features.is_costly:
             return ()
         if not self.cached:

@@ -119,7 +119,7 @@ class SparsePairs:
 
     @cached_property
     def _by_column(self) -> tuple[Tensor, Neighbours]:
-        """The entries of each column: their places, and their rows."""
+        """Return the entries of each column: their places, and their rows."""
         place, row, offsets = self._places.by_source
         return place, Neighbours(row, self._num_rows, offsets)
 

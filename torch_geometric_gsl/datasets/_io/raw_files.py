@@ -70,12 +70,21 @@ def _read_rows(path: Path) -> Tensor:
     state = found.value if type(found.value) is dict else {}
     shape = state.get('_shape')
     parts = {**state, 'shape': list(shape) if type(shape) is tuple else None}
-    return _to_sparse(path, [to_numbers(parts.get(n), n, path) for n in _CSR_PARTS])
+    return _to_sparse(path, [_numbers(parts.get(n), n, path) for n in _CSR_PARTS])
+
+
+def _numbers(value: object, name: str, path: Path) -> NDArray[Any]:
+    try:
+        return to_numbers(value, name, path)
+    except ValueError as error:
+        raise damaged(path, str(error)) from None
 
 
 def _to_sparse(path: Path, parts: list[NDArray[Any]]) -> Tensor:
     """Return a CSR matrix without explicit zeros, once its parts are seen to agree."""
     data, indices, indptr, shape = parts
+    if indptr.dtype.kind == 'u':  # Differences of unsigned numbers wrap.
+        indptr = indptr.astype(np.int64)
     if (
         any(part.ndim != 1 for part in parts)
         or data.dtype.kind not in 'iuf'
@@ -102,7 +111,7 @@ def _coalesce(index: Tensor, value: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def _read_one_hot(path: Path) -> NDArray[Any]:
-    labels = to_numbers(read_pickle(path), 'data', path)
+    labels = _numbers(read_pickle(path), 'data', path)
     if labels.ndim != 2:
         raise damaged(path, f'its labels have the shape {labels.shape}')
     return labels

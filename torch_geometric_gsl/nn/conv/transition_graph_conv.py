@@ -139,12 +139,12 @@ class TransitionGraphConv(LearnedGraphConv):
 
     @property
     def w_t(self) -> Tensor:
-        r"""The projection :math:`\mathbf{W}_t` that places the transition nodes."""
+        r"""Return the projection :math:`\mathbf{W}_t` that places transition nodes."""
         return self.theta_t / self.num_nodes
 
     @property
     def w_e(self) -> Tensor:
-        r"""The projection :math:`\mathbf{W}_e` that gathers their messages."""
+        r"""Return the projection :math:`\mathbf{W}_e` that gathers their messages."""
         return self.theta_e / self.num_nodes
 
     def forward(self, x: Tensor, *, generator: torch.Generator | None = None) -> Tensor:

@@ -337,14 +337,14 @@ class GumbelKNNSampler(torch.nn.Module):
 
     @property
     def factor(self) -> float | Tensor:
-        r"""The factor :math:`\lambda` of the similarity, given or learned."""
+        r"""Return the factor :math:`\lambda` of the similarity, given or learned."""
         if self.log_scale is None:
             return float(self.scale)
         return self.log_scale.clamp(*map(math.log, SCALES)).exp()
 
     @property
     def is_noisy(self) -> bool:
-        """Whether a call samples: in training mode, or if asked for."""
+        """Return whether a call samples: in training mode, or if asked for."""
         return self.training or self.sample_in_eval
 
     def _begin(

@@ -132,30 +132,30 @@ class CallOptions(NamedTuple):
 
     @property
     def max_pairs(self) -> int:
-        """The number of listed pairs whose draws fit into the memory budget."""
+        """Return the number of listed pairs whose draws fit into the memory budget."""
         # A listed pair takes about eight numbers of eight bytes a draw.
         return max(1, self.memory_budget // (64 * self.k))
 
     @property
     def arrivals(self) -> int:
-        """The number of arrivals to keep of each race."""
+        """Return the number of arrivals to keep of each race."""
         if not self.replace:
             return self.k
         return self.num_arrivals or default_num_arrivals(self.tau)
 
     @property
     def is_bounded(self) -> bool:
-        """Whether a race can serve."""
+        """Return whether a race can serve."""
         return all(map(math.isfinite, self.bounds))
 
     @property
     def accepted(self) -> float:
-        """The number of acceptances that a race needs, in the mean."""
+        """Return the number of acceptances that a race needs, in the mean."""
         return float(self.arrivals)
 
     @property
     def proposals(self) -> float:
-        """The number of proposals of a race that the bounds of all scores ask for."""
+        """Return the number of proposals that the bounds of all scores ask for."""
         lower, upper = self.bounds
         if not lower <= upper:
             raise ValueError(
@@ -211,7 +211,7 @@ def choose_plan(
 
 
 def is_sharp(given: CallOptions, plan: SamplingPlan, num_sources: int) -> bool:
-    """Whether better bounds than those of all scores may serve a call by a race."""
+    """Return whether a race may serve a call by better bounds than one for all."""
     if not given.is_noisy or given.method not in ('auto', 'race'):
         return False
     is_long = given.proposals > min(LONG, num_sources / SHARE)

@@ -126,7 +126,7 @@ class Similarity(torch.nn.Module, ABC):
 
     @property
     def embedding_channels(self) -> int:
-        """The number of channels of an embedded node."""
+        """Return the number of channels of an embedded node."""
         return self.in_channels if self.out_channels is None else self.out_channels
 
     @abstractmethod
