@@ -73,7 +73,10 @@ class NearestLists(NamedTuple):
 
 
 def _length(x: Tensor) -> Tensor:
-    return x.norm() if isinstance(x, SparseRows) else torch.linalg.vector_norm(x, dim=1)
+    if isinstance(x, SparseRows):
+        return x.norm()
+    length: Tensor = torch.linalg.vector_norm(x, dim=1)
+    return length
 
 
 def _distance(x: Tensor, before: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -243,7 +243,7 @@ def compare_groups(comparison: str, dst: Tensor, src: Tensor, group: int) -> Ten
         torch.Tensor: Inner products or squared distances :math:`[n, S]`.
     """
     if isinstance(src, SparseGroups):
-        return src.dots(dst, group)
+        return src.dots(cast(SparseRows, dst), group)
     missing = src.size(0) * group - dst.size(0)
     grouped = F.pad(dst, (0, 0, 0, missing)).unflatten(0, (-1, group))
     value = compare_all(comparison, grouped, src)

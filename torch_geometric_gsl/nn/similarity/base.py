@@ -185,6 +185,11 @@ class Similarity(torch.nn.Module, ABC):
         check_parameter_match(x_src, next(self.parameters(), None))
         src = self.encode(x_src)
         dst = src if x_dst is x_src else self.encode(x_dst)
+        if isinstance(src, SparseRows) != isinstance(dst, SparseRows):
+            raise ValueError(
+                f"'x_src' and 'x_dst' must both be dense or both sparse where there is "
+                f'no projection (got {x_src.layout} and {x_dst.layout})'
+            )
         with torch.autocast(src.device.type, enabled=False):
             response = self.response(dst)
         if not isinstance(response, scores.Response):
