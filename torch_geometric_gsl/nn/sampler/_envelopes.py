@@ -164,7 +164,7 @@ def _renew(pairs: PairScores, num_races: int, needed: float) -> Kept:
     num_sources = pairs.src.size(0)
     nodes = _nodes(pairs)
     best = measured(Kept(nodes=nodes))
-    if pairs.response.has_interval:
+    if pairs.has_clusters:
         clusters = k_means(pairs.src, num_clusters(num_sources))
         best = min(best, measured(Kept(clusters, nodes=nodes)), key=cost)
     is_monotone = pairs.response.function in LARGEST and num_sources > 2 * _HEAD

@@ -105,7 +105,7 @@ class AllPairs(NamedTuple):
     def _noise_free_sum(self, h: Tensor) -> Tensor:
         tau, budget = self.options.tau, self.given.memory_budget
         tolerance, scores = self.given.eval_tolerance, self.scores
-        is_bounded = scores.response.has_interval and scores.null is None
+        is_bounded = scores.has_clusters and scores.null is None
         if tolerance is not None and is_bounded and not torch.is_grad_enabled():
             clusters = k_means(scores.src, num_clusters(scores.src.size(0)))
             args = h, scores, tau, tolerance, clusters
