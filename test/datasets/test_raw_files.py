@@ -9,6 +9,7 @@ from torch_geometric.io import read_npz, read_planetoid_data
 
 from torch_geometric_gsl.datasets._io.raw_files import (
     _read_rows,
+    _to_sparse,
     read_coauthor,
     read_planetoid,
     read_wikipedia,
@@ -106,7 +107,7 @@ def test_nothing_else_is_loaded(tmp_path):
         csr + b')\x81}X\x06\x00\x00\x00_shapeK\x05sb.',
     ):
         path.write_bytes(content)
-        text = r"file' is damaged \('data' in '.*file' must be an array"
+        text = r"file' is damaged \('data' in '.*file' must be an array.*\): delete"
         with pytest.raises(OSError, match=text):
             _read_rows(path)
 
@@ -119,8 +120,11 @@ def test_nothing_else_is_loaded(tmp_path):
         {'indices': np.zeros(14, dtype=np.int32)},
         {'indices': np.zeros(15)},
         {'indptr': np.array([0, 3, 2, 6, 9, 12, 15])},
-        {'indptr': np.array([0, 3, 2, 6, 9, 12, 15], dtype=np.uint32)},
         {'indptr': np.array([1, 3, 3, 6, 9, 12, 15])},
+        # Differences of these wrap to what is not negative.
+        {'indptr': np.array([0, 3, 2, 6, 9, 12, 15], dtype=np.uint32)},
+        {'indptr': np.array([0, 3, 2, 6, 9, 12, 15], dtype=np.uint64)},
+        {'indptr': np.array([0, 2**63 - 1, -2, 0, 9, 12, 15])},
         {'indptr': np.array([0, 15])},
         {'data': np.full(15, np.nan)},
         {'data': np.ones((3, 5))},
@@ -138,6 +142,21 @@ def test_corrupt_sparse_matrix(tmp_path, parts):
     paths[0].write_bytes(pickle.dumps(matrix, 2))
     with pytest.raises(OSError, match=r'allx. is damaged \(its parts make no sparse'):
         read_planetoid(paths)
+
+
+@pytest.mark.parametrize('dtype', [np.uint8, np.uint64])
+def test_unsigned_parts(dtype):
+    # 255 rows: one more is no number of eight bits.
+    matrix = sparse.csr_matrix(np.eye(255, 5, dtype=np.float32))
+    parts = matrix.data, matrix.indices, matrix.indptr, np.array(matrix.shape)
+    found = _to_sparse('file', [parts[0], *(part.astype(dtype) for part in parts[1:])])
+    assert torch.equal(found.to_dense(), torch.eye(255, 5))
+
+
+def test_a_matrix_of_fewer_than_no_rows():
+    none, shape = np.zeros(0, dtype=int), np.array([-1, 5])
+    with pytest.raises(OSError, match='its parts make no sparse matrix'):
+        _to_sparse('file', [none, none, none, shape])
 
 
 def test_files_that_disagree(tmp_path):
@@ -159,6 +178,11 @@ def test_files_that_disagree(tmp_path):
         read_planetoid([paths[2], *paths[1:]])
     paths[3].write_bytes(pickle.dumps(np.arange(4)))
     with pytest.raises(OSError, match=r"ty' is damaged \(its labels have the shape"):
+        read_planetoid(paths)
+    paths[3].write_bytes(pickle.dumps(['a']))
+    with pytest.raises(
+        OSError, match=r"ty' is damaged \('data' in .* must be an array"
+    ):
         read_planetoid(paths)
 
 

@@ -186,7 +186,9 @@ def test_divergence_is_a_result(tmp_path, data, method, eval_every):
     assert math.isnan(run.history[-1]['loss'])
     run.save()
     assert len((tmp_path / 'metrics.csv').read_text().splitlines()) == 1 + run.epoch
-    assert run.score(data)['epochs'] == run.epoch
+    unscored = {'val': None, 'test': None, 'best_epoch': None, 'epochs': run.epoch}
+    assert run.score(data) == unscored
+    assert run.best_state == {}
 
 
 @pytest.mark.parametrize('error', [ValueError('x is wrong'), RuntimeError('NaN')])

@@ -127,7 +127,7 @@ def rows_of(
 def marks_of(found: dict[tuple[str, str], Cell]) -> list[str]:
     meanings = {
         'timeout': 'stopped at its time limit, in at least one run',
-        'diverged': 'loss not finite',
+        'diverged': 'loss not finite in at least one run, which has no score',
         'epochs': 'ended at the last epoch, before its patience, in at least one run',
     }
     used = ''.join(cell.marks for cell in found.values())

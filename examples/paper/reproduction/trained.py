@@ -63,8 +63,7 @@ def train_again(store: Store, config: RunConfig, data: Data) -> dict[str, Tensor
             run.train(lambda metrics: bar.update())
         if not run.best_state:
             raise SystemExit(
-                f'{config}: trained again, it ended ({run.status}) before its first '
-                'evaluation'
+                f'{config}: trained again, it ended ({run.status}) without a model'
             )
         _check_score(store, run, data)
         write_tensors(folder / 'model.pt', run.best_state)

@@ -25,6 +25,10 @@ from reproduction.settings import METHODS
 from torch_geometric_gsl import SLAPS, NodeClassifier
 from torch_geometric_gsl.datasets import paper_split
 
+Metrics = dict[str, float]
+Outcome = dict[str, Any]
+Watcher = Callable[[Metrics], None]
+
 #: Stands for a label that must not be read: no class has it.
 HIDDEN_LABEL = -100
 #: What a checkpoint restores as it is.
@@ -39,12 +43,10 @@ CHECKPOINT_SHARE = 0.05
 #: How layers refuse numbers that training has driven out of range.
 NOT_FINITE = 'contains NaN or infinite values'
 MASKS = ('train_mask', 'val_mask', 'test_mask')
+#: Before the first evaluation, and after divergence.
+UNSCORED: Metrics = {'val': -1.0, 'epoch': -1}
 #: The split of a run whose data brings one.
 GIVEN = 'given'
-
-Metrics = dict[str, float]
-Outcome = dict[str, Any]
-Watcher = Callable[[Metrics], None]
 
 
 def build(config: RunConfig, data: Data) -> NodeClassifier:
@@ -132,7 +134,7 @@ class Run:
             torch.cuda.reset_peak_memory_stats(device)
         self.optimizer = optimizer_of(self.model, config)
         self.epoch, self.seconds = 0, 0.0
-        self.best: Metrics = {'val': -1.0, 'epoch': -1}
+        self.best = UNSCORED
         self.least_loss, self.improved = math.inf, config.pretrain_epochs
         self.best_state: dict[str, Tensor] = {}
         self.prediction = torch.zeros_like(self.y)
@@ -160,6 +162,8 @@ class Run:
             self.epoch += 1
             watch(metrics)
             if not math.isfinite(metrics['loss']):
+                # Some models score what others refuse: a diverged run has no score.
+                self.best, self.best_state = UNSCORED, {}
                 return 'diverged'
             if self.seconds > self.config.time_limit:
                 return 'timeout'

@@ -70,36 +70,36 @@ def _read_rows(path: Path) -> Tensor:
     state = found.value if type(found.value) is dict else {}
     shape = state.get('_shape')
     parts = {**state, 'shape': list(shape) if type(shape) is tuple else None}
-    return _to_sparse(path, [_numbers(parts.get(n), n, path) for n in _CSR_PARTS])
+    return _to_sparse(path, [_to_numbers(parts.get(n), n, path) for n in _CSR_PARTS])
 
 
-def _numbers(value: object, name: str, path: Path) -> NDArray[Any]:
+def _to_numbers(value: object, name: str, path: Path) -> NDArray[Any]:
     try:
         return to_numbers(value, name, path)
     except ValueError as error:
-        raise damaged(path, str(error)) from None
+        raise damaged(path, error) from error
 
 
 def _to_sparse(path: Path, parts: list[NDArray[Any]]) -> Tensor:
     """Return a CSR matrix without explicit zeros, once its parts are seen to agree."""
     data, indices, indptr, shape = parts
-    if indptr.dtype.kind == 'u':  # Differences of unsigned numbers wrap.
-        indptr = indptr.astype(np.int64)
     if (
         any(part.ndim != 1 for part in parts)
         or data.dtype.kind not in 'iuf'
         or any(part.dtype.kind not in 'iu' for part in parts[1:])
         or shape.size != 2
-        or indptr.size != shape[0] + 1
+        # Neither sums nor differences of what a file states: they could wrap around.
+        or not 0 <= shape[0] == indptr.size - 1
         or indptr[0] != 0
-        or (np.diff(indptr) < 0).any()
+        or (indptr[1:] < indptr[:-1]).any()
         or not indptr[-1] == data.size == indices.size
         or not 0 <= indices.min(initial=0) <= indices.max(initial=0) < shape[1]
         or not np.isfinite(data).all()
     ):
         raise damaged(path, 'its parts make no sparse matrix')
-    row = np.repeat(np.arange(shape[0]), np.diff(indptr))
-    index = torch.from_numpy(np.stack([row, indices.astype(np.int64)]))
+    counts = torch.from_numpy(indptr.astype(np.int64)).diff()
+    row = torch.arange(len(counts)).repeat_interleave(counts)
+    index = torch.stack([row, torch.from_numpy(indices.astype(np.int64))])
     value = torch.from_numpy(data.astype(np.float32))
     keep = value != 0
     return _coalesce(index[:, keep], value[keep], tuple(shape.tolist()))
@@ -111,7 +111,7 @@ def _coalesce(index: Tensor, value: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def _read_one_hot(path: Path) -> NDArray[Any]:
-    labels = _numbers(read_pickle(path), 'data', path)
+    labels = _to_numbers(read_pickle(path), 'data', path)
     if labels.ndim != 2:
         raise damaged(path, f'its labels have the shape {labels.shape}')
     return labels
