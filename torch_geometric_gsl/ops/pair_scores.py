@@ -200,12 +200,12 @@ class PairScores(NamedTuple):
 
     @property
     def is_sparse(self) -> bool:
-        """Whether the embeddings are sparse rows."""
+        """Return whether the embeddings are sparse rows."""
         return isinstance(self.src, SparseRows)
 
     @property
     def has_clusters(self) -> bool:
-        """Whether clusters of the sources bound the scores."""
+        """Return whether clusters of the sources bound the scores."""
         return self.response.has_interval and not self.is_sparse
 
     @property

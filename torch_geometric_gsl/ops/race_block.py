@@ -214,8 +214,8 @@ class RaceBlock(NamedTuple):
         rank = accepted.cumsum(dim=1, dtype=torch.int32)
         total = found + rank[:, -1:]
         slot = rank.add_(found).clamp_(max=most + 1).mul_(accepted).long()
-        place = torch.arange(slot.size(1), device=slot.device).expand_as(slot)
-        chosen = place.new_zeros(slot.size(0), most + 2).scatter_(1, slot, place)
+        column = torch.arange(slot.size(1), device=slot.device).expand_as(slot)
+        chosen = column.new_zeros(slot.size(0), most + 2).scatter_(1, slot, column)
         chosen = chosen[:, 1:-1]
         log_time = time.gather(1, chosen).log_()
         log_time -= self.rates.total[self._row(race)].unsqueeze(1)
