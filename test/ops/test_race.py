@@ -173,7 +173,7 @@ ENVELOPES = {
 def flat(found):
     """All tensors of arrivals and of a tail."""
     arrivals, tail = found
-    return [*arrivals, *([] if tail is None else tail[:2])]
+    return [*arrivals[:3], *([] if tail is None else tail[:2])]
 
 
 @pytest.mark.parametrize('name', ENVELOPES)

@@ -11,7 +11,8 @@ from torch_geometric_gsl.ops.cells import cells_of, find_members, score_range
 from torch_geometric_gsl.ops.clusters import Clusters
 from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.pair_scores import PairScores, compare_all, exclude
-from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, full_precision, row_blocks
+from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, row_blocks
+from torch_geometric_gsl.ops.sparse_rows import unit_entries
 
 # Sources that are scored first, besides twice as many as are kept.
 _FIRST = 32
@@ -191,21 +192,3 @@ def cosine_top_k(
             score.diagonal(block.start).fill_(-torch.inf)
         cosine[block], source[block] = score.topk(k, dim=-1)
     return NearestRows(source, cosine)
-
-
-def unit_entries(value: Tensor, words: Neighbours) -> Tensor:
-    r"""Scale the entries of each row to unit 2-norm, without under- or overflow.
-
-    Args:
-        value (torch.Tensor): The entries of sparse rows :math:`[E]`.
-        words (Neighbours): Their columns.
-    """
-    row = words.target.long()
-    value = full_precision(value)
-    size = value.new_zeros(words.offsets.numel() - 1)
-    largest = size.scatter_reduce(0, row, value.abs(), 'amax')
-    value = value / largest.masked_fill(largest == 0, 1)[row]
-    square = size.index_add(0, row, value.square())
-    # The root of zero has no finite gradient.
-    norm = square.masked_fill(square == 0, 1).sqrt()
-    return value / norm[row]

@@ -11,6 +11,7 @@ from torch_geometric_gsl.ops import scores
 from torch_geometric_gsl.ops.envelope import Head
 from torch_geometric_gsl.ops.pair_scores import PairScores, compare_all
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, row_blocks
+from torch_geometric_gsl.ops.sparse_rows import SparseRows
 
 #: Whether the best sources are those of the largest or of the smallest compared values.
 LARGEST = {
@@ -59,17 +60,32 @@ class NearestLists(NamedTuple):
     @torch.no_grad()
     def _slack(self, pairs: PairScores) -> Tensor:
         error = (self.src.size(1) + 8) * torch.finfo(self.src.dtype).eps
-        length = torch.linalg.vector_norm
-        moved = length(pairs.dst - self.dst, dim=1)
-        farthest = length(pairs.src - self.src, dim=1).amax()
+        moved = _distance(pairs.dst, self.dst)
+        farthest = _distance(pairs.src, self.src).amax()
         slack: Tensor
         if pairs.comparison == 'dot':
-            norm, longest = length(self.dst, dim=1), length(pairs.src, dim=1).amax()
+            norm, longest = _length(self.dst), _length(pairs.src).amax()
             slack = moved * longest + norm * farthest
             slack = slack * (1 + error) + 2 * error * norm * longest
         else:
             slack = (moved + farthest) * (1 + error) + error * self.rest.sqrt()
         return slack
+
+
+def _length(x: Tensor) -> Tensor:
+    if isinstance(x, SparseRows):
+        return x.norm()
+    length: Tensor = torch.linalg.vector_norm(x, dim=1)
+    return length
+
+
+def _distance(x: Tensor, before: Tensor) -> Tensor:
+    """Return how far rows have moved, of sparse ones a bound."""
+    if not isinstance(x, SparseRows):
+        return _length(x - before)
+    if isinstance(before, SparseRows) and x.equals(before):
+        return x.new_zeros(x.size(0))
+    return _length(x) + _length(before)
 
 
 @torch.no_grad()

@@ -66,7 +66,7 @@ def nearest_graph(
         memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
     """
     k, num_sources = min(k, pairs.available), pairs.src.size(0)
-    if pairs.response.has_interval and pairs.dst.size(0) * num_sources >= _BOUNDED:
+    if pairs.has_clusters and pairs.dst.size(0) * num_sources >= _BOUNDED:
         clusters = k_means(pairs.src, num_clusters(num_sources))
         source = nearest_by_bounds(pairs, k, clusters, memory_budget=memory_budget)
     else:

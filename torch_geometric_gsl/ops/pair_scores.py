@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -15,9 +15,17 @@ from torch_geometric_gsl.ops.candidates import Candidates
 from torch_geometric_gsl.ops.distances import pair_distances
 from torch_geometric_gsl.ops.neighbours import Neighbours, compare_listed, pair_dots
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, maybe_compile
+from torch_geometric_gsl.ops.sparse_rows import SparseGroups, SparseRows
+
+
+def _listed_dots(dst: Tensor, src: Tensor, neighbours: Neighbours) -> Tensor:
+    if isinstance(dst, SparseRows):
+        return dst.pair_dots(src, neighbours)
+    return pair_dots(dst, src, neighbours)
+
 
 # The functions that compare targets with the sources that they list.
-_PAIRS = {'dot': pair_dots, 'squared_distance': pair_distances}
+_PAIRS = {'dot': _listed_dots, 'squared_distance': pair_distances}
 #: What a similarity compares.
 COMPARISONS = tuple(_PAIRS)
 
@@ -191,6 +199,16 @@ class PairScores(NamedTuple):
         return self._replace(src=self.src[source], excluded=excluded)
 
     @property
+    def is_sparse(self) -> bool:
+        """Return whether the embeddings are sparse rows."""
+        return isinstance(self.src, SparseRows)
+
+    @property
+    def has_clusters(self) -> bool:
+        """Return whether clusters of the sources bound the scores."""
+        return self.response.has_interval and not self.is_sparse
+
+    @property
     def most(self) -> int:
         """Return the number of candidates of the target with the most."""
         if self.candidates is None:
@@ -199,12 +217,14 @@ class PairScores(NamedTuple):
 
     @property
     def available(self) -> int:
-        """Return how many sources are not excluded, of the target with the most."""
+        """Return the number of candidates but the excluded one, at the most."""
         return self.most - int(self.excluded is not None)
 
 
 def compare_all(comparison: str, dst: Tensor, src: Tensor) -> Tensor:
     """Compare all targets with all sources, also of each of some groups."""
+    if isinstance(dst, SparseRows):
+        return dst.dots(src)
     if comparison == 'dot':
         return dst @ src.mT
     return scores.squared_distance_matrix(dst, src)
@@ -222,6 +242,8 @@ def compare_groups(comparison: str, dst: Tensor, src: Tensor, group: int) -> Ten
     Returns:
         torch.Tensor: Inner products or squared distances :math:`[n, S]`.
     """
+    if isinstance(src, SparseGroups):
+        return src.dots(cast(SparseRows, dst), group)
     missing = src.size(0) * group - dst.size(0)
     grouped = F.pad(dst, (0, 0, 0, missing)).unflatten(0, (-1, group))
     value = compare_all(comparison, grouped, src)

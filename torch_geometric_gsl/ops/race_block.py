@@ -34,7 +34,13 @@ def has_kernel(pairs: PairScores, options: DrawOptions) -> bool:
     """Return whether the Triton kernel serves a call."""
     is_float = pairs.dst.dtype == torch.float32
     is_known = pairs.response.formula is not None and pairs.src.size(0) < 2**31
-    return is_known and is_float and options.replace and has_triton(pairs.dst.device)
+    return (
+        is_known
+        and is_float
+        and not pairs.is_sparse
+        and options.replace
+        and has_triton(pairs.dst.device)
+    )
 
 
 class RaceBlock(NamedTuple):
@@ -140,9 +146,10 @@ class RaceBlock(NamedTuple):
                 start = candidates.start[self.first + row].unsqueeze(1)
             if own is not None:  # Step over it.
                 source += source >= own - start
-            source += start
-            if candidates is not None and candidates.source is not None:
-                source = candidates.source[source]
+            if candidates is not None:
+                source += start
+                if candidates.source is not None:
+                    source = candidates.source[source]
             return source, self.rates.bound[row], level, gap
         draw = self._quick(draw_kinds)
         found = draw(state, column, dtype, row, *self._kinds())
@@ -202,21 +209,27 @@ class RaceBlock(NamedTuple):
                 is_known |= source == earlier.unsqueeze(1)
             accepted &= ~is_known
             accepted &= ~_is_accepted_before(source, accepted)
+        # Slot 0 takes what is rejected, the last one what comes too late.
+        most, found = options.num_arrivals, self.found[race].int().unsqueeze(1)
         rank = accepted.cumsum(dim=1, dtype=torch.int32)
-        rank += self.found[race].unsqueeze(1)
-        accepted &= rank <= options.num_arrivals
-        # One index of all proposals is quicker than one of rows and columns.
-        index = accepted.view(-1).nonzero().squeeze(1)
-        own = race[torch.div(index, accepted.size(1), rounding_mode='floor')]
-        slot = rank.view(-1)[index] - 1
-        log_time = time.view(-1)[index].log_() - self.rates.total[self._row(own)]
-        out = own * options.num_arrivals + slot
-        out_source.view(-1)[out] = source.view(-1)[index]
-        out_noise.view(-1)[out] = -(log_time + score.view(-1)[index])
-        is_last = slot == options.num_arrivals - 1
-        arrivals.horizon.view(-1)[own[is_last]] = log_time[is_last]
-        self.found[race] = rank[:, -1].clamp(max=options.num_arrivals).long()
-        self.clock[race] = time[:, -1]
+        total = found + rank[:, -1:]
+        slot = rank.add_(found).clamp_(max=most + 1).mul_(accepted).long()
+        column = torch.arange(slot.size(1), device=slot.device).expand_as(slot)
+        chosen = column.new_zeros(slot.size(0), most + 2).scatter_(1, slot, column)
+        chosen = chosen[:, 1:-1]
+        log_time = time.gather(1, chosen).log_()
+        log_time -= self.rates.total[self._row(race)].unsqueeze(1)
+        noise = (log_time + score.gather(1, chosen)).neg_()
+        number = torch.arange(1, most + 1, device=slot.device)
+        is_new = (number > found) & (number <= total)
+        is_all = race.numel() == self.found.numel()
+        some = slice(None) if is_all else race  # Slices are quicker than indices.
+        for out, new in (out_source, source.gather(1, chosen)), (out_noise, noise):
+            out[some] = torch.where(is_new, new, out[some])
+        horizon = arrivals.horizon.view(-1)
+        horizon[some] = torch.where(is_new[:, -1], log_time[:, -1], horizon[some])
+        self.found[some] = total.squeeze(1).clamp_(max=most).long()
+        self.clock[some] = time[:, -1]
 
     def _scan(self, race: Tensor, begin: int) -> None:
         """Draw what some races lack from all candidates that have not arrived."""

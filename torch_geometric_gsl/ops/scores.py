@@ -128,7 +128,7 @@ class Response(NamedTuple):
 
     @property
     def bounded_by(self) -> Callable[..., tuple[Tensor, Tensor]]:
-        """Return the function that bounds scores of intervals of compared values."""
+        """Return the function that bounds scores of intervals of values."""
         interval = self.interval or INTERVALS.get(self.function)
         if interval is None:
             raise ValueError("the 'response' has no 'interval' (got None)")

@@ -151,7 +151,11 @@ def broken(value):
         (ValueError, ((X, broken(float('nan'))),), "'x_dst' contains NaN or infinite"),
         (TypeError, (X.float(),), "'x' has torch.float32 but the parameters have"),
         (ValueError, (X[:, :4],), "'x' must have 6 channels (got 4)"),
-        (ValueError, (X.to_sparse_csr(),), "'x' is sparse (torch.sparse_csr), which"),
+        (
+            ValueError,
+            (X.to_sparse_csr().requires_grad_(),),
+            "'x' must not require a gradient",
+        ),
         (ValueError, (X[:2],), 'number of candidates (got k=3 for 2 candidates)'),
         (TypeError, (X, [[0], [1]]), "'edge_index' must be a torch.Tensor (got list)"),
         (ValueError, (X, EDGES + 6), "'edge_index' has sources outside 0..5"),

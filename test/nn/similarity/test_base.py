@@ -249,7 +249,16 @@ PAIR = torch.randn(4, 5), torch.randn(2, 5)
         ((PAIR, torch.tensor([[4], [1]])), ValueError, r'has sources outside 0\.\.3'),
         ((PAIR, torch.tensor([[3], [2]])), ValueError, r'has targets outside 0\.\.1'),
         ((PAIR[0].double(),), TypeError, "'x' has torch.float64 but the parameters"),
-        ((torch.eye(5).to_sparse_csr(),), ValueError, "'x' is sparse .* a projection"),
+        (
+            (torch.eye(5).to_sparse_csr().requires_grad_(),),
+            ValueError,
+            "'x' (is sparse|must not require a gradient)",
+        ),
+        (
+            ((torch.eye(5).to_sparse_csr(), torch.eye(5)),),
+            ValueError,
+            "('x' is sparse|'x_src' and 'x_dst' must both be)",
+        ),
     ],
 )
 def test_wrong_input(case, args, error, text):

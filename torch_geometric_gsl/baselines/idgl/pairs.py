@@ -16,9 +16,9 @@ from torch_geometric.utils import cumsum, scatter
 
 from torch_geometric_gsl.nn.linear import entries_by_row
 from torch_geometric_gsl.ops.candidates import expand_ranges
-from torch_geometric_gsl.ops.knn import unit_entries
 from torch_geometric_gsl.ops.neighbours import Neighbours, neighbour_sum
 from torch_geometric_gsl.ops.runtime import full_precision
+from torch_geometric_gsl.ops.sparse_rows import unit_entries
 
 #: Products of rows of this width take about twice the time of reading them.
 WIDE = 64

@@ -16,11 +16,12 @@ from torch_geometric_gsl.baselines.slaps.masking import MaskedFeatures, with_val
 from torch_geometric_gsl.baselines.slaps.sparse_pairs import sparse_pair_dots
 from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.nearest_neighbours import graph_sizes, nearest_neighbours
-from torch_geometric_gsl.ops.knn import top_k, unit_entries
+from torch_geometric_gsl.ops.knn import top_k
 from torch_geometric_gsl.ops.neighbours import Neighbours, pair_dots
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.runtime import full_precision
 from torch_geometric_gsl.ops.scores import Response, identity, unit_rows
+from torch_geometric_gsl.ops.sparse_rows import unit_entries
 from torch_geometric_gsl.typing import SampledGraph
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {

@@ -15,9 +15,10 @@ from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.relax import DrawOptions
 from torch_geometric_gsl.ops.runtime import disable_compile
 
-# Rough estimates of what the parts of a call cost, in proposals: a bound of a cluster,
-# a comparison of a search of the nearest, and a candidate whose noise a stream draws.
-BOUND, SEARCH, DRAW = 0.05, 0.05, 0.1
+# What the parts of a call cost, in proposals, of which each takes about 0.1 us of one
+# core: a bound of a cluster, a comparison of a search of the nearest, a candidate whose
+# noise a stream draws, and a source of a tail that is proposed by bounds.
+BOUND, SEARCH, DRAW, TAIL = 0.15, 0.08, 0.12, 3.0
 # Bounds of so many pairs of sizes are kept: two for a layer with transition nodes.
 _MOST_KEPT = 4
 _CALLS_PER_READ = 64
@@ -101,7 +102,9 @@ class EnvelopeMemory:
         """
         envelope, expected = self.envelope(pairs, options.num_races, given.accepted)
         num_sources = pairs.src.size(0)
-        race = options.num_races * expected + BOUND * envelope.num_kinds
+        num_tail = 0 if envelope.clusters is None else options.num_tail
+        race = options.num_races * (expected + TAIL * num_tail)
+        race += BOUND * envelope.num_kinds
         stream = DRAW * options.num_races * num_sources + SEARCH * num_sources
         reason = (
             f'{expected:.3g} proposals a draw under {envelope} cost '
@@ -161,7 +164,7 @@ def _renew(pairs: PairScores, num_races: int, needed: float) -> Kept:
     num_sources = pairs.src.size(0)
     nodes = _nodes(pairs)
     best = measured(Kept(nodes=nodes))
-    if pairs.response.has_interval:
+    if pairs.has_clusters:
         clusters = k_means(pairs.src, num_clusters(num_sources))
         best = min(best, measured(Kept(clusters, nodes=nodes)), key=cost)
     is_monotone = pairs.response.function in LARGEST and num_sources > 2 * _HEAD

@@ -43,6 +43,9 @@ from torch_geometric_gsl.ops.tail import Tail, draw_tail
 from torch_geometric_gsl.ops.tree_sum import tree_sum
 from torch_geometric_gsl.typing import SampledGraph
 
+# Most races have their arrivals after this share of what the worst of them asks for.
+FIRST_ROUND = 0.75
+
 
 class AllPairs(NamedTuple):
     """All pairs of one graph, served by the method of its plan."""
@@ -102,7 +105,7 @@ class AllPairs(NamedTuple):
     def _noise_free_sum(self, h: Tensor) -> Tensor:
         tau, budget = self.options.tau, self.given.memory_budget
         tolerance, scores = self.given.eval_tolerance, self.scores
-        is_bounded = scores.response.has_interval and scores.null is None
+        is_bounded = scores.has_clusters and scores.null is None
         if tolerance is not None and is_bounded and not torch.is_grad_enabled():
             clusters = k_means(scores.src, num_clusters(scores.src.size(0)))
             args = h, scores, tau, tolerance, clusters
@@ -232,7 +235,8 @@ def _draw(
     }
     if plan.num_proposals is not None:
         envelope = part.envelope if isinstance(part, AllPairs) else None
-        length = max(8, math.ceil(min(plan.num_proposals, scores.most)))
+        first = plan.num_proposals * (FIRST_ROUND if envelope is None else 1)
+        length = max(8, math.ceil(min(first, scores.most)))
         arrivals, tail = race_arrivals(scores, options, length, envelope, **how)
     else:
         tail = draw_tail(scores, options, generator=generator)

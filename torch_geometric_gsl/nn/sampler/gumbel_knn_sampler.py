@@ -87,7 +87,7 @@ class GumbelKNNSampler(torch.nn.Module):
             (default: :obj:`0.0`)
         method (str, optional): :obj:`"dense"`, :obj:`"race"` or :obj:`"stream"`, which
             serve or raise, or :obj:`"auto"`: a race where it looks at few candidates,
-            else the definition for at most :math:`2^{22}` pairs, else the cheaper one
+            else the definition for at most :math:`2^{16}` pairs, else the cheaper one
             of race and :obj:`"stream"`, as :meth:`plan` tells. (default: :obj:`"auto"`)
         num_arrivals (int, optional): The number of arrivals :math:`M` that
             :obj:`"race"` and :obj:`"stream"` keep of each draw; by default

@@ -28,9 +28,9 @@ from torch_geometric_gsl.ops.tail import (
 METHODS = ('auto', 'dense', 'race', 'stream')
 # The least and the largest factor of a similarity.
 SCALES = 1e-9, 1e9
-# Up to this number of pairs the definition is cheap (a block of 16 MiB); where no
-# truncated race has its law it serves up to the second one (256 MiB).
-SMALL, LARGE = 2**22, 2**26
+# Up to this number of pairs the definition is the quickest; where no truncated race has
+# its law it serves up to the second one (256 MiB).
+SMALL, LARGE = 2**16, 2**26
 # A race pays where it proposes fewer than this share of the candidates.
 SHARE = 4
 # Better bounds than those of all scores pay for longer races.
@@ -155,7 +155,7 @@ class CallOptions(NamedTuple):
 
     @property
     def proposals(self) -> float:
-        """Return how many proposals of a race the bounds of all scores ask for."""
+        """Return the number of proposals that the bounds of all scores ask for."""
         lower, upper = self.bounds
         if not lower <= upper:
             raise ValueError(
@@ -211,7 +211,7 @@ def choose_plan(
 
 
 def is_sharp(given: CallOptions, plan: SamplingPlan, num_sources: int) -> bool:
-    """Return whether better bounds than those of all scores may serve a race."""
+    """Return whether a race may serve a call by better bounds than one for all."""
     if not given.is_noisy or given.method not in ('auto', 'race'):
         return False
     is_long = given.proposals > min(LONG, num_sources / SHARE)

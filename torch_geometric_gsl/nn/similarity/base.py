@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor
@@ -19,6 +19,7 @@ from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.ops import scores
 from torch_geometric_gsl.ops.pair_scores import COMPARISONS, PairScores
 from torch_geometric_gsl.ops.runtime import full_precision
+from torch_geometric_gsl.ops.sparse_rows import SparseRows
 from torch_geometric_gsl.typing import Features
 
 # What decides on the scores of a class, and what did in versions before 0.2.
@@ -139,7 +140,20 @@ class Similarity(torch.nn.Module, ABC):
         """
 
     def encode(self, x: Tensor) -> Tensor:
-        r"""Embed nodes; by default the unit rows of :math:`X W`."""
+        r"""Embed nodes; by default the unit rows of :math:`X W`.
+
+        Without a projection sparse CSR features stay sparse where inner products are
+        compared: :class:`~torch_geometric_gsl.ops.sparse_rows.SparseRows`.
+        """
+        is_sparse = x.layout != torch.strided
+        if is_sparse and self.lin is None and self.comparison == 'dot':
+            if x.requires_grad:
+                raise ValueError(
+                    "'x' must not require a gradient where it is sparse and compared "
+                    'without a projection (got requires_grad=True)'
+                )
+            # Stands in for a tensor of embeddings wherever rows are taken and compared.
+            return cast(Tensor, SparseRows.unit(x))
         return scores.unit_rows(self.project(x))
 
     def project(self, x: Tensor) -> Tensor:
@@ -171,6 +185,11 @@ class Similarity(torch.nn.Module, ABC):
         check_parameter_match(x_src, next(self.parameters(), None))
         src = self.encode(x_src)
         dst = src if x_dst is x_src else self.encode(x_dst)
+        if isinstance(src, SparseRows) != isinstance(dst, SparseRows):
+            raise ValueError(
+                f"'x_src' and 'x_dst' must both be dense or both sparse where there is "
+                f'no projection (got {x_src.layout} and {x_dst.layout})'
+            )
         with torch.autocast(src.device.type, enabled=False):
             response = self.response(dst)
         if not isinstance(response, scores.Response):

@@ -17,7 +17,8 @@ class LinearSimilarity(Similarity):
         \phi_{ij} = z_i z_j^{\top}, \qquad z_i = \frac{x_i W}{\lVert x_i W \rVert_2}
 
     where :math:`i` is the target and :math:`j` the candidate neighbour. Without a
-    projection it is the cosine of the features. It lies in :math:`[-1, 1]`.
+    projection it is the cosine of the features, dense or sparse CSR. It lies in
+    :math:`[-1, 1]`.
 
     Args:
         in_channels (int): Size of each input sample.

@@ -1,0 +1,106 @@
+"""Sparse features without a projection give the graphs of dense ones."""
+
+import pytest
+import torch
+from oracles import seeded
+from torch_geometric.utils import erdos_renyi_graph
+
+from torch_geometric_gsl import GumbelKNNSampler
+from torch_geometric_gsl.nn.similarity.heat_kernel_similarity import (
+    HeatKernelSimilarity,
+)
+from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
+from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
+
+N, D = 300, 60
+
+
+def words(n=N, seed=1):
+    """Return a bag of words whose third node has none."""
+    x = torch.rand(n, D, generator=seeded(seed), dtype=torch.double)
+    x[torch.rand(n, D, generator=seeded(seed + 1)) < 0.9] = 0
+    x[2] = 0
+    return x
+
+
+X, Y = words(), words(200, 7)
+H = torch.randn(N, 4, generator=seeded(3), dtype=torch.double)
+BATCH = torch.arange(N) // 100
+EDGES = erdos_renyi_graph(N, 0.1)
+FORMS = {
+    'all': (lambda f: f(X), {}),
+    'bipartite': (lambda f: (f(X), f(Y)), {}),
+    'batch': (lambda f: f(X), {'batch': BATCH}),
+    'candidates': (lambda f: f(X), {'edge_index': EDGES}),
+}
+
+
+def run(name, x, form, is_training=True, **kwargs):
+    """Return the graph, sums of messages, and the gradients of these."""
+    torch.manual_seed(5)
+    similarity = resolve_similarity(name, D).double()
+    sampler = GumbelKNNSampler(similarity, k=3, **kwargs).double().train(is_training)
+    h = H.clone().requires_grad_()
+    graph = sampler(x, generator=seeded(2), **form)
+    out = sampler.propagate(x, h, generator=seeded(2), **form)
+    grads = torch.autograd.grad(out.square().sum(), [h, *similarity.parameters()])
+    return graph, out, grads
+
+
+def assert_same(name, features, form, **kwargs):
+    dense = features(torch.Tensor.clone)
+    (edges, weight), out, grads = run(name, dense, form, **kwargs)
+    sparse = features(torch.Tensor.to_sparse_csr)
+    (own_edges, own_weight), own_out, own_grads = run(name, sparse, form, **kwargs)
+    assert torch.equal(own_edges, edges)
+    for own, other in zip(
+        (own_weight, own_out, *own_grads), (weight, out, *grads), strict=True
+    ):
+        torch.testing.assert_close(own, other, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ('method', 'form'),
+    [
+        (method, form)
+        for method in ('dense', 'stream', 'race')
+        for form in FORMS
+        # A stream serves no given candidates.
+        if (method, form) != ('stream', 'candidates')
+    ],
+)
+@pytest.mark.parametrize('scale', [1.0, 20.0])
+def test_draws(method, scale, form):
+    features, given = FORMS[form]
+    assert_same('neural_gaussian', features, given, method=method, scale=scale)
+
+
+@pytest.mark.parametrize('name', ['linear', 'difference', 'gaussian'])
+@pytest.mark.parametrize('method', ['stream', 'race'])
+def test_similarities(name, method):
+    kwargs = {'method': method, 'scale': 20.0, 'loop': False}
+    assert_same(name, *FORMS['all'], **kwargs)
+
+
+@pytest.mark.parametrize('form', FORMS)
+@pytest.mark.parametrize('name', ['linear', 'neural_gaussian'])
+def test_evaluation(name, form):
+    assert_same(name, *FORMS[form], is_training=False, scale=5.0, loop=False)
+
+
+def test_lists_are_found_once(monkeypatch):
+    sampler = GumbelKNNSampler(
+        LinearSimilarity(D), k=1, scale=20.0, method='race', loop=False
+    )
+    found = []
+    for _ in range(2):  # Equal features are the same ones, in whatever tensor.
+        sampler(X.float().to_sparse_csr())
+        found.append(sampler._memory.kept.lists)
+    assert found[0] is not None
+    assert found[0] is found[1]
+
+
+def test_squared_distances_need_a_projection():
+    sampler = GumbelKNNSampler(HeatKernelSimilarity(D))
+    with pytest.raises(ValueError, match=r"'x' is sparse .* needs a projection"):
+        sampler(X.float().to_sparse_csr())

@@ -1,0 +1,92 @@
+"""Sparse rows are taken and compared as the rows of a dense tensor."""
+
+import pytest
+import torch
+from oracles import seeded
+
+from torch_geometric_gsl.ops import scores
+from torch_geometric_gsl.ops.nearest_lists import find_nearest
+from torch_geometric_gsl.ops.neighbours import Neighbours, pair_dots
+from torch_geometric_gsl.ops.pair_scores import PairScores, compare_groups
+from torch_geometric_gsl.ops.sparse_rows import SparseRows
+
+BUDGETS = (1, 600, 2**25)
+
+
+def make(n=9, d=7, seed=0):
+    """Return unit rows, one of them empty, dense and sparse."""
+    x = torch.randn(n, d, generator=seeded(seed), dtype=torch.double)
+    x[torch.rand(n, d, generator=seeded(seed + 1)) < 0.6] = 0
+    x[2] = 0
+    return scores.unit_rows(x), SparseRows.unit(x.to_sparse_csr())
+
+
+def dense(rows):
+    return rows @ torch.eye(rows.size(1), dtype=rows.dtype)
+
+
+@pytest.mark.parametrize(
+    'index', [slice(None), slice(2, 5), slice(4, 4), torch.tensor([8, 2, 2, 0])]
+)
+def test_rows_are_taken(index):
+    x, rows = make()
+    assert torch.allclose(dense(rows[index]), x[index], atol=1e-12)
+
+
+def test_split():
+    x, rows = make()
+    for part, own in zip(rows.split([4, 0, 5]), x.split([4, 0, 5]), strict=True):
+        assert torch.allclose(dense(part), own, atol=1e-12)
+
+
+@pytest.mark.parametrize('memory_budget', BUDGETS)
+def test_all_pairs(memory_budget):
+    (x, a), (y, b) = make(), make(6, seed=5)
+    value = a.dots(b, memory_budget=memory_budget)
+    assert torch.allclose(value, x @ y.t(), atol=1e-12)
+
+
+@pytest.mark.parametrize('memory_budget', BUDGETS)
+@pytest.mark.parametrize('is_ragged', [False, True])
+def test_listed_pairs(is_ragged, memory_budget):
+    (x, a), (y, b) = make(), make(6, seed=5)
+    source = torch.randint(6, (9, 4), generator=seeded(7))
+    offsets = None
+    if is_ragged:  # The first and the last target list nothing.
+        source = source.flatten()
+        offsets = torch.tensor([0, 0, 10, 11, 11, 20, 30, 34, 36, 36])
+    listed = Neighbours(source, 6, offsets, memory_budget=memory_budget)
+    value = a.pair_dots(b, listed)
+    assert value.shape == source.shape
+    assert torch.allclose(value, pair_dots(x, y, listed), atol=1e-12)
+
+
+def test_groups_are_compared_as_dense_ones():
+    (x, a), (y, b) = make(), make(6, seed=5)
+    source = torch.randint(6, (3, 2), generator=seeded(7))
+    value = compare_groups('dot', a, b[source], 4)
+    assert torch.allclose(value, compare_groups('dot', x, y[source], 4), atol=1e-12)
+    first, last = b[source].split([1, 2])
+    assert torch.allclose(compare_groups('dot', a[:4], first, 4), value[:4])
+    assert torch.allclose(compare_groups('dot', a[4:], last, 4), value[4:])
+
+
+def test_gradient_of_a_product_flows_to_the_weight():
+    x, rows = make()
+    weight = torch.randn(7, generator=seeded(3), dtype=torch.double).requires_grad_()
+    (grad,) = torch.autograd.grad((rows @ weight).square().sum(), weight)
+    assert torch.allclose(grad, 2 * x.t() @ (x @ weight), atol=1e-12)
+
+
+@pytest.mark.parametrize('is_moved', [False, True])
+def test_bounds_of_lists_hold(is_moved):
+    _, rows = make(30, 12)
+    response = scores.Response(scores.identity)
+    lists = find_nearest(PairScores(rows, rows, response), 5)
+    _, now = make(30, 12, seed=9 if is_moved else 0)
+    pairs = PairScores(now, now, response)
+    others = pairs.rows().scatter(1, lists.source, -torch.inf)
+    high = lists.head(pairs).high
+    assert bool((others.amax(dim=1) <= high).all())
+    if not is_moved:  # Equal rows have not moved, whatever holds them.
+        assert torch.allclose(high, lists.rest, atol=1e-12)

@@ -1,0 +1,219 @@
+r"""Embeddings that are sparse rows: constants, compared without a projection."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torch_geometric_gsl.ops.candidates import expand_ranges
+from torch_geometric_gsl.ops.neighbours import Neighbours, neighbour_sum
+from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, full_precision, row_blocks
+
+# What one entry of a listed source takes while it is multiplied, in bytes.
+_BYTES_PER_ENTRY = 48
+
+
+class SparseRows:
+    r"""Sparse rows in the place of a dense tensor of embeddings.
+
+    Rows are taken as from a tensor, and no gradient flows to them.
+
+    Args:
+        value (torch.Tensor): The entries :math:`[E]`.
+        words (Neighbours): The columns of the entries of each row.
+
+    Example:
+        >>> x = torch.tensor([[3.0, 4.0], [0.0, 2.0]]).to_sparse_csr()
+        >>> rows = SparseRows.unit(x)
+        >>> rows.dots(rows)
+        tensor([[1.0000, 0.8000],
+                [0.8000, 1.0000]])
+    """
+
+    def __init__(self, value: Tensor, words: Neighbours) -> None:
+        self.value, self.words = value, words
+        self.dtype, self.device = value.dtype, value.device
+        self.new_empty, self.new_zeros = value.new_empty, value.new_zeros
+        self.new_full, self.new_tensor = value.new_full, value.new_tensor
+        self.element_size = value.element_size
+
+    @classmethod
+    def unit(cls, x: Tensor) -> SparseRows:
+        r"""Scale sparse CSR features to unit rows; rows without entries stay zero.
+
+        Args:
+            x (torch.Tensor): Sparse CSR features :math:`[n, d]`.
+        """
+        words = Neighbours(x.col_indices(), x.size(1), x.crow_indices())
+        return cls(unit_entries(x.values(), words), words)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Return the numbers of rows and columns."""
+        return self.words.offsets.numel() - 1, self.words.num_sources
+
+    def size(self, dim: int) -> int:
+        """Return the number of rows or columns."""
+        return self.shape[dim]
+
+    def detach(self) -> SparseRows:
+        """Return the rows, which have no gradient."""
+        return self
+
+    def __getitem__(self, index: slice | Tensor) -> Any:
+        r"""Return some rows, or :class:`SparseGroups` for a matrix of indices."""
+        offsets = self.words.offsets
+        if isinstance(index, slice):
+            start, stop, _ = index.indices(self.size(0))
+            first, last = int(offsets[start]), int(offsets[max(start, stop)])
+            place: slice | Tensor = slice(first, last)
+            offsets = offsets[start : max(start, stop) + 1] - first
+        elif index.dim() == 2:
+            return SparseGroups(self, index)
+        else:
+            count = offsets.diff()[index].long()
+            _, place = expand_ranges(offsets[index].long(), count)
+            offsets = torch.cat([count.new_zeros(1), count.cumsum(0)])
+        words = Neighbours(self.words.source[place], self.size(1), offsets)
+        return SparseRows(self.value[place], words)
+
+    def split(self, sizes: list[int]) -> list[SparseRows]:
+        """Return blocks of rows."""
+        ends = torch.tensor([0, *sizes]).cumsum(0).tolist()
+        return [
+            self[slice(end - size, end)]
+            for end, size in zip(ends[1:], sizes, strict=True)
+        ]
+
+    def __matmul__(self, weight: Tensor) -> Tensor:
+        r"""Multiply with a vector or a matrix, to which a gradient flows."""
+        columns = weight.unsqueeze(1) if weight.dim() == 1 else weight
+        out = neighbour_sum(columns.contiguous(), self.value, self.words)
+        return out.squeeze(1) if weight.dim() == 1 else out
+
+    def norm(self) -> Tensor:
+        """Return the 2-norms of the rows."""
+        square = self.value.new_zeros(self.size(0))
+        return square.index_add(0, self.words.target.long(), self.value.square()).sqrt()
+
+    def equals(self, other: SparseRows) -> bool:
+        """Return whether the rows and their order of entries are the same."""
+        return self is other or (
+            self.shape == other.shape
+            and torch.equal(self.words.offsets, other.words.offsets)
+            and torch.equal(self.words.source, other.words.source)
+            and torch.equal(self.value, other.value)
+        )
+
+    def dots(self, src: SparseRows, *, memory_budget: int = MEMORY_BUDGET) -> Tensor:
+        r"""Return the inner products with all rows of others, :math:`[n, N]`.
+
+        Args:
+            src (SparseRows): The other rows.
+            memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
+        """
+        out = self.new_empty(self.size(0), src.size(0))
+        bytes_per_row = sum(src.shape) * self.element_size()
+        for rows in row_blocks(self.size(0), bytes_per_row, memory_budget):
+            # Reading rows in their order is quicker than reading columns.
+            dense = self[rows]._dense().t().contiguous()
+            out[rows] = src.words.sum(dense, src.value).t()
+        return out
+
+    def pair_dots(self, src: SparseRows, neighbours: Neighbours) -> Tensor:
+        r"""Return the inner products with listed rows of others.
+
+        Blocks of rows become dense; the others are read entry by entry.
+
+        Args:
+            src (SparseRows): The other rows.
+            neighbours (Neighbours): Those that each row lists.
+        """
+        source, target = neighbours.source.flatten().long(), neighbours.target
+        offsets, width = src.words.offsets.long(), self.size(1)
+        count = offsets.diff()
+        out = self.new_zeros(source.numel())
+        budget = neighbours.memory_budget
+        bytes_per_row = 2 * width * self.element_size()
+        for rows in row_blocks(self.size(0), bytes_per_row, budget):
+            dense = self[rows]._dense().view(-1, 1)
+            first, last = neighbours.offsets[[rows.start, rows.stop]].tolist()
+            for part in _entry_blocks(count[source[first:last]], budget):
+                pairs = slice(first + part.start, first + part.stop)
+                size = count[source[pairs]]
+                number, place = expand_ranges(offsets[source[pairs]], size)
+                begin = (target[pairs].long() - rows.start) * width
+                own = Neighbours(
+                    begin[number] + src.words.source[place],
+                    dense.size(0),
+                    torch.cat([size.new_zeros(1), size.cumsum(0)]),
+                )
+                out[pairs] = own.sum(dense, src.value[place]).squeeze(1)
+        return out.view(neighbours.source.shape)
+
+    def _dense(self) -> Tensor:
+        dense = self.new_zeros(self.shape)
+        dense[self.words.target.long(), self.words.source.long()] = self.value
+        return dense
+
+
+class SparseGroups:
+    r"""Sparse rows of groups, as listed: what a matrix of indices takes.
+
+    Args:
+        rows (SparseRows): All rows.
+        source (torch.Tensor): The rows of each group :math:`[B, S]`.
+    """
+
+    def __init__(self, rows: SparseRows, source: Tensor) -> None:
+        self.rows, self.source = rows, source
+
+    def split(self, sizes: list[int]) -> list[SparseGroups]:
+        """Return blocks of groups."""
+        return [SparseGroups(self.rows, part) for part in self.source.split(sizes)]
+
+    def dots(self, dst: SparseRows, group: int) -> Tensor:
+        r"""Return the inner products of each group of targets with its rows.
+
+        Args:
+            dst (SparseRows): The targets.
+            group (int): The number of targets of a group; the last may have fewer.
+        """
+        source = self.source.repeat_interleave(group, dim=0)[: dst.size(0)]
+        return dst.pair_dots(self.rows, Neighbours(source, self.rows.size(0)))
+
+
+def _entry_blocks(count: Tensor, memory_budget: int) -> Iterator[slice]:
+    """Yield blocks of pairs with so many entries in all that they fit."""
+    most = max(1, memory_budget // _BYTES_PER_ENTRY)
+    # An entry more for each pair: pairs without entries take memory as well.
+    ends = (count + 1).cumsum(0)
+    total = int(ends[-1]) if ends.numel() else 0
+    marks = torch.arange(most, total + most, most, device=count.device)
+    start = 0
+    for stop in torch.searchsorted(ends, marks, right=True).tolist():
+        stop = min(max(stop, start + 1), count.numel())
+        if stop > start:
+            yield slice(start, stop)
+        start = stop
+
+
+def unit_entries(value: Tensor, words: Neighbours) -> Tensor:
+    r"""Scale the entries of each row to unit 2-norm, without under- or overflow.
+
+    Args:
+        value (torch.Tensor): The entries of sparse rows :math:`[E]`.
+        words (Neighbours): Their columns.
+    """
+    row = words.target.long()
+    value = full_precision(value)
+    size = value.new_zeros(words.offsets.numel() - 1)
+    largest = size.scatter_reduce(0, row, value.abs(), 'amax')
+    value = value / largest.masked_fill(largest == 0, 1)[row]
+    square = size.index_add(0, row, value.square())
+    # The root of zero has no finite gradient.
+    norm = square.masked_fill(square == 0, 1).sqrt()
+    return value / norm[row]
