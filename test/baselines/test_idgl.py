@@ -195,6 +195,24 @@ def test_strips(kind, form, monkeypatch):
     torch.testing.assert_close(gradients(model, x, batch=one), expected)
 
 
+@pytest.mark.parametrize('anchors', [None, torch.tensor([0, 3, 4])])
+@pytest.mark.parametrize('epsilon', [0.1, 0.0])
+@torch.no_grad()
+def test_change_counts_mirror_images(anchors, epsilon, monkeypatch):
+    in_strips(4, monkeypatch)
+    model, x = make(), problem()[0]
+    options = {'epsilon': epsilon, 'is_smooth': False, 'cached': False}
+    nodes = idgl_nodes.Nodes(x, None, anchors, **options)
+    first = nodes.learn(model.metrics[0], x, [2])
+    for seed in (1, 2):
+        hidden = torch.rand(N, HIDDEN, generator=seeded(seed)).double()
+        learned = nodes.learn(model.metrics[1], hidden, [2])
+        own, old = (torch.cat([*graph.weights()]) for graph in (learned, first))
+        expected = (own - old).square().sum()
+        torch.testing.assert_close(learned.change(first), expected)
+        first = learned  # Products of thin matrices, where the threshold is zero.
+
+
 @pytest.mark.parametrize('case', ['size', 'h weight', 'weight h', 'weight weight'])
 def test_second_derivatives_of_the_parts_raise(case):
     """Also where the gradient that comes in is constant."""
