@@ -18,6 +18,7 @@ from torch_geometric_gsl import (
     GumbelKNNSampler,
     LatentGraphConv,
     SampledEvaluationWarning,
+    TruncatedRaceWarning,
     _warnings,
 )
 from torch_geometric_gsl._warnings import warn_caller
@@ -109,6 +110,29 @@ def test_an_estimate_points_at_the_caller(run):
         run()
     assert {warning.filename for warning in seen} == {__file__}
     assert {warning.lineno for warning in seen} == {run.__code__.co_firstlineno}
+
+
+@pytest.mark.parametrize('way', ['forward', 'propagate'])
+@pytest.mark.parametrize('training', [True, False])
+def test_a_batch_warns_once_a_call(training, way):
+    # One race serves all graphs; streams and estimates are one of each.
+    options = {'tau': 9.0, 'method': 'stream'} if training else {'max_eval_pairs': 1}
+    sampler = GumbelKNNSampler(GaussianSimilarity(4), **options).train(training)
+    x, batch = torch.cat([X, X]), torch.arange(2200) // 1100
+    run = {
+        'forward': lambda: sampler(x, batch=batch),
+        'propagate': lambda: sampler.propagate(x, x, batch=batch),
+    }
+    kind = TruncatedRaceWarning if training else SampledEvaluationWarning
+    # A graph of evaluation mode is exact.
+    once = [kind] if training or way == 'propagate' else []
+    for _ in range(2):  # A later call tells of it again.
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter('always')
+            run[way]()
+        found = [warning.category for warning in seen]
+        # PyG imports what warns of itself.
+        assert [each for each in found if each is not DeprecationWarning] == once
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,9 @@ from __future__ import annotations
 import inspect
 import os
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from threading import Lock
 from types import FrameType
@@ -14,10 +17,27 @@ import torch
 # A module calls its `forward` through PyTorch, and layers of models call each other.
 _INSIDE = frozenset({'torch', 'torch_geometric', __name__.partition('.')[0]})
 _LOCK = Lock()
+# The categories of warnings that the present call has given.
+_GIVEN: ContextVar[set[type[Warning]] | None] = ContextVar('given', default=None)
+
+
+@contextmanager
+def one_of_each() -> Iterator[None]:
+    """Give one warning of each category: the graphs of a batch all ask for the same."""
+    token = _GIVEN.set(set())
+    try:
+        yield
+    finally:
+        _GIVEN.reset(token)
 
 
 def warn_caller(message: str, category: type[Warning]) -> None:
     """Warn in the name of the first frame outside the package, PyTorch and PyG."""
+    given = _GIVEN.get()
+    if given is not None:
+        if category in given:
+            return
+        given.add(category)
     # Python shows a warning once for each line that it points at: one that points
     # into the package would be shown for the first caller alone.
     frame, level = inspect.currentframe(), 1

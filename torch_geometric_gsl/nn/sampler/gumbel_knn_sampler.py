@@ -14,6 +14,7 @@ from torch_geometric_gsl._checks import (
     check_generator,
     check_messages,
 )
+from torch_geometric_gsl._warnings import one_of_each
 from torch_geometric_gsl.nn.sampler._envelopes import EnvelopeMemory
 from torch_geometric_gsl.nn.sampler._inputs import assign_parts
 from torch_geometric_gsl.nn.sampler._parts import Assignment, all_pairs
@@ -229,7 +230,8 @@ class GumbelKNNSampler(torch.nn.Module):
             ImportError: If :obj:`return_adj_t` is set without torch-sparse.
         """
         assigned = self._begin(x, edge_index, batch, generator)
-        with torch.autocast(assigned.pairs.src.device.type, enabled=False):
+        device_type = assigned.pairs.src.device.type
+        with torch.autocast(device_type, enabled=False), one_of_each():
             graph = assigned.graph(generator)
         dtype = (x[0] if isinstance(x, tuple | list) else x).dtype
         graph = SampledGraph(graph.edge_index, graph.edge_weight.to(dtype))
@@ -269,7 +271,7 @@ class GumbelKNNSampler(torch.nn.Module):
         """
         assigned = self._begin(x, edge_index, batch, generator)
         check_messages(h, assigned.pairs.src.size(0), assigned.pairs.src.device)
-        with torch.autocast(h.device.type, enabled=False):
+        with torch.autocast(h.device.type, enabled=False), one_of_each():
             return assigned.sum(h, generator)
 
     def plan(
