@@ -98,6 +98,10 @@ def test_signature(name):
     weight = own.pop('edge_weight', None)
     assert (weight is not None) == issubclass(kind, NeighbourModel)
     assert weight is None or weight.kind is inspect.Parameter.KEYWORD_ONLY
+    # What its similarity compares is that of a net which learns a graph.
+    embedding = own.pop('embedding', None)
+    assert (embedding is not None) == issubclass(kind, gsl.GSLNet)
+    assert embedding is None or embedding.kind is inspect.Parameter.KEYWORD_ONLY
     assert own == dict(common)
     assert list(own) == list(common)
     every = inspect.signature(kind.forward).parameters

@@ -21,15 +21,15 @@ KNOWN = {
     ('idgl', 0): '9ff094d2ec',
     ('idgl_anchor', 0): '59a0087d55',
     ('nodeformer', 0): 'b157578615',
-    ('lin_sim', 0): '128bb284a7',
-    ('lin_sim_t', 0): '9509ad117a',
-    ('gau_sim', 0): '449719d6dd',
-    ('gau_sim_t', 0): 'd69be3ffad',
-    ('neural_gau_sim', 0): '247ca5e350',
-    ('neural_gau_sim_t', 0): 'fd2c10eb47',
+    ('lin_sim', 0): 'e040bdcd79',
+    ('lin_sim_t', 0): '0fd8a95776',
+    ('gau_sim', 0): 'c435d04a3a',
+    ('gau_sim_t', 0): '7c23a72abb',
+    ('neural_gau_sim', 0): '9aa8cd6446',
+    ('neural_gau_sim_t', 0): '2c6a8a9d96',
     ('mlp', 0): 'c0df2dc982',
     ('knn_gcn_root', 0): '138a9b33cf',
-    ('uniform', 0): '7f27f02386',
+    ('uniform', 0): 'a7dd5a09b6',
 }
 
 
