@@ -115,6 +115,11 @@ def test_tests_run_with_the_oldest_and_the_newest_versions(distribution):
     first, last = matrix['torch']
     assert [first, last] == [f'{oldest[0]}.0', newest[0]]
     assert matrix['python'][0] == distribution.metadata['Requires-Python'][2:]
+    # One line of constraints for each, of requirements without a space.
+    given = {each['torch']: each['constraints'].split() for each in matrix['include']}
+    names = {v: [re.split('[<=]', word)[0] for word in given[v]] for v in given}
+    common = ['torch-geometric', 'triton']
+    assert names == {first: [*common, 'numpy'], last: common}
 
 
 @pytest.mark.parametrize('path', FORMS, ids=lambda path: path.stem)
