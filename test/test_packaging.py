@@ -132,6 +132,14 @@ def test_form(path):
     assert all(part['attributes']['label'] for part in form['body'])
 
 
+def test_no_command_needs_the_address(distribution, tracked):
+    place = re.escape(distribution.metadata['Home-page'].removeprefix('https://'))
+    command = re.compile(rf'^ *(\$ )?(pip|git|curl|wget) .*{place}', re.MULTILINE)
+    assert command.search(f'pip install git+{distribution.metadata["Home-page"]}')
+    pages = [name for name in tracked if re.search(r'\.(md|rst|py|ipynb)$', name)]
+    assert [name for name in pages if command.search(read(name))] == []
+
+
 def test_links_of_the_readme_work_on_a_package_index(distribution):
     url = distribution.metadata['Home-page']
     raw = url.replace('github.com', 'raw.githubusercontent.com')
