@@ -4,7 +4,8 @@ from pathlib import Path
 from setuptools import find_packages, setup
 
 ROOT = Path(__file__).resolve().parent
-# Every link to the project begins with it, in the documentation as well.
+# Every link to the project begins with it. It stands for a public home to come: no
+# command may need it.
 URL = 'https://github.com/torch-geometric-gsl/torch_geometric_gsl'
 
 

@@ -115,6 +115,11 @@ def test_tests_run_with_the_oldest_and_the_newest_versions(distribution):
     first, last = matrix['torch']
     assert [first, last] == [f'{oldest[0]}.0', newest[0]]
     assert matrix['python'][0] == distribution.metadata['Requires-Python'][2:]
+    # One line of constraints for each, of requirements without a space.
+    given = {each['torch']: each['constraints'].split() for each in matrix['include']}
+    names = {v: [re.split('[<=]', word)[0] for word in given[v]] for v in given}
+    common = ['torch-geometric', 'triton']
+    assert names == {first: [*common, 'numpy'], last: common}
 
 
 @pytest.mark.parametrize('path', FORMS, ids=lambda path: path.stem)
@@ -125,6 +130,14 @@ def test_form(path):
     names = [part['id'] for part in form['body']]
     assert len(set(names)) == len(names) > 0
     assert all(part['attributes']['label'] for part in form['body'])
+
+
+def test_no_command_needs_the_address(distribution, tracked):
+    place = re.escape(distribution.metadata['Home-page'].removeprefix('https://'))
+    command = re.compile(rf'^ *(\$ )?(pip|git|curl|wget) .*{place}', re.MULTILINE)
+    assert command.search(f'pip install git+{distribution.metadata["Home-page"]}')
+    pages = [name for name in tracked if re.search(r'\.(md|rst|py|ipynb)$', name)]
+    assert [name for name in pages if command.search(read(name))] == []
 
 
 def test_links_of_the_readme_work_on_a_package_index(distribution):

@@ -162,16 +162,34 @@ def _short_and_long(
         if pairs.excluded is not None:  # They keep their noise, as in a block.
             score = score.masked_fill(edges[0] == edges[1], -torch.inf)
         most = short.most
-        chosen = given, list_plan(given, most), draw_options(given, most)
-        args = *chosen, edges, score, sizes, num_targets, most
-        parts.append(CandidateList(*args, null=pairs.null))
+        listed = CandidateList(
+            given=given,
+            plan=list_plan(given, most),
+            options=draw_options(given, most),
+            edge_index=edges,
+            score=score,
+            sizes=sizes,
+            num_targets=num_targets,
+            most=most,
+            null=pairs.null,
+        )
+        parts.append(listed)
     if bool(is_raced.any()):
         target = is_raced.nonzero().squeeze(1)
         start, size, source = candidates
         own = pairs.take(target, Candidates(start[target], size[target], source))
         most = own.most
-        chosen = given, *choose_plan(given, target.numel(), most, is_own=True)
-        parts.append(OwnCandidates(*chosen, own, target, num_targets, most))
+        plan, options = choose_plan(given, target.numel(), most, is_own=True)
+        raced = OwnCandidates(
+            given=given,
+            plan=plan,
+            options=options,
+            scores=own,
+            target=target,
+            num_targets=num_targets,
+            most=most,
+        )
+        parts.append(raced)
     return parts
 
 

@@ -202,10 +202,10 @@ def choose_plan(
     plan = SamplingPlan(
         method,
         reason,
-        min(given.proposals, num_sources) if method == 'race' else None,
-        None if is_all else options.num_arrivals,
-        0 if is_all else options.num_tail,
-        None if method == 'dense' else caveat,
+        num_proposals=min(given.proposals, num_sources) if method == 'race' else None,
+        num_arrivals=None if is_all else options.num_arrivals,
+        num_tail=0 if is_all else options.num_tail,
+        caveat=None if method == 'dense' else caveat,
     )
     return plan, options
 
@@ -227,7 +227,12 @@ def draw_options(given: CallOptions, num_sources: int) -> DrawOptions:
         num_tail = tail_size(given.tau, num_arrivals, num_sources)
     num_tail = min(num_tail, num_sources)
     return DrawOptions(
-        given.k, given.tau, num_arrivals, num_tail, given.hard, given.replace
+        given.k,
+        given.tau,
+        num_arrivals,
+        num_tail=num_tail,
+        hard=given.hard,
+        replace=given.replace,
     )
 
 

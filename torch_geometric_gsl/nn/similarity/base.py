@@ -199,7 +199,13 @@ class Similarity(torch.nn.Module, ABC):
             )
         lower, upper = self.bounds
         return PairScores(
-            dst, src, response, self.comparison, scale, scale * lower, scale * upper
+            dst,
+            src,
+            response,
+            comparison=self.comparison,
+            scale=scale,
+            lower=scale * lower,
+            upper=scale * upper,
         )
 
     def extra_repr(self) -> str:
