@@ -104,8 +104,8 @@ class GumbelKNNSampler(torch.nn.Module):
             :class:`SampledEvaluationWarning` of their error. (default: :obj:`2**33`)
         eval_tolerance (float, optional): If given, :meth:`propagate` in evaluation mode
             may differ from the sum over all pairs of a graph by this share of its norm
-            at the most, and leaves out pairs where it can; with gradients enabled it
-            does not. (default: :obj:`None`)
+            at the most, and leaves out pairs where it can; with gradients enabled, a
+            null neighbour or sparse features it does not. (default: :obj:`None`)
         memory_budget (int, optional): Bytes of a block of rows. (default: :obj:`2**25`)
 
     Shapes:
