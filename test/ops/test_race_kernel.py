@@ -19,7 +19,7 @@ import torch
 from oracles import run_alone, seeded
 from torch import Tensor
 
-from torch_geometric_gsl.ops import race
+from torch_geometric_gsl.ops import race, race_block
 from torch_geometric_gsl.ops.candidates import Candidates
 from torch_geometric_gsl.ops.clusters import group
 from torch_geometric_gsl.ops.envelope import Envelope, Head, make_envelope
@@ -194,14 +194,19 @@ def _run_kernel(path, device):
     """Run the kernel for each case, with the seeds of the CPU."""
     from torch_geometric_gsl.ops._triton import race_kernel as module
 
-    race.has_triton = lambda device: True
+    calls = []
+    run_kernel = module.race_kernel
+    module.race_kernel = lambda *args: calls.append(run_kernel(*args))
+    race_block.has_triton = lambda device: True
     race.draw_seed = lambda device, generator: draw_seed(
         torch.device('cpu'), generator
     ).to(device)
     found = {}
     for case in CASES:
         module._TILE = case.tile
+        calls.clear()
         found[str(case)] = tuple(_race(case, device))
+        assert len(calls) >= int(case.n > 0), f'no kernel ran for {case}'
     torch.save(found, path)
 
 

@@ -74,7 +74,7 @@ def race_kernel(
             state.new_ones(1, dtype=torch.float32) * pairs.scale,
             *(None if x is None else x.contiguous() for x in (*sets, *kinds)),
             state,
-            *arrivals,
+            *arrivals[:3],
             found,
             clock,
             num_races,
