@@ -86,6 +86,7 @@ def test_kinds_need_clusters():
         every.long(),
         every,
         8,
+        2,
         2**20,
     )
     with pytest.raises(ValueError, match=r"'clusters' must be given .* \(got None\)"):

@@ -61,6 +61,7 @@ class Case(NamedTuple):
     scale: float = 1.0
     layout: str = 'contiguous'
     tile: int = 2**14
+    least: int | None = None
 
     def __str__(self):
         return '-'.join(map(str, self))
@@ -103,6 +104,13 @@ CASES = [
     Case(excluded=True, num_sources=2, n=2),
     Case('gaussian', 'range', True, num_sources=2, n=2),
     Case('gaussian', 'clusters', True, num_sources=2, n=2),
+    # Races that may end with a round, with less than all arrivals.
+    *(
+        Case(sets=sets, n=33, k=2, length=length, scale=scale, least=least)
+        for sets in ('all', 'list')
+        for length, scale in ((8, 1.0), (17, 3.0), (37, 6.0))
+        for least in (1, 3)
+    ),
     # Many blocks of targets.
     Case('gaussian', 'head and clusters', n=33, layout='blocks'),
     Case(n=0),
@@ -184,6 +192,7 @@ def _race(case, device='cpu'):
         options,
         case.length,
         envelope,
+        least=case.least,
         generator=generator,
         memory_budget=budget,
     )

@@ -55,6 +55,7 @@ def race_arrivals(
     length: int,
     envelope: Envelope | None = None,
     *,
+    least: int | None = None,
     generator: torch.Generator | None = None,
     memory_budget: int = MEMORY_BUDGET,
 ) -> tuple[Arrivals, Tail | None]:
@@ -71,7 +72,9 @@ def race_arrivals(
 
     Races that lack acceptances go on in rounds of twice the length. One that has
     proposed as often as it has candidates looks at all of those that have not arrived:
-    by memorylessness these arrive at :math:`\Gamma + \mathrm{Exp}(e^{s_{ij}})`.
+    by memorylessness these arrive at :math:`\Gamma + \mathrm{Exp}(e^{s_{ij}})`. Where
+    fewer arrivals are enough, a race that has them ends with its round, and the time of
+    its last proposal is :math:`\Gamma`.
 
     The noise is a function of (seed, target, draw, proposal), so one seed gives one
     graph whatever the memory budget. On a GPU a Triton kernel runs the same rounds.
@@ -82,6 +85,8 @@ def race_arrivals(
         length (int): The number of proposals of the first round.
         envelope (Envelope, optional): Bounds of the scores; :obj:`pairs.upper` for all
             if :obj:`None`. (default: :obj:`None`)
+        least (int, optional): The number of arrivals with which a race may end with a
+            round; all :math:`M` if :obj:`None`. (default: :obj:`None`)
         generator (torch.Generator, optional): Source of randomness.
             (default: :obj:`None`)
         memory_budget (int, optional): Bytes for one block of rows.
@@ -123,6 +128,7 @@ def race_arrivals(
             torch.zeros(number, dtype=torch.long, device=dst.device),
             dst.new_zeros(number),
             length,
+            least or options.num_arrivals,
             memory_budget,
         )
         block.run()

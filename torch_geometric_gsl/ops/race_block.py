@@ -59,6 +59,7 @@ class RaceBlock(NamedTuple):
         clock (torch.Tensor): The time of its last proposal, in units of the mean gap
             between two proposals, in place.
         length (int): The number of proposals of the first round.
+        least (int): The number of arrivals with which a race may end with its round.
         memory_budget (int): Bytes for the proposals of one round.
     """
 
@@ -73,22 +74,23 @@ class RaceBlock(NamedTuple):
     found: Tensor
     clock: Tensor
     length: int
+    least: int
     memory_budget: int
 
     def run(self) -> None:
-        """Run the races in rounds, until each has its arrivals."""
+        """Run the races in rounds, until each has its least number of arrivals."""
         length = self.length
         race, begin = torch.arange(self.found.numel(), device=self.found.device), 0
         is_fused = has_kernel(self.pairs, self.options)
         if is_fused:
             from torch_geometric_gsl.ops._triton.race_kernel import race_kernel
 
-            race_kernel(length, *self[:-2])
+            race_kernel(length, self.least, *self[:-3])
         while race.numel() > 0:
             num_rows = max(1, self.memory_budget // (BYTES_PER_PROPOSAL * length))
             for some in () if is_fused else race.split(num_rows):
                 self._propose(some, begin, length)
-            race = race[self.found[race] < self.options.num_arrivals]
+            race = race[self.found[race] < self.least]
             begin, length = begin + length, 2 * length
             is_long = begin >= self.sizes[self._row(race)]
             self._scan(race[is_long], begin)
@@ -98,6 +100,10 @@ class RaceBlock(NamedTuple):
         """Return a function compiled if the first round of all targets is long."""
         numel = self.pairs.dst.size(0) * self.options.num_races * self.length
         return maybe_compile(function, numel, self.state.device, dynamic=True)
+
+    def _at(self, race: Tensor) -> Tensor | slice:
+        """Return an index of races: of all a slice, which copies nothing."""
+        return slice(None) if race.numel() == self.found.numel() else race
 
     def _row(self, race: Tensor) -> Tensor:
         """Return the row of the block that each race belongs to."""
@@ -111,7 +117,7 @@ class RaceBlock(NamedTuple):
         if begin == 0:  # A sample: the first proposals of each race.
             _check_bounds(self.pairs, score[:, : self.options.num_arrivals])
         accepted = level < (score - bound).exp_()
-        time = self.clock[race].unsqueeze(1) + gap.cumsum_(dim=1)
+        time = self.clock[self._at(race)].unsqueeze(1) + gap.cumsum_(dim=1)
         self._note(race, source, score, time, accepted)
 
     def _score(self, row: Tensor, source: Tensor) -> Tensor:
@@ -133,7 +139,7 @@ class RaceBlock(NamedTuple):
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Draw proposals: sources, bounds, levels of acceptance, and gaps of time."""
         place = torch.arange(begin, begin + length, device=race.device)
-        state, column = self.state[race], (2 * place + 1) * STEP
+        state, column = self.state[self._at(race)], (2 * place + 1) * STEP
         dtype = self.pairs.dst.dtype
         excluded, candidates = self.pairs.excluded, self.pairs.candidates
         own = None if excluded is None else excluded[self.first + row].unsqueeze(1)
@@ -210,24 +216,25 @@ class RaceBlock(NamedTuple):
             accepted &= ~is_known
             accepted &= ~_is_accepted_before(source, accepted)
         # Slot 0 takes what is rejected, the last one what comes too late.
-        most, found = options.num_arrivals, self.found[race].int().unsqueeze(1)
+        some = self._at(race)
+        most, found = options.num_arrivals, self.found[some].int().unsqueeze(1)
         rank = accepted.cumsum(dim=1, dtype=torch.int32)
         total = found + rank[:, -1:]
         slot = rank.add_(found).clamp_(max=most + 1).mul_(accepted).long()
         column = torch.arange(slot.size(1), device=slot.device).expand_as(slot)
         chosen = column.new_zeros(slot.size(0), most + 2).scatter_(1, slot, column)
         chosen = chosen[:, 1:-1]
-        log_time = time.gather(1, chosen).log_()
-        log_time -= self.rates.total[self._row(race)].unsqueeze(1)
+        log_rate = self.rates.total[self._row(race)]
+        log_time = time.gather(1, chosen).log_() - log_rate.unsqueeze(1)
         noise = (log_time + score.gather(1, chosen)).neg_()
         number = torch.arange(1, most + 1, device=slot.device)
         is_new = (number > found) & (number <= total)
-        is_all = race.numel() == self.found.numel()
-        some = slice(None) if is_all else race  # Slices are quicker than indices.
         for out, new in (out_source, source.gather(1, chosen)), (out_noise, noise):
             out[some] = torch.where(is_new, new, out[some])
-        horizon = arrivals.horizon.view(-1)
-        horizon[some] = torch.where(is_new[:, -1], log_time[:, -1], horizon[some])
+        # A race that ends with fewer has seen what arrives until its last proposal.
+        end = time[:, -1].log() - log_rate
+        last = torch.where(is_new[:, -1], log_time[:, -1], end)
+        arrivals.horizon.view(-1)[some] = last
         self.found[some] = total.squeeze(1).clamp_(max=most).long()
         self.clock[some] = time[:, -1]
 

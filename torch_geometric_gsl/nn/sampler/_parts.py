@@ -43,7 +43,8 @@ from torch_geometric_gsl.ops.tail import Tail, draw_tail
 from torch_geometric_gsl.ops.tree_sum import tree_sum
 from torch_geometric_gsl.typing import SampledGraph
 
-# Most races have their arrivals after this share of what the worst of them asks for.
+# Most races have their arrivals after this share of what the worst of them asks for, so
+# that a race that lacks some but not all may end: a second round would cost more.
 FIRST_ROUND = 0.75
 
 
@@ -237,6 +238,9 @@ def _draw(
         envelope = part.envelope if isinstance(part, AllPairs) else None
         first = plan.num_proposals * (FIRST_ROUND if envelope is None else 1)
         length = max(8, math.ceil(min(first, scores.most)))
+        # Sharp races lose more by it, and those without replacement need all.
+        is_enough = envelope is None and options.replace and options.num_tail > 0
+        how['least'] = 1 if is_enough else None
         arrivals, tail = race_arrivals(scores, options, length, envelope, **how)
     else:
         tail = draw_tail(scores, options, generator=generator)

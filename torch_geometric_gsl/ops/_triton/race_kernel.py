@@ -35,6 +35,7 @@ _TILE = 1024
 @torch.no_grad()
 def race_kernel(
     length: int,
+    least: int,
     pairs: PairScores,
     options: DrawOptions,
     clusters: Clusters | None,
@@ -80,6 +81,7 @@ def race_kernel(
             num_races,
             options.num_races,
             length,
+            least,
             options.num_arrivals,
             num_kinds,
             num_kinds - num_heads,

@@ -180,6 +180,7 @@ _OPTIONS = [
     'num_races',
     'per_target',
     'length',
+    'least',
     'num_arrivals',
     'num_kinds',
     'num_clusters',
@@ -212,6 +213,7 @@ def run_races(
     num_races,
     per_target,
     length,
+    least,
     num_arrivals,
     num_kinds,
     num_clusters,
@@ -242,10 +244,13 @@ def run_races(
     clock = tl.zeros([BLOCK_RACES], tl.float32)
     found = tl.zeros([BLOCK_RACES], tl.int32)
     begin = tl.zeros([], tl.int64)
+    limit = begin + length
     while begin < tl.max(tl.where(found < num_arrivals, end, 0), 0):
         turn = (begin + tl.arange(0, BLOCK_PROPOSALS))[None, :]
         # A race that is full needs no more scores.
-        is_wanted = (turn < end[:, None]) & (found < num_arrivals)[:, None]
+        is_wanted = (turn < tl.minimum(end, limit)[:, None]) & (
+            found < num_arrivals
+        )[:, None]
         place = first[:, None] + (2 * turn + 1).to(tl.uint64) * _GAMMA
         word, other = _random_words(place), _random_words(place + _GAMMA)
         gap = tl.where(is_wanted, -tl.log(_uniform(other)), 0.0)
@@ -280,13 +285,17 @@ def run_races(
         horizon += tl.sum(tl.where(accepted & (rank == num_arrivals), time, 0.0), 1)
         found += tl.sum(accepted.to(tl.int32), 1)
         clock += tl.sum(gap, 1)
-        begin += BLOCK_PROPOSALS
+        begin = tl.minimum(begin + BLOCK_PROPOSALS, limit)
+        if begin == limit:  # The end of a round, and of races that have enough.
+            end = tl.where(found < least, end, begin)
+            limit = 2 * limit + length
     found = tl.minimum(found, num_arrivals)
     is_race = number < num_races
     out = race[:, None] * num_arrivals + slot
     is_place = is_race[:, None] & (slot < found[:, None])
     tl.store(out_source + out, kept_source.to(tl.int64), mask=is_place)
     tl.store(out_noise + out, kept_noise, mask=is_place)
-    tl.store(out_horizon + race, horizon, mask=is_race & (found == num_arrivals))
+    last = tl.where(found == num_arrivals, horizon, tl.log(clock) - log_rate)
+    tl.store(out_horizon + race, last, mask=is_race & (found >= least))
     tl.store(out_found + race, found.to(tl.int64), mask=is_race)
     tl.store(out_clock + race, clock, mask=is_race)
