@@ -9,12 +9,12 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable
-from math import inf
 from typing import Any
 from unittest import mock
 
 import torch
 from sklearn.datasets import load_digits
+from tails import groups, sharp, tail
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 from torch_geometric.data import Data
@@ -28,9 +28,7 @@ from torch_geometric_gsl import (
 )
 from torch_geometric_gsl.datasets import paper_split
 from torch_geometric_gsl.ops import race_block
-from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions, relax
 from torch_geometric_gsl.ops.scores import gaussian, unit_rows
-from torch_geometric_gsl.ops.tail import spread_sources, tail_size
 
 
 def digits(num_nodes: int = 1797) -> Data:
@@ -160,51 +158,6 @@ def best_time(run: Callable[[], object]) -> float:
     return 1000 * min(seconds)
 
 
-def tail(n: int = 1000, runs: int = 4000) -> None:
-    """Compare the first M arrivals and their tail with the whole draw."""
-    torch.manual_seed(0)
-    cosine = (0.3 * torch.randn(n, dtype=torch.double)).clamp(-1, 1)
-    score = gaussian(cosine, 0.5, 0.05)
-    h = torch.randn(n, 4, dtype=torch.double) + score.unsqueeze(1)
-    log_time = torch.rand(runs, n, dtype=torch.double).log().neg().log() - score
-    for tau in (0.25, 0.5, 0.75, 1.0):
-        weight = torch.softmax(-log_time / tau, dim=1)
-        whole = summary(weight, weight @ h)
-        for num_arrivals in (2, 4, 8, 16, 32):
-            changes = []
-            for size in (0, tail_size(tau, num_arrivals, n), n):
-                options = DrawOptions(1, tau, num_arrivals, size)
-                part = summary(*truncated_draw(score, log_time, h, options))
-                pairs = zip(part, whole, strict=True)
-                change = ' / '.join(f'{100 * (a / b - 1):+.2g} %' for a, b in pairs)
-                changes.append(f'S = {size}: {change}')
-            print(f'tau {tau}, M = {num_arrivals}: ' + ', '.join(changes))
-
-
-def truncated_draw(
-    score: Tensor, log_time: Tensor, h: Tensor, options: DrawOptions
-) -> tuple[Tensor, Tensor]:
-    """Return the weights of the first arrivals of each run, and the sum of all."""
-    (runs, n), size = log_time.shape, options.num_tail
-    time, source = log_time.topk(options.num_arrivals, largest=False)
-    own = score[source].unsqueeze(1)
-    arrivals = Arrivals(source.unsqueeze(1), -time.unsqueeze(1) - own, time[:, -1:])
-    place, share = torch.zeros(runs, 0, dtype=torch.long), torch.tensor(0.0)
-    if size:  # Another tail in each run, as in each call.
-        place = spread_sources(n, size, score.device, None, runs).view(runs, size)
-        share = torch.tensor(n / size).log()
-    # What has arrived does not arrive again.
-    late = score[place].masked_fill(log_time.gather(1, place) <= time[:, -1:], -inf)
-    first, later = relax(own, arrivals, options, late.unsqueeze(1), share)
-    out = torch.einsum('ij,ijm->im', first[:, 0], h[source])
-    return first[:, 0], out + torch.einsum('ij,ijm->im', later[:, 0], h[place])
-
-
-def summary(weight: Tensor, out: Tensor) -> tuple[float, float]:
-    """Return the mean largest weight and the variance of the weighted sums."""
-    return float(weight.amax(dim=1).mean()), float(out.var(dim=0).mean())
-
-
 def shared() -> None:
     """Measure the gradient if blocks of rows share their proposed sources."""
     data = digits()
@@ -236,24 +189,21 @@ def shared() -> None:
         print(f'blocks of {size} rows: variance of the gradient x {ratio:.2f}')
 
 
-def groups(n: int = 2000) -> None:
-    """Compare the variance of the mean over all nodes: rows are independent."""
-    torch.manual_seed(0)
-    x, h = torch.randn(n, 16), torch.randn(n, 8)
-    similarity = NeuralGaussianSimilarity(16)
-    for tau, runs in ((0.25, 200), (0.5, 200), (1.0, 60)):
-        variance = []
-        for method in ('race', 'dense'):
-            sampler = GumbelKNNSampler(similarity, tau=tau, method=method)
-            with torch.no_grad():
-                means = [sampler.propagate(x, h).mean(dim=0) for _ in range(runs)]
-            variance.append(float(torch.stack(means).var(dim=0).mean()))
-        print(f'tau {tau}: {variance[0] / variance[1]:.2f}')
-
-
 MEASUREMENTS = {
     run.__name__: run
-    for run in (flat, norm, root, theta, half, neighbours, sparse, tail, shared, groups)
+    for run in (
+        flat,
+        norm,
+        root,
+        theta,
+        half,
+        neighbours,
+        sparse,
+        tail,
+        sharp,
+        shared,
+        groups,
+    )
 }
 
 if __name__ == '__main__':

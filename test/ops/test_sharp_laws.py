@@ -21,7 +21,7 @@ from torch_geometric_gsl.ops.envelope import Head, make_envelope, proposal_rates
 from torch_geometric_gsl.ops.nearest_lists import LARGEST, find_nearest
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.race import race_arrivals
-from torch_geometric_gsl.ops.relax import DrawOptions
+from torch_geometric_gsl.ops.relax import DrawOptions, log_tail_mass
 from torch_geometric_gsl.ops.scores import Response, unit_rows
 from torch_geometric_gsl.ops.tail import (
     default_num_arrivals,
@@ -291,6 +291,29 @@ def test_the_tail_is_unbiased(index):
     error /= tail.group
     deviation = math.hypot(error.std() / math.sqrt(len(error)), 1e-5)
     assert_level(stats.norm.cdf(float(error.mean()) / deviation), 1 / len(CASES))
+
+
+@pytest.mark.parametrize('index', range(0, len(CASES), 2))
+def test_the_variance_of_the_tail_is_bounded(index):
+    # One of each part of the rates varies no more than S independent ones.
+    size, tau = 6, 0.5
+    pairs, envelope, arrivals, tail = raced(index, DrawOptions(1, tau, 3, size))
+    source = ungroup(tail.source, tail.group, RUNS)
+    mass = log_tail_mass(pairs.rows() + arrivals.horizon, tau).double().exp()
+    gone = torch.zeros_like(mass).scatter(1, arrivals.source[:, 0], 1.0) > 0
+    if pairs.excluded is not None:
+        gone.scatter_(1, pairs.excluded.unsqueeze(1), 1)
+    mass = mass.masked_fill(gone, 0.0)
+    share = tail.log_share.double().expand(RUNS, 1, size)[:, 0].exp()
+    error = (share * mass.gather(1, source)).sum(dim=1) - mass.sum(dim=1)
+    rate = proposed(pairs, envelope).double().exp().clamp(min=1e-300)
+    bound = (mass.square() / rate).sum(dim=1) / size
+    excess = (error.square() - bound) / bound.clamp(min=1e-30)
+    number = torch.arange(RUNS) // tail.group
+    found = torch.zeros(int(number[-1]) + 1).double().index_add_(0, number, excess)
+    deviation = math.hypot(found.std() / math.sqrt(len(found)), 1e-5)
+    z = float(found.mean()) / deviation
+    assert stats.norm.cdf(z) < 1 - ERROR_RATE / len(CASES), z
 
 
 SUMS = list(itertools.product(enumerate(SCALES), enumerate(TAUS)))

@@ -1,0 +1,105 @@
+"""Measure what stands for the later arrivals of a race; `measure.py` runs it."""
+
+from __future__ import annotations
+
+from math import inf
+
+import torch
+from torch import Tensor
+
+from torch_geometric_gsl import GumbelKNNSampler, NeuralGaussianSimilarity
+from torch_geometric_gsl.nn.similarity import CosineSimilarity, GaussianSimilarity
+from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions, relax
+from torch_geometric_gsl.ops.scores import gaussian
+from torch_geometric_gsl.ops.tail import spread_sources, tail_size
+
+
+def tail(n: int = 1000, runs: int = 4000) -> None:
+    """Compare the first M arrivals and their tail with the whole draw."""
+    torch.manual_seed(0)
+    cosine = (0.3 * torch.randn(n, dtype=torch.double)).clamp(-1, 1)
+    score = gaussian(cosine, 0.5, 0.05)
+    h = torch.randn(n, 4, dtype=torch.double) + score.unsqueeze(1)
+    log_time = torch.rand(runs, n, dtype=torch.double).log().neg().log() - score
+    for tau in (0.25, 0.5, 0.75, 1.0):
+        weight = torch.softmax(-log_time / tau, dim=1)
+        whole = summary(weight, weight @ h)
+        for num_arrivals in (2, 4, 8, 16, 32):
+            changes = []
+            for size in (0, tail_size(tau, num_arrivals, n), n):
+                options = DrawOptions(1, tau, num_arrivals, size)
+                part = summary(*truncated_draw(score, log_time, h, options))
+                pairs = zip(part, whole, strict=True)
+                change = ' / '.join(f'{100 * (a / b - 1):+.2g} %' for a, b in pairs)
+                changes.append(f'S = {size}: {change}')
+            print(f'tau {tau}, M = {num_arrivals}: ' + ', '.join(changes))
+
+
+def truncated_draw(
+    score: Tensor, log_time: Tensor, h: Tensor, options: DrawOptions
+) -> tuple[Tensor, Tensor]:
+    """Return the weights of the first arrivals of each run, and the sum of all."""
+    (runs, n), size = log_time.shape, options.num_tail
+    time, source = log_time.topk(options.num_arrivals, largest=False)
+    own = score[source].unsqueeze(1)
+    arrivals = Arrivals(source.unsqueeze(1), -time.unsqueeze(1) - own, time[:, -1:])
+    place, share = torch.zeros(runs, 0, dtype=torch.long), torch.tensor(0.0)
+    if size:  # Another tail in each run, as in each call.
+        place = spread_sources(n, size, score.device, None, runs).view(runs, size)
+        share = torch.tensor(n / size).log()
+    # What has arrived does not arrive again.
+    late = score[place].masked_fill(log_time.gather(1, place) <= time[:, -1:], -inf)
+    first, later = relax(own, arrivals, options, late.unsqueeze(1), share)
+    out = torch.einsum('ij,ijm->im', first[:, 0], h[source])
+    return first[:, 0], out + torch.einsum('ij,ijm->im', later[:, 0], h[place])
+
+
+def summary(weight: Tensor, out: Tensor) -> tuple[float, float]:
+    """Return the mean largest weight and the variance of the weighted sums."""
+    return float(weight.amax(dim=1).mean()), float(out.var(dim=0).mean())
+
+
+def groups(n: int = 2000) -> None:
+    """Compare the variance of the mean over all nodes: rows are independent."""
+    torch.manual_seed(0)
+    x, h = torch.randn(n, 16), torch.randn(n, 8)
+    similarity = NeuralGaussianSimilarity(16)
+    for tau, runs in ((0.25, 200), (0.5, 200), (1.0, 60)):
+        variance = []
+        for method in ('race', 'dense'):
+            sampler = GumbelKNNSampler(similarity, tau=tau, method=method)
+            with torch.no_grad():
+                means = [sampler.propagate(x, h).mean(dim=0) for _ in range(runs)]
+            variance.append(float(torch.stack(means).var(dim=0).mean()))
+        print(f'tau {tau}: {variance[0] / variance[1]:.2f}')
+
+
+def sharp(n: int = 1000, runs: int = 400) -> None:
+    """Compare the variance of a sum of neighbours among sharp scores, one draw each."""
+    torch.manual_seed(0)
+    x = torch.randn(20, 16).repeat(n // 20, 1) + 0.5 * torch.randn(n, 16)
+    h = torch.randn(n, 4)
+    for similarity in (GaussianSimilarity(16), CosineSimilarity(16)):
+        for tau in (0.25, 0.5, 1.0):
+            found = []
+            for scale in (1.0, 3.0, 5.0, 10.0, 20.0, 40.0):
+                options = {'k': 1, 'tau': tau, 'scale': scale}
+                race = GumbelKNNSampler(similarity, method='race', **options)
+                dense = GumbelKNNSampler(similarity, method='dense', **options)
+                ratio = variance(race, x, h, runs) / variance(dense, x, h, runs)
+                plan = race.plan(x)
+                needed = plan.num_proposals / plan.num_arrivals
+                found.append(f'{scale:g}: {ratio:.3f} ({needed:.0f})')
+            name = type(similarity).__name__
+            print(f'{name}, tau {tau} (S = {plan.num_tail}): ' + ', '.join(found))
+
+
+@torch.no_grad()
+def variance(sampler: GumbelKNNSampler, x: Tensor, h: Tensor, runs: int) -> float:
+    """Return the variance of sums over draws, in the mean over targets."""
+    total, square = torch.zeros_like(h), torch.zeros_like(h)
+    for _ in range(runs):
+        out = sampler.propagate(x, h)
+        total += out
+        square += out.square()
+    return float((square / runs - (total / runs).square()).mean() * runs / (runs - 1))
