@@ -87,6 +87,7 @@ def test_kinds_need_clusters():
         every,
         8,
         2,
+        False,
         2**20,
     )
     with pytest.raises(ValueError, match=r"'clusters' must be given .* \(got None\)"):

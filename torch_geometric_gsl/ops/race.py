@@ -108,8 +108,8 @@ def race_arrivals(
         shape = *noise.shape[:2], options.num_tail
         tail = source.new_empty(shape), noise.new_empty(shape)
         tail_seed = draw_seed(dst.device, generator)
-    # The kernel stores no proposals.
-    stored = 0 if has_kernel(pairs, options) else num_races * length
+    is_fused = has_kernel(pairs, options)
+    stored = 0 if is_fused else num_races * length  # The kernel stores no proposals.
     if tail is not None:
         stored = max(stored, num_races * options.num_tail)
     bytes_per_row = BYTES_PER_PROPOSAL * (stored + envelope.num_kinds)
@@ -129,6 +129,7 @@ def race_arrivals(
             dst.new_zeros(number),
             length,
             least or options.num_arrivals,
+            is_fused,
             memory_budget,
         )
         block.run()

@@ -60,6 +60,7 @@ class RaceBlock(NamedTuple):
             between two proposals, in place.
         length (int): The number of proposals of the first round.
         least (int): The number of arrivals with which a race may end with its round.
+        is_fused (bool): Whether the Triton kernel runs the rounds.
         memory_budget (int): Bytes for the proposals of one round.
     """
 
@@ -75,26 +76,27 @@ class RaceBlock(NamedTuple):
     clock: Tensor
     length: int
     least: int
+    is_fused: bool
     memory_budget: int
 
     def run(self) -> None:
         """Run the races in rounds, until each has its least number of arrivals."""
-        length = self.length
+        length, is_fused = self.length, self.is_fused
         race, begin = torch.arange(self.found.numel(), device=self.found.device), 0
-        is_fused = has_kernel(self.pairs, self.options)
         if is_fused:
             from torch_geometric_gsl.ops._triton.race_kernel import race_kernel
 
-            race_kernel(length, self.least, *self[:-3])
+            race_kernel(length, self.least, *self[:-4])
         while race.numel() > 0:
             num_rows = max(1, self.memory_budget // (BYTES_PER_PROPOSAL * length))
             for some in () if is_fused else race.split(num_rows):
                 self._propose(some, begin, length)
             race = race[self.found[race] < self.least]
             begin, length = begin + length, 2 * length
-            is_long = begin >= self.sizes[self._row(race)]
-            self._scan(race[is_long], begin)
-            race = race[~is_long]
+            if race.numel() > 0:
+                is_long = begin >= self.sizes[self._row(race)]
+                self._scan(race[is_long], begin)
+                race = race[~is_long]
 
     def _quick(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function compiled if the first round of all targets is long."""
@@ -111,14 +113,15 @@ class RaceBlock(NamedTuple):
 
     def _propose(self, race: Tensor, begin: int, length: int) -> None:
         """Let some races propose so many times, and note what arrives."""
-        row = self._row(race)
-        source, bound, level, gap = self._candidates(race, row, begin, length)
+        row, some = self._row(race), self._at(race)
+        found = self._candidates(self.state[some], row, begin, length)
+        source, bound, level, gap = found
         score = self._score(row, source)
         if begin == 0:  # A sample: the first proposals of each race.
             _check_bounds(self.pairs, score[:, : self.options.num_arrivals])
         accepted = level < (score - bound).exp_()
-        time = self.clock[self._at(race)].unsqueeze(1) + gap.cumsum_(dim=1)
-        self._note(race, source, score, time, accepted)
+        time = self.clock[some].unsqueeze(1) + gap.cumsum_(dim=1)
+        self._note(some, row, source, score, time, accepted)
 
     def _score(self, row: Tensor, source: Tensor) -> Tensor:
         """Score the sources that races of some rows list."""
@@ -135,11 +138,11 @@ class RaceBlock(NamedTuple):
         return Neighbours(source, num_sources, memory_budget=self.memory_budget)
 
     def _candidates(
-        self, race: Tensor, row: Tensor, begin: int, length: int
+        self, state: Tensor, row: Tensor, begin: int, length: int
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Draw proposals: sources, bounds, levels of acceptance, and gaps of time."""
-        place = torch.arange(begin, begin + length, device=race.device)
-        state, column = self.state[self._at(race)], (2 * place + 1) * STEP
+        place = torch.arange(begin, begin + length, device=row.device)
+        column = (2 * place + 1) * STEP
         dtype = self.pairs.dst.dtype
         excluded, candidates = self.pairs.excluded, self.pairs.candidates
         own = None if excluded is None else excluded[self.first + row].unsqueeze(1)
@@ -198,7 +201,8 @@ class RaceBlock(NamedTuple):
 
     def _note(
         self,
-        race: Tensor,
+        race: Tensor | slice,
+        row: Tensor,
         source: Tensor,
         score: Tensor,
         time: Tensor,
@@ -206,7 +210,8 @@ class RaceBlock(NamedTuple):
     ) -> None:
         """Note the first arrivals among some proposals."""
         options, arrivals = self.options, self.arrivals
-        out_source, out_noise = (x.view(-1, options.num_arrivals) for x in arrivals[:2])
+        out_source = arrivals.source.view(-1, options.num_arrivals)
+        out_noise = arrivals.noise.view(-1, options.num_arrivals)
         if not options.replace:
             is_known = torch.zeros_like(accepted)
             for place in range(options.num_arrivals):
@@ -216,27 +221,26 @@ class RaceBlock(NamedTuple):
             accepted &= ~is_known
             accepted &= ~_is_accepted_before(source, accepted)
         # Slot 0 takes what is rejected, the last one what comes too late.
-        some = self._at(race)
-        most, found = options.num_arrivals, self.found[some].int().unsqueeze(1)
+        most, found = options.num_arrivals, self.found[race].int().unsqueeze(1)
         rank = accepted.cumsum(dim=1, dtype=torch.int32)
         total = found + rank[:, -1:]
         slot = rank.add_(found).clamp_(max=most + 1).mul_(accepted).long()
         column = torch.arange(slot.size(1), device=slot.device).expand_as(slot)
         chosen = column.new_zeros(slot.size(0), most + 2).scatter_(1, slot, column)
         chosen = chosen[:, 1:-1]
-        log_rate = self.rates.total[self._row(race)]
+        log_rate = self.rates.total[row]
         log_time = time.gather(1, chosen).log_() - log_rate.unsqueeze(1)
         noise = (log_time + score.gather(1, chosen)).neg_()
         number = torch.arange(1, most + 1, device=slot.device)
         is_new = (number > found) & (number <= total)
         for out, new in (out_source, source.gather(1, chosen)), (out_noise, noise):
-            out[some] = torch.where(is_new, new, out[some])
+            out[race] = torch.where(is_new, new, out[race])
         # A race that ends with fewer has seen what arrives until its last proposal.
         end = time[:, -1].log() - log_rate
         last = torch.where(is_new[:, -1], log_time[:, -1], end)
-        arrivals.horizon.view(-1)[some] = last
-        self.found[some] = total.squeeze(1).clamp_(max=most).long()
-        self.clock[some] = time[:, -1]
+        arrivals.horizon.view(-1)[race] = last
+        self.found[race] = total.squeeze(1).clamp_(max=most).long()
+        self.clock[race] = time[:, -1]
 
     def _scan(self, race: Tensor, begin: int) -> None:
         """Draw what some races lack from all candidates that have not arrived."""
@@ -318,10 +322,9 @@ def _check_bounds(pairs: PairScores, score: Tensor) -> None:
     eps = 64 * torch.finfo(score.dtype).eps
     lowest, highest = score.aminmax()
     # As precise as the scores.
-    lower, upper = (
-        torch.as_tensor(x, dtype=score.dtype, device=score.device)
-        for x in (pairs.lower, pairs.upper)
-    )
+    dtype, device = score.dtype, score.device
+    lower = torch.as_tensor(pairs.lower, dtype=dtype, device=device)
+    upper = torch.as_tensor(pairs.upper, dtype=dtype, device=device)
     above = highest > upper + eps * upper.abs().clamp(min=1)
     beneath = lowest < lower - eps * lower.abs().clamp(min=1)
     check_value(

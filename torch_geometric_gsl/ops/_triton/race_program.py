@@ -248,9 +248,9 @@ def run_races(
     while begin < tl.max(tl.where(found < num_arrivals, end, 0), 0):
         turn = (begin + tl.arange(0, BLOCK_PROPOSALS))[None, :]
         # A race that is full needs no more scores.
-        is_wanted = (turn < tl.minimum(end, limit)[:, None]) & (
-            found < num_arrivals
-        )[:, None]
+        is_wanted = (turn < tl.minimum(end, limit)[:, None]) & (found < num_arrivals)[
+            :, None
+        ]
         place = first[:, None] + (2 * turn + 1).to(tl.uint64) * _GAMMA
         word, other = _random_words(place), _random_words(place + _GAMMA)
         gap = tl.where(is_wanted, -tl.log(_uniform(other)), 0.0)
