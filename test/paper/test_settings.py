@@ -21,15 +21,15 @@ KNOWN = {
     ('idgl', 0): '9ff094d2ec',
     ('idgl_anchor', 0): '59a0087d55',
     ('nodeformer', 0): 'b157578615',
-    ('lin_sim', 0): 'e040bdcd79',
-    ('lin_sim_t', 0): '0fd8a95776',
-    ('gau_sim', 0): 'c435d04a3a',
-    ('gau_sim_t', 0): '7c23a72abb',
-    ('neural_gau_sim', 0): '9aa8cd6446',
-    ('neural_gau_sim_t', 0): '2c6a8a9d96',
+    ('lin_sim', 0): '1fae881c9b',
+    ('lin_sim_t', 0): '09425715fb',
+    ('gau_sim', 0): 'c5f2c5d5fe',
+    ('gau_sim_t', 0): '22f53e8941',
+    ('neural_gau_sim', 0): '75ad2e8c37',
+    ('neural_gau_sim_t', 0): '0f0badf666',
     ('mlp', 0): 'c0df2dc982',
     ('knn_gcn_root', 0): '138a9b33cf',
-    ('uniform', 0): 'a7dd5a09b6',
+    ('uniform', 0): 'ae3fddfb05',
 }
 
 

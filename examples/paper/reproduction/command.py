@@ -178,7 +178,9 @@ class Progress:
     """Bar over the epochs of all runs, which a run that ends early cuts short."""
 
     def __init__(self, configs: list[RunConfig]) -> None:
-        self.bar = tqdm(total=sum(c.epochs for c in configs), unit='epoch', smoothing=0)
+        self.bar = tqdm(
+            total=sum(c.total_epochs for c in configs), unit='epoch', smoothing=0
+        )
         self._writer: Any = None
 
     def watcher(self, config: RunConfig, log: Path | None) -> Watcher:
@@ -214,7 +216,7 @@ class Progress:
 
     def ended(self, config: RunConfig, text: str = '', epochs: int = 0) -> None:
         """Take off the epochs that a run did not need, and tell how it ended."""
-        self.bar.total -= config.epochs - epochs
+        self.bar.total -= config.total_epochs - epochs
         self.bar.refresh()
         if text:
             self.bar.write(f'{config}: {text}')

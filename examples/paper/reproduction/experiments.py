@@ -19,6 +19,7 @@ from filelock import FileLock
 from reproduction.files import digest_of, read_kept, write_json
 from reproduction.settings import METHODS, PAPER, PRESETS, RESULTS, preset_values
 from torch_geometric_gsl.datasets import DATASETS
+from torch_geometric_gsl.nn.models.scale_choice import SCALES
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     'adam': torch.optim.Adam,
@@ -121,6 +122,11 @@ class RunConfig:
     def data_name(self) -> str:
         """Return the name of the data: a file's is the same wherever it lies."""
         return self.dataset if self.digest is None else Path(self.dataset).name
+
+    @property
+    def total_epochs(self) -> int:
+        """Return the epochs of all trainings: of each scale that it chooses among."""
+        return self.epochs * (len(SCALES) if self.options.get('scale') == 'auto' else 1)
 
     @property
     def setting(self) -> str:

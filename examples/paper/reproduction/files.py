@@ -16,6 +16,8 @@ from typing import Any
 
 import torch
 
+#: What a run goes on from.
+CHECKPOINT = 'checkpoint.pt'
 DIGEST_BYTES = hashlib.sha256().digest_size
 
 
@@ -37,6 +39,12 @@ def remove_drafts(folder: Path, name: str = '*') -> None:
     """Delete what killed processes left; nobody else may write there meanwhile."""
     for draft in folder.glob(f'.{name}.*.tmp'):
         draft.unlink(missing_ok=True)
+
+
+def remove_checkpoints(folder: Path) -> None:
+    """Delete the checkpoints of a run, and of the trainings that it consists of."""
+    for checkpoint in folder.rglob(CHECKPOINT):
+        checkpoint.unlink(missing_ok=True)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -31,11 +31,13 @@ from reproduction import command
 from reproduction.experiments import EXPERIMENTS, MAX_SEEDS, RunConfig
 from reproduction.files import (
     read_json,
+    remove_checkpoints,
     remove_drafts,
     write_json,
     write_tensors,
     write_text,
 )
+from reproduction.scales import ScaleRun, make_run
 from reproduction.settings import METHODS, PRESETS
 from reproduction.store import AGAIN, Store, environment
 from reproduction.training import Outcome, Run, Watcher
@@ -85,7 +87,7 @@ def execute(
     write_json(folder / 'about.json', about)
     try:
         data = read()
-        run = Run(config, data, folder, device, checkpoint_seconds)
+        run = make_run(config, data, folder, device, checkpoint_seconds)
         if run.resume():
             resumed(run.epoch)
         outcome, cost = _train(run, data, watch)
@@ -101,11 +103,13 @@ def execute(
         cost = {}
         gc.collect()
     store.finish(config, outcome, about | cost)
-    (folder / 'checkpoint.pt').unlink(missing_ok=True)
+    remove_checkpoints(folder)
     return outcome
 
 
-def _train(run: Run, data: Data, watch: Watcher) -> tuple[Outcome, dict[str, Any]]:
+def _train(
+    run: Run | ScaleRun, data: Data, watch: Watcher
+) -> tuple[Outcome, dict[str, Any]]:
     status = run.train(watch)
     run.save()
     if run.config.seed == KEPT_SEED:

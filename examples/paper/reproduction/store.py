@@ -30,7 +30,14 @@ from filelock import FileLock, Timeout
 
 import torch_geometric_gsl
 from reproduction.experiments import RunConfig
-from reproduction.files import read_json, read_kept, remove_drafts, write_json
+from reproduction.files import (
+    CHECKPOINT,
+    read_json,
+    read_kept,
+    remove_checkpoints,
+    remove_drafts,
+    write_json,
+)
 
 #: How the names of archives end.
 ARCHIVE = '.runs.json.gz'
@@ -144,13 +151,13 @@ class Store:
     def remove_leftovers(self, configs: Iterable[RunConfig]) -> None:
         """Delete checkpoints of processes killed between result and clearing up."""
         for config in configs:
-            checkpoint = self.folder(config) / 'checkpoint.pt'
-            if not checkpoint.exists():
+            folder = self.folder(config)
+            if not any(folder.rglob(CHECKPOINT)):
                 continue
             with self.claim(config) as is_ours:
                 # That of a run which failed, or which another process has, is needed.
                 if is_ours and self.is_finished(config):
-                    checkpoint.unlink(missing_ok=True)
+                    remove_checkpoints(folder)
 
     def forget(self, configs: Iterable[RunConfig], status: str) -> None:
         """Remove the results of runs that ended so: they are then to be done."""
@@ -159,8 +166,9 @@ class Store:
                 record = self.record(config) if is_ours else None
                 if record is None or record['outcome']['status'] != status:
                     continue
-                for name in ('result.json', 'about.json', 'checkpoint.pt'):
+                for name in ('result.json', 'about.json'):
                     (self.folder(config) / name).unlink(missing_ok=True)
+                remove_checkpoints(self.folder(config))
                 # Last, when no other process finds it in the folder any more.
                 remove_from_archive(self.archive(config), str(config))
 

@@ -13,7 +13,13 @@ from torch_geometric.data import Data
 from tqdm import tqdm
 
 from reproduction.experiments import CONTROLS, EXPERIMENTS, Choice, RunConfig
-from reproduction.files import read_tensors, remove_drafts, write_tensors
+from reproduction.files import (
+    read_tensors,
+    remove_checkpoints,
+    remove_drafts,
+    write_tensors,
+)
+from reproduction.scales import ScaleRun, make_run
 from reproduction.settings import PRESETS, RESULTS
 from reproduction.store import Store
 from reproduction.summary import Cell
@@ -56,10 +62,12 @@ def train_again(store: Store, config: RunConfig, data: Data) -> dict[str, Tensor
         if not is_ours:
             raise SystemExit(f'{config}: another process trains it, try again later')
         remove_drafts(folder)
-        run = Run(config, data, folder)
+        run = make_run(config, data, folder)
         run.resume()
         what = f'{config}, trained again for its model'
-        with tqdm(None, what, config.epochs, initial=run.epoch, unit='epoch') as bar:
+        with tqdm(
+            None, what, config.total_epochs, initial=run.epoch, unit='epoch'
+        ) as bar:
             run.train(lambda metrics: bar.update())
         if not run.best_state:
             raise SystemExit(
@@ -67,11 +75,11 @@ def train_again(store: Store, config: RunConfig, data: Data) -> dict[str, Tensor
             )
         _check_score(store, run, data)
         write_tensors(folder / 'model.pt', run.best_state)
-        (folder / 'checkpoint.pt').unlink(missing_ok=True)
+        remove_checkpoints(folder)
     return run.best_state
 
 
-def _check_score(store: Store, run: Run, data: Data) -> None:
+def _check_score(store: Store, run: Run | ScaleRun, data: Data) -> None:
     """Warn of another accuracy: another machine may round differently."""
     record = store.record(run.config)
     known = None if record is None else record['outcome'].get('test')

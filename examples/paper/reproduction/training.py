@@ -20,10 +20,11 @@ from torch_geometric import seed_everything
 from torch_geometric.data import Data
 
 from reproduction.experiments import OPTIMIZERS, RunConfig
-from reproduction.files import read_tensors, write_tensors, write_text
+from reproduction.files import CHECKPOINT, read_tensors, write_tensors, write_text
 from reproduction.settings import METHODS
-from torch_geometric_gsl import SLAPS, NodeClassifier
+from torch_geometric_gsl import SLAPS, GSLNet, NodeClassifier
 from torch_geometric_gsl.datasets import paper_split
+from torch_geometric_gsl.nn.models.scale_choice import set_scale
 
 Metrics = dict[str, float]
 Outcome = dict[str, Any]
@@ -111,6 +112,7 @@ class Run:
         folder: Where checkpoints and metrics go.
         device: Where the model runs.
         checkpoint_seconds: Least time between two checkpoints; 0 for one an epoch.
+        scale: Of a model whose scale is chosen among several.
     """
 
     def __init__(
@@ -120,6 +122,7 @@ class Run:
         folder: Path,
         device: str = 'cpu',
         checkpoint_seconds: float = 30.0,
+        scale: float | None = None,
     ) -> None:
         self.config, self.folder = config, folder
         self.checkpoint_seconds = checkpoint_seconds
@@ -130,6 +133,9 @@ class Run:
         self.y: Tensor = split.y.masked_fill(split.test_mask, HIDDEN_LABEL)
         seed_everything(config.seed)
         self.model: NodeClassifier = build(config, data).to(device)
+        if scale is not None:
+            nets = (m for m in self.model.modules() if isinstance(m, GSLNet))
+            set_scale(next(nets), scale)
         if torch.device(device).type == 'cuda':
             torch.cuda.reset_peak_memory_stats(device)
         self.optimizer = optimizer_of(self.model, config)
@@ -261,13 +267,13 @@ class Run:
             'prediction': self.prediction,
             'random': {'cpu': torch.get_rng_state(), 'cuda': cuda},
         }
-        write_tensors(self.folder / 'checkpoint.pt', content)
+        write_tensors(self.folder / CHECKPOINT, content)
         self._saved_at = time.monotonic()
         self._save_seconds = self._saved_at - start
 
     def resume(self) -> bool:
         """Take up the last checkpoint; a damaged one counts as none."""
-        found = read_tensors(self.folder / 'checkpoint.pt')
+        found = read_tensors(self.folder / CHECKPOINT)
         if found is None or not found.keys() >= {'config', *RESTORED, *STATES}:
             return False
         if found['config'] != self.config.to_dict():

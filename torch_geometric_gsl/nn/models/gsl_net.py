@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -22,6 +23,11 @@ from torch_geometric_gsl.nn.models.layers import (
     layer_sizes,
     reset_activation,
     resolve_activation,
+)
+from torch_geometric_gsl.nn.models.scale_choice import (
+    SCALES,
+    choose_scale,
+    set_scale,
 )
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.noise import clone_generator
@@ -71,9 +77,13 @@ class GSLNet(NodeClassifier):
             (default: :obj:`"projected"`)
         embedding_channels (int, optional): The width of that embedding.
             (default: :obj:`None`)
+        scale (float or str, optional): The factor of the similarity, as in
+            :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`, or
+            :obj:`"auto"`: 1 until :meth:`choose_scale` has chosen among several.
+            (default: :obj:`1.0`)
         **kwargs (optional): Additional arguments of the layers, such as :obj:`k`,
-            :obj:`tau`, :obj:`scale`, :obj:`similarity_kwargs`,
-            :obj:`root_weight`, :obj:`observed` or :obj:`null`.
+            :obj:`tau`, :obj:`similarity_kwargs`, :obj:`root_weight`, :obj:`observed`
+            or :obj:`null`.
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
@@ -108,6 +118,7 @@ class GSLNet(NodeClassifier):
         act: Any = 'elu',
         compare: str = 'projected',
         embedding_channels: int | None = None,
+        scale: float | str = 1.0,
         **kwargs: Any,
     ) -> None:
         super().__init__()
@@ -128,6 +139,13 @@ class GSLNet(NodeClassifier):
         self.act = resolve_activation(act)
         self.compare = compare
         width = compared_channels(compare, in_channels, embedding_channels)
+        self.scale = scale
+        self.chosen_scale: Tensor | None
+        is_auto = scale == 'auto'
+        self.register_buffer(
+            'chosen_scale', torch.ones((), dtype=torch.float64) if is_auto else None
+        )
+        kwargs['scale'] = 1.0 if is_auto else scale
         conv: Any = LatentGraphConv
         if num_nodes is not None:
             if width is not None:
@@ -153,6 +171,50 @@ class GSLNet(NodeClassifier):
         reset_activation(self.act)
         for conv in self.convs:
             conv.reset_parameters()  # type: ignore[operator]
+
+    def choose_scale(
+        self, train: Callable[[GSLNet], float], scales: Iterable[float] = SCALES
+    ) -> dict[float, float]:
+        r"""Train with each of several scales, and keep what validation prefers.
+
+        It serves a model whose :obj:`scale` is :obj:`"auto"`. Each training begins with
+        new parameters and the same random numbers; in the end the model is that of the
+        best score as its training left it. Its scale is part of its state.
+
+        Args:
+            train (Callable): Trains the model and returns its score on validation
+                nodes, the larger the better; NaN is no score.
+            scales (Iterable[float], optional): The scales. Of equal scores the
+                smallest wins. (default: :obj:`(1.0, 3.0, 10.0, 30.0)`)
+
+        Returns:
+            dict[float, float]: The score of each scale, in ascending order.
+
+        Raises:
+            TypeError: If :obj:`train` or :obj:`scales` has the wrong type.
+            ValueError: If the model's :obj:`scale` is not :obj:`"auto"`, a scale is
+                out of range, or there is no score.
+
+        Example:
+            >>> x, y = torch.randn(60, 4), torch.arange(60) % 2
+            >>> model = GSLNet(4, 8, 2, 2, scale='auto')
+            >>> def train(model):
+            ...     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+            ...     model.train().loss(x, y, torch.arange(30)).backward()
+            ...     optimizer.step()
+            ...     out = model.eval()(x)
+            ...     return float((out.argmax(dim=1) == y)[30:45].float().mean())
+            >>> sorted(model.choose_scale(train, scales=(1, 10)))
+            [1.0, 10.0]
+        """
+        if self.chosen_scale is None:
+            raise ValueError(f"'scale' must be 'auto' to be chosen (got {self.scale})")
+        return choose_scale(self, train, scales)
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        super()._load_from_state_dict(*args, **kwargs)
+        if self.chosen_scale is not None:
+            set_scale(self, float(self.chosen_scale))
 
     def forward(
         self,
@@ -248,4 +310,6 @@ class GSLNet(NodeClassifier):
             text += f', num_transition_nodes={self.num_transition_nodes}'
         if self.compare != 'projected':
             text += f', compare={self.compare!r}'
+        if self.chosen_scale is not None:
+            text += f", scale='auto' ({float(self.chosen_scale):g})"
         return f'{text})'

@@ -1,0 +1,135 @@
+"""Runs that choose the scale of the similarity on validation nodes."""
+
+from unittest import mock
+
+import pytest
+import torch
+
+from reproduction import training
+from reproduction.experiments import make_config
+from reproduction.run import execute
+from reproduction.scales import SCALES, ScaleRun, make_run
+from reproduction.store import Store
+from reproduction.trained import load_trained, train_again
+from reproduction.training import HIDDEN_LABEL, Run
+
+METHODS = [('gau_sim', {}), ('gau_sim_t', {'num_transition_nodes': 5})]
+METHODS += [('neural_gau_sim', {'candidates': 6})]
+
+
+def make(method, seed=1, **changes):
+    values = {'epochs': 6, 'eval_every': 2, 'lr': 0.01, 'hidden_channels': 8, 'k': 4}
+    return make_config('wine', method, seed, **(values | changes))
+
+
+def auto(method='gau_sim', seed=1, **changes):
+    return make(method, seed, scale='auto', **changes)
+
+
+def fields(run):
+    state = {k: v.tolist() for k, v in run.best_state.items()}
+    return run.scale, run.epoch, run.chosen.history, run.chosen.best, state
+
+
+def test_other_runs_are_as_before(tmp_path, data):
+    run = make_run(make('gau_sim'), data, tmp_path)
+    assert isinstance(run, Run)
+    assert run.config.total_epochs == run.config.epochs
+    assert isinstance(make_run(auto(), data, tmp_path), ScaleRun)
+    assert auto().total_epochs == len(SCALES) * auto().epochs
+    assert auto().setting != make('gau_sim').setting
+
+
+@pytest.mark.parametrize(('method', 'options'), METHODS)
+def test_resumes_at_any_scale(tmp_path, data, method, options):
+    config = auto(method, **options)
+    whole = ScaleRun(config, data, tmp_path / 'whole')
+    assert not whole.resume()
+    assert whole.train() == whole.status == 'done'
+    # Six epochs with each of the scales.
+    assert whole.epoch == 6 * len(SCALES)
+    for number in (2, 9, 23):
+        folder = tmp_path / str(number)
+        first = ScaleRun(config, data, folder, checkpoint_seconds=0)
+        effects = [None] * number + [KeyboardInterrupt]
+        with pytest.raises(KeyboardInterrupt):
+            first.train(mock.Mock(side_effect=effects))
+        second = ScaleRun(config, data, folder)
+        assert second.resume()
+        assert second.epoch == number
+        watch = mock.Mock()
+        second.train(watch)
+        # What a checkpoint holds is not trained again.
+        assert watch.call_count == whole.epoch - number
+        assert fields(second) == fields(whole)
+        assert second.score(data) == whole.score(data)
+
+
+def test_validation_alone_chooses(tmp_path, data, monkeypatch):
+    best = {1.0: 0.2, 3.0: 0.6, 10.0: 0.6, 30.0: 0.4}
+    seen = []
+
+    def evaluate(run):
+        scale = float(run.model.chosen_scale)
+        assert (run.y[~run.train_mask & ~run.val_mask] == HIDDEN_LABEL).all()
+        seen.append(scale)
+        run.best = {'val': best[scale], 'epoch': run.epoch}
+        run.best_state = {k: v.clone() for k, v in run.model.state_dict().items()}
+        return {'val': best[scale], 'val_loss': 0.0}
+
+    monkeypatch.setattr(training.Run, '_evaluate', evaluate)
+    run = ScaleRun(auto(epochs=2), data, tmp_path)
+    run.train()
+    assert seen == list(SCALES)
+    assert run.scale == 3.0
+    outcome = run.score(data)
+    assert (outcome['scale'], outcome['val'], outcome['epochs']) == (3.0, 0.6, 8)
+    assert float(run.best_state['chosen_scale']) == 3.0
+
+
+def test_trainings_differ_in_the_scale_alone(tmp_path, data):
+    runs = [ScaleRun(auto(), data, tmp_path)._begin(scale)[0] for scale in SCALES]
+    states = [run.model.state_dict() for run in runs]
+    for scale, state in zip(SCALES, states, strict=True):
+        assert float(state.pop('chosen_scale')) == scale
+        for name, value in state.items():
+            assert torch.equal(value, states[0][name])
+    assert {run.config.time_limit for run in runs} == {auto().time_limit / len(SCALES)}
+
+
+def test_all_diverge(tmp_path, data):
+    run = ScaleRun(auto(lr=1e30), data, tmp_path)
+    assert run.train() == 'diverged'
+    assert run.score(data)['test'] is None
+
+
+def test_a_run_leaves_its_result_and_model(tmp_path, data):
+    config, store = auto(seed=0), Store(tmp_path)
+    with store.claim(config) as is_ours:
+        assert is_ours
+        outcome = execute(config, lambda: data, store, checkpoint_seconds=0)
+    assert outcome['scale'] in SCALES
+    folder = store.folder(config)
+    assert not list(folder.rglob('checkpoint.pt'))
+    assert store.record(config)['outcome'] == outcome
+    model = load_trained(store, config, data)
+    assert float(model.chosen_scale) == outcome['scale']
+    assert all(conv.sampler.scale == outcome['scale'] for conv in model.convs)
+    (folder / 'model.pt').unlink()
+    again = train_again(store, config, data)
+    state = model.state_dict()
+    assert all(torch.equal(value, state[name]) for name, value in again.items())
+
+
+def test_checkpoints_of_scales_are_forgotten_with_the_run(tmp_path, data):
+    config, store = auto(), Store(tmp_path)
+    with store.claim(config):
+        execute(config, lambda: data, store)
+    left = store.folder(config) / 'scale-3' / 'checkpoint.pt'
+    left.write_text('state')
+    store.remove_leftovers([config])
+    assert not left.exists()
+    left.write_text('state')
+    store.forget([config], 'done')
+    assert not left.exists()
+    assert store.missing([config])
