@@ -1,0 +1,135 @@
+"""Learn hidden relations: which similarity finds the edges that a task needs?
+
+    python examples/paper/run.py hidden
+    python examples/paper/run.py hidden --seeds 2 --deltas 40 80 --jobs 2
+
+Each node of a circle sees a noisy value, and is to tell the mean of a function at an
+angle of delta to both sides. Every method has four trainings, which differ in where
+they begin or how fast they learn; the validation graphs choose one of them, and the
+test graphs are read for it alone. Finished runs stand in `<results>/hidden.json`:
+killed and started again, it goes on with what is missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import math
+import multiprocessing
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from tqdm import tqdm
+
+from reproduction import command
+from reproduction.files import read_json, write_json
+from reproduction.relations import (
+    METHODS,
+    SETTING,
+    Graphs,
+    LearnedGraph,
+    relative_error,
+    trainings,
+    true_graph,
+)
+from reproduction.settings import RESULTS
+from reproduction.store import environment
+
+FILE = 'hidden.json'
+DELTAS = (20, 40, 60, 80, 100, 120, 140, 160)
+SEEDS = 10
+
+
+class Run(NamedTuple):
+    """A method at an angle, with a seed of the graphs, the weights and all noise."""
+
+    delta: int
+    method: str
+    seed: int
+
+    def __str__(self) -> str:
+        return f'{self.delta}/{self.method}/{self.seed}'
+
+
+def execute(run: Run, setting: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the result of a run: of its trainings the one that validation chose."""
+    torch.set_num_threads(1)
+    graphs = Graphs.draw(run.delta, run.seed, setting)
+    if run.method == 'true':
+        return str(run), true_graph(run.delta, graphs, setting)
+    found: dict[str, Any] = {'val': math.inf}
+    best = None
+    for model, choice in trainings(run.method, run.seed, graphs, setting):
+        with torch.no_grad():
+            val = relative_error(model(graphs.val), graphs.val.y)
+        if val < found['val']:
+            found, best = {'val': val, 'choice': choice}, model
+    if best is None:  # All of them diverged.
+        return str(run), {'val': None, 'test': None}
+    with torch.no_grad():
+        found['test'] = relative_error(best(graphs.test), graphs.test.y)
+    if isinstance(best, LearnedGraph):
+        found |= best.recovery(graphs.test)
+    return str(run), found
+
+
+class Results:
+    """The finished runs of a setting, in a file that is replaced as a whole."""
+
+    def __init__(self, root: Path, setting: dict[str, Any]) -> None:
+        self.path = root / FILE
+        methods = {name: method._asdict() for name, method in METHODS.items()}
+        text = json.dumps([setting, methods], sort_keys=True)
+        digest = hashlib.sha256(text.encode()).hexdigest()[:10]
+        content = read_json(self.path) or {}
+        # Results of another setting are no results of this one.
+        self.content = content if content.get('digest') == digest else {}
+        if not self.content:
+            self.content = {'digest': digest, 'setting': setting, 'runs': {}}
+
+    @property
+    def runs(self) -> dict[str, dict[str, Any]]:
+        found: dict[str, dict[str, Any]] = self.content['runs']
+        return found
+
+    def add(self, name: str, result: dict[str, Any]) -> None:
+        self.content['runs'] = dict(sorted((self.runs | {name: result}).items()))
+        self.content['environment'] = environment(device='cpu')
+        write_json(self.path, self.content)
+
+
+def parse_args(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog='run.py hidden',
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add, names = parser.add_argument, list(METHODS)
+    add('--deltas', nargs='+', type=int, choices=DELTAS, default=DELTAS, metavar='D')
+    add('--methods', nargs='+', choices=names, default=names, metavar='M')
+    add('--seeds', type=command.positive, default=SEEDS)
+    add('--jobs', type=command.positive, default=1, help='processes')
+    add('--results', type=Path, default=RESULTS)
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str] | None = None, setting: Any = None) -> None:
+    args = parse_args(arguments)
+    setting = SETTING if setting is None else setting
+    results = Results(args.results, setting)
+    wanted = [
+        Run(delta, method, seed)
+        for seed in range(args.seeds)
+        for delta in args.deltas
+        for method in args.methods
+    ]
+    missing = [run for run in wanted if str(run) not in results.runs]
+    print(f'hidden: {len(wanted)} runs, {len(wanted) - len(missing)} finished')
+    task = partial(execute, setting=setting)
+    with multiprocessing.get_context('spawn').Pool(args.jobs) as pool:
+        done = pool.imap_unordered(task, missing)
+        for name, result in tqdm(done, total=len(missing), disable=None):
+            results.add(name, result)
