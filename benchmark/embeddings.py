@@ -28,19 +28,19 @@ DEFAULT = [
 QUICK = ['clustered-1000', 'noise-1000']
 
 
-def parse(name: str) -> tuple[str, int]:
-    """Split a name into family and size; the size of a real data set is 0."""
+def parse(name: str) -> tuple[str, int, float]:
+    """Split a name into family, size and noise; the size of a real data set is 0."""
     family, _, form = name.rpartition('-')
     if family in REAL and form in ('raw', 'z'):
-        return family, 0
-    match = re.fullmatch(r'(clustered|noise)-([1-9]\d*)', name)
+        return family, 0, 0.0
+    match = re.fullmatch(r'(?:(clustered)|noise)-([1-9]\d*)(?(1)(?:@(\d\.\d+))?)', name)
     if match is None or int(match[2]) < 1_000:
         raise ValueError(
             f"'workloads' must be among NAME-raw and NAME-z with a NAME of "
-            f'{", ".join(REAL)}, clustered-N and noise-N with a number of nodes N of '
-            f'at least 1000 (got {name!r})'
+            f'{", ".join(REAL)}, clustered-N, clustered-N@NOISE and noise-N with a '
+            f'number of nodes N of at least 1000 (got {name!r})'
         )
-    return match[1], int(match[2])
+    return match[1] or 'noise', int(match[2]), float(match[3] or NOISE)
 
 
 def missing_reason(name: str) -> str | None:
@@ -55,7 +55,7 @@ def load(name: str, seed: int) -> tuple[Tensor, bool]:
     trained on half of the labels (`z`). Synthetic ones are unit rows: around centres,
     a square root of the nodes in number, or without any structure.
     """
-    family, size = parse(name)
+    family, size, noise = parse(name)
     if family in REAL:
         workload = workloads.load(family, seed)
         if name.endswith('-z'):
@@ -68,7 +68,7 @@ def load(name: str, seed: int) -> tuple[Tensor, bool]:
         count = round(size**0.5)
         centre = F.normalize(torch.randn(count, CHANNELS, generator=generator))
         number = torch.randint(count, (size,), generator=generator)
-        x = centre[number] + NOISE / CHANNELS**0.5 * x
+        x = centre[number] + noise / CHANNELS**0.5 * x
     return F.normalize(x), True
 
 

@@ -4,7 +4,7 @@ import pytest
 import sharp
 import sharp_agreement
 import torch
-from embeddings import load, missing_reason, parse
+from embeddings import NOISE, load, missing_reason, parse
 from sharp import Problem, main, make_similarity, measure, parse_args, predict
 from sharp_agreement import check
 from sharp_table import growth, markdown, rst, summarize
@@ -31,6 +31,7 @@ def _memory(monkeypatch):
         ('--repeats 0', "--repeats: must be a positive integer (got '0')"),
         ('--workloads noise-10', "(got 'noise-10')"),
         ('--workloads citeseer', "(got 'citeseer')"),
+        ('--workloads noise-1000@0.1', "(got 'noise-1000@0.1')"),
         ('--limit 0', "'--limit' and '--scales' must be positive (got 0.0 and None)"),
         ('--scales 1 -1', "'--limit' and '--scales' must be positive"),
         ('--similarities bells', '--similarities'),
@@ -59,7 +60,10 @@ def test_scales(args, workload, scales):
 def test_embeddings(monkeypatch):
     monkeypatch.delenv('GSL_DATA', raising=False)
     monkeypatch.setattr('workloads.ROOT', 'nowhere')
-    assert parse('citeseer-z') == ('citeseer', 0)
+    assert parse('citeseer-z') == ('citeseer', 0, 0.0)
+    assert parse('clustered-2000@0.1') == ('clustered', 2000, 0.1)
+    assert parse('clustered-2000') == ('clustered', 2000, NOISE)
+    assert parse('noise-2000')[:2] == ('noise', 2000)
     assert 'no raw files' in missing_reason('citeseer-z')
     assert missing_reason('noise-1000') is None
     cosines = {}

@@ -1,14 +1,12 @@
 """Noise-free sums within a certified error, against the definition."""
 
-import math
-
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles import seeded, softmax
 
-from torch_geometric_gsl.ops import cells
+from torch_geometric_gsl.ops import cells, source_ranking
 from torch_geometric_gsl.ops import tree_sum as module
 from torch_geometric_gsl.ops.cells import cells_of
 from torch_geometric_gsl.ops.clusters import Clusters, group, k_means
@@ -67,10 +65,11 @@ def summed(monkeypatch):
     """The numbers of pairs that are summed one by one in each cell."""
     seen, plain = [], module._sum_cell
 
-    def sum_cell(*args):
-        result, count = plain(*args)
-        seen.append(count)
-        return result, count
+    def sum_cell(*args, may_skip=True):
+        found = plain(*args, may_skip=may_skip)
+        if found is not None and may_skip:  # Others are parts of these.
+            seen.append(found[1])
+        return found
 
     monkeypatch.setattr(module, '_sum_cell', sum_cell)
     return seen
@@ -79,7 +78,7 @@ def summed(monkeypatch):
 @pytest.fixture
 def stubborn(monkeypatch):
     """Bounds are used however little they bound, and for the smallest cells."""
-    monkeypatch.setattr(module, '_MAX_SHARE', math.inf)
+    monkeypatch.setattr(module, '_TRIALS', {})
     monkeypatch.setattr(cells, '_MEAN_ROWS', 16)
     monkeypatch.setattr(cells, '_MIN_ROWS', 1)
 
@@ -242,6 +241,35 @@ def test_clustered_embeddings_need_ever_smaller_shares_of_the_pairs(summed):
     assert shares[1] < 0.6 * shares[0] < 0.2
 
 
+@pytest.mark.usefixtures('stubborn')
+@pytest.mark.parametrize('has_loops', [True, False])
+@pytest.mark.parametrize('formula', FUNCTIONS)
+@pytest.mark.parametrize('part', [0.1, 1e4])
+def test_clusters_replaced_as_a_whole(part, formula, has_loops, monkeypatch):
+    monkeypatch.setattr(source_ranking, '_FAR', part)
+    plain, seen, tries = source_ranking._far_clusters, [], []
+
+    def far_clusters(*args):
+        near, far = plain(*args)
+        seen.append(far is not None)
+        return near, far
+
+    def rank_sources(messages, pairs, tau, tolerance):
+        tries.append(tolerance)
+        return source_ranking.rank_sources(messages, pairs, tau, tolerance)
+
+    monkeypatch.setattr(source_ranking, '_far_clusters', far_clusters)
+    monkeypatch.setattr(module, 'rank_sources', rank_sources)
+    x, h = clustered(600, num_centres=20, noise=0.02, dim=8, **DOUBLE)
+    for tolerance in TOLERANCES:
+        pairs = make(x, formula=formula, scale=20.0, spread=0.05, loop=has_loops)
+        out = tree_sum(h, pairs, 0.25, tolerance, k_means(x, 20))
+        assert error_of(out, definition(h, pairs, 0.25)) <= tolerance
+    assert any(seen)
+    # Where they leave too much open, all sources are ranked.
+    assert (0.0 in tries) == (part > 1)
+
+
 def test_bounds_that_bound_nothing_are_given_up(summed, monkeypatch):
     n, rows = 2500, []
     x = unit_rows(torch.randn(n, 24, generator=seeded()))
@@ -255,7 +283,7 @@ def test_bounds_that_bound_nothing_are_given_up(summed, monkeypatch):
     monkeypatch.setattr(module, 'noise_free_sum', noise_free_sum)
     out = tree_sum(h, make(x), 0.25, 1e-4, k_means(x, 40))
     torch.testing.assert_close(out, plain(h, make(x), 0.25), rtol=1e-3, atol=1e-5)
-    assert len(summed) == module._FIRST_CELLS
+    assert len(summed) == min(module._TRIALS)
     assert rows[0] > n // 2
 
 

@@ -32,12 +32,18 @@ _MAX_ROWS = 512
 class Members(NamedTuple):
     r"""Sources in the order of their clusters, and where they lie in these.
 
+    Clusters as a whole are members as well: each a source at its own centre, which
+    stands for all that lies within its radius.
+
     Args:
         source (torch.Tensor): The sources :math:`[N]`.
         src (torch.Tensor): Their embeddings :math:`[N, m]`.
         number (torch.Tensor): Their clusters :math:`[N]`.
         centre (torch.Tensor): The centres of the clusters :math:`[C, m]`.
         distance (torch.Tensor): The distances to them :math:`[N]`.
+        radius (torch.Tensor, optional): How far what a source stands for may lie from
+            it :math:`[N]`; :obj:`None` where it stands for itself.
+            (default: :obj:`None`)
     """
 
     source: Tensor
@@ -45,6 +51,22 @@ class Members(NamedTuple):
     number: Tensor
     centre: Tensor
     distance: Tensor
+    radius: Tensor | None = None
+
+    def take(self, some: Tensor) -> Members:
+        """Return some of the sources."""
+        source, src, number, distance = (
+            x.index_select(0, some)
+            for x in (self.source, self.src, self.number, self.distance)
+        )
+        return Members(source, src, number, self.centre, distance)
+
+    def whole_clusters(self) -> Members:
+        """Return the clusters, each as one source."""
+        every = torch.arange(self.centre.size(0), device=self.centre.device)
+        zero = self.distance.new_zeros(every.numel())
+        radius = zero.scatter_reduce(0, self.number, self.distance, 'amax')
+        return Members(every, self.centre, every, self.centre, zero, radius)
 
 
 @torch.no_grad()
@@ -140,6 +162,7 @@ def score_range(pairs: PairScores, members: Members) -> tuple[Tensor, Tensor] | 
 def _compare_range(pairs: PairScores, members: Members) -> tuple[Tensor, Tensor]:
     """Return intervals of what the targets compare with each source."""
     comparison, dst, number = pairs.comparison, pairs.dst, members.number
+    reach: Tensor | float = 0.0 if members.radius is None else members.radius
     middle = (dst / dst.size(0)).sum(dim=0, keepdim=True)
     radius = torch.linalg.vector_norm(dst - middle, dim=1).amax()
     error = 4 * (dst.size(1) + 8) * torch.finfo(dst.dtype).eps
@@ -153,14 +176,19 @@ def _compare_range(pairs: PairScores, members: Members) -> tuple[Tensor, Tensor]
         length = torch.linalg.vector_norm(dst, dim=1).amax()
         norm = torch.linalg.vector_norm(members.centre, dim=1)
         size = (length * (2 * norm[number] + members.distance)).mul_(2)
+        slack = members.distance * radius + length * reach
     else:
-        size = near + (most + base)[number]
-    slack = members.distance * (radius * (1 if is_dot else 2))
+        size = near + (most + base)[number] + 2 * reach**2
+        slack = members.distance * (2 * radius)
     slack = slack + error * (size + slack)
     low = near + (least - base)[number] - slack
     high = near + (most - base)[number] + slack
     if is_dot:
         return low, high
+    if members.radius is not None:
+        reach = reach * (1 + error)
+        low = (low.clamp_(min=0).sqrt_() * (1 - error) - reach).clamp_(min=0).square_()
+        high = ((high.sqrt_() + reach) * (1 + error)).square_()
     # Beyond the largest square distances are not told apart.
     is_far = ~(size < MAX_SQUARE / 4)
     low = low.clamp_(min=0).masked_fill_(is_far, 0)

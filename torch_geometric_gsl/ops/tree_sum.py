@@ -2,12 +2,13 @@ r"""Noise-free sums over all sources whose error is bounded, not only estimated.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl.ops.cells import Members, cells_of, find_members, score_range
+from torch_geometric_gsl.ops.cells import cells_of
 from torch_geometric_gsl.ops.clusters import Clusters
 from torch_geometric_gsl.ops.noise_free import noise_free_sum
 from torch_geometric_gsl.ops.pair_scores import PairScores, compare_all, exclude
@@ -16,19 +17,19 @@ from torch_geometric_gsl.ops.runtime import (
     disable_compile,
     row_blocks,
 )
+from torch_geometric_gsl.ops.source_ranking import (
+    LEAST,
+    NUM_STEPS,
+    Messages,
+    Ranking,
+    rank_sources,
+)
 
-# Sources are ranked by the logarithm of their error, in steps of half a unit.
-_STEPS = 128
-# Cells that tell whether the bounds are worth their price, and the largest share of
-# pairs that may be left to sum.
-_FIRST_CELLS = 8
-_MAX_SHARE = 0.4
-# Middles that add so little to the error are left out, and all where the intervals
-# are wide.
+# After so many cells the bounds are given up, if they left more than this share of
+# their pairs to sum.
+_TRIALS = {2: 0.8, 8: 0.4}
+# Middles that add so little to the error are left out.
 _LITTLE = 0.2
-_WIDE = 0.5
-# No weight is known to be smaller than this part of the bound of all.
-_LEAST = 1e-100
 # Weights of e^-40 times small messages are still far from what float32 rounds to zero.
 _MAX_RANGE = 40.0
 
@@ -51,9 +52,10 @@ def tree_sum(
         \qquad \lVert \hat{y}_i - y_i \rVert \le \epsilon \lVert y_i \rVert
 
     For each cell of near targets an interval :math:`m_j \pm e_j` holds the weights of
-    source :math:`j`. The sources of largest :math:`e_j` are summed pair by pair, until
-    the others may be replaced by their :math:`m_j`, the same for all targets of the
-    cell: with :math:`\hat{D}_i` the sum of the weights, the error is at most
+    source :math:`j`, or those of a whole cluster where these matter little. The sources
+    of largest :math:`e_j` are summed pair by pair, until the others may be replaced by
+    their :math:`m_j`, the same for all targets of the cell: with :math:`\hat{D}_i` the
+    sum of the weights, the error is at most
 
     .. math::
         \frac{\sum_j e_j \left( \lVert h_j - \bar{h} \rVert + \lVert \hat{y}_i -
@@ -64,8 +66,8 @@ def tree_sum(
     pair, in the end all. It accounts for the rounding of the intervals, not for that of
     what is summed pair by pair, which is as large as in :func:`noise_free_sum`.
 
-    No gradient flows. Bounds that leave more than 40 % of the pairs of the
-    first cells are given up.
+    No gradient flows. Bounds that leave more than 80 % of the pairs of the first two
+    cells, or 40 % of those of the first eight, are given up.
 
     Args:
         h (torch.Tensor): Messages of the sources :math:`[N, m]`.
@@ -86,22 +88,20 @@ def tree_sum(
         tensor([0.8808, 0.1192])
     """
     out = h.new_empty(pairs.dst.size(0), h.size(1))
-    messages = _Messages.of(h, pairs, clusters)
+    messages = Messages.of(h, pairs, clusters)
     cells, few = cells_of(pairs, clusters, memory_budget=memory_budget)
     rest, num_pairs, num_summed = [few], 0, 0
     for number, rows in enumerate(cells):
         part = pairs.take(rows)
-        ranking = _rank(messages, part, tau)
-        num_pairs += rows.numel() * h.size(0)
-        if ranking is None:
+        found = _sum_cell(messages, part, tau, tolerance, memory_budget)
+        if found is None:
             rest.append(rows)
-            num_summed += rows.numel() * h.size(0)
         else:
-            goal = _Goal(messages, ranking, tau, tolerance)
-            found, count = _sum_cell(goal, part, memory_budget)
-            out[rows] = found.to(out.dtype)
-            num_summed += count
-        if number + 1 == _FIRST_CELLS and num_summed > _MAX_SHARE * num_pairs:
+            out[rows] = found[0].to(out.dtype)
+        every = rows.numel() * h.size(0)
+        num_pairs += every
+        num_summed += every if found is None else found[1]
+        if num_summed > _TRIALS.get(number + 1, math.inf) * num_pairs:
             rest += cells[number + 1 :]
             break
     left = torch.cat(rest)
@@ -110,70 +110,6 @@ def tree_sum(
             h, pairs.take(left), tau, memory_budget=memory_budget
         )
     return out
-
-
-class _Messages(NamedTuple):
-    """The sources in order of their clusters, and their messages without the mean."""
-
-    members: Members
-    place: Tensor  # Where each source stands in this order.
-    full: Tensor  # Messages, and a column of ones.
-    size: Tensor  # Norms of the messages.
-    mean: Tensor
-
-    @classmethod
-    def of(cls, h: Tensor, pairs: PairScores, clusters: Clusters) -> _Messages:
-        members = find_members(pairs.src, clusters)
-        h = h[clusters.source].to(torch.promote_types(h.dtype, pairs.dst.dtype))
-        mean = h.mean(dim=0)
-        h = h - mean
-        full = torch.cat([h, h.new_ones(h.size(0), 1)], dim=1)
-        size = torch.linalg.vector_norm(h, dim=1)
-        return cls(members, clusters.source.argsort(), full, size, mean)
-
-
-class _Ranking(NamedTuple):
-    """The sources of a cell in descending order of their errors, step by step.
-
-    Weights are relative to the upper bound of all scores.
-    """
-
-    top: Tensor  # The upper bound.
-    source: Tensor  # Places of sources.
-    ends: list[int]  # How many sources come before each step.
-    middle: Tensor  # The middles of the intervals of the weights.
-    # What the sources from each step on add to the errors of sum and weight, by half
-    # the widths of their intervals, and by their middles: [steps + 1, 4].
-    error: Tensor
-    is_flat: Tensor  # Whether the middles are worth their sum, from each step on.
-
-
-def _rank(messages: _Messages, pairs: PairScores, tau: float) -> _Ranking | None:
-    """Rank the sources for the targets of a cell, if there are bounds."""
-    found = score_range(pairs, messages.members)
-    if found is None:
-        return None
-    low, high = found
-    top = high.amax()
-    upper, lower = ((high - top) / tau).exp_(), ((low - top) / tau).exp_()
-    middle, half = (upper + lower) / 2, (upper - lower) / 2
-    info = torch.finfo(half.dtype)
-    half += 4 * info.eps * upper + max(info.tiny, _LEAST)  # Rounding, to zero as well.
-    size = messages.size.to(half.dtype)
-    typical = size.mean()
-    worst = half * (size + typical.masked_fill(typical == 0, 1))
-    step = (worst.amax() / worst).log_().mul_(2).add_(1)
-    step = step.nan_to_num_(1).clamp_(1, _STEPS - 1).to(torch.int16)
-    if pairs.excluded is not None:
-        step[messages.place[pairs.excluded]] = 0
-    count = step.bincount(minlength=_STEPS).cumsum(0).tolist()
-    columns = (half * size, half, middle * size, middle)
-    error = torch.stack([step.bincount(x.double(), _STEPS) for x in columns], dim=1)
-    error = error.flip(0).cumsum(0).flip(0) * (1 + 1e-6)  # Sums are rounded as well.
-    error = torch.cat([error, error.new_zeros(1, 4)])
-    source = step.sort(stable=True).indices
-    is_flat = error[:, 1] < _WIDE * error[:, 3]
-    return _Ranking(top, source, [0, *count], middle, error, is_flat)
 
 
 class _Sums(NamedTuple):
@@ -189,8 +125,7 @@ class _Sums(NamedTuple):
 class _Goal(NamedTuple):
     """Hold what the sums of a cell are to reach, and tell when they do."""
 
-    messages: _Messages
-    ranking: _Ranking
+    ranking: Ranking
     tau: float
     tolerance: float
 
@@ -201,43 +136,36 @@ class _Goal(NamedTuple):
         if ranking.is_flat[step]:
             is_little = error[:, 2:] <= _LITTLE * error[step, :2]
             last = max(step, int(is_little.all(dim=1).long().argmax()))
-        middle = self._middle(step, last)
         factor = self._factor(sums)
-        total = sums.total.double() + factor.unsqueeze(1) * middle.double()
+        middle = factor.unsqueeze(1) * ranking.middle_sum(step, last)
+        total = sums.total.double() + middle
         part = total[:, :-1] / total[:, -1:]
         norm = torch.linalg.vector_norm(part, dim=1)
-        by_sum, by_weight = error[step, :2] + error[last, 2:]
+        by_sum, by_weight = ranking.error_from(step, last)
         room = total[:, -1] - factor * by_weight
         bound = factor * (by_sum + norm * by_weight) / room
-        out = part + self.messages.mean
+        out = part + ranking.messages.mean
         allowed = self.tolerance * torch.linalg.vector_norm(out, dim=1)
         is_done = (room > 0) & (bound * (1 + self.tolerance) <= allowed)
-        return is_done | (step == _STEPS), out
-
-    def _middle(self, step: int, last: int) -> Tensor:
-        """Sum the sources of some steps by the middles of their weights."""
-        ranking, full = self.ranking, self.messages.full
-        some = ranking.source[ranking.ends[step] : ranking.ends[last]]
-        weight = ranking.middle.to(full.dtype)
-        if 4 * some.numel() < full.size(0):
-            return weight[some] @ full.index_select(0, some)
-        # To read all messages is quicker than to gather many.
-        return torch.zeros_like(weight).index_copy_(0, some, weight[some]) @ full
+        return is_done | (step == NUM_STEPS and ranking.far is None), out
 
     def next_step(self, sums: _Sums, step: int) -> int:
         """Return the step where most targets are going to be done."""
         if step == 1:
             return self._bulk
-        error = self.ranking.error
+        ranking, error = self.ranking, self.ranking.error
         skipped = torch.where(
-            self.ranking.is_flat.unsqueeze(1), _LITTLE * error[:, :2], error[:, 2:]
+            ranking.is_flat.unsqueeze(1), _LITTLE * error[:, :2], error[:, 2:]
         )
         error = error[:, :2] + skipped
+        if ranking.far is not None:
+            error = error + ranking.far.error
         total = sums.total.double()
         part = total[:, :-1] / total[:, -1:]
         norm = torch.linalg.vector_norm(part, dim=1, keepdim=True)
         bound = self._factor(sums).unsqueeze(1) * (error[:, 0] + norm * error[:, 1])
-        norm = torch.linalg.vector_norm(part + self.messages.mean, dim=1, keepdim=True)
+        out = part + ranking.messages.mean
+        norm = torch.linalg.vector_norm(out, dim=1, keepdim=True)
         is_good = bound <= 0.8 * self.tolerance * norm * total[:, -1:]
         is_good[:, -1] = True
         goal = is_good.long().argmax(dim=1).sort().values
@@ -246,7 +174,7 @@ class _Goal(NamedTuple):
     @property
     def first_step(self) -> int:
         """Return the first step after which targets may be done."""
-        error, messages = self.ranking.error, self.messages
+        error, messages = self.ranking.error, self.ranking.messages
         largest = torch.linalg.vector_norm(messages.mean) + messages.size.amax()
         is_hopeless = error[1, 0] > self.tolerance * largest * error[1, 3]
         return self._bulk if bool(is_hopeless) else 1
@@ -260,12 +188,46 @@ class _Goal(NamedTuple):
     def _factor(self, sums: _Sums) -> Tensor:
         top = self.ranking.top.double()
         peak = torch.where(sums.total[:, -1] > 0, sums.peak.double(), top)
-        return ((top - peak) / self.tau).exp().clamp(max=1 / _LEAST**2)
+        return ((top - peak) / self.tau).exp().clamp(max=1 / LEAST**2)
 
 
-def _sum_cell(goal: _Goal, pairs: PairScores, memory_budget: int) -> tuple[Tensor, int]:
+def _sum_cell(
+    messages: Messages,
+    pairs: PairScores,
+    tau: float,
+    tolerance: float,
+    memory_budget: int,
+    *,
+    may_skip: bool = True,
+) -> tuple[Tensor, int] | None:
     """Return the sums of the targets of a cell, and how many pairs were summed."""
-    full, ranking = goal.messages.full, goal.ranking
+    ranking = rank_sources(messages, pairs, tau, tolerance if may_skip else 0.0)
+    if ranking is None:
+        return None
+    result, count, left = _refine(_Goal(ranking, tau, tolerance), pairs, memory_budget)
+    if left.numel() > 0:
+        # What whole clusters leave open is too much for them.
+        again = _sum_cell(
+            messages, pairs.take(left), tau, tolerance, memory_budget, may_skip=False
+        )
+        if again is None:
+            return None
+        result[left] = again[0]
+        count += again[1]
+    return result, count
+
+
+def _refine(
+    goal: _Goal, pairs: PairScores, memory_budget: int
+) -> tuple[Tensor, int, Tensor]:
+    """Sum sources until all targets are done, or none is left.
+
+    Returns:
+        tuple[torch.Tensor, int, torch.Tensor]: The sums, the number of pairs, and the
+        targets that are not done.
+    """
+    ranking = goal.ranking
+    full = ranking.messages.full
     rows = torch.arange(pairs.dst.size(0), device=full.device)
     result = full.new_empty(rows.numel(), full.size(1) - 1)
     total = full.new_zeros(rows.numel(), full.size(1))
@@ -280,9 +242,10 @@ def _sum_cell(goal: _Goal, pairs: PairScores, memory_budget: int) -> tuple[Tenso
         is_done, out = goal.check(sums, step)
         result[rows[is_done]] = out[is_done].to(result.dtype)
         left = (~is_done).nonzero().squeeze(1)
-        if left.numel() == 0:
-            return result, count
-        rows, sums, pairs = rows[left], sums.of(left), pairs.take(left)
+        rows = rows[left]
+        if rows.numel() == 0 or step == NUM_STEPS:
+            return result, count, rows
+        sums, pairs = sums.of(left), pairs.take(left)
         after = goal.next_step(sums, step)
 
 
@@ -295,7 +258,8 @@ def _add(
     memory_budget: int,
 ) -> _Sums:
     """Add some of the sources to the sums of some targets."""
-    full, members = goal.messages.full, goal.messages.members
+    messages = goal.ranking.messages
+    full, members = messages.full, messages.members
     total, peak = sums
     is_narrow = pairs.upper - pairs.lower <= _MAX_RANGE * goal.tau
     bytes_per_source = 4 * full.element_size() * pairs.dst.size(0)
