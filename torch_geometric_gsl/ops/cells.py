@@ -53,13 +53,14 @@ class Members(NamedTuple):
     distance: Tensor
     radius: Tensor | None = None
 
-    def take(self, some: Tensor) -> Members:
-        """Return some of the sources."""
+    def take(self, some: Tensor, clusters: Tensor) -> Members:
+        """Return some of the sources, all of them of some clusters."""
         source, src, number, distance = (
             x.index_select(0, some)
             for x in (self.source, self.src, self.number, self.distance)
         )
-        return Members(source, src, number, self.centre, distance)
+        number = torch.searchsorted(clusters, number)
+        return Members(source, src, number, self.centre[clusters], distance)
 
     def whole_clusters(self) -> Members:
         """Return the clusters, each as one source."""

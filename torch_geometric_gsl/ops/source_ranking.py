@@ -30,8 +30,9 @@ class Messages(NamedTuple):
 
     members: Members
     place: Tensor  # Where each source stands in this order.
+    row: Tensor | None  # The rows of these members in `full`, if not all.
     full: Tensor  # Messages, and a column of ones.
-    size: Tensor  # Norms of the messages.
+    size: Tensor  # Norms of the messages of these members.
     mean: Tensor
     groups: Members  # The clusters, and of each the sums of `full` and `size`.
     group_full: Tensor
@@ -49,15 +50,25 @@ class Messages(NamedTuple):
         sums = full.new_zeros(groups.source.numel(), full.size(1) + 1).double()
         sums.index_add_(0, members.number, torch.cat([full, size[:, None]], 1).double())
         place = clusters.source.argsort()
-        return cls(members, place, full, size, mean, groups, sums[:, :-1], sums[:, -1])
+        sums, sizes = sums[:, :-1], sums[:, -1]
+        return cls(members, place, None, full, size, mean, groups, sums, sizes)
 
-    def take(self, some: Tensor) -> Messages:
-        """Return those of some places."""
-        return self._replace(
-            members=self.members.take(some),
-            full=self.full.index_select(0, some),
-            size=self.size[some],
-        )
+    def places(self, clusters: Tensor) -> Tensor:
+        """Return the places of all members of some clusters."""
+        size = self.group_full[:, -1].long()
+        start, size = (size.cumsum(0) - size)[clusters], size[clusters]
+        shift = start - (size.cumsum(0) - size)
+        place = shift.repeat_interleave(size)
+        return place.add_(torch.arange(place.numel(), device=place.device))
+
+    def take(self, some: Tensor, clusters: Tensor) -> Messages:
+        """Return those of some places, which are all of some clusters."""
+        members, size = self.members.take(some, clusters), self.size[some]
+        return self._replace(members=members, row=some, size=size)
+
+    def rows(self, some: Tensor) -> Tensor:
+        """Return the messages of some members."""
+        return self.full.index_select(0, some if self.row is None else self.row[some])
 
 
 class Far(NamedTuple):
@@ -92,14 +103,15 @@ class Ranking(NamedTuple):
 
     def middle_sum(self, step: int, last: int) -> Tensor:
         """Sum the sources of some steps by the middles of their weights."""
-        full = self.messages.full
+        full, row = self.messages.full, self.messages.row
         some = self.source[self.ends[step] : self.ends[last]]
-        weight = self.middle.to(full.dtype)
+        weight = self.middle[some].to(full.dtype)
         if 4 * some.numel() < full.size(0):
-            total = weight[some] @ full.index_select(0, some)
+            total = (weight @ self.messages.rows(some)).double()
         else:  # To read all messages is quicker than to gather many.
-            total = torch.zeros_like(weight).index_copy_(0, some, weight[some]) @ full
-        total = total.double()
+            some = some if row is None else row[some]
+            every = weight.new_zeros(full.size(0)).index_copy_(0, some, weight)
+            total = (every @ full).double()
         return total if self.far is None else total + self.far.total
 
 
@@ -120,9 +132,11 @@ def rank_sources(
     typical = typical.masked_fill(typical == 0, 1)
     far = None
     if tolerance > 0:
-        near, far = _far_clusters(messages, pairs, tau, tolerance * typical, excluded)
-        if far is not None:
-            messages = messages.take(near)
+        split = _far_clusters(messages, pairs, tau, tolerance * typical, excluded)
+        if split is not None:
+            clusters, far = split
+            near = messages.places(clusters)
+            messages = messages.take(near, clusters)
             excluded = None if excluded is None else torch.searchsorted(near, excluded)
     found = score_range(pairs, messages.members)
     if found is None:
@@ -134,20 +148,24 @@ def rank_sources(
         far = Far(factor * far.total, factor * far.error, top)
     middle, half = _weights(*found, top, tau)
     size = messages.size.to(half.dtype)
-    worst = half * (size + typical)
-    step = (worst.amax() / worst).log_().mul_(2).add_(1)
-    step = step.nan_to_num_(1).clamp_(1, NUM_STEPS - 1).to(torch.int16)
-    if excluded is not None:
-        step[excluded] = 0
-    count = step.bincount(minlength=NUM_STEPS).cumsum(0).tolist()
+    step = _steps(half * (size + typical), excluded)
     columns = (half * size, half, middle * size, middle)
     error = torch.stack([step.bincount(x.double(), NUM_STEPS) for x in columns], dim=1)
     error = error.flip(0).cumsum(0).flip(0) * (1 + 1e-6)  # Sums are rounded as well.
     error = torch.cat([error, error.new_zeros(1, 4)])
+    ends = [0, *step.bincount(minlength=NUM_STEPS).cumsum(0).tolist()]
     source = step.sort(stable=True).indices
     is_flat = error[:, 1] < _WIDE * error[:, 3]
-    ends = [0, *count]
     return Ranking(messages, top, source, ends, middle, error, is_flat, far)
+
+
+def _steps(worst: Tensor, excluded: Tensor | None) -> Tensor:
+    """Return the step of each source, by its error; what is excluded comes first."""
+    step = (worst.amax() / worst).log_().mul_(2).add_(1)
+    step = step.nan_to_num_(1).clamp_(1, NUM_STEPS - 1).to(torch.int16)
+    if excluded is not None:
+        step[excluded] = 0
+    return step
 
 
 def _weights(
@@ -167,12 +185,11 @@ def _far_clusters(
     tau: float,
     allowed: Tensor,
     excluded: Tensor | None,
-) -> tuple[Tensor, Far | None]:
-    """Find clusters that matter little, and the places of all other sources."""
-    members = messages.members
+) -> tuple[Tensor, Far] | None:
+    """Find clusters that matter little; return all others, if these are few."""
     found = score_range(pairs, messages.groups)
     if found is None:
-        return members.source, None
+        return None
     top = found[1].amax()
     middle, half = (x.double() for x in _weights(*found, top, tau))
     count = messages.group_full[:, -1]
@@ -183,10 +200,10 @@ def _far_clusters(
     is_far = torch.empty_like(order, dtype=torch.bool)
     is_far[order] = worst.cumsum(0) <= _FAR * allowed * total
     if excluded is not None:  # Far clusters are replaced with all that is in them.
-        is_far[members.number[excluded]] = False
-    near = (~is_far)[members.number].nonzero().squeeze(1)
-    if near.numel() == 0 or near.numel() > _MAX_NEAR * members.source.numel():
-        return near, None
+        is_far[messages.members.number[excluded]] = False
+    near = (~is_far).nonzero().squeeze(1)
+    if near.numel() == 0 or count[near].sum() > _MAX_NEAR * count.sum():
+        return None
     total = (is_far * middle) @ messages.group_full
     return near, Far(total, error[is_far].sum(dim=0) * (1 + 1e-6), top)
 

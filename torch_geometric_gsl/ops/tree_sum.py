@@ -281,5 +281,5 @@ def _add(
             total = total * ((peak - new) / goal.tau).exp().unsqueeze(1)
             weight = ((score - new.unsqueeze(1)) / goal.tau).exp_()
             peak = new
-        total = torch.addmm(total, weight.to(full.dtype), full.index_select(0, place))
+        total = torch.addmm(total, weight.to(full.dtype), messages.rows(place))
     return _Sums(total, peak)
