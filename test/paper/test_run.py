@@ -278,6 +278,8 @@ def test_plain_messages(program, words, text, tmp_path, call):
     [
         ('wine.runs.json.gz', documents, 'table1'),
         ('cost.json', documents, 'table4'),
+        ('hidden.json', documents, 'hidden'),
+        ('hidden.json', module, 'hidden'),
         ('tuned.json', documents, 'tuned'),
         ('tuned.json', module, 'table1 --preset tuned'),
         ('tuned.json', search, '--dataset wine --trials 1'),

@@ -148,7 +148,7 @@ def test_the_best_of_most_runs(store, scores, gau_sim, mlp):
     assert f'| MLP | {mlp} |' in found
 
 
-@pytest.mark.parametrize('name', [*TABLES, 'table4'])
+@pytest.mark.parametrize('name', [*TABLES, *documents.OWN])
 def test_every_table_renders_without_runs(tmp_path, name):
     for kind in FORMATS:
         assert render(name, kind, Store(tmp_path), Choice(('wine',), (), SEEDS)).strip()
@@ -220,6 +220,7 @@ ALL = '--write renews all tables, from the results of this program: leave out '
         ('table4 --label y', 'table4 has labels of its own: leave out --label'),
         ('table4 --preset quick', 'table4 has settings of its own: leave out --preset'),
         ('table4 --methods mlp', 'table4 has rows of its own: leave out --methods'),
+        ('hidden --datasets wine', 'hidden has data of its own: leave out --datasets'),
         ('table2 --methods mlp', 'table2 has rows of its own: leave out --methods'),
         ('tuned --preset paper', 'tuned has settings of its own: leave out --preset'),
         ('tuned --methods mlp', 'tuned has rows of its own: leave out --methods'),
@@ -231,9 +232,10 @@ def test_what_has_no_meaning_is_refused(show, words, text):
     assert f'error: {text}\n' in show(*words.split())
 
 
-@pytest.mark.parametrize('name', [*TABLES, 'table4', '--write'])
+@pytest.mark.parametrize('name', [*TABLES, *documents.OWN, '--write'])
 def test_a_folder_without_results_is_refused(show, tmp_path, monkeypatch, name):
-    needed = 'cost.json' if name == 'table4' else '*.runs.json.gz'
+    own = {'table4': 'cost.json', 'hidden': 'hidden.json'}
+    needed = own.get(name.removesuffix('_paired'), '*.runs.json.gz')
     for folder, what in ((tmp_path, 'holds none'), (tmp_path / 'no', 'is no folder')):
         monkeypatch.setattr(documents, 'RESULTS', folder)
         told = show(name, '--results', folder)

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from reproduction import command
 from reproduction.experiments import EXPERIMENTS, MAX_SEEDS, Choice
 from reproduction.files import write_text
+from reproduction.relation_tables import HIDDEN, hidden_grid, hidden_paired
 from reproduction.settings import METHODS, PRESETS, RESULTS
 from reproduction.store import ARCHIVE, Store
 from reproduction.tables import COST, TABLES, Entry, Grid, cost_grid
@@ -21,7 +23,15 @@ from reproduction.tables import COST, TABLES, Entry, Grid, cost_grid
 ROOT = Path(__file__).resolve().parents[3]
 #: What stands in the marks before and after a table.
 WORDS = ('begin', 'end')
-DOCUMENTS = (ROOT / 'README.md', ROOT / 'docs' / 'results.rst')
+DOCUMENTS = tuple(
+    ROOT / name for name in ('README.md', 'docs/results.rst', 'docs/pays.rst')
+)
+#: Tables of a file of their own, and how they are made of its folder.
+OWN: dict[str, tuple[str, Callable[[Path], Grid]]] = {
+    'table4': (COST, cost_grid),
+    'hidden': (HIDDEN, hidden_grid),
+    'hidden_paired': (HIDDEN, hidden_paired),
+}
 #: Seeds that a table looks for; those that are missing are not counted.
 SEEDS = range(MAX_SEEDS)
 #: What TeX would take for a command or does not know.
@@ -49,7 +59,7 @@ CHOICES = {
 FIXED: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(('controls', 'table2', 'table3'), ('methods',)),
     'tuned': ('methods', 'preset'),
-    'table4': tuple(CHOICES),
+    **dict.fromkeys(OWN, tuple(CHOICES)),
 }
 
 
@@ -120,8 +130,8 @@ def text_of(grid: Grid, kind: str) -> str:
 
 def render(name: str, kind: str, store: Store, choice: Choice) -> str:
     """Make a table and write it as text."""
-    if name == 'table4':
-        return text_of(cost_grid(store.root), kind)
+    if name in OWN:
+        return text_of(OWN[name][1](store.root), kind)
     experiment, make = TABLES[name]
     datasets, methods, _ = EXPERIMENTS[experiment]
     filled = choice._replace(
@@ -159,14 +169,15 @@ def write_documents(store: Store, paths: tuple[Path, ...] = DOCUMENTS) -> None:
     for path in paths:
         kind = 'markdown' if path.suffix == '.md' else 'rst'
         text = path.read_text(encoding='utf-8')
-        write_text(path, fill(text, kind, store))
-        print('wrote', path)
+        if (filled := fill(text, kind, store)) != text:
+            write_text(path, filled)
+            print('wrote', path)
 
 
 def table_parser() -> argparse.ArgumentParser:
     parser = command.make_parser(__doc__)
     add, names = parser.add_argument, f'some of {", ".join(METHODS)}'
-    add('table', nargs='?', choices=[*TABLES, 'table4'])
+    add('table', nargs='?', choices=[*TABLES, *OWN])
     add('--format', choices=FORMATS, help='(markdown)')
     add('--datasets', nargs='+', metavar='DATASET', help='names or files')
     add('--methods', nargs='+', choices=METHODS, metavar='M', help=names)
@@ -195,7 +206,7 @@ def refusal(args: argparse.Namespace) -> str | None:
 
 def check_results(root: Path, table: str | None) -> str | None:
     """Say why no table can be made of a folder, if none can."""
-    needed = COST if table == 'table4' else f'*{ARCHIVE}'
+    needed = OWN[table][0] if table in OWN else f'*{ARCHIVE}'
     if root.is_dir() and any(root.glob(needed)):
         return None
     what = 'which holds none' if root.is_dir() else 'which is no folder'

@@ -29,6 +29,7 @@ from torch import Tensor
 from reproduction import command
 from reproduction.documents import SEEDS
 from reproduction.experiments import CONTROLS, EXPERIMENTS, TAUS, Choice, RunConfig
+from reproduction.relation_tables import hidden_figure
 from reproduction.settings import METHODS, PRESETS, RESULTS
 from reproduction.store import Store
 from reproduction.summary import Cell
@@ -163,6 +164,12 @@ def graphs(store: Store, choice: Choice) -> Figures:
     return figures
 
 
+def hidden(store: Store, choice: Choice) -> Figures:
+    """Draw the errors of hidden relations over their angle."""
+    figure = hidden_figure(store.root)
+    return {} if figure is None else {'hidden': figure}
+
+
 def titles_of(datasets: Iterable[str]) -> dict[str, str]:
     """Title data sets: a file has its name, unless two share it."""
     names = tuple(datasets)
@@ -228,6 +235,7 @@ FIGURES: dict[str, Callable[[Store, Choice], Figures]] = {
     'removal': removal,
     'parameters': parameters,
     'graphs': graphs,
+    'hidden': hidden,
 }
 
 

@@ -13,10 +13,12 @@ killed and started again, it goes on with what is missing.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import json
 import math
 import multiprocessing
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,7 +27,8 @@ import torch
 from tqdm import tqdm
 
 from reproduction import command
-from reproduction.files import read_json, write_json
+from reproduction.files import read_kept, write_json
+from reproduction.relation_tables import HIDDEN
 from reproduction.relations import (
     METHODS,
     SETTING,
@@ -38,7 +41,6 @@ from reproduction.relations import (
 from reproduction.settings import RESULTS
 from reproduction.store import environment
 
-FILE = 'hidden.json'
 DELTAS = (20, 40, 60, 80, 100, 120, 140, 160)
 SEEDS = 10
 
@@ -80,11 +82,11 @@ class Results:
     """The finished runs of a setting, in a file that is replaced as a whole."""
 
     def __init__(self, root: Path, setting: dict[str, Any]) -> None:
-        self.path = root / FILE
+        self.path = root / HIDDEN
         methods = {name: method._asdict() for name, method in METHODS.items()}
         text = json.dumps([setting, methods], sort_keys=True)
         digest = hashlib.sha256(text.encode()).hexdigest()[:10]
-        content = read_json(self.path) or {}
+        content = read_kept(self.path) or {}
         # Results of another setting are no results of this one.
         self.content = content if content.get('digest') == digest else {}
         if not self.content:
@@ -128,8 +130,19 @@ def main(arguments: list[str] | None = None, setting: Any = None) -> None:
     ]
     missing = [run for run in wanted if str(run) not in results.runs]
     print(f'hidden: {len(wanted)} runs, {len(wanted) - len(missing)} finished')
-    task = partial(execute, setting=setting)
-    with multiprocessing.get_context('spawn').Pool(args.jobs) as pool:
-        done = pool.imap_unordered(task, missing)
-        for name, result in tqdm(done, total=len(missing), disable=None):
+    with finished(missing, setting, args.jobs) as runs:
+        for name, result in tqdm(runs, total=len(missing), disable=None):
             results.add(name, result)
+
+
+@contextlib.contextmanager
+def finished(
+    runs: list[Run], setting: dict[str, Any], jobs: int
+) -> Iterator[Iterator[tuple[str, dict[str, Any]]]]:
+    """Yield the results of runs, in any order, from some processes or from this one."""
+    task = partial(execute, setting=setting)
+    if jobs == 1:
+        yield map(task, runs)
+        return
+    with multiprocessing.get_context('spawn').Pool(jobs) as pool:
+        yield pool.imap_unordered(task, runs)

@@ -7,7 +7,7 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from scipy import stats
 
@@ -144,6 +144,16 @@ def compare(first: Cell, second: Cell) -> Comparison | None:
     error = std * math.sqrt(1 / len(seeds) + TEST_TO_TRAIN)
     p = 2 * float(stats.t.sf(abs(mean) / error, len(seeds) - 1))
     return Comparison(mean, std, p, len(seeds))
+
+
+def holm(p_values: Mapping[Any, float]) -> dict[Any, float]:
+    """Correct p-values for their number (Holm, 1979); without those that are NaN."""
+    known = {key: p for key, p in p_values.items() if not math.isnan(p)}
+    corrected, last = {}, 0.0
+    for place, key in enumerate(sorted(known, key=known.__getitem__)):
+        last = max(last, min(1.0, (len(known) - place) * known[key]))
+        corrected[key] = last
+    return corrected
 
 
 def verdict(cell: Cell, paper: Accuracy | None) -> str:
