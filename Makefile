@@ -36,7 +36,8 @@ help:  ## Print this list
 
 setup: $(PACKAGE_STAMP)  ## Install everything into .venv
 
-demo: $(DEMO_STAMP)  ## Learn a graph on a small data set: a table and a picture
+demo: $(DEMO_STAMP)  ## Learn two graphs, one that pays and one that does not
+	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(PY) examples/hidden_relation.py
 	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(PY) examples/gausim.py --epochs 40
 
 test: setup  ## Run all tests and doctests, with coverage

@@ -103,16 +103,34 @@ def print_table(results: dict[str, list[dict[str, float]]]) -> None:
         print(f'{line}{statistics.mean(run["seconds"] for run in runs):>10.1f}')
 
 
+def conclude(results: dict[str, list[dict[str, float]]], num_splits: int) -> None:
+    """Say whether the learned graph is better than its controls."""
+    print(f'mean ± sample standard deviation over {num_splits} splits, 50 / 25 / 25 %')
+    test = {
+        name: 100 * statistics.mean(run['test'] for run in runs)
+        for name, runs in results.items()
+    }
+    others = [name for name in test if name in ('mlp', 'knn')]
+    if 'full' not in test or not others:
+        return
+    best = max(others, key=test.__getitem__)
+    figures = f'{test["full"]:.1f} % against {test[best]:.1f} % of "{MODELS[best]}"'
+    if test['full'] > test[best]:
+        print(f'\nThe learned graph is the best here: {figures}.')
+    else:
+        print(f'\nThe learned graph does not pay here: {figures}.')
+
+
 def show_graph(model: gsl.GSLNet, data: Data, path: Path) -> None:
     """Describe and draw the graph that the first layer learned."""
-    with warnings.catch_warnings():  # The first line says what it would.
+    with warnings.catch_warnings():  # The text says what it would.
         warnings.simplefilter('ignore', UniformSamplingWarning)
         layer = describe_model(model, data.x).layers[0]
     effective = float(layer.effective_candidates.mean())
     print(
-        f'\nDraws choose among {effective:,.0f} of {data.num_nodes:,} nodes in effect;'
+        f'Its draws choose among {effective:,.0f} of {data.num_nodes:,} nodes in '
+        'effect, more sharply with a larger --scale.'
     )
-    print('a larger --scale sharpens the choice.')
     model.eval()
     with torch.no_grad():
         graph = model.graphs(data.x)[0]
@@ -155,7 +173,7 @@ def main() -> None:
             if name == 'full':
                 learned = model
     print_table(results)
-    print(f'mean ± sample standard deviation over {args.seeds} splits, 50 / 25 / 25 %')
+    conclude(results, args.seeds)
     if learned is not None:
         show_graph(learned, data, args.out / args.dataset / 'graph.png')
 

@@ -36,6 +36,8 @@ from torch_geometric_gsl.ops.candidates import (
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.runtime import disable_compile
 
+# A graph of fewer pairs is listed with others rather than drawn on its own.
+_LISTED_PAIRS = 64**2
 # The graph of each source and of each target, counted from zero.
 GraphIds = tuple[Tensor, Tensor]
 
@@ -133,7 +135,8 @@ def _parts_of_graphs(
             if plan.method == 'race':
                 return 'own'
         plan, _ = choose_plan(given, num_dst, num_src)
-        return 'list' if plan.method == 'dense' else 'pairs'
+        is_small = num_src * num_dst < _LISTED_PAIRS
+        return 'list' if is_small and plan.method == 'dense' else 'pairs'
 
     forms = [form(*size) for size in sizes]
     is_own, is_block = (
