@@ -1,7 +1,8 @@
 """Print the table of sharp graphs, as Markdown or for the documentation.
 
 python benchmark/sharp_table.py
-python benchmark/sharp_table.py --rst --scales 1 10 40
+python benchmark/sharp_table.py benchmark/results/sharp_large.json
+python benchmark/sharp_table.py benchmark/results/sharp*.json --rst --scales 1 10 40
 """
 
 from __future__ import annotations
@@ -69,10 +70,11 @@ def growth(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return how a step of 'auto' grows from 100,000 to 1,000,000 nodes."""
     times: dict[tuple[str, str, float], dict[int, float]] = {}
     for row in rows:
-        family = row['workload'].rpartition('-')[0]
+        family, _, size = row['workload'].partition('-')
+        noise = ''.join(size.partition('@')[1:])
         found, is_measured = seconds(row, 'auto')
         if family in ('clustered', 'noise') and found is not None and is_measured:
-            key = family, row['similarity'], row['scale']
+            key = f'{family}{noise}', row['similarity'], row['scale']
             times.setdefault(key, {})[row['num_nodes']] = found
     small, large = GROWTH_SIZES
     return [
@@ -143,13 +145,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument('path', nargs='?', type=Path, default=RESULTS)
+    parser.add_argument('paths', nargs='*', type=Path, default=[RESULTS])
     parser.add_argument('--rst', action='store_true', help='for the documentation')
     parser.add_argument('--scales', nargs='+', type=float, help='only these')
+    parser.add_argument('--similarities', nargs='+', help='only these')
     args = parser.parse_args()
-    rows = json.loads(args.path.read_text())['rows']
+    rows = [row for path in args.paths for row in json.loads(path.read_text())['rows']]
     if args.scales:
         rows = [row for row in rows if row['scale'] in args.scales]
+    if args.similarities:
+        rows = [row for row in rows if row['similarity'] in args.similarities]
     print(rst(rows) if args.rst else markdown(rows))
 
 

@@ -233,5 +233,11 @@ def test_bad_embeddings():
         conv(x)
     with pytest.raises(ValueError, match=r'one row per node \(got 2 for 7 nodes\)'):
         conv(x, embedding=x[:2, :3])
+    with pytest.raises(ValueError, match=r"'embedding' must have 3 channels \(got 4\)"):
+        conv(x, embedding=x[:, :4])
+    with pytest.raises(ValueError, match="'embedding' contains NaN"):
+        conv(x, embedding=x[:, :3] / 0)
+    with pytest.raises(TypeError, match="'embedding' must be floating-point"):
+        conv(x, embedding=x[:, :3].long())
     with pytest.raises(TypeError, match='embedding_channels'):
         build('transition', embedding_channels=3)

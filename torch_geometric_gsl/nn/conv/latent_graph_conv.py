@@ -308,6 +308,9 @@ class LatentGraphConv(LearnedGraphConv):
             return x
         if embedding is None:
             raise ValueError("'embedding' must be given (got None)")
+        check_features(embedding, 'embedding', self.sampler.similarity.in_channels)
+        parameter = next(self.sampler.parameters(), None)
+        check_parameter_match(embedding, parameter, 'embedding')
         if embedding.size(0) != x.size(0):
             raise ValueError(
                 f"'embedding' must have one row per node "
