@@ -12,7 +12,7 @@ from torch_geometric_gsl.ops.cells import cells_of
 from torch_geometric_gsl.ops.clusters import Clusters, group, k_means
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.scores import FORMULAS, Response, unit_rows
-from torch_geometric_gsl.ops.tree_sum import tree_sum
+from torch_geometric_gsl.ops.tree_sum import may_pay, tree_sum
 
 DOUBLE = {'dtype': torch.float64}
 FUNCTIONS = {name: function for function, name in FORMULAS.items()}
@@ -285,6 +285,22 @@ def test_bounds_that_bound_nothing_are_given_up(summed, monkeypatch):
     torch.testing.assert_close(out, plain(h, make(x), 0.25), rtol=1e-3, atol=1e-5)
     assert len(summed) == min(module._TRIALS)
     assert rows[0] > n // 2
+
+
+def test_whether_bounds_may_pay(monkeypatch):
+    x, h = clustered(600, num_centres=30, noise=0.01, dim=16)
+    noise = unit_rows(torch.randn(600, 16, generator=seeded()))
+    sharp, flat = (make(x, formula='identity', scale=scale) for scale in (20.0, 1.0))
+    args = 0.25, 1e-3
+    assert not may_pay(h, sharp, *args)  # So few are summed in no time.
+    monkeypatch.setattr(module, '_FEW', 100)
+    monkeypatch.setattr(module, '_TRIED_ROWS', 16)
+    assert may_pay(h, sharp, *args)
+    assert not may_pay(h, flat, *args)
+    assert may_pay(h, flat, 0.25, 0.5)
+    assert not may_pay(h, make(noise, formula='identity', scale=5.0), *args)
+    monkeypatch.setattr(module, '_MANY', 500)
+    assert may_pay(h, flat, *args)
 
 
 def test_cells_are_a_partition():

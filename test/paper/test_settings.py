@@ -21,15 +21,15 @@ KNOWN = {
     ('idgl', 0): '9ff094d2ec',
     ('idgl_anchor', 0): '59a0087d55',
     ('nodeformer', 0): 'b157578615',
-    ('lin_sim', 0): '1fae881c9b',
-    ('lin_sim_t', 0): '09425715fb',
-    ('gau_sim', 0): 'c5f2c5d5fe',
-    ('gau_sim_t', 0): '22f53e8941',
-    ('neural_gau_sim', 0): '75ad2e8c37',
-    ('neural_gau_sim_t', 0): '0f0badf666',
+    ('lin_sim', 0): 'fc7c9b5f2b',
+    ('lin_sim_t', 0): '00ea226d22',
+    ('gau_sim', 0): '780ee8881f',
+    ('gau_sim_t', 0): '85a0fbce34',
+    ('neural_gau_sim', 0): '80e32ec000',
+    ('neural_gau_sim_t', 0): 'ba563ef40d',
     ('mlp', 0): 'c0df2dc982',
     ('knn_gcn_root', 0): '138a9b33cf',
-    ('uniform', 0): 'ae3fddfb05',
+    ('uniform', 0): '6630e8008f',
 }
 
 

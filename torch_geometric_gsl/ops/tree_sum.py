@@ -28,6 +28,10 @@ from torch_geometric_gsl.ops.source_ranking import (
 # After so many cells the bounds are given up, if they left more than this share of
 # their pairs to sum.
 _TRIALS = {2: 0.8, 8: 0.4}
+# A first trial takes so many targets, where there are neither fewer nor more sources
+# than these.
+_TRIED_ROWS = 64
+_FEW, _MANY = 4096, 2**16
 # Middles that add so little to the error are left out.
 _LITTLE = 0.2
 # Weights of e^-40 times small messages are still far from what float32 rounds to zero.
@@ -110,6 +114,48 @@ def tree_sum(
             h, pairs.take(left), tau, memory_budget=memory_budget
         )
     return out
+
+
+@disable_compile
+@torch.no_grad()
+def may_pay(
+    h: Tensor,
+    pairs: PairScores,
+    tau: float,
+    tolerance: float,
+    *,
+    memory_budget: int = MEMORY_BUDGET,
+) -> bool:
+    r"""Return whether bounds may leave out enough pairs to be worth their clusters.
+
+    Two cells of near targets are summed under the bounds of clusters that are single
+    sources, which no others can beat. Few sources are not worth any bounds; of many,
+    the clusters cost so little that they are tried.
+
+    Args:
+        h (torch.Tensor): Messages of the sources :math:`[N, m]`.
+        pairs (PairScores): The scores.
+        tau (float): The temperature.
+        tolerance (float): The relative error.
+        memory_budget (int, optional): Bytes for one block of rows.
+            (default: :obj:`2**25`)
+    """
+    num_targets, num_sources = pairs.dst.size(0), pairs.src.size(0)
+    if min(num_targets, num_sources) < _FEW:
+        return False
+    if num_sources > _MANY:
+        return True
+    every = torch.arange(num_sources + 1, device=h.device)
+    messages = Messages.of(h, pairs, Clusters(every[:-1], every))
+    num_summed = 0
+    for place in (0, num_targets // 2):
+        distance = (pairs.dst - pairs.dst[place]).square().sum(dim=1)
+        near = distance.topk(_TRIED_ROWS, largest=False).indices
+        found = _sum_cell(
+            messages, pairs.take(near), tau, tolerance, memory_budget, may_skip=False
+        )
+        num_summed += _TRIED_ROWS * num_sources if found is None else found[1]
+    return num_summed <= _TRIALS[2] * 2 * _TRIED_ROWS * num_sources
 
 
 class _Sums(NamedTuple):

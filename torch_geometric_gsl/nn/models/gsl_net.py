@@ -24,6 +24,7 @@ from torch_geometric_gsl.nn.models.layers import (
     reset_activation,
     resolve_activation,
 )
+from torch_geometric_gsl.nn.models.penalties import check_regularizers, penalty
 from torch_geometric_gsl.nn.models.scale_choice import (
     SCALES,
     choose_scale,
@@ -81,6 +82,11 @@ class GSLNet(NodeClassifier):
             :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`, or
             :obj:`"auto"`: 1 until :meth:`choose_scale` has chosen among several.
             (default: :obj:`1.0`)
+        regularizers (dict, optional): What :meth:`loss` adds, as weights by name: of
+            :obj:`"smoothness"` (over the input features), :obj:`"degree"`,
+            :obj:`"frobenius"`, :obj:`"entropy"` or :obj:`"prior"` (the divergence from
+            the :obj:`edge_index` of the call), the functions of
+            :mod:`torch_geometric_gsl.ops.regularizers`. (default: :obj:`None`)
         **kwargs (optional): Additional arguments of the layers, such as :obj:`k`,
             :obj:`tau`, :obj:`similarity_kwargs`, :obj:`root_weight`, :obj:`observed`
             or :obj:`null`.
@@ -119,6 +125,7 @@ class GSLNet(NodeClassifier):
         compare: str = 'projected',
         embedding_channels: int | None = None,
         scale: float | str = 1.0,
+        regularizers: dict[str, float] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__()
@@ -138,6 +145,7 @@ class GSLNet(NodeClassifier):
         self.dropout = dropout
         self.act = resolve_activation(act)
         self.compare = compare
+        self.regularizers = check_regularizers(regularizers, num_nodes)
         width = compared_channels(compare, in_channels, embedding_channels)
         self.scale = scale
         self.chosen_scale: Tensor | None
@@ -245,6 +253,31 @@ class GSLNet(NodeClassifier):
         out: Tensor = self.convs[-1](x, **args, generator=generator)
         return out
 
+    def loss(self, x: Tensor, y: Tensor, mask: Tensor, **kwargs: Any) -> Tensor:
+        r"""Return the cross-entropy of labelled nodes, and the :obj:`regularizers`.
+
+        These are means over the nodes and the layers, of graphs that are drawn anew.
+
+        Args:
+            x (torch.Tensor): The node features, dense or sparse CSR.
+            y (torch.Tensor): The labels :math:`[|\mathcal{V}|]`.
+            mask (torch.Tensor): The labelled nodes, as a boolean mask or as indices.
+            **kwargs (optional): Additional arguments of the forward method.
+
+        Returns:
+            torch.Tensor: The loss, a number.
+
+        Raises:
+            TypeError: If :obj:`y` or :obj:`mask` has the wrong type.
+            ValueError: If no node is labelled, a label is that of no class, or the
+                regularizer :obj:`"prior"` lacks an :obj:`edge_index`.
+        """
+        loss = super().loss(x, y, mask, **kwargs)
+        if not self.regularizers:
+            return loss
+        graphs = self.graphs(x, **kwargs)
+        return loss + penalty(self.regularizers, x, graphs, kwargs.get('edge_index'))
+
     def graphs(
         self,
         x: Tensor,
@@ -310,6 +343,8 @@ class GSLNet(NodeClassifier):
             text += f', num_transition_nodes={self.num_transition_nodes}'
         if self.compare != 'projected':
             text += f', compare={self.compare!r}'
+        if self.regularizers:
+            text += f', regularizers={self.regularizers}'
         if self.chosen_scale is not None:
             text += f", scale='auto' ({float(self.chosen_scale):g})"
         return f'{text})'

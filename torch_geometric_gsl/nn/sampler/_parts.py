@@ -40,7 +40,7 @@ from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
 from torch_geometric_gsl.ops.runtime import disable_compile
 from torch_geometric_gsl.ops.stream import stream_arrivals
 from torch_geometric_gsl.ops.tail import Tail, draw_tail
-from torch_geometric_gsl.ops.tree_sum import tree_sum
+from torch_geometric_gsl.ops.tree_sum import may_pay, tree_sum
 from torch_geometric_gsl.typing import SampledGraph
 
 # Most races have their arrivals after this share of what the worst of them asks for, so
@@ -108,9 +108,11 @@ class AllPairs(NamedTuple):
         tolerance, scores = self.given.eval_tolerance, self.scores
         is_bounded = scores.has_clusters and scores.null is None
         if tolerance is not None and is_bounded and not torch.is_grad_enabled():
+            args = h, scores, tau, tolerance
+            if not may_pay(*args, memory_budget=budget):
+                return noise_free_sum(h, scores, tau, memory_budget=budget)
             clusters = k_means(scores.src, num_clusters(scores.src.size(0)))
-            args = h, scores, tau, tolerance, clusters
-            return tree_sum(*args, memory_budget=budget).to(h.dtype)
+            return tree_sum(*args, clusters, memory_budget=budget).to(h.dtype)
         num_targets, num_sources = self.scores.dst.size(0), self.scores.src.size(0)
         count = int(min(self.given.max_eval_pairs, 2**62)) // num_targets
         count = max(count, LEAST_SAMPLES)
