@@ -68,6 +68,8 @@ class GraphLayer(torch.nn.Module):
             loop=False,
             root_weight=False,
         )
+        # With a negative one the bell first moves away from the relation.
+        torch.nn.init.ones_(self.conv.lin.weight)
         if start is not None:
             bell: Any = self.conv.sampler.similarity
             torch.nn.init.zeros_(bell.w_b)

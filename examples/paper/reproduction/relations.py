@@ -27,7 +27,7 @@ SETTING: dict[str, Any] = {
     'lr': 0.03,
     'hidden_channels': 32,
     'widths': [2.5, 5.0, 10.0, 15.0],
-    'revision': 1,
+    'revision': 2,
 }
 #: Where centres begin, in degrees.
 NARROW, WIDE = (25, 45, 60, 75), (30, 65, 105, 140)
@@ -120,6 +120,8 @@ class LearnedGraph(torch.nn.Module):
             root_weight=False,
             method='dense',
         )
+        # With a negative one the bell first moves away from the relation.
+        torch.nn.init.ones_(self.conv.lin.weight)
 
     def start(self, degrees: int) -> None:
         """Let all centres begin at the cosine of an angle."""
