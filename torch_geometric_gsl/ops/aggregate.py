@@ -2,7 +2,9 @@ r"""Graphs and sums of drawn neighbours: the arrivals and the tail of each targe
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -87,13 +89,11 @@ def drawn_sum(
     # What stands for later arrivals is gathered once for all blocks.
     late_h, late_src = full[tail.source], pairs.src[tail.source]
     sizes, groups = _block_sizes(value, late_h, tail.group, memory_budget)
-    run = partial(_relax_block, options=options)
-    if len(sizes) <= 1:
-        weight, late = run(value, pairs, arrivals, tail, late_src, late_h)
-        return (neighbour_sum(full, weight, neighbours) + late).to(h.dtype)
-    if torch.is_grad_enabled():
-        # What a block computes it computes again in the backward pass.
-        run = partial(checkpoint, run, use_reentrant=False, preserve_rng_state=False)
+    score: Callable[..., Any] = _block_scores
+    if torch.is_grad_enabled() and len(sizes) > 1:
+        # What leads to the scores is computed again in the backward pass.
+        how = {'use_reentrant': False, 'preserve_rng_state': False}
+        score = partial(checkpoint, _block_scores, **how)
     pieces = zip(
         value.split(sizes),
         pairs.split(sizes),
@@ -103,8 +103,12 @@ def drawn_sum(
         late_h.split(groups),
         strict=True,
     )
-    parts = [run(*piece) for piece in pieces]
-    weight, late = (torch.cat(part) for part in zip(*parts, strict=True))
+    parts = [_relax_block(score, options, *piece) for piece in pieces]
+    # Of a single block nothing is copied.
+    weight, late = (
+        torch.cat(part) if len(part) > 1 else part[0]
+        for part in zip(*parts, strict=True)
+    )
     return (neighbour_sum(full, weight, neighbours) + late).to(h.dtype)
 
 
@@ -137,35 +141,43 @@ def _block_sizes(
     bytes_per_row = 8 * (value.size(1) + late.size(1)) * value.element_size()
     step = max(1, memory_budget // (group * bytes_per_row)) * group
     num_rows = value.size(0)
-    sizes = [min(step, num_rows - start) for start in range(0, num_rows, step)]
+    starts = range(0, max(num_rows, 1), step)
+    sizes = [min(step, num_rows - start) for start in starts]
     return sizes, [-(-size // group) for size in sizes]
 
 
+def _block_scores(
+    value: Tensor, pairs: PairScores, arrivals: Arrivals, tail: Tail, late_src: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Score the arrivals and the tail of a block."""
+    score = pairs.respond(slice(None), value).view_as(arrivals.source)
+    return score, tail_scores(pairs, tail, arrivals, late_src)
+
+
 def _relax_block(
+    score: Callable[..., tuple[Tensor, Tensor]],
+    options: DrawOptions,
     value: Tensor,
     pairs: PairScores,
     arrivals: Arrivals,
     tail: Tail,
     late_src: Tensor,
     late_h: Tensor,
-    *,
-    options: DrawOptions,
 ) -> tuple[Tensor, Tensor]:
     """Return the weights of the arrivals of a block, and the sums over its tail."""
-    score = pairs.respond(slice(None), value).view_as(arrivals.source)
-    late_score = tail_scores(pairs, tail, arrivals, late_src)
-    weight, late = relax(
-        score, arrivals, options, late_score, tail.log_share, pairs.null
-    )
-    return weight.flatten(1).to(late_h), _group_sum(late.flatten(1), late_h, tail.group)
+    early, late = score(value, pairs, arrivals, tail, late_src)
+    weight, rest = relax(early, arrivals, options, late, tail.log_share, pairs.null)
+    return weight.flatten(1).to(late_h), _group_sum(rest.flatten(1), late_h, tail.group)
 
 
 def _group_sum(weight: Tensor, h: Tensor, group: int) -> Tensor:
     """Return weighted sums [n, m] of the sources [B, S, m] of each group of targets."""
     missing = h.size(0) * group - weight.size(0)
-    grouped = F.pad(weight.to(h), (0, 0, 0, missing)).unflatten(0, (-1, group))
-    total: Tensor = (grouped @ h).flatten(0, 1)
-    return total[: weight.size(0)]
+    weight = weight.to(h)
+    if missing > 0:
+        weight = F.pad(weight, (0, 0, 0, missing))
+    total: Tensor = (weight.unflatten(0, (-1, group)) @ h).flatten(0, 1)
+    return total[: total.size(0) - missing]
 
 
 def weighted_sum(

@@ -23,8 +23,10 @@ from torch_geometric_gsl.ops.runtime import (
     row_blocks,
 )
 
-# From this width on a sampled matrix product beats gathering by compiled code.
-_SAMPLED_WIDTH = 64
+# From this width on a sampled matrix product beats gathering by compiled code; of fewer
+# pairs than this many times those that are compiled it does so at any width; below the
+# width of a vector it is slow.
+_SAMPLED_WIDTH, _SAMPLED_PAIRS, _VECTOR = 64, 4, 8
 
 
 class Neighbours:
@@ -115,7 +117,7 @@ class Neighbours:
         # The compiler warns of tensors that are no leaves.
         dst, src = dst.detach(), src.detach()
         count = self.source.numel()
-        quick = maybe_compile(_gathered_dots, count, src.device)
+        quick = maybe_compile(_gathered_dots, count // _SAMPLED_PAIRS, src.device)
         is_eager = quick is _gathered_dots or src.size(1) >= _SAMPLED_WIDTH
         # A sparse matrix may not have more entries than places.
         is_sparse = 0 < count <= dst.size(0) * src.size(0)
@@ -156,6 +158,8 @@ class Neighbours:
 
     def _sampled_product(self, dst: Tensor, src: Tensor) -> Tensor:
         silence_csr_warning()
+        if (missing := _VECTOR - src.size(1)) > 0:
+            dst, src = F.pad(dst, (0, missing)), F.pad(src, (0, missing))
         pattern = torch.sparse_csr_tensor(
             self.offsets,
             self.source.flatten(),

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl.ops.derivatives import once_differentiable, straight_through
+from torch_geometric_gsl.ops.derivatives import once_differentiable
 from torch_geometric_gsl.ops.runtime import disable_compile
 
 # The table of `log_tail_mass`: its first place, its step and its last place.
@@ -115,23 +115,63 @@ def relax(
         :math:`[n, K, S]`, which sum to 1 over each target, less the share of the null
         neighbour.
     """
-    logit = (score + arrivals.noise) / options.tau
-    size = score.size(-1)
-    if tail_score is not None and log_share is not None:
-        late = _tail_logit(tail_score, arrivals.horizon, log_share, options.tau)
-        logit = torch.cat([logit, late], dim=-1)
-    if null is not None and arrivals.null is not None:
-        own = ((null + arrivals.null) / options.tau).unsqueeze(-1)
-        if not options.replace:
-            logit, own = _first_of_all(logit, own)
-        logit = torch.cat([own, logit], dim=-1)
-    # The null neighbour or the first arrival is the first of all.
-    lead = int(null is not None)
-    soft: Tensor = _ShortSoftmax.apply(logit, 1 + lead)  # type: ignore[no-untyped-call]
-    if options.hard:
-        soft = straight_through(_winners(logit, options, 1 + lead), soft)
-    soft = soft[..., lead:] / soft.size(1)
-    return soft[..., :size], soft[..., size:]
+    if arrivals.null is None:
+        null = None
+    weight: Tensor = _Weights.apply(  # type: ignore[no-untyped-call]
+        score, tail_score, null, arrivals, log_share, options
+    )
+    lead, size = int(null is not None), score.size(-1)
+    return weight[..., lead : lead + size], weight[..., lead + size :]
+
+
+class _Weights(torch.autograd.Function):
+    # By hand: weights alone are kept, not what leads to them.
+    @staticmethod
+    def forward(
+        ctx: Any,
+        score: Tensor,
+        tail_score: Tensor | None,
+        null: Tensor | None,
+        arrivals: Arrivals,
+        log_share: Tensor | None,
+        options: DrawOptions,
+    ) -> Tensor:
+        logit = (score + arrivals.noise) / options.tau
+        if tail_score is not None and log_share is not None:
+            late = _tail_logit(tail_score, arrivals.horizon, log_share, options.tau)
+            logit = torch.cat([logit, late], dim=-1)
+        if null is not None:
+            own = ((null + arrivals.null) / options.tau).unsqueeze(-1)
+            if not options.replace:
+                logit, own = _first_of_all(logit, own)
+            logit = torch.cat([own, logit], dim=-1)
+        # The null neighbour or the first arrival is the first of all.
+        leaders = 1 + int(null is not None)
+        weight = _short_softmax(logit, leaders).div_(score.size(1))
+        # Relaxed weights are what is returned; to hard ones the scores are the link.
+        given = [x for x in (score, tail_score, null) if x is not None]
+        ctx.save_for_backward(weight, *(given if options.hard else ()))
+        ctx.sizes = leaders - 1, score.size(-1), logit.size(-1) - leaders + 1
+        ctx.tau, ctx.null = options.tau, None if null is None else null.shape
+        if not options.hard:
+            return weight
+        winners = _winners(logit, options, leaders) / score.size(1)
+        return torch.where(weight.isnan(), weight, winners)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        weight, (lead, first, last) = ctx.saved_tensors[0], ctx.sizes
+        grad = grad * weight
+        total = (grad @ weight.new_ones(weight.size(-1))).mul_(weight.size(1))
+        grad.addcmul_(weight, total.unsqueeze(-1), value=-1).div_(ctx.tau)
+        null, early, late = grad.split([lead, first, last - first], dim=-1)
+        return (
+            early,
+            late if ctx.needs_input_grad[1] else None,
+            null.sum_to_size(ctx.null) if ctx.needs_input_grad[2] else None,
+            *(None, None, None),
+        )
 
 
 def _first_of_all(logit: Tensor, null: Tensor) -> tuple[Tensor, Tensor]:
@@ -150,35 +190,20 @@ def _winners(logit: Tensor, options: DrawOptions, leaders: int) -> Tensor:
     return torch.zeros_like(logit).scatter_(-1, first, 1)
 
 
-class _ShortSoftmax(torch.autograd.Function):
+def _short_softmax(logit: Tensor, leaders: int) -> Tensor:
     # torch.softmax takes several times as long over a few entries. One of the leaders
     # has the largest logarithm of all, or nearly so: nothing overflows.
-    @staticmethod
-    def forward(ctx: Any, logit: Tensor, leaders: int) -> Tensor:
-        ones = logit.new_ones(logit.size(-1))
-        weight = (logit - logit[..., :leaders].amax(dim=-1, keepdim=True)).exp_()
-        weight /= (weight @ ones).unsqueeze(-1)
-        ctx.save_for_backward(weight, ones)
-        return weight
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        weight, ones = ctx.saved_tensors
-        grad = grad * weight
-        return grad - weight * (grad @ ones).unsqueeze(-1), None
+    weight = (logit - logit[..., :leaders].amax(dim=-1, keepdim=True)).exp_()
+    return weight.div_((weight @ weight.new_ones(weight.size(-1))).unsqueeze(-1))
 
 
 def _tail_logit(
     score: Tensor, horizon: Tensor, log_share: Tensor, tau: float
 ) -> Tensor:
-    excluded = score == -torch.inf
-    score = score.masked_fill(excluded, 0)
-    level, log_time = score.detach(), horizon.unsqueeze(-1)
-    mass = log_tail_mass(level + log_time, tau) - log_time / tau + log_share
-    # The gradient of the logarithm of a weight is 1 / tau, the mean held fixed.
-    logit = mass + (score - level) / tau
-    return logit.masked_fill(excluded, -torch.inf)
+    excluded, log_time = score == -torch.inf, horizon.unsqueeze(-1)
+    mass = log_tail_mass(score.masked_fill(excluded, 0) + log_time, tau)
+    logit = mass.sub_(log_time / tau).add_(log_share)
+    return logit.masked_fill_(excluded, -torch.inf)
 
 
 @disable_compile

@@ -19,7 +19,7 @@ Result = TypeVar('Result')
 Function = TypeVar('Function', bound=Callable[..., Any])
 
 #: The number of entries from which a function is compiled: it takes some seconds.
-MIN_NUMEL = 2**18
+MIN_NUMEL = 2**17
 
 #: Bytes of temporary memory that a chunked operation may use (32 MiB). Blocks
 #: that fit into a processor's cache are also the fastest.

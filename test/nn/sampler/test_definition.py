@@ -8,6 +8,7 @@ from oracles import replay, seeded, to_matrix, truncated
 from sampling import normal
 from scipy import integrate
 
+from torch_geometric_gsl.nn.sampler._parts import FIRST_ROUND
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES, resolve_similarity
 from torch_geometric_gsl.ops.race import race_arrivals
@@ -82,8 +83,10 @@ def test_dense_equals_stream(name, options):
 
 def held_noise(sampler, pair, options):
     """Return the sources of each draw, and what is added to their scores: numbers."""
-    pairs, generator, tau = sampler.similarity.pair_scores(pair), seeded(6), options.tau
-    arrivals, tail = race_arrivals(pairs, options, 8, generator=generator)
+    pairs, tau = sampler.similarity.pair_scores(pair), options.tau
+    length = math.ceil(FIRST_ROUND * sampler.plan(pair).num_proposals)
+    how = {'least': 1, 'generator': seeded(6)}
+    arrivals, tail = race_arrivals(pairs, options, length, **how)
     score, n = pairs.rows(), pairs.dst.size(0)
     late = tail.source.view(1, options.k, -1).expand(n, -1, -1)
     log_mass = torch.empty(late.shape, dtype=torch.double)

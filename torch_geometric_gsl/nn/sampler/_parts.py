@@ -45,7 +45,7 @@ from torch_geometric_gsl.typing import SampledGraph
 
 # Most races have their arrivals after this share of what the worst of them asks for, so
 # that a race that lacks some but not all may end: a second round would cost more.
-FIRST_ROUND = 0.75
+FIRST_ROUND = 0.5
 
 
 class AllPairs(NamedTuple):
