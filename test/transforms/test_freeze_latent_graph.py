@@ -6,7 +6,7 @@ from torch_geometric.utils import degree
 from torch_geometric_gsl.nn.conv import LatentGraphConv, TransitionGraphConv
 from torch_geometric_gsl.nn.models import GSLNet
 from torch_geometric_gsl.nn.sampler import GumbelKNNSampler
-from torch_geometric_gsl.nn.similarity import NeuralGaussianSimilarity
+from torch_geometric_gsl.nn.similarity import LinearSimilarity, NeuralGaussianSimilarity
 from torch_geometric_gsl.transforms import FreezeLatentGraph
 
 SAMPLER = GumbelKNNSampler(NeuralGaussianSimilarity(4), k=3)
@@ -54,6 +54,19 @@ def test_graph_of_a_part(data, part, layer):
     assert torch.equal(out.edge_index, expected.edge_index)
     torch.testing.assert_close(out.edge_weight, expected.edge_weight)
     assert not out.edge_weight.requires_grad
+
+
+@pytest.mark.parametrize('n', [1, 3, 5])
+@pytest.mark.parametrize('loop', [True, False])
+def test_a_small_graph_has_all_its_nodes_as_neighbours(n, loop):
+    x = torch.randn(n, 4)
+    sampler = GumbelKNNSampler(LinearSimilarity(4), k=5, loop=loop)
+    graph = FreezeLatentGraph(sampler)(Data(x=x))
+    pairs = {(i, j) for i in range(n) for j in range(n) if loop or i != j}
+    assert set(zip(*graph.edge_index.tolist(), strict=True)) == pairs
+    whole = FreezeLatentGraph(sampler)(Data(x=x, batch=torch.zeros(n).long()))
+    assert torch.equal(graph.edge_index, whole.edge_index)
+    assert torch.equal(graph.edge_weight, whole.edge_weight)
 
 
 def test_k_and_threshold_prune(data):

@@ -94,8 +94,8 @@ def race_arrivals(
 
     Returns:
         tuple[Arrivals, Tail or None]: The first arrivals, without gradient, and the
-        sources that stand for the later ones: proposed by the envelope if it has
-        clusters, so that no heavy one is missed, else uniform.
+        sources that stand for the later ones: up to a temperature of 1 proposed by the
+        envelope if it has clusters, so that no heavy one is missed, else uniform.
     """
     envelope = Envelope() if envelope is None else envelope
     dst, num_races = pairs.dst, options.num_races
@@ -104,7 +104,9 @@ def race_arrivals(
     source = torch.zeros_like(noise, dtype=torch.long)
     horizon = noise.new_empty(noise.shape[:2])
     tail = None
-    if envelope.clusters is not None and options.num_tail > 0:
+    # Above a temperature of 1 slow sources weigh far more than their rates.
+    by_rates = envelope.clusters is not None and options.tau <= 1
+    if by_rates and 0 < options.num_tail < pairs.src.size(0):
         shape = *noise.shape[:2], options.num_tail
         tail = source.new_empty(shape), noise.new_empty(shape)
         tail_seed = draw_seed(dst.device, generator)

@@ -32,8 +32,9 @@ class FreezeLatentGraph(BaseTransform):
     gradient, and is left in its former mode. The edges run from neighbours to nodes,
     sorted by node, with weights in :obj:`data.edge_weight`. They are the :obj:`k`
     nearest nodes of the layer and their weights sum to 1 for each node, unless its
-    sampler is :obj:`"dense"`: then they are all pairs of nodes. The weights are
-    not normalised again after :obj:`k` or :obj:`threshold` have removed edges.
+    sampler is :obj:`"dense"`: then they are all pairs of nodes. A graph of at most
+    :obj:`k` nodes has all of them as neighbours. The weights are not normalised again
+    after :obj:`k` or :obj:`threshold` have removed edges.
 
     A graph that :obj:`data` already has is kept under names with a prefix, such as
     :obj:`observed_edge_index` and :obj:`observed_edge_attr`, or dropped if there are
@@ -117,8 +118,14 @@ class FreezeLatentGraph(BaseTransform):
                     "'use_edge_index' is True (got None)"
                 )
             args['edge_index'] = data.edge_index
-        if data.batch is not None:
-            args['batch'] = data.batch
+        batch = data.batch
+        parts = self.model.modules()
+        most = max((m.k for m in parts if isinstance(m, GumbelKNNSampler)), default=0)
+        if batch is None and data.x.size(0) <= most:
+            # Graphs of a batch may have fewer candidates than neighbours are drawn.
+            batch = torch.zeros(data.x.size(0), dtype=torch.long, device=data.x.device)
+        if batch is not None:
+            args['batch'] = batch
         if isinstance(self.model, GumbelKNNSampler):
             graphs = [self.model(data.x, **args)]
         elif hasattr(self.model, 'graphs'):

@@ -13,7 +13,6 @@ from torch_geometric_gsl import (
     LinearSimilarity,
     SamplingPlan,
     TruncatedRaceWarning,
-    UniformSimilarity,
 )
 from torch_geometric_gsl.nn.sampler import plan as planning
 from torch_geometric_gsl.nn.sampler.plan import (
@@ -22,6 +21,7 @@ from torch_geometric_gsl.nn.sampler.plan import (
     choose_plan,
     is_sharp,
 )
+from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.ops import race
 from torch_geometric_gsl.ops.tail import draw_tail, lost_variance, tail_size
 
@@ -319,15 +319,20 @@ def test_high_temperatures(tau):
 
 @pytest.mark.parametrize('tau', [2.0, 3.0, 5.0])
 @pytest.mark.parametrize('method', ['race', 'stream'])
+@pytest.mark.parametrize('name', ['uniform', 'linear'])
 @pytest.mark.filterwarnings('ignore::torch_geometric_gsl.TruncatedRaceWarning')
-def test_variance_of_a_sum_beyond_tau_1(method, tau):
-    # Equal scores: 4,000 sums of 1,200 messages, with the default arrivals and tail.
-    pair, h = (torch.ones(1200, 2), torch.ones(4000, 2)), torch.randn(1200, 64)
+def test_variance_of_a_sum_beyond_tau_1(name, method, tau):
+    # Equal targets, and scores that are equal or lie between -1 and 1, where a race
+    # proposes by clusters: 4,000 sums of 1,200 messages, the default arrivals and tail.
+    generator = seeded()
+    x = torch.randn(1200, 8, generator=generator)
+    pair, h = (x, x[:1].expand(4000, 8)), torch.randn(1200, 64, generator=generator)
 
     def variance(method):
-        sampler = GumbelKNNSampler(UniformSimilarity(2), k=1, tau=tau, method=method)
-        sums = sampler.propagate(pair, h)
-        return float((sums - h.mean(dim=0)).square().mean())
+        similarity = resolve_similarity(name, 8)
+        sampler = GumbelKNNSampler(similarity, k=1, tau=tau, method=method)
+        sums = sampler.propagate(pair, h, generator=seeded(1))
+        return float(sums.detach().var(dim=0).mean())
 
     lost = lost_variance(tau, math.ceil(16 * tau), 1200)
     # Four standard errors of the ratio; it was 40 at tau = 5.

@@ -89,7 +89,9 @@ class GumbelKNNSampler(torch.nn.Module):
         method (str, optional): :obj:`"dense"`, :obj:`"race"` or :obj:`"stream"`, which
             serve or raise, or :obj:`"auto"`: a race where it looks at few candidates,
             else the definition for at most :math:`2^{16}` pairs, else the cheaper one
-            of race and :obj:`"stream"`, as :meth:`plan` tells. (default: :obj:`"auto"`)
+            of race and :obj:`"stream"`, as :meth:`plan` tells. Distinct neighbours have
+            one law, and :obj:`"dense"` finds them as :obj:`"stream"` does.
+            (default: :obj:`"auto"`)
         num_arrivals (int, optional): The number of arrivals :math:`M` that
             :obj:`"race"` and :obj:`"stream"` keep of each draw; by default
             :math:`16 \tau`, at least 4. (default: :obj:`None`)
