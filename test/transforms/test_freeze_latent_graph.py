@@ -92,6 +92,23 @@ def test_given_candidates(data, model, of):
         frozen(Data(x=data.x))
 
 
+def test_a_prior_is_mixed_in(data):
+    model = GSLNet(4, 8, num_layers=1, out_channels=3, k=2, observed='prior')
+    with torch.no_grad():
+        model.convs[0].prior.logit.fill_(1.0)
+    graph = FreezeLatentGraph(model, use_edge_index=True)(data.clone())
+    own = FreezeLatentGraph(model)(Data(x=data.x))
+    matrix, learned, given = torch.zeros(3, 12, 12)
+    matrix[graph.edge_index[1], graph.edge_index[0]] = graph.edge_weight
+    learned[own.edge_index[1], own.edge_index[0]] = own.edge_weight
+    given[data.edge_index[1], data.edge_index[0]] = 1
+    count = given.sum(dim=1, keepdim=True)
+    share = torch.tensor(1.0).sigmoid() * (count > 0)
+    expected = share * given / count.clamp(min=1) + (1 - share) * learned
+    torch.testing.assert_close(matrix, expected)
+    assert torch.equal(graph.observed_edge_index, data.edge_index)
+
+
 class Listed(torch.nn.Module):
     """A model of somebody else, whose edges are not sorted."""
 

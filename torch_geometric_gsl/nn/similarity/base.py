@@ -7,10 +7,12 @@ from typing import ClassVar, cast
 import torch
 from torch import Tensor
 from torch_geometric.nn import Linear
+from torch_geometric.nn.inits import ones
 
 from torch_geometric_gsl._checks import (
     check_count,
     check_edge_index,
+    check_flag,
     check_option,
     check_pair,
     check_parameter_match,
@@ -47,6 +49,9 @@ class Similarity(torch.nn.Module, ABC):
         in_channels (int): Size of each input sample.
         out_channels (int, optional): Size :math:`m` of a learnable projection
             :math:`Z = X W` of the features, if there is one. (default: :obj:`None`)
+        feature_weights (bool, optional): If :obj:`True`, each feature is multiplied by
+            a learnable weight, which begins at 1, before nodes are compared: few
+            parameters where a projection overfits. (default: :obj:`False`)
 
     Shapes:
         - **input:** node features :math:`(N, F_{in})` or a pair of them, for :math:`N`
@@ -85,11 +90,27 @@ class Similarity(torch.nn.Module, ABC):
                 cls.bounds = Similarity.bounds
                 break
 
-    def __init__(self, in_channels: int, out_channels: int | None = None) -> None:
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int | None = None,
+        *,
+        feature_weights: bool = False,
+    ) -> None:
         super().__init__()
         check_count(in_channels, 'in_channels')
+        check_flag(feature_weights, 'feature_weights')
+        if feature_weights and out_channels is not None:
+            raise ValueError(
+                f"'feature_weights' must be False where 'out_channels' asks for a "
+                f'projection, which weighs the features (got out_channels='
+                f'{out_channels})'
+            )
         self.in_channels = in_channels
         self.out_channels = out_channels
+        self.feature_weight: torch.nn.Parameter | None = None
+        if feature_weights:
+            self.feature_weight = torch.nn.Parameter(torch.ones(in_channels))
         self.lin: Linear | None = None
         if out_channels is not None:
             check_count(out_channels, 'out_channels')
@@ -101,6 +122,7 @@ class Similarity(torch.nn.Module, ABC):
         r"""Reset all learnable parameters of the module."""
         if self.lin is not None:
             self.lin.reset_parameters()
+        ones(self.feature_weight)
 
     def forward(self, x: Features, edge_index: Tensor | None = None) -> Tensor:
         r"""Run the forward pass.
@@ -146,7 +168,8 @@ class Similarity(torch.nn.Module, ABC):
         compared: :class:`~torch_geometric_gsl.ops.sparse_rows.SparseRows`.
         """
         is_sparse = x.layout != torch.strided
-        if is_sparse and self.lin is None and self.comparison == 'dot':
+        is_plain = self.lin is None and self.feature_weight is None
+        if is_sparse and is_plain and self.comparison == 'dot':
             if x.requires_grad:
                 raise ValueError(
                     "'x' must not require a gradient where it is sparse and compared "
@@ -157,7 +180,10 @@ class Similarity(torch.nn.Module, ABC):
         return scores.unit_rows(self.project(x))
 
     def project(self, x: Tensor) -> Tensor:
-        r"""Apply the projection, if there is one, and leave half precision."""
+        r"""Apply the projection or the weights of the features, if there are some.
+
+        Half precision becomes :obj:`torch.float32`.
+        """
         if self.lin is not None:
             x = apply_linear(self.lin, x)
         elif x.layout != torch.strided:
@@ -165,7 +191,10 @@ class Similarity(torch.nn.Module, ABC):
                 f"'x' is sparse ({x.layout}), which needs a projection: "
                 f"pass 'out_channels' or dense features"
             )
-        return full_precision(x)
+        x = full_precision(x)
+        if self.feature_weight is not None:
+            x = x * self.feature_weight.to(x.dtype)
+        return x
 
     def pair_scores(self, x: Features, scale: float | Tensor = 1.0) -> PairScores:
         r"""Check and embed sources and targets, to be scored on demand.
@@ -216,6 +245,8 @@ class Similarity(torch.nn.Module, ABC):
         args = [str(self.in_channels)]
         if self.out_channels is not None:
             args.append(str(self.out_channels))
+        if self.feature_weight is not None:
+            args.append('feature_weights=True')
         if extra := self.extra_repr():
             args.append(extra)
         return f'{self.__class__.__name__}({", ".join(args)})'

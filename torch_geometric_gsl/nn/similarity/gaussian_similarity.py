@@ -30,6 +30,8 @@ class GaussianSimilarity(Similarity):
         b (float, optional): Centre of the bell. (default: :obj:`0.5`)
         c (float, optional): Width of the bell, in squared cosines.
             (default: :obj:`0.02 * math.e`)
+        feature_weights (bool, optional): If :obj:`True`, each feature is multiplied by
+            a learnable weight, which begins at 1. (default: :obj:`False`)
 
     Shapes:
         - **input:** node features :math:`(N, F_{in})` or a pair of them, for :math:`N`
@@ -56,10 +58,11 @@ class GaussianSimilarity(Similarity):
         *,
         b: float = 0.5,
         c: float = 0.02 * math.e,
+        feature_weights: bool = False,
     ) -> None:
         check_number(b, 'b')
         check_positive(c, 'c')
-        super().__init__(in_channels, out_channels)
+        super().__init__(in_channels, out_channels, feature_weights=feature_weights)
         self.b = float(b)
         self.c = float(c)
         self.reset_parameters()

@@ -30,6 +30,8 @@ class HeatKernelSimilarity(Similarity):
         normalize (bool, optional): If :obj:`False`, the rows are not scaled, and the
             distances are Euclidean distances of the features.
             (default: :obj:`True`)
+        feature_weights (bool, optional): If :obj:`True`, each feature is multiplied by
+            a learnable weight, which begins at 1. (default: :obj:`False`)
 
     Shapes:
         - **input:** node features :math:`(N, F_{in})` or a pair of them, for :math:`N`
@@ -57,10 +59,11 @@ class HeatKernelSimilarity(Similarity):
         *,
         t: float = 2.0,
         normalize: bool = True,
+        feature_weights: bool = False,
     ) -> None:
         check_positive(t, 't')
         check_flag(normalize, 'normalize')
-        super().__init__(in_channels, out_channels)
+        super().__init__(in_channels, out_channels, feature_weights=feature_weights)
         self.t = float(t)
         self.normalize = normalize
         self.reset_parameters()

@@ -24,6 +24,8 @@ class LinearSimilarity(Similarity):
         in_channels (int): Size of each input sample.
         out_channels (int, optional): Size :math:`m` of a learnable projection
             :math:`Z = X W` of the features, if there is one. (default: :obj:`None`)
+        feature_weights (bool, optional): If :obj:`True`, each feature is multiplied by
+            a learnable weight, which begins at 1. (default: :obj:`False`)
 
     Shapes:
         - **input:** node features :math:`(N, F_{in})` or a pair of them, for :math:`N`
@@ -43,8 +45,14 @@ class LinearSimilarity(Similarity):
 
     bounds: ClassVar[tuple[float, float]] = (-1.0, 1.0)
 
-    def __init__(self, in_channels: int, out_channels: int | None = None) -> None:
-        super().__init__(in_channels, out_channels)
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int | None = None,
+        *,
+        feature_weights: bool = False,
+    ) -> None:
+        super().__init__(in_channels, out_channels, feature_weights=feature_weights)
         self.reset_parameters()
 
     def response(self, z: Tensor) -> scores.Response:

@@ -45,6 +45,8 @@ class NeuralGaussianSimilarity(Similarity):
         centre (str, optional): The function :math:`\sigma` of the centres,
             :obj:`"sigmoid"` for cosines in :math:`(0, 1)`, or :obj:`"tanh"` for those
             in :math:`(-1, 1)`. (default: :obj:`"sigmoid"`)
+        feature_weights (bool, optional): If :obj:`True`, each feature is multiplied by
+            a learnable weight, which begins at 1. (default: :obj:`False`)
 
     Shapes:
         - **input:** node features :math:`(N, F_{in})` or a pair of them, for :math:`N`
@@ -72,11 +74,12 @@ class NeuralGaussianSimilarity(Similarity):
         c_scale: float = 0.1,
         bias: bool = False,
         centre: str = 'sigmoid',
+        feature_weights: bool = False,
     ) -> None:
         check_positive(c_scale, 'c_scale')
         check_flag(bias, 'bias')
         check_option(centre, scores.CENTRES, 'centre')
-        super().__init__(in_channels, out_channels)
+        super().__init__(in_channels, out_channels, feature_weights=feature_weights)
         self.c_scale = float(c_scale)
         self.centre = centre
         self.w_b = torch.nn.Parameter(torch.empty(1, self.embedding_channels))

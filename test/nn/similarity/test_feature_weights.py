@@ -1,0 +1,114 @@
+import pytest
+import torch
+
+from torch_geometric_gsl.nn.conv import LatentGraphConv
+from torch_geometric_gsl.nn.sampler import GumbelKNNSampler
+from torch_geometric_gsl.nn.similarity import (
+    CosineSimilarity,
+    DifferenceSimilarity,
+    GaussianSimilarity,
+    HeatKernelSimilarity,
+    LinearSimilarity,
+    NeuralGaussianSimilarity,
+)
+
+DOUBLE = {'dtype': torch.float64}
+CASES = [
+    (LinearSimilarity, {}),
+    (DifferenceSimilarity, {}),
+    (GaussianSimilarity, {'b': 0.3, 'c': 0.5}),
+    (NeuralGaussianSimilarity, {'bias': True}),
+    (HeatKernelSimilarity, {'normalize': False}),
+    (HeatKernelSimilarity, {'t': 0.7}),
+]
+
+
+def build(cls, options):
+    """Return a similarity with weights, one without, and these weights."""
+    weighted = cls(5, feature_weights=True, **options).double()
+    plain = cls(5, **options).double()
+    state = weighted.state_dict()
+    weight = state.pop('feature_weight')
+    plain.load_state_dict(state)
+    weight.uniform_(-2, 2)
+    return weighted, plain, weight
+
+
+@pytest.mark.parametrize(('cls', 'options'), CASES)
+def test_weights_scale_the_features(cls, options):
+    weighted, plain, weight = build(cls, options)
+    pair = torch.randn(6, 5, **DOUBLE), torch.randn(4, 5, **DOUBLE)
+    expected = plain(tuple(x * weight for x in pair))
+    torch.testing.assert_close(weighted(pair), expected, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize(('cls', 'options'), CASES)
+@pytest.mark.parametrize('method', ['dense', 'stream', 'race'])
+def test_their_gradient_is_that_of_scaled_features(cls, options, method):
+    weighted, plain, weight = build(cls, options)
+    x, h = torch.randn(40, 5, **DOUBLE), torch.randn(40, 3, **DOUBLE)
+
+    def gradient(similarity, given, leaf):
+        sampler = GumbelKNNSampler(similarity, k=2, tau=0.5, method=method)
+        generator = torch.Generator().manual_seed(1)
+        out = sampler.propagate(given, h, generator=generator)
+        return torch.autograd.grad(out.square().sum(), leaf)[0]
+
+    if method == 'race' and weighted.bounds[0] == -torch.inf:
+        return
+    leaf = weight.clone().requires_grad_()
+    expected = gradient(plain, x * leaf, leaf)
+    found = gradient(weighted, x, weighted.feature_weight)
+    assert float(found.abs().max()) > 1e-6
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_they_begin_at_one_and_are_reset():
+    similarity = GaussianSimilarity(3, feature_weights=True)
+    assert similarity.feature_weight.tolist() == [1, 1, 1]
+    assert str(similarity).startswith('GaussianSimilarity(3, feature_weights=True, b=')
+    with torch.no_grad():
+        similarity.feature_weight.fill_(7)
+    similarity.reset_parameters()
+    assert similarity.feature_weight.tolist() == [1, 1, 1]
+    assert GaussianSimilarity(3).feature_weight is None
+
+
+def test_useless_features_lose_their_weight():
+    # Two groups differ in one feature alone, which the others drown.
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(60, 8, generator=generator)
+    y = torch.arange(60) % 2
+    x[:, 0] = 2.0 * y - 1
+    conv = LatentGraphConv(
+        8,
+        2,
+        'linear',
+        compare='input',
+        root_weight=False,
+        scale=5.0,
+        tau=1.0,
+        loop=False,
+        similarity_kwargs={'feature_weights': True},
+    )
+    optimizer = torch.optim.Adam(conv.parameters(), lr=0.05)
+    for _ in range(100):
+        optimizer.zero_grad()
+        out = conv(x, generator=generator)
+        torch.nn.functional.cross_entropy(out, y).backward()
+        optimizer.step()
+    weight = conv.sampler.similarity.feature_weight.detach().abs()
+    assert weight.argmax() == 0
+    assert float(weight[0]) > 2 * float(weight[1:].max())
+
+
+def test_bad_options():
+    with pytest.raises(ValueError, match="'feature_weights' must be False where"):
+        LinearSimilarity(5, 3, feature_weights=True)
+    with pytest.raises(TypeError, match="'feature_weights' must be"):
+        LinearSimilarity(5, feature_weights=1)
+    with pytest.raises(TypeError, match='feature_weights'):
+        CosineSimilarity(5, feature_weights=True)  # Its heads are weights already.
+    sparse = torch.eye(4).to_sparse_csr()
+    with pytest.raises(ValueError, match="'x' is sparse"):
+        LinearSimilarity(4, feature_weights=True)(sparse)
