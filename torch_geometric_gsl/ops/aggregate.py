@@ -89,11 +89,11 @@ def drawn_sum(
     # What stands for later arrivals is gathered once for all blocks.
     late_h, late_src = full[tail.source], pairs.src[tail.source]
     sizes, groups = _block_sizes(value, late_h, tail.group, memory_budget)
-    score: Callable[..., Any] = _block_scores
+    to_scores: Callable[..., tuple[Tensor, Tensor]] = _block_scores
     if torch.is_grad_enabled() and len(sizes) > 1:
         # What leads to the scores is computed again in the backward pass.
-        how = {'use_reentrant': False, 'preserve_rng_state': False}
-        score = partial(checkpoint, _block_scores, **how)
+        how: dict[str, Any] = {'use_reentrant': False, 'preserve_rng_state': False}
+        to_scores = partial(checkpoint, _block_scores, **how)
     pieces = zip(
         value.split(sizes),
         pairs.split(sizes),
@@ -103,7 +103,7 @@ def drawn_sum(
         late_h.split(groups),
         strict=True,
     )
-    parts = [_relax_block(score, options, *piece) for piece in pieces]
+    parts = [_relax_block(to_scores, options, *piece) for piece in pieces]
     # Of a single block nothing is copied.
     weight, late = (
         torch.cat(part) if len(part) > 1 else part[0]
@@ -155,7 +155,7 @@ def _block_scores(
 
 
 def _relax_block(
-    score: Callable[..., tuple[Tensor, Tensor]],
+    to_scores: Callable[..., tuple[Tensor, Tensor]],
     options: DrawOptions,
     value: Tensor,
     pairs: PairScores,
@@ -165,7 +165,7 @@ def _relax_block(
     late_h: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """Return the weights of the arrivals of a block, and the sums over its tail."""
-    early, late = score(value, pairs, arrivals, tail, late_src)
+    early, late = to_scores(value, pairs, arrivals, tail, late_src)
     weight, rest = relax(early, arrivals, options, late, tail.log_share, pairs.null)
     return weight.flatten(1).to(late_h), _group_sum(rest.flatten(1), late_h, tail.group)
 

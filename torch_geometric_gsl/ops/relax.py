@@ -140,7 +140,7 @@ class _Weights(torch.autograd.Function):
         if tail_score is not None and log_share is not None:
             late = _tail_logit(tail_score, arrivals.horizon, log_share, options.tau)
             logit = torch.cat([logit, late], dim=-1)
-        if null is not None:
+        if null is not None and arrivals.null is not None:
             own = ((null + arrivals.null) / options.tau).unsqueeze(-1)
             if not options.replace:
                 logit, own = _first_of_all(logit, own)

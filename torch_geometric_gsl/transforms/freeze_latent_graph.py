@@ -121,17 +121,18 @@ class FreezeLatentGraph(BaseTransform):
         batch = data.batch
         parts = self.model.modules()
         most = max((m.k for m in parts if isinstance(m, GumbelKNNSampler)), default=0)
-        if batch is None and data.x.size(0) <= most:
+        x = node_features(data)
+        if batch is None and x.size(0) <= most:
             # Graphs of a batch may have fewer candidates than neighbours are drawn.
-            batch = torch.zeros(data.x.size(0), dtype=torch.long, device=data.x.device)
+            batch = torch.zeros(x.size(0), dtype=torch.long, device=x.device)
         if batch is not None:
             args['batch'] = batch
         if isinstance(self.model, GumbelKNNSampler):
-            graphs = [self.model(data.x, **args)]
+            graphs = [self.model(x, **args)]
         elif hasattr(self.model, 'graphs'):
-            graphs = self.model.graphs(data.x, **args)
+            graphs = self.model.graphs(x, **args)
         else:
-            graphs = [self.model.graph(data.x, **args)]
+            graphs = [self.model.graph(x, **args)]
         if not -len(graphs) <= self.layer < len(graphs):
             raise ValueError(
                 f"'layer' must be one of the model's {len(graphs)} layers "
