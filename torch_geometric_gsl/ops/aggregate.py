@@ -2,7 +2,7 @@ r"""Graphs and sums of drawn neighbours: the arrivals and the tail of each targe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -94,15 +94,18 @@ def drawn_sum(
         # What leads to the scores is computed again in the backward pass.
         how: dict[str, Any] = {'use_reentrant': False, 'preserve_rng_state': False}
         to_scores = partial(checkpoint, _block_scores, **how)
-    pieces = zip(
-        value.split(sizes),
-        pairs.split(sizes),
-        arrivals.split(sizes),
-        (tail._replace(source=part) for part in tail.source.split(groups)),
-        late_src.split(groups),
-        late_h.split(groups),
-        strict=True,
-    )
+    pieces: Iterable[tuple[Any, ...]]
+    pieces = [(value, pairs, arrivals, tail, late_src, late_h)]
+    if len(sizes) > 1:
+        pieces = zip(
+            value.split(sizes),
+            pairs.split(sizes),
+            arrivals.split(sizes),
+            (tail._replace(source=part) for part in tail.source.split(groups)),
+            late_src.split(groups),
+            late_h.split(groups),
+            strict=True,
+        )
     parts = [_relax_block(to_scores, options, *piece) for piece in pieces]
     # Of a single block nothing is copied.
     weight, late = (
@@ -141,8 +144,7 @@ def _block_sizes(
     bytes_per_row = 8 * (value.size(1) + late.size(1)) * value.element_size()
     step = max(1, memory_budget // (group * bytes_per_row)) * group
     num_rows = value.size(0)
-    starts = range(0, max(num_rows, 1), step)
-    sizes = [min(step, num_rows - start) for start in starts]
+    sizes = [min(step, num_rows - start) for start in range(0, num_rows, step)]
     return sizes, [-(-size // group) for size in sizes]
 
 
