@@ -57,6 +57,10 @@ FACTORIES = {
         lambda: gsl.SLAPS(IN, 8, 2, OUT, k=3, binary=False),
         lambda: gsl.SLAPS(IN, 8, 2, OUT, k=3, binary=False, graph_generator='mlp_d'),
     ],
+    'SUBLIME': [
+        lambda: gsl.SUBLIME(IN, 8, 2, OUT, k=3),
+        lambda: gsl.SUBLIME(IN, 8, 2, OUT, k=3, graph_generator='mlp'),
+    ],
     'NodeFormer': [lambda: gsl.NodeFormer(IN, 8, 2, OUT)],
     'IDGL': [lambda: gsl.IDGL(IN, 8, 2, OUT, k=3)],
     'IDGLAnchor': [lambda: gsl.IDGLAnchor(IN, 8, 2, OUT, k=3, num_anchors=5)],

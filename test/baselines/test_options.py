@@ -14,13 +14,15 @@ OPTIONS = {
     'KNNGCN': {'k': 2},
     'KNNLINKX': {'k': 2, 'num_nodes': N},
     'SLAPS': {'k': 2, 'denoising_channels': 16},
+    'SUBLIME': {'k': 2, 'encoder_channels': 16},
     'IDGL': {'k': 2},
     'IDGLAnchor': {'k': 2, 'num_anchors': 8},
     'NodeFormer': {'k': 2},
     'MLPClassifier': {},
 }
 WITH_GRAPH = ['KNNGCN', 'KNNLINKX', 'IDGL', 'IDGLAnchor']
-WITH_NEIGHBOURS = [*WITH_GRAPH, 'SLAPS']
+EMBED = ['SLAPS', 'SUBLIME']
+WITH_NEIGHBOURS = [*WITH_GRAPH, *EMBED]
 IDGLS = ['IDGL', 'IDGLAnchor']
 EDGES = torch.tensor([[0, 1], [1, 2]])
 Case = tuple[list[str], dict[str, Any], type[Exception], str]
@@ -49,6 +51,7 @@ def spread(cases):
         ('KNNGCN', ', k=2, similarity=linear, root_weight=False'),
         ('KNNLINKX', ', num_nodes=12, k=2'),
         ('SLAPS', ', k=2'),
+        ('SUBLIME', ', k=2'),
         ('IDGL', ', k=2'),
         ('IDGLAnchor', ', k=2, num_anchors=8'),
         ('NodeFormer', ', heads=4, k=2, tau=0.25'),
@@ -77,7 +80,12 @@ BAD_OPTIONS = [
     (['NodeFormer'], {'heads': 0}, ValueError, r"'heads' must be at least 1 \(got 0"),
     (['NodeFormer'], {'num_features': 2.0}, TypeError, "'num_features' must be an in"),
     (['NodeFormer'], {'tau': 0.0}, ValueError, "'tau' must be positive and finite"),
-    (['SLAPS', *IDGLS], {'in_channels': -1}, ValueError, r'at least 1 \(got -1\)'),
+    (
+        ['SLAPS', 'SUBLIME', *IDGLS],
+        {'in_channels': -1},
+        ValueError,
+        r'at least 1 \(got -1\)',
+    ),
     (['SLAPS'], {'graph_generator': 'x'}, ValueError, r"must be one of \['mlp', "),
     (['SLAPS'], {'graph_act': 'elu'}, ValueError, r"must be one of \['tanh', 'relu"),
     (['SLAPS'], {'binary': 1}, TypeError, r"'binary' must be a bool \(got 1\)"),
@@ -88,6 +96,19 @@ BAD_OPTIONS = [
     (['SLAPS'], {'denoising_channels': 0}, ValueError, "_channels' must be at least"),
     (['SLAPS'], {'dropout': (0.1,)}, ValueError, "'dropout' must be a number or a p"),
     (['SLAPS'], {'adjacency_dropout': (0, -1)}, ValueError, r"y_dropout' must lie in"),
+    (['SUBLIME'], {'graph_generator': 'fgp'}, ValueError, r"must be one of \['mlp', "),
+    (['SUBLIME'], {'graph_act': 'elu'}, ValueError, r"must be one of \['tanh', 're"),
+    (['SUBLIME'], {'temperature': 0}, ValueError, "'temperature' must be positive"),
+    (['SUBLIME'], {'contrast_batch_size': 1}, ValueError, r"_size' must be at least 2"),
+    (['SUBLIME'], {'mask_rate': 1.0}, ValueError, r"'mask_rate' must lie in \[0, 1\)"),
+    (['SUBLIME'], {'mask_rate': (0.1,)}, ValueError, "'mask_rate' must be a number or"),
+    (['SUBLIME'], {'tau': 1.1}, ValueError, r"'tau' must lie in \[0, 1\] \(got 1.1"),
+    (['SUBLIME'], {'tau': '1'}, TypeError, r"'tau' must be a number \(got str\)"),
+    (['SUBLIME'], {'anchor_interval': 0}, ValueError, "'anchor_interval' must be at l"),
+    (['SUBLIME'], {'contrastive_weight': -1}, ValueError, "_weight' must be at least"),
+    (['SUBLIME'], {'encoder_channels': 0}, ValueError, "'encoder_channels' must be at"),
+    (['SUBLIME'], {'embedding_channels': 0}, ValueError, "'embedding_channels' must b"),
+    (['SUBLIME'], {'projected_channels': 2.0}, TypeError, "'projected_channels' must "),
     (IDGLS, {'num_layers': 1}, ValueError, r"'num_layers' must be at least 2 \(got 1"),
     (IDGLS, {'num_heads': 1.5}, TypeError, "'num_heads' must be an integer"),
     (IDGLS, {'skip_weight': 1.0}, ValueError, r"'skip_weight' must lie in \[0, 1\)"),
@@ -121,8 +142,18 @@ BAD_INPUTS = [
     (EVERY, {'x': features().double()}, TypeError, "'x' has torch.float64 but the par"),
     (EVERY, {'x': features() / 0}, ValueError, "'x' contains NaN or infinite"),
     (['KNNLINKX'], {'x': features()[:9]}, ValueError, r'=12 rows \(got 9\); the weig'),
-    (['KNNGCN', 'SLAPS', *IDGLS], {'x': features()[:2]}, ValueError, 'got k=2 for 1 c'),
-    (['SLAPS'], {'x': features()[:1]}, ValueError, 'got k=2 for 0 candidates'),
+    (
+        ['KNNGCN', 'SLAPS', 'SUBLIME', *IDGLS],
+        {'x': features()[:2]},
+        ValueError,
+        'got k=2 for 1 c',
+    ),
+    (
+        ['SLAPS', 'SUBLIME'],
+        {'x': features()[:1]},
+        ValueError,
+        'got k=2 for 0 candidates',
+    ),
     (WITH_GRAPH, {'edge_index': EDGES + 11}, ValueError, 'has sources outside 0..11'),
     (WITH_GRAPH, {'edge_weight': torch.ones(2)}, ValueError, "needs 'edge_index'"),
     (WITH_GRAPH, weigh(torch.ones(3)), ValueError, r'have shape \[2\] \(got \[3\]\)'),

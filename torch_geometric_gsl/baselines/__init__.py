@@ -6,11 +6,13 @@ from torch_geometric_gsl.baselines.knn_linkx import KNNLINKX
 from torch_geometric_gsl.baselines.mlp import MLPClassifier
 from torch_geometric_gsl.baselines.nodeformer import NodeFormer
 from torch_geometric_gsl.baselines.slaps import SLAPS
+from torch_geometric_gsl.baselines.sublime import SUBLIME
 
 __all__ = [
     'KNNGCN',
     'KNNLINKX',
     'SLAPS',
+    'SUBLIME',
     'IDGL',
     'IDGLAnchor',
     'NodeFormer',

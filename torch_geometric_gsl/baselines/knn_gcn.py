@@ -44,8 +44,8 @@ class KNNGCN(FixedGraphModel):
     .. note::
         Weights are clamped at 0, because the normalisation takes the root of a
         degree. No gradient flows to the features through the graph: its edges and
-        their weights are constants. The graph is directed, from neighbours to nodes. For an undirected
-        one, pass the graph of
+        their weights are constants. The graph is directed, from neighbours to nodes.
+        For an undirected one, pass the graph of
         :class:`~torch_geometric_gsl.transforms.SimilarityKNNGraph` with
         :obj:`force_undirected=True` to the forward method.
 

@@ -4,11 +4,12 @@ import torch
 from torch_geometric_gsl.baselines.idgl.idgl import IDGL
 from torch_geometric_gsl.baselines.mlp import MLPClassifier
 from torch_geometric_gsl.baselines.slaps.slaps import SLAPS
+from torch_geometric_gsl.baselines.sublime.sublime import SUBLIME
 from torch_geometric_gsl.nn.models.gsl_net import GSLNet
 
 N, OUT = 40, 3
 Y, MASK = torch.arange(N) % OUT, torch.arange(N) < 9
-KINDS = pytest.mark.parametrize('kind', [GSLNet, IDGL, MLPClassifier, SLAPS])
+KINDS = pytest.mark.parametrize('kind', [GSLNet, IDGL, MLPClassifier, SLAPS, SUBLIME])
 
 
 def loss(kind, y=Y, mask=MASK):

@@ -6,34 +6,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from torch_geometric_gsl._checks import (
-    check_absent,
-    check_candidate_count,
-    check_count,
-    check_flag,
-    check_generator,
-    check_number,
-    check_option,
-    check_probability,
-    check_value,
-)
-from torch_geometric_gsl.baselines._base import Baseline
+from torch_geometric_gsl._checks import check_count, check_flag, check_value
 from torch_geometric_gsl.baselines._edges import Edges, list_sources
-from torch_geometric_gsl.baselines.slaps.layers import (
-    ACTIVATIONS,
-    GENERATORS,
-    Denoiser,
-    GraphLayer,
-    drop_edges,
-    symmetric_graph,
-)
+from torch_geometric_gsl.baselines._generated_graph import GeneratedGraphModel, at_least
+from torch_geometric_gsl.baselines.slaps.layers import Denoiser, drop_edges
 from torch_geometric_gsl.baselines.slaps.masking import mask_features
 from torch_geometric_gsl.nn.models.base import cross_entropy
-from torch_geometric_gsl.nn.models.layers import check_input
-from torch_geometric_gsl.typing import SampledGraph
 
 
-class SLAPS(Baseline):
+class SLAPS(GeneratedGraphModel):
     r"""The model of the `"SLAPS: Self-Supervision Improves Structure Learning for
     Graph Neural Networks" <https://arxiv.org/abs/2102.05034>`_ paper: the graph of the
     nearest neighbours of learned embeddings, which a classifier and a denoising
@@ -135,8 +116,6 @@ class SLAPS(Baseline):
         (torch.Size([100, 7]), torch.Size([]))
     """
 
-    shown = ('k',)
-
     def __init__(
         self,
         in_channels: int,
@@ -155,30 +134,26 @@ class SLAPS(Baseline):
         dropout: float | tuple[float, float] = 0.5,
         adjacency_dropout: float | tuple[float, float] = (0.25, 0.5),
     ) -> None:
-        check_count(in_channels, 'in_channels')
-        super().__init__(in_channels, hidden_channels, num_layers, out_channels)
-        check_count(k, 'k')
+        super().__init__(
+            *(in_channels, hidden_channels, num_layers, out_channels),
+            k=k,
+            graph_generator=graph_generator,
+            graph_act=graph_act,
+            dropout=dropout,
+            adjacency_dropout=adjacency_dropout,
+        )
         check_count(denoising_channels, 'denoising_channels')
-        check_option(graph_generator, GENERATORS, 'graph_generator')
-        check_option(graph_act, ACTIVATIONS, 'graph_act')
         check_flag(binary, 'binary')
-        self.k = k
         self.binary = binary
-        self.denoising_weight = _at_least(0, denoising_weight, 'denoising_weight')
-        self.mask_ratio = _at_least(1, mask_ratio, 'mask_ratio')
-        self.negative_ratio = _at_least(0, negative_ratio, 'negative_ratio')
-        self.dropout = _pair(dropout, 'dropout')
-        self.adjacency_dropout = _pair(adjacency_dropout, 'adjacency_dropout')
-        self.graph_generator = GENERATORS[graph_generator](in_channels, graph_act)
-        self.classifier = torch.nn.ModuleList(GraphLayer(*size) for size in self.sizes)
+        self.denoising_weight = at_least(0, denoising_weight, 'denoising_weight')
+        self.mask_ratio = at_least(1, mask_ratio, 'mask_ratio')
+        self.negative_ratio = at_least(0, negative_ratio, 'negative_ratio')
         self.denoiser = Denoiser(in_channels, denoising_channels, self.dropout[0])
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         r"""Reset all learnable parameters of the module."""
-        self.graph_generator.reset_parameters()
-        for layer in self.classifier:
-            layer.reset_parameters()  # type: ignore[operator]
+        super().reset_parameters()
         self.denoiser.reset_parameters()
 
     def forward(
@@ -238,53 +213,9 @@ class SLAPS(Baseline):
         loss = cross_entropy(out, y, mask)
         return loss + self.denoising_weight * self._denoise(x, edges, generator)
 
-    def graphs(
-        self,
-        x: Tensor,
-        edge_index: Tensor | None = None,
-        batch: Tensor | None = None,
-        *,
-        generator: torch.Generator | None = None,
-    ) -> list[SampledGraph]:
-        r"""Return the one graph that all layers share, before edges are dropped.
-
-        Nothing about it is random, and the weights of a target do not sum to 1.
-
-        Args:
-            x (torch.Tensor): The node features, dense or sparse CSR.
-            edge_index (torch.Tensor, optional): Not supported.
-                (default: :obj:`None`)
-            batch (torch.Tensor, optional): Sorted graph ids of the nodes.
-                (default: :obj:`None`)
-            generator (torch.Generator, optional): Not drawn from.
-                (default: :obj:`None`)
-
-        Returns:
-            list: The graph :math:`\mathbf{A}`, sorted by target, as a
-            :class:`~torch_geometric_gsl.typing.SampledGraph`.
-        """
-        check_input(x, self.denoiser.first.lin)
-        check_absent(edge_index, 'edge_index', 'for SLAPS, which takes no candidates')
-        check_generator(generator, x.device)
-        if batch is None and x.size(0) > 0:
-            check_candidate_count(self.k, x.size(0) - 1)
-        similarities = self.graph_generator.similarities(x, self.k + 1, batch)
-        graph = symmetric_graph(similarities, x.size(0))
-        return [graph._replace(edge_weight=graph.edge_weight.to(x.dtype))]
-
     def _edges(self, x: Tensor, *args: Any, **kwargs: Any) -> Edges:
         ((edge_index, weight),) = self.graphs(x, *args, **kwargs)
         return Edges(list_sources(edge_index, x.size(0)), weight)
-
-    def _classify(
-        self, x: Tensor, edges: Edges, generator: torch.Generator | None
-    ) -> Tensor:
-        if self.training:
-            edges = drop_edges(edges, self.adjacency_dropout[1], generator)
-        for layer in self.classifier[:-1]:
-            x = F.dropout(layer(x, edges).relu(), self.dropout[1], self.training)
-        out: Tensor = self.classifier[-1](x, edges)
-        return out
 
     def _denoise(
         self, x: Tensor, edges: Edges, generator: torch.Generator | None
@@ -306,21 +237,3 @@ class SLAPS(Baseline):
         if self.binary:
             return F.binary_cross_entropy_with_logits(out, masked.target)
         return F.mse_loss(out, masked.target)
-
-
-def _at_least(least: int, number: float, name: str) -> float:
-    check_number(number, name)
-    if number < least:
-        raise ValueError(f"'{name}' must be at least {least} (got {number})")
-    return number
-
-
-def _pair(value: float | tuple[float, float], name: str) -> tuple[float, float]:
-    """Return the probabilities of both networks, given one for both or one for each."""
-    pair = value if isinstance(value, tuple) else (value, value)
-    if len(pair) != 2:
-        raise ValueError(f"'{name}' must be a number or a pair of them (got {pair})")
-    first, second = pair
-    check_probability(first, name)
-    check_probability(second, name)
-    return first, second

@@ -1,0 +1,132 @@
+"""Models on the graph of the nearest neighbours of learned embeddings."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from torch_geometric_gsl._checks import (
+    check_absent,
+    check_candidate_count,
+    check_count,
+    check_generator,
+    check_number,
+    check_option,
+    check_probability,
+)
+from torch_geometric_gsl.baselines._base import Baseline
+from torch_geometric_gsl.baselines._edges import Edges
+from torch_geometric_gsl.baselines.slaps.layers import (
+    ACTIVATIONS,
+    GENERATORS,
+    GraphLayer,
+    drop_edges,
+    symmetric_graph,
+)
+from torch_geometric_gsl.nn.models.layers import check_input
+from torch_geometric_gsl.typing import SampledGraph
+
+#: One probability for both networks of a model, or one for each.
+Probabilities = float | tuple[float, float]
+
+
+class GeneratedGraphModel(Baseline):
+    r"""Base class of the models whose generator makes the graph of a classifier, and
+    learns, in whole or in part, from a second network.
+    """
+
+    shown = ('k',)
+
+    def __init__(
+        self,
+        *sizes: int,
+        k: int,
+        graph_generator: str,
+        graph_act: str,
+        dropout: Probabilities,
+        adjacency_dropout: Probabilities,
+    ) -> None:
+        in_channels = sizes[0]
+        check_count(in_channels, 'in_channels')
+        super().__init__(*sizes)
+        check_count(k, 'k')
+        check_option(graph_generator, GENERATORS, 'graph_generator')
+        check_option(graph_act, ACTIVATIONS, 'graph_act')
+        self.k = k
+        self.dropout = pair_of_probabilities(dropout, 'dropout')
+        self.adjacency_dropout = pair_of_probabilities(
+            adjacency_dropout, 'adjacency_dropout'
+        )
+        self.graph_generator = GENERATORS[graph_generator](in_channels, graph_act)
+        self.classifier = torch.nn.ModuleList(GraphLayer(*size) for size in self.sizes)
+
+    def reset_parameters(self) -> None:
+        r"""Reset all learnable parameters of the module."""
+        self.graph_generator.reset_parameters()
+        for layer in self.classifier:
+            layer.reset_parameters()  # type: ignore[operator]
+
+    def graphs(
+        self,
+        x: Tensor,
+        edge_index: Tensor | None = None,
+        batch: Tensor | None = None,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> list[SampledGraph]:
+        r"""Return the one graph that all layers share, before edges are dropped.
+
+        Nothing about it is random, and the weights of a target do not sum to 1.
+
+        Args:
+            x (torch.Tensor): The node features, dense or sparse CSR.
+            edge_index (torch.Tensor, optional): Not supported.
+                (default: :obj:`None`)
+            batch (torch.Tensor, optional): Sorted graph ids of the nodes.
+                (default: :obj:`None`)
+            generator (torch.Generator, optional): Not drawn from.
+                (default: :obj:`None`)
+
+        Returns:
+            list: The graph :math:`\mathbf{A}`, sorted by target, as a
+            :class:`~torch_geometric_gsl.typing.SampledGraph`.
+        """
+        check_input(x, self.classifier[0].lin)  # type: ignore[arg-type]
+        where = f'for {type(self).__name__}, which takes no candidates'
+        check_absent(edge_index, 'edge_index', where)
+        check_generator(generator, x.device)
+        if batch is None and x.size(0) > 0:
+            check_candidate_count(self.k, x.size(0) - 1)
+        similarities = self.graph_generator.similarities(x, self.k + 1, batch)
+        graph = symmetric_graph(similarities, x.size(0))
+        return [graph._replace(edge_weight=graph.edge_weight.to(x.dtype))]
+
+    def _classify(
+        self, x: Tensor, edges: Edges, generator: torch.Generator | None
+    ) -> Tensor:
+        if self.training:
+            edges = drop_edges(edges, self.adjacency_dropout[1], generator)
+        for layer in self.classifier[:-1]:
+            x = F.dropout(layer(x, edges).relu(), self.dropout[1], self.training)
+        out: Tensor = self.classifier[-1](x, edges)
+        return out
+
+
+def pair_of_probabilities(value: Probabilities, name: str) -> tuple[float, float]:
+    """Return the probabilities of both networks, given one for both or one for each."""
+    pair = value if isinstance(value, tuple) else (value, value)
+    if len(pair) != 2:
+        raise ValueError(f"'{name}' must be a number or a pair of them (got {pair})")
+    first, second = pair
+    check_probability(first, name)
+    check_probability(second, name)
+    return first, second
+
+
+def at_least(least: int, number: float, name: str) -> float:
+    """Return a finite number, which must not be less."""
+    check_number(number, name)
+    if number < least:
+        raise ValueError(f"'{name}' must be at least {least} (got {number})")
+    return number
