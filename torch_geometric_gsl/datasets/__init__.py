@@ -2,6 +2,7 @@
 
 from torch_geometric_gsl.datasets.hidden_relation import HiddenRelation
 from torch_geometric_gsl.datasets.mini_imagenet_features import MiniImageNetFeatures
+from torch_geometric_gsl.datasets.observed_edges import OBSERVED, load_observed_edges
 from torch_geometric_gsl.datasets.registry import DATASETS, load_dataset
 from torch_geometric_gsl.datasets.sklearn_table import SklearnTable
 from torch_geometric_gsl.datasets.split import paper_split
@@ -9,7 +10,9 @@ from torch_geometric_gsl.datasets.twenty_newsgroups import TwentyNewsgroups
 
 __all__ = [
     'DATASETS',
+    'OBSERVED',
     'load_dataset',
+    'load_observed_edges',
     'HiddenRelation',
     'MiniImageNetFeatures',
     'SklearnTable',

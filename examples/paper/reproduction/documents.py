@@ -8,6 +8,7 @@ python examples/paper/tables.py --write  # all, into README and documentation
 from __future__ import annotations
 
 import argparse
+import functools
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -15,10 +16,12 @@ from pathlib import Path
 from reproduction import command
 from reproduction.experiments import EXPERIMENTS, MAX_SEEDS, Choice
 from reproduction.files import write_text
+from reproduction.noisy_tables import NOISE, noise_grid
 from reproduction.relation_tables import HIDDEN, hidden_grid, hidden_paired
 from reproduction.settings import METHODS, PRESETS, RESULTS
 from reproduction.store import ARCHIVE, Store
 from reproduction.tables import COST, TABLES, Entry, Grid, cost_grid
+from torch_geometric_gsl.datasets import OBSERVED
 
 ROOT = Path(__file__).resolve().parents[3]
 #: What stands in the marks before and after a table.
@@ -31,6 +34,10 @@ OWN: dict[str, tuple[str, Callable[[Path], Grid]]] = {
     'table4': (COST, cost_grid),
     'hidden': (HIDDEN, hidden_grid),
     'hidden_paired': (HIDDEN, hidden_paired),
+    **{
+        f'noise_{name}': (NOISE, functools.partial(noise_grid, name))
+        for name in OBSERVED
+    },
 }
 #: Seeds that a table looks for; those that are missing are not counted.
 SEEDS = range(MAX_SEEDS)

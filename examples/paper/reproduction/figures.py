@@ -29,6 +29,7 @@ from torch import Tensor
 from reproduction import command
 from reproduction.documents import SEEDS
 from reproduction.experiments import CONTROLS, EXPERIMENTS, TAUS, Choice, RunConfig
+from reproduction.noisy_tables import noise_figure
 from reproduction.relation_tables import hidden_figure
 from reproduction.settings import METHODS, PRESETS, RESULTS
 from reproduction.store import Store
@@ -170,6 +171,12 @@ def hidden(store: Store, choice: Choice) -> Figures:
     return {} if figure is None else {'hidden': figure}
 
 
+def noise(store: Store, choice: Choice) -> Figures:
+    """Draw the accuracies on noisy graphs over the share of changed edges."""
+    figure = noise_figure(store.root)
+    return {} if figure is None else {'noise': figure}
+
+
 def titles_of(datasets: Iterable[str]) -> dict[str, str]:
     """Title data sets: a file has its name, unless two share it."""
     names = tuple(datasets)
@@ -236,6 +243,7 @@ FIGURES: dict[str, Callable[[Store, Choice], Figures]] = {
     'parameters': parameters,
     'graphs': graphs,
     'hidden': hidden,
+    'noise': noise,
 }
 
 

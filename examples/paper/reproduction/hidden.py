@@ -13,21 +13,14 @@ killed and started again, it goes on with what is missing.
 from __future__ import annotations
 
 import argparse
-import contextlib
-import hashlib
-import json
 import math
-import multiprocessing
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from tqdm import tqdm
 
-from reproduction import command
-from reproduction.files import read_kept, write_json
+from reproduction import command, own_runs
 from reproduction.relation_tables import HIDDEN
 from reproduction.relations import (
     METHODS,
@@ -39,7 +32,6 @@ from reproduction.relations import (
     true_graph,
 )
 from reproduction.settings import RESULTS
-from reproduction.store import environment
 
 DELTAS = (20, 40, 60, 80, 100, 120, 140, 160)
 SEEDS = 10
@@ -78,29 +70,11 @@ def execute(run: Run, setting: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     return str(run), found
 
 
-class Results:
-    """The finished runs of a setting, in a file that is replaced as a whole."""
+class Results(own_runs.Results):
+    """The finished runs of a setting."""
 
     def __init__(self, root: Path, setting: dict[str, Any]) -> None:
-        self.path = root / HIDDEN
-        methods = {name: method._asdict() for name, method in METHODS.items()}
-        text = json.dumps([setting, methods], sort_keys=True)
-        digest = hashlib.sha256(text.encode()).hexdigest()[:10]
-        content = read_kept(self.path) or {}
-        # Results of another setting are no results of this one.
-        self.content = content if content.get('digest') == digest else {}
-        if not self.content:
-            self.content = {'digest': digest, 'setting': setting, 'runs': {}}
-
-    @property
-    def runs(self) -> dict[str, dict[str, Any]]:
-        found: dict[str, dict[str, Any]] = self.content['runs']
-        return found
-
-    def add(self, name: str, result: dict[str, Any]) -> None:
-        self.content['runs'] = dict(sorted((self.runs | {name: result}).items()))
-        self.content['environment'] = environment(device='cpu')
-        write_json(self.path, self.content)
+        super().__init__(root / HIDDEN, setting, METHODS)
 
 
 def parse_args(arguments: list[str] | None) -> argparse.Namespace:
@@ -121,28 +95,11 @@ def parse_args(arguments: list[str] | None) -> argparse.Namespace:
 def main(arguments: list[str] | None = None, setting: Any = None) -> None:
     args = parse_args(arguments)
     setting = SETTING if setting is None else setting
-    results = Results(args.results, setting)
     wanted = [
         Run(delta, method, seed)
         for seed in range(args.seeds)
         for delta in args.deltas
         for method in args.methods
     ]
-    missing = [run for run in wanted if str(run) not in results.runs]
-    print(f'hidden: {len(wanted)} runs, {len(wanted) - len(missing)} finished')
-    with finished(missing, setting, args.jobs) as runs:
-        for name, result in tqdm(runs, total=len(missing), disable=None):
-            results.add(name, result)
-
-
-@contextlib.contextmanager
-def finished(
-    runs: list[Run], setting: dict[str, Any], jobs: int
-) -> Iterator[Iterator[tuple[str, dict[str, Any]]]]:
-    """Yield the results of runs, in any order, from some processes or from this one."""
-    task = partial(execute, setting=setting)
-    if jobs == 1:
-        yield map(task, runs)
-        return
-    with multiprocessing.get_context('spawn').Pool(jobs) as pool:
-        yield pool.imap_unordered(task, runs)
+    results = Results(args.results, setting)
+    results.complete('hidden', wanted, partial(execute, setting=setting), args.jobs)

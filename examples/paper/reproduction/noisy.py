@@ -1,0 +1,119 @@
+"""Classify nodes on a given graph with wrong edges, or without some of its own.
+
+    python examples/paper/run.py noise
+    python examples/paper/run.py noise --datasets CiteSeer --changes 0 300 --seeds 2
+    python examples/paper/run.py noise --changes -50 --methods ours mean --jobs 2
+
+A change is how many edges are added at random, in percent of those of the data set, or
+removed if it is negative. All methods see the same graphs and splits. Each has four
+trainings, which differ in dropout and in weight decay or in where a scale begins; the
+validation nodes choose one of them, and the test nodes are read for it alone. Finished
+runs stand in `<results>/noise.json`: killed and started again, it goes on with what is
+missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import warnings
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from reproduction import command
+from reproduction.given_graphs import both_ways, changed, sort_pairs
+from reproduction.noisy_models import (
+    METHODS,
+    SETTING,
+    Training,
+    hide_test,
+    trainings,
+)
+from reproduction.noisy_tables import CHANGES, NOISE
+from reproduction.own_runs import Results
+from reproduction.settings import RESULTS
+from torch_geometric_gsl.datasets import (
+    OBSERVED,
+    load_dataset,
+    load_observed_edges,
+    paper_split,
+)
+
+DATASETS = tuple(OBSERVED)
+# The settings were chosen with splits 0 and 1, whose test nodes were seen.
+FIRST_SEED, SEEDS = 2, 10
+
+
+class Run(NamedTuple):
+    """A method on a changed graph, with a seed of the change, the split and the net."""
+
+    dataset: str
+    change: int
+    method: str
+    seed: int
+
+    def __str__(self) -> str:
+        return f'{self.dataset}/{self.change:+d}/{self.method}/{self.seed}'
+
+
+@functools.lru_cache(maxsize=1)
+def load(dataset: str) -> tuple[Data, Tensor]:
+    """Return a data set, and the pairs of nodes that its own graph joins."""
+    data = load_dataset(dataset)
+    edges = load_observed_edges(dataset, int(data['y'].numel()))
+    return data, sort_pairs(edges)
+
+
+def execute(run: Run, setting: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the result of a run: of its trainings the one that validation chose."""
+    torch.set_num_threads(1)
+    warnings.filterwarnings('ignore', 'Sparse CSR')
+    whole, pairs = load(run.dataset)
+    num_nodes = int(whole['y'].numel())
+    edge_index = both_ways(changed(pairs, num_nodes, run.change, run.seed), num_nodes)
+    data = paper_split(whole, seed=run.seed)
+    best: Training | None = None
+    hidden = hide_test(data)
+    for training in trainings(run.method, hidden, edge_index, run.seed, setting):
+        if best is None or training.val > best.val:
+            best = training
+    if best is None or best.epoch < 0:  # Nothing was ever predicted.
+        return str(run), {'val': None, 'test': None}
+    hit = (best.prediction == data['y'])[data['test_mask']]
+    found = {'val': best.val, 'test': float(hit.double().mean())}
+    return str(run), {**found, 'choice': best.choice, 'epoch': best.epoch}
+
+
+def parse_args(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog='run.py noise',
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add, names = parser.add_argument, list(METHODS)
+    add('--datasets', nargs='+', choices=DATASETS, default=DATASETS, metavar='DATASET')
+    add('--changes', nargs='+', type=int, choices=CHANGES, default=CHANGES, metavar='C')
+    add('--methods', nargs='+', choices=names, default=names, metavar='M')
+    add('--seeds', type=command.positive, default=SEEDS)
+    add('--jobs', type=command.positive, default=1, help='processes')
+    add('--results', type=Path, default=RESULTS)
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str] | None = None, setting: Any = None) -> None:
+    args = parse_args(arguments)
+    setting = SETTING if setting is None else setting
+    wanted = [
+        Run(dataset, change, method, seed)
+        for dataset in args.datasets
+        for seed in range(FIRST_SEED, FIRST_SEED + args.seeds)
+        for change in args.changes
+        for method in args.methods
+    ]
+    results = Results(args.results / NOISE, setting, METHODS)
+    task = functools.partial(execute, setting=setting)
+    results.complete('noise', wanted, task, args.jobs)

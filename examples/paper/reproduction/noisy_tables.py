@@ -1,0 +1,138 @@
+"""Make tables and a figure of noisy given graphs from finished runs."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from reproduction.files import read_kept
+from reproduction.noisy_models import METHODS
+from reproduction.summary import LEAST_RUNS, Cell, Comparison, compare, holm
+from reproduction.tables import Entry, Grid
+from torch_geometric_gsl.datasets import OBSERVED
+
+#: What :mod:`reproduction.noisy` found.
+NOISE = 'noise.json'
+#: Edges that are added, or removed, in percent of those of the data set.
+CHANGES = (-75, -50, -25, 0, 50, 100, 300)
+#: The row that all others are tested against.
+OURS = 'ours'
+#: Level of the tests.
+LEVEL = 0.05
+
+Found = dict[tuple[str, int, str], Cell]
+
+
+def read_cells(root: Path) -> Found:
+    """Return the test accuracies of each data set, change and method that has run."""
+    content = read_kept(root / NOISE) or {'runs': {}}
+    tests: dict[tuple[str, int, str], dict[int, float]] = defaultdict(dict)
+    for name, result in content['runs'].items():
+        dataset, change, method, seed = name.split('/')
+        if result['test'] is not None and method in METHODS:
+            tests[dataset, int(change), method][int(seed)] = 100 * result['test']
+    return {key: Cell(test) for key, test in tests.items()}
+
+
+def compare_ours(found: Found) -> dict[tuple[str, int, str], Comparison]:
+    """Compare ours with each other method on the same splits of the same graph."""
+    pairs = {}
+    for key, cell in found.items():
+        dataset, change, method = key
+        ours = found.get((dataset, change, OURS))
+        pair = None if method == OURS or ours is None else compare(ours, cell)
+        if pair is not None:
+            pairs[key] = pair
+    return pairs
+
+
+def noise_grid(dataset: str, root: Path) -> Grid:
+    """Compare accuracies of all methods on all changes of the graph of a data set."""
+    found = read_cells(root)
+    pairs = compare_ours(found)
+    p_values = holm({key: pair.p_value for key, pair in pairs.items()})
+    changes = [c for c in CHANGES if any(k[:2] == (dataset, c) for k in found)]
+    rows = []
+    for name, method in METHODS.items():
+        entries = []
+        for change in changes:
+            key = dataset, change, name
+            below = ''
+            if (pair := pairs.get(key)) is not None:
+                star = '*' if p_values.get(key, 1.0) < LEVEL else ''
+                below = f'ours {pair.difference:+.1f}{star}'
+            is_best = name in _best(found, dataset, change)
+            entries.append(Entry(_text(found.get(key)), below, is_best))
+        rows.append((method.title, entries))
+    head = [
+        dataset,
+        *(f'{change:+d} %' if change else 'as given' for change in changes),
+    ]
+    empty = f'no finished runs of {dataset} yet'
+    return Grid(head, rows, [_note(found, dataset, len(p_values))], empty)
+
+
+def _note(found: Found, dataset: str, tests: int) -> str:
+    counts = {len(cell.test) for key, cell in found.items() if key[0] == dataset}
+    ends = {min(counts, default=0), max(counts, default=0)}
+    seeds = ' to '.join(str(number) for number in sorted(ends))
+    return (
+        f'Test accuracy in %: mean ± sample standard deviation of {seeds} runs; bold: '
+        f'the best of a column, of {LEAST_RUNS} or more runs. Below it the mean '
+        f'difference of {METHODS[OURS].title} on the same splits. A star: not equal at '
+        f'a level of {LEVEL}, by two-sided paired t-tests, corrected for splits that '
+        f"overlap and for all {tests} tests of all data sets (Holm's method)."
+    )
+
+
+def _text(cell: Cell | None) -> str:
+    if cell is None:
+        return ''
+    spread = '' if math.isnan(cell.std) else f' ± {cell.std:.1f}'
+    return f'{cell.mean:.1f}{spread}'
+
+
+def _best(found: Found, dataset: str, change: int) -> set[str]:
+    """Return the methods of the highest mean, as printed; none of too few runs."""
+    means = {
+        key[2]: round(cell.mean, 1)
+        for key, cell in found.items()
+        if key[:2] == (dataset, change) and len(cell.test) >= LEAST_RUNS
+    }
+    most = max(means.values(), default=math.nan)
+    return {name for name, value in means.items() if value == most}
+
+
+def noise_figure(root: Path) -> Figure | None:
+    """Draw the accuracies of all methods over the changes of each graph."""
+    found = read_cells(root)
+    datasets = [name for name in OBSERVED if any(key[0] == name for key in found)]
+    if not datasets:
+        return None
+    width = 3.6 * len(datasets) + 2.2
+    figure = Figure(figsize=(width, 3.6), layout='constrained')
+    axes = figure.subplots(1, len(datasets), squeeze=False)[0]
+    for ax, dataset in zip(axes, datasets, strict=True):
+        changes = [c for c in CHANGES if any(k[:2] == (dataset, c) for k in found)]
+        places = {change: place for place, change in enumerate(changes)}
+        for name, method in METHODS.items():
+            known = [c for c in changes if (dataset, c, name) in found]
+            ax.plot(
+                [places[change] for change in known],
+                [found[dataset, change, name].mean for change in known],
+                '-' if name == OURS else ':',
+                marker='o' if name == OURS else '.',
+                linewidth=2.5 if name == OURS else 1.5,
+                label=method.title,
+            )
+        labels = [f'{change:+d}' if change else '0' for change in changes]
+        ax.set_xticks(range(len(changes)), labels)
+        ax.set(title=dataset, xlabel='edges added or removed, %')
+        ax.grid(alpha=0.3)
+    axes[0].set_ylabel('test accuracy, %')
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc='outside right center')
+    return figure

@@ -1,0 +1,73 @@
+"""Keep finished runs of an experiment in one file, and run what is missing."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import multiprocessing
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tqdm import tqdm
+
+from reproduction.files import read_kept, write_json
+from reproduction.store import environment
+
+Result = dict[str, Any]
+Run = TypeVar('Run')
+
+
+class Results:
+    """The finished runs of a setting, in a file that is replaced as a whole."""
+
+    def __init__(
+        self, path: Path, setting: dict[str, Any], methods: Mapping[str, Any]
+    ) -> None:
+        self.path = path
+        named = {name: method._asdict() for name, method in methods.items()}
+        text = json.dumps([setting, named], sort_keys=True)
+        digest = hashlib.sha256(text.encode()).hexdigest()[:10]
+        content = read_kept(self.path) or {}
+        # Results of another setting are no results of this one.
+        self.content = content if content.get('digest') == digest else {}
+        if not self.content:
+            self.content = {'digest': digest, 'setting': setting, 'runs': {}}
+
+    @property
+    def runs(self) -> dict[str, Result]:
+        found: dict[str, Result] = self.content['runs']
+        return found
+
+    def add(self, name: str, result: Result) -> None:
+        self.content['runs'] = dict(sorted((self.runs | {name: result}).items()))
+        self.content['environment'] = environment(device='cpu')
+        write_json(self.path, self.content)
+
+    def complete(
+        self,
+        title: str,
+        wanted: Iterable[Run],
+        task: Callable[[Run], tuple[str, Result]],
+        jobs: int,
+    ) -> None:
+        """Run what is missing, and keep each result as soon as it is there."""
+        runs = list(wanted)
+        missing = [run for run in runs if str(run) not in self.runs]
+        print(f'{title}: {len(runs)} runs, {len(runs) - len(missing)} finished')
+        with _results_of(missing, task, jobs) as found:
+            for name, result in tqdm(found, total=len(missing), disable=None):
+                self.add(name, result)
+
+
+@contextlib.contextmanager
+def _results_of(
+    runs: list[Run], task: Callable[[Run], tuple[str, Result]], jobs: int
+) -> Iterator[Iterator[tuple[str, Result]]]:
+    """Yield the results of runs, in any order, from some processes or from this one."""
+    if jobs == 1:
+        yield map(task, runs)
+        return
+    with multiprocessing.get_context('spawn').Pool(jobs) as pool:
+        yield pool.imap_unordered(task, runs)
