@@ -5,6 +5,7 @@ from importlib import import_module
 from typing import Any
 
 from torch_geometric_gsl.nn.conv import LatentGraphConv, TransitionGraphConv
+from torch_geometric_gsl.nn.losses import leave_one_out_loss
 from torch_geometric_gsl.nn.models import GSLNet, NodeClassifier
 from torch_geometric_gsl.nn.sampler import (
     GumbelKNNSampler,
@@ -44,6 +45,7 @@ __all__ = [
     'TransitionGraphConv',
     'NodeClassifier',
     'GSLNet',
+    'leave_one_out_loss',
 ]
 
 

@@ -1,0 +1,89 @@
+"""Losses that teach a similarity without a network on top of it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from torch_geometric_gsl._checks import check_type, check_value
+from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
+from torch_geometric_gsl.ops.runtime import full_dtype
+
+
+def leave_one_out_loss(
+    sampler: GumbelKNNSampler,
+    x: Tensor,
+    y: Tensor,
+    *,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    r"""Return how badly labelled nodes are classified by their neighbours' labels, from
+    the `"Neighbourhood Components Analysis"
+    <https://papers.nips.cc/paper/2566-neighbourhood-components-analysis>`_ paper.
+
+    .. math::
+        \mathcal{L} = - \frac{1}{n} \sum_{i=1}^{n} \log \max \Big( \epsilon,
+        \sum_{j \ne i} A_{ij} \, [y_j = y_i] \Big)
+
+    where :math:`\mathbf{A}` are the weights of the sampler among the labelled nodes: in
+    training mode those of a drawn graph, at the cost of its method, and in evaluation
+    mode the noise-free ones. :math:`\epsilon` is the precision of the numbers. It
+    teaches a similarity what neighbours are, before or beside a network that uses them:
+
+    .. code-block:: python
+
+        loss = leave_one_out_loss(conv.sampler, x[train_mask], y[train_mask])
+
+    Args:
+        sampler (GumbelKNNSampler): What draws the neighbours, with :obj:`loop=False`.
+        x (torch.Tensor): The features of the labelled nodes :math:`[n, F]`, or what
+            else the similarity compares.
+        y (torch.Tensor): Their labels :math:`[n]`, from zero on.
+        generator (torch.Generator, optional): Source of randomness.
+            (default: :obj:`None`)
+
+    Returns:
+        torch.Tensor: The loss, a scalar.
+
+    Raises:
+        TypeError: If an input has the wrong type or dtype.
+        ValueError: If an input is invalid, the sampler has :obj:`loop=True`, or no two
+            nodes share a label.
+
+    Example:
+        >>> from torch_geometric_gsl import GumbelKNNSampler, LinearSimilarity
+        >>> sampler = GumbelKNNSampler(LinearSimilarity(2), k=2, tau=1.0, loop=False)
+        >>> x = torch.tensor([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0], [0.1, 1.0]])
+        >>> leave_one_out_loss(sampler.eval(), x, torch.tensor([0, 0, 1, 1]))
+        tensor(0.5978)
+    """
+    check_type(sampler, GumbelKNNSampler, 'sampler', 'a GumbelKNNSampler')
+    if sampler.loop:
+        raise ValueError(
+            "'sampler' must have loop=False, or each node tells its own label "
+            '(got loop=True)'
+        )
+    _check_labels(y, x)
+    dtype = full_dtype(x.dtype)
+    label = F.one_hot(y).to(dtype)
+    share = sampler.propagate(x, label, generator=generator)
+    right = share.gather(1, y.unsqueeze(1))
+    return -right.clamp(min=torch.finfo(dtype).eps).log().mean()
+
+
+def _check_labels(y: Tensor, x: Tensor) -> None:
+    check_type(y, torch.Tensor, 'y', 'a torch.Tensor')
+    if y.dtype != torch.long:
+        raise TypeError(f"'y' must have dtype torch.int64 (got {y.dtype})")
+    if y.shape != x.shape[:1]:
+        raise ValueError(
+            f"'y' must have shape [num_nodes] (got {list(y.shape)} for {x.size(0)} "
+            f'nodes)'
+        )
+    if y.numel() == 0:
+        raise ValueError("'y' must have labels (got none)")
+    lowest = y.amin()
+    check_value(lowest >= 0, "'y' must have no negative labels", got=lambda: lowest)
+    most = y.bincount().amax()
+    check_value(most > 1, "'y' must have a label of two nodes", got=lambda: 'none')
