@@ -5,7 +5,6 @@ from importlib import import_module
 from typing import Any
 
 from torch_geometric_gsl.nn.conv import LatentGraphConv, TransitionGraphConv
-from torch_geometric_gsl.nn.losses import leave_one_out_loss
 from torch_geometric_gsl.nn.models import GSLNet, NodeClassifier
 from torch_geometric_gsl.nn.sampler import (
     GumbelKNNSampler,
@@ -13,6 +12,7 @@ from torch_geometric_gsl.nn.sampler import (
     SampledEvaluationWarning,
     SamplingPlan,
     TruncatedRaceWarning,
+    leave_one_out_loss,
 )
 from torch_geometric_gsl.nn.similarity import (
     CosineSimilarity,
@@ -41,11 +41,11 @@ __all__ = [
     'NeighbourDistribution',
     'SampledEvaluationWarning',
     'TruncatedRaceWarning',
+    'leave_one_out_loss',
     'LatentGraphConv',
     'TransitionGraphConv',
     'NodeClassifier',
     'GSLNet',
-    'leave_one_out_loss',
 ]
 
 
