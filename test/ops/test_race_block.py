@@ -24,8 +24,8 @@ def test_tails_of_a_block_fit_into_the_budget(monkeypatch):
         return plain(kind, word, *args)
 
     monkeypatch.setattr(module, 'propose', propose)
-    pairs = matrix_pairs(scores(9, 50))
-    envelope = make_envelope(pairs, group(torch.arange(50) % 3))
+    pairs = matrix_pairs(scores(9, 150))
+    envelope = make_envelope(pairs, group(torch.arange(150) % 3))
     # 64 bytes a source of the tail or a kind, two tails of 100 a row: four rows fit.
     args = pairs, DrawOptions(2, 0.5, 4, num_tail=100), 20, envelope
     _, tail = race_arrivals(*args, memory_budget=4 * 64 * (200 + 3) + 63)
