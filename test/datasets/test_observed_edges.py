@@ -1,5 +1,3 @@
-import os
-
 import pytest
 import torch
 
@@ -11,7 +9,6 @@ SIZES = {
     'Chameleon': (2277, 31371),
     'Squirrel': (5201, 198353),
 }
-needs_data = pytest.mark.skipif('GSL_DATA' not in os.environ, reason='no raw files')
 
 
 @pytest.fixture
@@ -20,11 +17,14 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-@needs_data
 @pytest.mark.parametrize('name', SIZES)
-def test_observed_edges_of_real_data(name):
+def test_observed_edges_of_real_data(name, gsl_data, monkeypatch):
     """They are as many as PyTorch Geometric reads from the same files."""
     nodes, pairs = SIZES[name]
+    is_wikipedia = name in ('Chameleon', 'Squirrel')
+    folder = f'{name.lower()}/geom_gcn/raw' if is_wikipedia else f'{name}/raw'
+    file = gsl_data(f'{folder}/{OBSERVED[name].rpartition("/")[2]}')
+    monkeypatch.setattr(observed_edges, 'raw_folder', lambda *args: file.parent)
     source, target = found = load_observed_edges(name, nodes)
     assert found.shape == (2, 2 * pairs)
     assert not (source == target).any()
