@@ -14,7 +14,7 @@ from unittest import mock
 
 import torch
 from sklearn.datasets import load_digits
-from tails import groups, sharp, tail
+from tails import groups, rounds, sharp, tail
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 from torch_geometric.data import Data
@@ -203,6 +203,7 @@ MEASUREMENTS = {
         sharp,
         shared,
         groups,
+        rounds,
     )
 }
 

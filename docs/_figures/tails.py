@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from math import inf
+from math import ceil, exp, inf
 
 import torch
-from torch import Tensor
+from torch import Tensor, tensor
 
 from torch_geometric_gsl import GumbelKNNSampler, NeuralGaussianSimilarity
+from torch_geometric_gsl.nn.sampler._parts import FIRST_ROUND
 from torch_geometric_gsl.nn.similarity import CosineSimilarity, GaussianSimilarity
+from torch_geometric_gsl.ops.race import num_proposals
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions, relax
 from torch_geometric_gsl.ops.scores import gaussian
-from torch_geometric_gsl.ops.tail import spread_sources, tail_size
+from torch_geometric_gsl.ops.tail import (
+    default_num_arrivals,
+    spread_sources,
+    tail_size,
+)
 
 
 def tail(n: int = 1000, runs: int = 4000) -> None:
@@ -72,6 +78,35 @@ def groups(n: int = 2000) -> None:
                 means = [sampler.propagate(x, h).mean(dim=0) for _ in range(runs)]
             variance.append(float(torch.stack(means).var(dim=0).mean()))
         print(f'tau {tau}: {variance[0] / variance[1]:.2f}')
+
+
+def rounds(n: int = 2000, runs: int = 4000) -> None:
+    """Compare what all M arrivals and those of the first round lack of the variance."""
+    torch.manual_seed(0)
+    log_time = torch.rand(runs, n, dtype=torch.double).log().neg().log()
+    log_time = log_time.sort(dim=1).values
+    for tau in (0.1, 0.25, 0.5, 1.0):
+        most = default_num_arrivals(tau)
+        weight = torch.softmax(-log_time / tau, dim=1)
+        variance = weight.square().sum(dim=1).mean() - 1 / n
+        length = ceil(FIRST_ROUND * num_proposals(most, 1.0))
+        losses = [lost(weight, torch.full((runs,), most)) / variance]
+        for rate in (exp(-1), 0.42, 0.6):  # The first is the lowest that there may be.
+            found = torch.binomial(torch.full((runs,), float(length)), tensor(rate))
+            while bool((none := found == 0).any()):
+                more = torch.full_like(found[none], 2.0 * length)
+                found[none] = torch.binomial(more, tensor(rate))
+            losses.append(lost(weight, found.clamp(max=most).long()) / variance)
+        text = ', '.join(f'{100 * float(loss):.2f} %' for loss in losses)
+        print(f'tau {tau}, M = {most}, {length} proposals: {text}')
+
+
+def lost(weight: Tensor, found: Tensor) -> Tensor:
+    """Return the variance among the weights after the first few of each run."""
+    later = torch.arange(weight.size(1)) >= found.unsqueeze(1)
+    rest = weight * later
+    mean = rest.sum(dim=1).square() / later.sum(dim=1)
+    return (rest.square().sum(dim=1) - mean).mean()
 
 
 def sharp(n: int = 1000, runs: int = 400) -> None:

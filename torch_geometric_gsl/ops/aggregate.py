@@ -2,9 +2,8 @@ r"""Graphs and sums of drawn neighbours: the arrivals and the tail of each targe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -86,33 +85,46 @@ def drawn_sum(
         score = pairs.respond(slice(None), value).view_as(arrivals.source)
         weight, _ = relax(score, arrivals, options, null=pairs.null)
         return neighbour_sum(full, weight.flatten(1).to(full), neighbours).to(h.dtype)
-    # What stands for later arrivals is gathered once for all blocks.
-    late_h, late_src = full[tail.source], pairs.src[tail.source]
-    sizes, groups = _block_sizes(value, late_h, tail.group, memory_budget)
-    to_scores: Callable[..., tuple[Tensor, Tensor]] = _block_scores
-    if torch.is_grad_enabled() and len(sizes) > 1:
-        # What leads to the scores is computed again in the backward pass.
-        how: dict[str, Any] = {'use_reentrant': False, 'preserve_rng_state': False}
-        to_scores = partial(checkpoint, _block_scores, **how)
-    pieces: Iterable[tuple[Any, ...]]
-    pieces = [(value, pairs, arrivals, tail, late_src, late_h)]
-    if len(sizes) > 1:
-        pieces = zip(
-            value.split(sizes),
-            pairs.split(sizes),
-            arrivals.split(sizes),
-            (tail._replace(source=part) for part in tail.source.split(groups)),
-            late_src.split(groups),
-            late_h.split(groups),
-            strict=True,
-        )
-    parts = [_relax_block(to_scores, options, *piece) for piece in pieces]
-    # Of a single block nothing is copied.
-    weight, late = (
-        torch.cat(part) if len(part) > 1 else part[0]
-        for part in zip(*parts, strict=True)
+    weight, late = _relax_all(
+        full, value, pairs, arrivals, tail, options, memory_budget
     )
     return (neighbour_sum(full, weight, neighbours) + late).to(h.dtype)
+
+
+def _relax_all(
+    h: Tensor,
+    value: Tensor,
+    pairs: PairScores,
+    arrivals: Arrivals,
+    tail: Tail,
+    options: DrawOptions,
+    memory_budget: int,
+) -> tuple[Tensor, Tensor]:
+    """Return the weights of the arrivals, and the sums over the tail, by blocks."""
+    # What stands for later arrivals is gathered once for all blocks.
+    late_h, late_src = h[tail.source], pairs.src[tail.source]
+    sizes, groups = _block_sizes(value, late_h, tail.group, memory_budget)
+    if len(sizes) <= 1:
+        whole = value, pairs, arrivals, tail, late_src, late_h
+        return _relax_block(_block_scores, options, *whole)
+    run: Callable[..., tuple[Tensor, Tensor]] = _block_scores
+    if torch.is_grad_enabled():
+        # What leads to the scores is computed again in the backward pass.
+        run = partial(
+            checkpoint, _block_scores, use_reentrant=False, preserve_rng_state=False
+        )
+    pieces = zip(
+        value.split(sizes),
+        pairs.split(sizes),
+        arrivals.split(sizes),
+        (tail._replace(source=part) for part in tail.source.split(groups)),
+        late_src.split(groups),
+        late_h.split(groups),
+        strict=True,
+    )
+    parts = [_relax_block(run, options, *piece) for piece in pieces]
+    weight, late = (torch.cat(part) for part in zip(*parts, strict=True))
+    return weight, late
 
 
 def _own_sum(

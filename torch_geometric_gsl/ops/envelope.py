@@ -119,8 +119,8 @@ def bound_scores(pairs: PairScores, envelope: Envelope, rows: slice) -> Tensor:
 
     Members of the head are left out of what it bounds.
     """
-    # Not a view of what has a gradient: the compiler warns of such.
-    dst, head = pairs.dst.detach()[rows], envelope.head
+    pairs = pairs.detach()  # The compiler warns of views of what has a gradient.
+    dst, head = pairs.dst[rows], envelope.head
     upper = pairs.upper + dst.new_zeros(dst.size(0), 1)
     if envelope.balls is None and head is None:
         return upper
@@ -134,9 +134,8 @@ def bound_scores(pairs: PairScores, envelope: Envelope, rows: slice) -> Tensor:
         to_range, args = closeness(pairs.comparison, dst, envelope.balls)
     if response.formula is not None:
         run = maybe_compile(_bound, args[0].numel(), dst.device, dynamic=True)
-    scale = torch.as_tensor(pairs.scale, dtype=dst.dtype, device=dst.device).detach()
-    params = response._replace(params=tuple(x.detach() for x in response.params))
-    limits = low, high, upper, scale, params.params_of(rows)
+    scale = torch.as_tensor(pairs.scale, dtype=dst.dtype, device=dst.device)
+    limits = low, high, upper, scale, response.params_of(rows)
     return run(to_range, response.bounded_by, args, *limits)
 
 

@@ -167,6 +167,23 @@ class PairScores(NamedTuple):
             candidates=candidates,
         )
 
+    def detach(self) -> PairScores:
+        """Return the scores without gradient."""
+        limits = self.scale, self.lower, self.upper
+        scale, lower, upper = (
+            x.detach() if isinstance(x, Tensor) else x for x in limits
+        )
+        params = tuple(param.detach() for param in self.response.params)
+        return self._replace(
+            dst=self.dst.detach(),
+            src=self.src.detach(),
+            response=self.response._replace(params=params),
+            scale=scale,
+            lower=lower,
+            upper=upper,
+            null=None if self.null is None else self.null.detach(),
+        )
+
     def split(self, sizes: list[int]) -> list[PairScores]:
         r"""Return the scores of blocks of targets.
 

@@ -72,7 +72,7 @@ class Messages(NamedTuple):
 
 
 class Far(NamedTuple):
-    """What clusters that are replaced as a whole add to a sum."""
+    """Hold what clusters that are replaced as a whole add to a sum."""
 
     total: Tensor  # Their messages and ones, by the middles of their weights [m + 1].
     error: Tensor  # What they add to the errors of sum and weight [2].

@@ -37,9 +37,10 @@ def test_loss(names, observed):
     model = make(weights, observed=observed)
     generator = seeded(3)
     loss = model.loss(X, Y, MASK, edge_index=EDGES, generator=generator)
-    plain, generator = make(observed=observed), seeded(3)
-    expected = plain.loss(X, Y, MASK, edge_index=EDGES, generator=generator)
-    for graph in plain.graphs(X, EDGES, generator=generator):
+    plain, other = make(observed=observed), seeded(3)
+    expected = plain.loss(X, Y, MASK, edge_index=EDGES, generator=other)
+    assert torch.equal(generator.get_state(), other.get_state())
+    for graph in plain.graphs(X, EDGES, generator=seeded(3)):
         for name, weight in weights.items():
             expected = expected + weight * value(name, graph, EDGES) / 2
     torch.testing.assert_close(loss, expected)

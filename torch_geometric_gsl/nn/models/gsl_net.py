@@ -18,7 +18,7 @@ from torch_geometric_gsl.nn.conv.latent_graph_conv import (
     compared_channels,
 )
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
-from torch_geometric_gsl.nn.models.base import NodeClassifier
+from torch_geometric_gsl.nn.models.base import NodeClassifier, cross_entropy
 from torch_geometric_gsl.nn.models.layers import (
     layer_sizes,
     reset_activation,
@@ -256,7 +256,7 @@ class GSLNet(NodeClassifier):
     def loss(self, x: Tensor, y: Tensor, mask: Tensor, **kwargs: Any) -> Tensor:
         r"""Return the cross-entropy of labelled nodes, and the :obj:`regularizers`.
 
-        These are means over the nodes and the layers, of graphs that are drawn anew.
+        These are means over the nodes and the layers, of the graphs of this call.
 
         Args:
             x (torch.Tensor): The node features, dense or sparse CSR.
@@ -272,11 +272,15 @@ class GSLNet(NodeClassifier):
             ValueError: If no node is labelled, a label is that of no class, or the
                 regularizer :obj:`"prior"` lacks an :obj:`edge_index`.
         """
-        loss = super().loss(x, y, mask, **kwargs)
         if not self.regularizers:
-            return loss
-        graphs = self.graphs(x, **kwargs)
-        return loss + penalty(self.regularizers, x, graphs, kwargs.get('edge_index'))
+            return super().loss(x, y, mask, **kwargs)
+        given = {'generator': None} | kwargs
+        generator = given.pop('generator')
+        args, graphs, h = self._hidden_layers(x, generator, **given)
+        graph, out = _seen(self.convs[-1], h, args, generator)
+        loss = cross_entropy(out, y, mask)
+        edge_index = kwargs.get('edge_index')
+        return loss + penalty(self.regularizers, x, [*graphs, graph], edge_index)
 
     def graphs(
         self,
@@ -301,24 +305,31 @@ class GSLNet(NodeClassifier):
         Returns:
             list[SampledGraph]: The edges and their weights, layer by layer.
         """
+        given = {'edge_index': edge_index, 'batch': batch, 'embedding': embedding}
+        args, graphs, h = self._hidden_layers(x, generator, **given)
+        last: Any = self.convs[-1]
+        return [*graphs, last.graph(h, **args, generator=generator)]
+
+    def _hidden_layers(
+        self, x: Tensor, generator: torch.Generator | None, **given: Tensor | None
+    ) -> tuple[dict[str, Tensor | None], list[SampledGraph], Tensor]:
+        """Return the arguments of layers, the graphs of all but the last, its input."""
         check_features(x)
         check_generator(generator, x.device)
-        args = self._arguments(x, edge_index, batch, embedding)
+        args = self._arguments(x, **given)
         graphs = []
         for conv in self.convs[:-1]:
-            # Drawn twice, and the same: once to be seen, and once to be used.
-            twin = clone_generator(generator, x.device)
-            graphs.append(conv.graph(x, **args, generator=twin))  # type: ignore[operator]
-            x = self._hidden(conv(x, **args, generator=generator))
-        last: Any = self.convs[-1]
-        return [*graphs, last.graph(x, **args, generator=generator)]
+            graph, x = _seen(conv, x, args, generator)
+            graphs.append(graph)
+            x = self._hidden(x)
+        return args, graphs, x
 
     def _arguments(
         self,
         x: Tensor,
-        edge_index: Tensor | None,
-        batch: Tensor | None,
-        embedding: Tensor | None,
+        edge_index: Tensor | None = None,
+        batch: Tensor | None = None,
+        embedding: Tensor | None = None,
     ) -> dict[str, Tensor | None]:
         """Return the arguments of the layers."""
         if self.compare != 'embedding':
@@ -348,3 +359,16 @@ class GSLNet(NodeClassifier):
         if self.chosen_scale is not None:
             text += f", scale='auto' ({float(self.chosen_scale):g})"
         return f'{text})'
+
+
+def _seen(
+    conv: Any,
+    x: Tensor,
+    args: dict[str, Tensor | None],
+    generator: torch.Generator | None,
+) -> tuple[SampledGraph, Tensor]:
+    """Return the graph of a layer, and what the layer returns."""
+    # Drawn twice, and the same: once to be seen, and once to be used.
+    twin = clone_generator(generator, x.device)
+    graph: SampledGraph = conv.graph(x, **args, generator=twin)
+    return graph, conv(x, **args, generator=generator)

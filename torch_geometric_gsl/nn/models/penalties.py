@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -59,7 +59,7 @@ def check_regularizers(regularizers: Any, num_nodes: int | None) -> dict[str, fl
 def penalty(
     regularizers: dict[str, float],
     x: Tensor,
-    graphs: Iterable[SampledGraph],
+    graphs: list[SampledGraph],
     edge_index: Tensor | None,
 ) -> Tensor:
     """Return the weighted sum of regularizers: means over the nodes and the graphs.
@@ -67,7 +67,7 @@ def penalty(
     Args:
         regularizers (dict): The weights by their names.
         x (torch.Tensor): The features of the nodes, dense or sparse CSR.
-        graphs (iterable): The graphs of the layers.
+        graphs (list): The graphs of the layers.
         edge_index (torch.Tensor or None): Given edges.
     """
     terms = [
@@ -75,4 +75,4 @@ def penalty(
         for graph in graphs
         for name, weight in regularizers.items()
     ]
-    return torch.stack(terms).sum() * len(regularizers) / len(terms)
+    return torch.stack(terms).sum() / len(graphs)

@@ -43,8 +43,8 @@ from torch_geometric_gsl.ops.tail import Tail, draw_tail
 from torch_geometric_gsl.ops.tree_sum import may_pay, tree_sum
 from torch_geometric_gsl.typing import SampledGraph
 
-# Most races have their arrivals after this share of what the worst of them asks for, so
-# that a race that lacks some but not all may end: a second round would cost more.
+# A flat race may end after this share of what the worst of them asks for, if it has an
+# arrival: what it lacks takes less than 1 % from a variance, a second round takes long.
 FIRST_ROUND = 0.5
 
 

@@ -1,4 +1,4 @@
-"""Losses that teach a similarity without a network on top of it."""
+"""A loss that teaches a similarity without a network on top of it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from torch_geometric_gsl._checks import check_type, check_value
+from torch_geometric_gsl._checks import check_index, check_type, check_value
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.ops.runtime import full_dtype
 
@@ -73,16 +73,12 @@ def leave_one_out_loss(
 
 
 def _check_labels(y: Tensor, x: Tensor) -> None:
-    check_type(y, torch.Tensor, 'y', 'a torch.Tensor')
-    if y.dtype != torch.long:
-        raise TypeError(f"'y' must have dtype torch.int64 (got {y.dtype})")
-    if y.shape != x.shape[:1]:
+    check_index(y, 'y', '[num_nodes]', 1, like=x)
+    if not 0 < y.numel() == x.size(0):
         raise ValueError(
-            f"'y' must have shape [num_nodes] (got {list(y.shape)} for {x.size(0)} "
-            f'nodes)'
+            f"'y' must have one label per node, at least one (got {y.numel()} for "
+            f'{x.size(0)} nodes)'
         )
-    if y.numel() == 0:
-        raise ValueError("'y' must have labels (got none)")
     lowest = y.amin()
     check_value(lowest >= 0, "'y' must have no negative labels", got=lambda: lowest)
     most = y.bincount().amax()
