@@ -8,9 +8,8 @@ import torch
 from torch import Tensor, tensor
 
 from torch_geometric_gsl import GumbelKNNSampler, NeuralGaussianSimilarity
-from torch_geometric_gsl.nn.sampler._parts import FIRST_ROUND
 from torch_geometric_gsl.nn.similarity import CosineSimilarity, GaussianSimilarity
-from torch_geometric_gsl.ops.race import num_proposals
+from torch_geometric_gsl.ops.race import FIRST_ROUND, num_proposals
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions, relax
 from torch_geometric_gsl.ops.scores import gaussian
 from torch_geometric_gsl.ops.tail import (

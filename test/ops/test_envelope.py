@@ -12,11 +12,11 @@ from torch_geometric_gsl.ops.envelope import (
     make_envelope,
     num_expected,
     proposal_rates,
-    propose,
 )
 from torch_geometric_gsl.ops.nearest_lists import find_nearest
 from torch_geometric_gsl.ops.noise import random_words
 from torch_geometric_gsl.ops.pair_scores import PairScores
+from torch_geometric_gsl.ops.proposals import propose
 
 
 def cubic_interval(low, high):

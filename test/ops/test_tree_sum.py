@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles import seeded, softmax
 
-from torch_geometric_gsl.ops import cells, source_ranking
+from torch_geometric_gsl.ops import cell_sum, cells, source_ranking
 from torch_geometric_gsl.ops import tree_sum as module
 from torch_geometric_gsl.ops.cells import cells_of
 from torch_geometric_gsl.ops.clusters import Clusters, group, k_means
@@ -63,7 +63,7 @@ def error_of(out, expected):
 @pytest.fixture
 def summed(monkeypatch):
     """The numbers of pairs that are summed one by one in each cell."""
-    seen, plain = [], module._sum_cell
+    seen, plain = [], module.sum_cell
 
     def sum_cell(*args, may_skip=True):
         found = plain(*args, may_skip=may_skip)
@@ -71,7 +71,7 @@ def summed(monkeypatch):
             seen.append(found[1])
         return found
 
-    monkeypatch.setattr(module, '_sum_cell', sum_cell)
+    monkeypatch.setattr(module, 'sum_cell', sum_cell)
     return seen
 
 
@@ -259,7 +259,7 @@ def test_clusters_replaced_as_a_whole(part, formula, has_loops, monkeypatch):
         return source_ranking.rank_sources(messages, pairs, tau, tolerance)
 
     monkeypatch.setattr(source_ranking, '_far_clusters', far_clusters)
-    monkeypatch.setattr(module, 'rank_sources', rank_sources)
+    monkeypatch.setattr(cell_sum, 'rank_sources', rank_sources)
     x, h = clustered(600, num_centres=20, noise=0.02, dim=8, **DOUBLE)
     for tolerance in TOLERANCES:
         pairs = make(x, formula=formula, scale=20.0, spread=0.05, loop=has_loops)

@@ -22,6 +22,10 @@ from torch_geometric_gsl.ops.runtime import (
 )
 from torch_geometric_gsl.ops.tail import Tail, draw_tail
 
+#: A flat race may end after this share of what the worst of them asks for, if it has
+#: an arrival: what it lacks takes less than 1 % from a variance, a second round long.
+FIRST_ROUND = 0.5
+
 
 def num_proposals(num_arrivals: int, spread: float, *, replace: bool = True) -> float:
     r"""Return the number of proposals :math:`P` of each race.

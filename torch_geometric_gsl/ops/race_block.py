@@ -11,17 +11,11 @@ from torch import Tensor
 
 from torch_geometric_gsl._checks import check_value
 from torch_geometric_gsl.ops.clusters import Clusters
-from torch_geometric_gsl.ops.envelope import Rates, propose
+from torch_geometric_gsl.ops.envelope import Rates
 from torch_geometric_gsl.ops.neighbours import Neighbours
-from torch_geometric_gsl.ops.noise import (
-    STEP,
-    below,
-    race_states,
-    random_words,
-    uniform,
-    upper_uniform,
-)
+from torch_geometric_gsl.ops.noise import STEP, race_states, random_words, upper_uniform
 from torch_geometric_gsl.ops.pair_scores import PairScores
+from torch_geometric_gsl.ops.proposals import draw_kinds, draw_uniform, propose
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
 from torch_geometric_gsl.ops.runtime import has_triton, maybe_compile
 from torch_geometric_gsl.ops.scan import scan_arrivals
@@ -268,51 +262,6 @@ class RaceBlock(NamedTuple):
         out_noise[index] = -(log_time + score)[which, place]
         last = (most - 1 - self.found[race]).unsqueeze(1)
         arrivals.horizon.view(-1)[race] = log_time.gather(1, last).squeeze(1)
-
-
-def draw_uniform(
-    state: Tensor, column: Tensor, count: Tensor, dtype: torch.dtype
-) -> tuple[Tensor, Tensor, Tensor]:
-    r"""Draw the candidate, the level of acceptance and the gap of each proposal.
-
-    Args:
-        state (torch.Tensor): Random states of the races :math:`[r]`.
-        column (torch.Tensor): Random states of the proposals :math:`[q]`, each of which
-            takes two random words.
-        count (torch.Tensor): The numbers of candidates :math:`[r, 1]`.
-        dtype (torch.dtype): The type of the numbers.
-
-    Returns:
-        tuple[torch.Tensor, torch.Tensor, torch.Tensor]: The place of the candidate, the
-        uniform number that decides on it, and the time since the proposal before it in
-        units of the mean, :math:`[r, q]` each.
-    """
-    place = state.unsqueeze(1) + column
-    word = random_words(place)
-    gap = uniform(random_words(place + STEP), dtype).log().neg()
-    return below(word, count), uniform(word, dtype), gap
-
-
-def draw_kinds(
-    state: Tensor, column: Tensor, dtype: torch.dtype, row: Tensor, *kinds: Any
-) -> tuple[Tensor, Tensor, Tensor | None, Tensor, Tensor]:
-    r"""Draw the candidate, the level and the gap of proposals of several kinds.
-
-    Args:
-        state (torch.Tensor): Random states of the races :math:`[r]`.
-        column (torch.Tensor): Random states of the proposals :math:`[q]`.
-        dtype (torch.dtype): The type of the numbers.
-        row (torch.Tensor): The target of each race :math:`[r]`.
-        *kinds (optional): Where :func:`propose` looks candidates up.
-
-    Returns:
-        tuple: What :func:`propose` returns, and the level and the gap of
-        :func:`draw_uniform`.
-    """
-    place = state.unsqueeze(1) + column
-    word, other = random_words(place), random_words(place + STEP)
-    found = propose((other >> 32).int(), word, row, *kinds)
-    return *found, uniform(word, dtype), uniform(other, dtype).log().neg()
 
 
 def _check_bounds(pairs: PairScores, score: Tensor) -> None:

@@ -8,10 +8,9 @@ from oracles import replay, seeded, to_matrix, truncated
 from sampling import normal
 from scipy import integrate
 
-from torch_geometric_gsl.nn.sampler._parts import FIRST_ROUND
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES, resolve_similarity
-from torch_geometric_gsl.ops.race import race_arrivals
+from torch_geometric_gsl.ops.race import FIRST_ROUND, race_arrivals
 from torch_geometric_gsl.ops.relax import DrawOptions
 
 N = 9

@@ -16,7 +16,7 @@ from scipy import stats
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.gaussian_similarity import GaussianSimilarity
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES, resolve_similarity
-from torch_geometric_gsl.ops import race_block, relax, tail
+from torch_geometric_gsl.ops import proposals, race_block, relax, tail
 
 ERROR_RATE = 1e-3
 CALLS = 16
@@ -258,7 +258,7 @@ RAGGED = {kind: partial(drawn_ragged, kind, tau=0.75, hard=False) for kind in SI
         for mistake in (
             (tail, 'mask_tail', without_gradient),
             (relax, 'log_tail_mass', twice),
-            (race_block, 'below', of_the_first),
+            (proposals, 'below', of_the_first),
         )
     ],
 )

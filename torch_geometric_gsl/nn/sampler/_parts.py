@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch_geometric.utils import sort_edge_index
 
 from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.nn.sampler._envelopes import EnvelopeMemory
@@ -35,17 +33,13 @@ from torch_geometric_gsl.ops.noise_free import (
     sampled_noise_free_sum,
 )
 from torch_geometric_gsl.ops.pair_scores import PairScores
-from torch_geometric_gsl.ops.race import race_arrivals
+from torch_geometric_gsl.ops.race import FIRST_ROUND, race_arrivals
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
 from torch_geometric_gsl.ops.runtime import disable_compile
 from torch_geometric_gsl.ops.stream import stream_arrivals
 from torch_geometric_gsl.ops.tail import Tail, draw_tail
 from torch_geometric_gsl.ops.tree_sum import may_pay, tree_sum
 from torch_geometric_gsl.typing import SampledGraph
-
-# A flat race may end after this share of what the worst of them asks for, if it has an
-# arrival: what it lacks takes less than 1 % from a variance, a second round takes long.
-FIRST_ROUND = 0.5
 
 
 class AllPairs(NamedTuple):
@@ -263,68 +257,6 @@ def join_graphs(graphs: Sequence[SampledGraph]) -> SampledGraph:
         return graphs[0]
     edge_index, weight = (torch.cat(x, dim=-1) for x in zip(*graphs, strict=True))
     return SampledGraph(edge_index, weight)
-
-
-class Assignment(NamedTuple):
-    """The parts of a call; each of its targets stands in one of them at the most."""
-
-    pairs: PairScores
-    parts: list[Part]
-
-    def plan(self, method: str) -> SamplingPlan:
-        """Return the plan of the target with the most candidates."""
-        if self.parts:
-            return max(self.parts, key=lambda part: part.most).plan
-        asked = 'dense' if method == 'auto' else method
-        return SamplingPlan(asked, 'there is nothing to draw', None, None, 0)
-
-    def graph(self, generator: torch.Generator | None) -> SampledGraph:
-        """Return the graph of all parts, sorted by target."""
-        if not self.parts:
-            none = self.pairs.src.new_empty(2, 0)
-            return SampledGraph(none.long(), none[0])
-        graph = join_graphs([part.graph(generator) for part in self.parts])
-        if len({type(part) for part in self.parts}) == 1:
-            return graph
-        return SampledGraph(*sort_edge_index(*graph, sort_by_row=False))
-
-    def sum(self, h: Tensor, generator: torch.Generator | None) -> Tensor:
-        """Sum messages over that graph; without noise over all candidates."""
-        num_targets = self.pairs.dst.size(0)
-        if len(self.parts) == 1 and self.parts[0].num_targets == num_targets:
-            return self.parts[0].sum(h, generator)
-        # In the order of the graph, so that one seed gives its weights.
-        blocks = [part for part in self.parts if isinstance(part, AllPairs)]
-        sums = [p.sum(h, generator) for p in self.parts if not isinstance(p, AllPairs)]
-        if blocks:
-            sums.append(_sum_of_blocks(blocks, h, num_targets, generator))
-        return (
-            sum(sums[1:], start=sums[0])
-            if sums
-            else h.new_zeros(num_targets, h.size(1))
-        )
-
-
-def _sum_of_blocks(
-    blocks: list[AllPairs],
-    h: Tensor,
-    num_targets: int,
-    generator: torch.Generator | None,
-) -> Tensor:
-    """Sum over each of several graphs, with zeros for the targets between them."""
-    messages = _split(h, [block.sources for block in blocks])[1::2]
-    sums = _split(h.new_zeros(num_targets, h.size(1)), [b.targets for b in blocks])
-    sums[1::2] = [
-        block.sum(own, generator) for block, own in zip(blocks, messages, strict=True)
-    ]
-    return torch.cat(sums)
-
-
-def _split(rows: Tensor, spans: list[tuple[int, int]]) -> list[Tensor]:
-    """Split rows into those before a span, a span, those up to the next and so on."""
-    ends = [0, *chain.from_iterable(spans), rows.size(0)]
-    # Split, not sliced: the gradient of each slice would be one of all rows.
-    return list(rows.split([stop - start for start, stop in pairwise(ends)]))
 
 
 @disable_compile

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl.nn.sampler._parts import AllPairs, Assignment, CandidateList
+from torch_geometric_gsl.nn.sampler._assignment import Assignment
+from torch_geometric_gsl.nn.sampler._parts import AllPairs, CandidateList
 from torch_geometric_gsl.ops.graph_stats import (
     candidate_null_share,
     candidate_spread,

@@ -15,9 +15,10 @@ from torch_geometric_gsl._checks import (
     check_messages,
 )
 from torch_geometric_gsl._warnings import one_of_each
+from torch_geometric_gsl.nn.sampler._assignment import Assignment
 from torch_geometric_gsl.nn.sampler._envelopes import EnvelopeMemory
 from torch_geometric_gsl.nn.sampler._inputs import assign_parts
-from torch_geometric_gsl.nn.sampler._parts import Assignment, all_pairs
+from torch_geometric_gsl.nn.sampler._parts import all_pairs
 from torch_geometric_gsl.nn.sampler.distribution import NeighbourDistribution, describe
 from torch_geometric_gsl.nn.sampler.plan import (
     CHECKS,
