@@ -104,3 +104,21 @@ CASES = [
 def case(request):
     """One similarity after the other."""
     return request.param
+
+
+@pytest.fixture(scope='session')
+def shapes():
+    """A function that names the parameters of a module, and their shapes."""
+
+    def shapes(module):
+        return {name: tuple(p.shape) for name, p in module.named_parameters()}
+
+    return shapes
+
+
+@pytest.fixture
+def triangle():
+    """Rows of a 3-4-5 triangle and one of zeros, and their cosines."""
+    x = torch.tensor([[2.0, 0.0], [3.0, 4.0], [0.0, -1.0], [0.0, 0.0]])
+    cosine = [[1, 0.6, 0, 0], [0.6, 1, -0.8, 0], [0, -0.8, 1, 0], [0, 0, 0, 0]]
+    return x.double(), torch.tensor(cosine, dtype=torch.float64)

@@ -1,0 +1,94 @@
+import math
+
+import pytest
+import torch
+
+from torch_geometric_gsl.nn.similarity import NeuralGaussianSimilarity
+
+
+@pytest.mark.parametrize(
+    ('kwargs', 'text'),
+    [
+        ({}, 'c_scale=0.1'),
+        ({'c_scale': 2}, 'c_scale=2'),
+        ({'bias': True}, 'c_scale=0.1, bias=True'),
+        ({'centre': 'tanh'}, "c_scale=0.1, centre='tanh'"),
+    ],
+)
+def test_repr_and_parameters(kwargs, text, shapes):
+    plain, projected = (NeuralGaussianSimilarity(16, *m, **kwargs) for m in ((), (8,)))
+    assert str(plain) == f'NeuralGaussianSimilarity(16, {text})'
+    assert str(projected) == f'NeuralGaussianSimilarity(16, 8, {text})'
+    biases = {'bias_b': (1,), 'bias_c': (1,)} if kwargs.get('bias') else {}
+    assert shapes(plain) == {'w_b': (1, 16), 'w_c': (1, 16), **biases}
+    lin = {'lin.weight': (8, 16)}
+    assert shapes(projected) == {'w_b': (1, 8), 'w_c': (1, 8), **biases, **lin}
+
+
+def test_by_hand():
+    module = NeuralGaussianSimilarity(2, c_scale=0.5).double()
+    with torch.no_grad():  # Widths 0.5 * 0.75 and 0.5 * 0.25 around the centre 0.5.
+        module.w_b.zero_()
+        module.w_c.copy_(torch.tensor([[math.log(3), -math.log(3)]]))
+    expected = -torch.tensor([[0.25, 0.25]] * 2) / torch.tensor([[0.375], [0.125]])
+    found = module(torch.eye(2, dtype=torch.float64)).log()
+    torch.testing.assert_close(found, expected.double(), rtol=1e-6, atol=0)
+
+
+def test_the_bell_belongs_to_the_target():
+    module = NeuralGaussianSimilarity(2)
+    with torch.no_grad():  # Centres sigmoid(log 4) = 0.8 and sigmoid(-log 4) = 0.2.
+        module.w_b.copy_(torch.tensor([[math.log(4), -math.log(4)]]))
+        module.w_c.zero_()
+    expected = -torch.tensor([[0.2**2, 0.8**2], [0.2**2, 0.8**2]]) / 0.05
+    torch.testing.assert_close(module(torch.eye(2)).log(), expected)
+
+
+def test_a_bias_moves_the_bell(triangle):
+    x, cosine = triangle
+    module = NeuralGaussianSimilarity(2, bias=True, centre='tanh').double()
+    with torch.no_grad():  # Centre tanh(-atanh(0.8)) = -0.8, width 0.1 * 0.8.
+        module.w_b.zero_()
+        module.w_c.zero_()
+        module.bias_b.fill_(-math.atanh(0.8))
+        module.bias_c.fill_(math.log(4))
+    expected = -((cosine[:2] + 0.8) ** 2) / 0.08
+    torch.testing.assert_close(module(x)[:2], expected.exp())
+    module(x)[0, 1].log().backward()
+    assert module.bias_b.grad != 0
+    assert module.bias_c.grad != 0
+    module.reset_parameters()
+    assert module.bias_b == 0
+    assert module.bias_c == 0
+
+
+def test_extreme_weights_stay_finite():
+    module = NeuralGaussianSimilarity(3)
+    x = torch.randn(6, 3, requires_grad=True)
+    for value in (1e4, -1e4):
+        for parameter in module.parameters():
+            torch.nn.init.constant_(parameter, value)
+            parameter.grad = None
+        out = module(x)
+        out.sum().backward()
+        for found in (out, x.grad, *(leaf.grad for leaf in module.parameters())):
+            assert bool(found.isfinite().all())
+
+
+def test_unknown_centre():
+    with pytest.raises(ValueError, match=r"'centre' must be .* \(got 'cosh'\)"):
+        NeuralGaussianSimilarity(2, centre='cosh')
+    with pytest.raises(TypeError, match=r"'bias' must be a bool"):
+        NeuralGaussianSimilarity(2, bias=1)
+
+
+@pytest.mark.parametrize(
+    ('kwargs', 'error', 'text'),
+    [
+        ({'c_scale': 0}, ValueError, r"'c_scale' must be pos.* \(got 0\)"),
+        ({'c_scale': None}, TypeError, r"'c_scale' must be .* \(got NoneType\)"),
+    ],
+)
+def test_wrong_arguments(kwargs, error, text):
+    with pytest.raises(error, match=text):
+        NeuralGaussianSimilarity(3, **kwargs)
