@@ -24,6 +24,7 @@ FLOORS = {
     'nn.conv': 4,
     'nn.nearest_neighbours': 4,
     'nn.models': 5,
+    'nn.self_supervision': 5,
     'transforms': 5,
     'diagnostics': 5,
     'visualization': 5,

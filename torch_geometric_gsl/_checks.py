@@ -84,6 +84,25 @@ def check_probability(value: object, name: str) -> None:
         raise ValueError(f"'{name}' must lie in [0, 1) (got {value})")
 
 
+def at_least(least: int, number: float, name: str) -> float:
+    """Return a finite number, which must not be less."""
+    check_number(number, name)
+    if number < least:
+        raise ValueError(f"'{name}' must be at least {least} (got {number})")
+    return number
+
+
+def pair_of_probabilities(value: Any, name: str) -> tuple[float, float]:
+    """Return two probabilities, given one for both or one for each."""
+    pair = value if isinstance(value, tuple) else (value, value)
+    if len(pair) != 2:
+        raise ValueError(f"'{name}' must be a number or a pair of them (got {pair})")
+    first, second = pair
+    check_probability(first, name)
+    check_probability(second, name)
+    return first, second
+
+
 def check_value(
     holds: Tensor, message: str, got: Callable[[], object] | None = None
 ) -> None:

@@ -6,37 +6,12 @@ from oracles import seeded, to_matrix
 from torch.nn import functional as F
 
 from torch_geometric_gsl.baselines import _neighbour_model
-from torch_geometric_gsl.baselines.idgl import nodes as idgl_nodes
-from torch_geometric_gsl.baselines.idgl import pairs as idgl_pairs
 from torch_geometric_gsl.baselines.idgl.idgl import IDGL
 from torch_geometric_gsl.baselines.idgl.idgl_anchor import IDGLAnchor
 
-N, IN, HIDDEN, OUT, K = 9, 5, 4, 3, 2
+# Sizes of the problem and of its models.
+N, IN, OUT, K = 9, 5, 3, 2
 KINDS = pytest.mark.parametrize('kind', [IDGL, IDGLAnchor])
-
-
-def problem(num_nodes=N):
-    """Classes around centres, not all features of one sign."""
-    y = torch.arange(num_nodes) % OUT
-    x = 0.7 * torch.randn(num_nodes, IN, generator=seeded(3), dtype=torch.double)
-    x[torch.arange(num_nodes), y] += 1.5
-    return x, y
-
-
-def make(kind=IDGL, **kwargs):
-    """A model without noise that iterates three times."""
-    torch.manual_seed(5)
-    defaults = {'k': K, 'dropout': 0.0, 'delta': 0.0, 'max_iterations': 3}
-    if kind is IDGLAnchor:
-        defaults |= {'num_anchors': 4, 'smoothness': 0.4, 'sparsity': 0.2}
-    sizes = {'num_layers': 2, **defaults, **kwargs}
-    return kind(IN, HIDDEN, out_channels=OUT, **sizes).double()
-
-
-def in_strips(rows, monkeypatch, num_sources=N):
-    """Divides graphs into strips of some rows of double precision."""
-    size = 8 * rows * num_sources // torch.get_num_threads()
-    monkeypatch.setattr(idgl_nodes, 'STRIP', size)
 
 
 # The method written out for whole matrices.
@@ -120,12 +95,12 @@ CASES = [
 @KINDS
 @pytest.mark.parametrize('form', ['dense', 'positive', 'sparse'])
 @pytest.mark.parametrize('case', CASES, ids=str)
-def test_every_equation(kind, case, form, monkeypatch):
-    in_strips(4, monkeypatch)
+def test_every_equation(kind, case, form, in_strips, idgl_model, idgl_problem):
+    in_strips(4)
     if kind is IDGLAnchor:
         case = {'num_anchors': 6, **case}
-    model = make(kind, **case)
-    x, y = problem()
+    model = idgl_model(kind, **case)
+    x, y = idgl_problem()
     x = x if form == 'dense' else x.relu()
     sources = list(range(N))
     if kind is IDGLAnchor:
@@ -151,10 +126,10 @@ def test_every_equation(kind, case, form, monkeypatch):
 
 @KINDS
 @pytest.mark.parametrize('is_sparse', [False, True])
-def test_gradient_of_the_loss(kind, is_sparse, monkeypatch):
-    in_strips(4, monkeypatch)
-    model = make(kind, num_heads=2, degree=0.3)
-    x, y = problem(6)
+def test_gradient_of_the_loss(kind, is_sparse, in_strips, idgl_model, idgl_problem):
+    in_strips(4)
+    model = idgl_model(kind, num_heads=2, degree=0.3)
+    x, y = idgl_problem(6)
     x = x.relu().to_sparse_csr() if is_sparse else x.requires_grad_()
     # The numeric gradient moves the parameters themselves.
     inputs = (*model.parameters(), *(() if is_sparse else (x,)))
@@ -165,72 +140,9 @@ def test_gradient_of_the_loss(kind, is_sparse, monkeypatch):
     assert torch.autograd.gradcheck(loss, inputs, fast_mode=True)
 
 
-def gradients(model, x, **kwargs):
-    """Return the loss and its gradients by all parameters and by dense features."""
-    y, inputs = problem(x.size(0))[1], list(model.parameters())
-    if x.requires_grad:
-        inputs.append(x)
-    loss = model.loss(x, y, y < 2, generator=seeded(1), **kwargs)
-    return [loss.detach(), *torch.autograd.grad(loss, inputs)]
-
-
 @KINDS
-@pytest.mark.parametrize('form', ['dense', 'positive', 'zeros', 'sparse'])
-def test_strips(kind, form, monkeypatch):
-    model = make(kind, degree=0.3, num_layers=3, epsilon=0.1)
-    x = problem(12)[0]
-    x = x if form == 'dense' else x.relu()
-    x = x.to_sparse_csr() if form == 'sparse' else x
-    # By zeros of features the gradient is that of the threshold.
-    x = x.requires_grad_() if form in ('dense', 'zeros') else x
-    # Graphs of a batch are not divided into factors.
-    one = torch.zeros(12, dtype=torch.long)
-    for model.epsilon in (0.1, 0.0):
-        expected = gradients(model, x)
-        for rows in (1, 5, 12):
-            in_strips(rows, monkeypatch, 12)
-            torch.testing.assert_close(gradients(model, x, batch=one), expected)
-    # What is wide is computed once.
-    monkeypatch.setattr(idgl_pairs, 'WIDE', 0)
-    torch.testing.assert_close(gradients(model, x, batch=one), expected)
-
-
-@pytest.mark.parametrize('anchors', [None, torch.tensor([0, 3, 4])])
-@pytest.mark.parametrize('epsilon', [0.1, 0.0])
-@torch.no_grad()
-def test_change_counts_mirror_images(anchors, epsilon, monkeypatch):
-    in_strips(4, monkeypatch)
-    model, x = make(), problem()[0]
-    options = {'epsilon': epsilon, 'is_smooth': False, 'cached': False}
-    nodes = idgl_nodes.Nodes(x, None, anchors, **options)
-    first = nodes.learn(model.metrics[0], x, [2])
-    for seed in (1, 2):
-        hidden = torch.rand(N, HIDDEN, generator=seeded(seed)).double()
-        learned = nodes.learn(model.metrics[1], hidden, [2])
-        own, old = (torch.cat([*graph.weights()]) for graph in (learned, first))
-        expected = (own - old).square().sum()
-        torch.testing.assert_close(learned.change(first), expected)
-        first = learned  # Products of thin matrices, where the threshold is zero.
-
-
-@pytest.mark.parametrize('case', ['size', 'h weight', 'weight h', 'weight weight'])
-def test_second_derivatives_of_the_parts_raise(case):
-    """Also where the gradient that comes in is constant."""
-    model, x = make(), problem()[0]
-    nodes = idgl_nodes.Nodes(x, None, None, 0.1, is_smooth=False, cached=False)
-    graph = nodes.learn(model.metrics[0], x, [2])
-    h = torch.randn(N, 2).double()
-    inputs = {'h': h.requires_grad_(), 'weight': model.metrics[0].weight}
-    first, second = ('weight', 'weight') if case == 'size' else case.split()
-    value = graph.size if case == 'size' else graph._send(h).sum()
-    (grad,) = torch.autograd.grad(value, inputs[first], create_graph=True)
-    with pytest.raises(RuntimeError, match='second derivatives are not implemented'):
-        torch.autograd.grad(grad.sum(), inputs[second])
-
-
-@KINDS
-def test_gradients_that_are_asked_for(kind):
-    model, (x, y) = make(kind, degree=0.3), problem()
+def test_gradients_that_are_asked_for(kind, idgl_model, idgl_problem):
+    model, (x, y) = idgl_model(kind, degree=0.3), idgl_problem()
     loss = model.loss(x.requires_grad_(), y, y < 2)
     inputs = [*model.parameters(), x]
     expected = torch.autograd.grad(loss, inputs, retain_graph=True)
@@ -242,75 +154,23 @@ def test_gradients_that_are_asked_for(kind):
     torch.testing.assert_close(found, expected)
 
 
-@pytest.mark.parametrize('epsilon', [0.0, 0.2])
-@pytest.mark.parametrize(('is_sparse', 'stored'), [(False, 0), (True, 2)])
-def test_stored_weights(is_sparse, stored, epsilon, monkeypatch):
-    in_strips(20, monkeypatch, 400)
-    num_nodes = 400
-    x, y = problem(num_nodes)
-    x = x.relu().to_sparse_csr() if is_sparse else x
-    model = make(max_iterations=10, skip_weight=0.0, epsilon=epsilon)
-    sizes = {}
-
-    def note(value):
-        sizes[value.data_ptr()] = value.numel()
-        return value
-
-    with torch.autograd.graph.saved_tensors_hooks(note, lambda value: value):
-        model.loss(x, y, y < 2)
-    # Halves of the first graph, and of the products of features.
-    half = stored / 2
-    assert half * num_nodes**2 <= sum(sizes.values()) < (half + 1.5) * num_nodes**2
-
-
-def test_linear_memory(meter):
+def test_linear_memory(meter, idgl_model, idgl_problem):
     num_nodes = 2000
-    x, y = problem(num_nodes)
-    model = make(degree=0.1)
+    x, y = idgl_problem(num_nodes)
+    model = idgl_model(degree=0.1)
     loop = torch.arange(num_nodes).expand(2, -1)
     with meter() as measured:
         model.loss(x.relu(), y, y < 2, edge_index=loop).backward()
     assert measured.largest < 20 * num_nodes
 
 
-@pytest.mark.parametrize('is_sparse', [False, True])
-def test_cached_products(is_sparse, monkeypatch):
-    monkeypatch.setattr(idgl_pairs, 'WIDE', 0)
-    known = len(idgl_nodes._PRODUCTS)
-    kwargs = {'edge_index': torch.zeros(2, 1, dtype=torch.long)}
-    model, cached = make(), make(cached=True)
-    x = problem()[0]
-    features = [x, 2 * x]
-    if is_sparse:
-        features = [x.relu().to_sparse_csr() for x in features]
-    expected = [gradients(model, x, **kwargs) for x in features]
-    assert len(idgl_nodes._PRODUCTS) == known
-    for _ in range(2):
-        found = [gradients(cached, x, **kwargs) for x in features]
-        torch.testing.assert_close(found, expected)
-        assert len(idgl_nodes._PRODUCTS) == known + 2
-    in_strips(4, monkeypatch)
-    found = [gradients(cached, x, **kwargs) for x in features]
-    torch.testing.assert_close(found, expected)
-    # Features that change in place are others.
-    cached.reset_parameters()
-    model.load_state_dict(cached.state_dict())
-    own = features[0].values() if is_sparse else features[0]
-    own *= torch.linspace(0.5, 2, own.size(-1), dtype=own.dtype)
-    expected = gradients(model, features[0], **kwargs)
-    found = gradients(cached, features[0], **kwargs)
-    torch.testing.assert_close(found, expected)
-    del features, own, x
-    assert len(idgl_nodes._PRODUCTS) == known
-
-
 def count(model, x, **kwargs):
     return len(model.graphs(x, generator=seeded(1), **kwargs))
 
 
-def test_rule_that_ends_the_iteration():
-    x, y = problem()
-    model = make(max_iterations=8)
+def test_rule_that_ends_the_iteration(idgl_model, idgl_problem):
+    x, y = idgl_problem()
+    model = idgl_model(max_iterations=8)
     graphs = reference(model, x, y, list(range(N)))[1]
 
     change = [
@@ -326,8 +186,12 @@ def test_rule_that_ends_the_iteration():
 
 
 @KINDS
-def test_order_of_nodes(kind, monkeypatch):
-    model, (x, y), order = make(kind, degree=0.1), problem(), torch.randperm(N)
+def test_order_of_nodes(kind, monkeypatch, idgl_model, idgl_problem):
+    model, (x, y), order = (
+        idgl_model(kind, degree=0.1),
+        idgl_problem(),
+        torch.randperm(N),
+    )
     anchors = torch.tensor([1, 4, 6])
     if kind is IDGLAnchor:
         monkeypatch.setattr(model, '_anchors', lambda x, generator: anchors)
@@ -338,8 +202,8 @@ def test_order_of_nodes(kind, monkeypatch):
 
 
 @KINDS
-def test_graph_to_start_from(kind):
-    model, x = make(kind).eval(), problem()[0]
+def test_graph_to_start_from(kind, idgl_model, idgl_problem):
+    model, x = idgl_model(kind).eval(), idgl_problem()[0]
     edge_index, _ = _neighbour_model.nearest_neighbours(x, K)
     expected = model(x)
     torch.testing.assert_close(model(x, edge_index), expected)
@@ -355,10 +219,10 @@ def test_graph_to_start_from(kind):
 
 
 @KINDS
-def test_dropout(kind):
-    x = problem()[0]
+def test_dropout(kind, idgl_model, idgl_problem):
+    x = idgl_problem()[0]
     inputs = []
-    model = make(kind, dropout=0.5, iteration_dropout=0.0)
+    model = idgl_model(kind, dropout=0.5, iteration_dropout=0.0)
     model.lins[1].register_forward_pre_hook(lambda _, args: inputs.append(args[0]))
     model(x.repeat(20, 1) + torch.randn(20 * N, IN, dtype=torch.double))
     zeros = [float((h == 0).double().mean()) for h in inputs]
@@ -373,11 +237,11 @@ def test_dropout(kind):
 
 
 @KINDS
-def test_rows_of_zeros(kind):
-    x, y = problem()
+def test_rows_of_zeros(kind, idgl_model, idgl_problem):
+    x, y = idgl_problem()
     x[2] = 0
     for given in (x, x.to_sparse_csr()):
-        model = make(kind, degree=0.1, skip_weight=0.0)
+        model = idgl_model(kind, degree=0.1, skip_weight=0.0)
         loss = model.loss(given, y, torch.arange(N), generator=seeded(1))
         loss.backward()
         assert bool(loss.isfinite())
@@ -389,26 +253,26 @@ def test_rows_of_zeros(kind):
 
 @KINDS
 @pytest.mark.parametrize('factor', [1e-30, 1e30])
-def test_length_of_features(kind, factor):
-    x = problem()[0].float().relu()
-    model = make(kind, max_iterations=1).float().eval()
+def test_length_of_features(kind, factor, idgl_model, idgl_problem):
+    x = idgl_problem()[0].float().relu()
+    model = idgl_model(kind, max_iterations=1).float().eval()
     expected = model.graphs(x)[0].edge_weight
     for given in (factor * x, (factor * x).to_sparse_csr()):
         torch.testing.assert_close(model.graphs(given)[0].edge_weight, expected)
 
 
 @KINDS
-def test_one_node(kind):
-    x = problem()[0][:1]
-    assert make(kind, skip_weight=0.0)(x).shape == (1, OUT)
+def test_one_node(kind, idgl_model, idgl_problem):
+    x = idgl_problem()[0][:1]
+    assert idgl_model(kind, skip_weight=0.0)(x).shape == (1, OUT)
     loop = torch.zeros(2, 1, dtype=torch.long)
-    assert make(kind)(x, loop).shape == (1, OUT)
+    assert idgl_model(kind)(x, loop).shape == (1, OUT)
 
 
 @KINDS
-def test_autocast(kind):
+def test_autocast(kind, idgl_model, idgl_problem):
     """What is added to the cross-entropy is computed in full precision."""
-    model, (x, y) = make(kind, max_iterations=1).float(), problem()
+    model, (x, y) = idgl_model(kind, max_iterations=1).float(), idgl_problem()
     added = []
     for enabled in (False, True):
         with torch.autocast('cpu', dtype=torch.bfloat16, enabled=enabled):
@@ -420,9 +284,12 @@ def test_autocast(kind):
 
 @KINDS
 @pytest.mark.parametrize('epsilon', [0.0, 0.3])
-def test_graphs_inside_of_autocast(kind, epsilon):
+def test_graphs_inside_of_autocast(kind, epsilon, idgl_model, idgl_problem):
     """They are those of full precision, where no hidden features are compared."""
-    model, x = make(kind, epsilon=epsilon, max_iterations=1).float(), problem()[0]
+    model, x = (
+        idgl_model(kind, epsilon=epsilon, max_iterations=1).float(),
+        idgl_problem()[0],
+    )
     (expected,) = model.graphs(x.float(), generator=seeded(1))
     with torch.autocast('cpu', dtype=torch.bfloat16):
         (found,) = model.graphs(x.float(), generator=seeded(1))

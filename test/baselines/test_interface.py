@@ -2,6 +2,7 @@
 
 import copy
 import inspect
+from functools import partial
 from unittest import mock
 
 import pytest
@@ -34,6 +35,10 @@ FACTORIES = {
             'projected_channels': 8,
         },
     ),
+    'HESGSL': (
+        gsl.HESGSL,
+        {'k': 2, 'binary': False, 'denoising_channels': 16, 'num_hops': 2},
+    ),
     # Graphs of a batch end the iteration together.
     'IDGL': (gsl.IDGL, {'k': 2, 'delta': 0.0, 'max_iterations': 3}),
     'IDGLAnchor': (
@@ -48,6 +53,7 @@ REFUSED = {
     ('GSLNet-T', 'batch'),
     ('SLAPS', 'edge_index'),
     ('SUBLIME', 'edge_index'),
+    ('HESGSL', 'edge_index'),
     ('NodeFormer', 'edge_index'),
     ('MLPClassifier', 'edge_index'),
 }
@@ -56,7 +62,7 @@ OF_NUM_NODES = {'GSLNet-T', 'KNNLINKX'}
 WITHOUT_GRAPH = {'NodeFormer', 'MLPClassifier'}
 EACH = pytest.mark.parametrize('name', FACTORIES)
 LAYOUTS = pytest.mark.parametrize('layout', ['dense', 'sparse'])
-OF_EMBEDDINGS = {'GSLNet', 'GSLNet-T', 'SLAPS', 'SUBLIME'}
+OF_EMBEDDINGS = {'GSLNet', 'GSLNet-T', 'SLAPS', 'SUBLIME', 'HESGSL'}
 CACHING = ['KNNGCN', 'KNNLINKX', 'IDGL', 'IDGLAnchor']
 BATCH = torch.arange(N) // (N // 2)
 # Each node has two neighbours in its own graph.
@@ -79,12 +85,16 @@ def calls(model):
     """All that takes the arguments of the forward pass, from the second one on."""
     x, y, mask = features(), torch.arange(N) % OUT, torch.arange(N) % 2 == 0
 
-    def loss(*args, **kwargs):
+    def with_labels(own, *args, **kwargs):
         names = ('edge_index', 'batch')[: len(args)]
         named = dict(zip(names, args, strict=True))
-        return model.loss(x, y, mask, **named, **kwargs)
+        return own(x, y, mask, **named, **kwargs)
 
-    found = [loss]
+    found = [
+        partial(with_labels, getattr(model, method))
+        for method in ('loss', 'homophily_loss')
+        if hasattr(model, method)
+    ]
     for method in ('forward', 'graphs', 'denoising_loss', 'contrastive_loss'):
         if hasattr(model, method):
             own = getattr(model, method)
@@ -183,7 +193,7 @@ def test_lazy_channels(name, layout):
 
 
 @pytest.mark.parametrize(
-    'name', ['KNNGCN', 'SLAPS', 'SUBLIME', 'IDGL', 'IDGLAnchor', 'GSLNet']
+    'name', ['KNNGCN', 'SLAPS', 'SUBLIME', 'HESGSL', 'IDGL', 'IDGLAnchor', 'GSLNet']
 )
 @LAYOUTS
 def test_a_batch_is_its_graphs(name, layout):
@@ -422,8 +432,8 @@ def test_second_derivatives_raise_or_are_right(name, layout, kwargs):
         pytest.skip(f'{name} takes no batch')
     model, x = make(name).double().eval(), features().double()
     x = x.requires_grad_() if layout == 'dense' else x.to_sparse_csr()
-    # To autograd the weights of KNNGCN and the targets of SLAPS are constants.
-    has_x = layout == 'dense' and name not in ('KNNGCN', 'SLAPS')
+    # To autograd the weights of KNNGCN and the targets of autoencoders are constants.
+    has_x = layout == 'dense' and name not in ('KNNGCN', 'SLAPS', 'HESGSL')
     leaves = [*model.parameters(), *([x] if has_x else [])]
     ways = [torch.randn_like(leaf) for leaf in leaves]
     y, mask = torch.arange(N) % OUT, torch.arange(N) % 2 == 0

@@ -15,13 +15,14 @@ OPTIONS = {
     'KNNLINKX': {'k': 2, 'num_nodes': N},
     'SLAPS': {'k': 2, 'denoising_channels': 16},
     'SUBLIME': {'k': 2, 'encoder_channels': 16},
+    'HESGSL': {'k': 2, 'denoising_channels': 16},
     'IDGL': {'k': 2},
     'IDGLAnchor': {'k': 2, 'num_anchors': 8},
     'NodeFormer': {'k': 2},
     'MLPClassifier': {},
 }
 WITH_GRAPH = ['KNNGCN', 'KNNLINKX', 'IDGL', 'IDGLAnchor']
-EMBED = ['SLAPS', 'SUBLIME']
+EMBED = ['SLAPS', 'SUBLIME', 'HESGSL']
 WITH_NEIGHBOURS = [*WITH_GRAPH, *EMBED]
 IDGLS = ['IDGL', 'IDGLAnchor']
 EDGES = torch.tensor([[0, 1], [1, 2]])
@@ -52,6 +53,7 @@ def spread(cases):
         ('KNNLINKX', ', num_nodes=12, k=2'),
         ('SLAPS', ', k=2'),
         ('SUBLIME', ', k=2'),
+        ('HESGSL', ', k=2, num_hops=1'),
         ('IDGL', ', k=2'),
         ('IDGLAnchor', ', k=2, num_anchors=8'),
         ('NodeFormer', ', heads=4, k=2, tau=0.25'),
@@ -81,7 +83,7 @@ BAD_OPTIONS = [
     (['NodeFormer'], {'num_features': 2.0}, TypeError, "'num_features' must be an in"),
     (['NodeFormer'], {'tau': 0.0}, ValueError, "'tau' must be positive and finite"),
     (
-        ['SLAPS', 'SUBLIME', *IDGLS],
+        [*EMBED, *IDGLS],
         {'in_channels': -1},
         ValueError,
         r'at least 1 \(got -1\)',
@@ -109,6 +111,12 @@ BAD_OPTIONS = [
     (['SUBLIME'], {'encoder_channels': 0}, ValueError, "'encoder_channels' must be at"),
     (['SUBLIME'], {'embedding_channels': 0}, ValueError, "'embedding_channels' must b"),
     (['SUBLIME'], {'projected_channels': 2.0}, TypeError, "'projected_channels' must "),
+    (['HESGSL'], {'num_hops': 0}, ValueError, r"'num_hops' must be at least 1 \(got 0"),
+    (['HESGSL'], {'num_hops': 2.0}, TypeError, "'num_hops' must be an integer"),
+    (['HESGSL'], {'homophily_weight': -1}, ValueError, "_weight' must be at least 0"),
+    (['HESGSL'], {'homophily_weight': None}, TypeError, "_weight' must be a number"),
+    (['HESGSL'], {'denoising_weight': -1}, ValueError, "_weight' must be at least 0"),
+    (['HESGSL'], {'graph_generator': 'x'}, ValueError, r"must be one of \['mlp', "),
     (IDGLS, {'num_layers': 1}, ValueError, r"'num_layers' must be at least 2 \(got 1"),
     (IDGLS, {'num_heads': 1.5}, TypeError, "'num_heads' must be an integer"),
     (IDGLS, {'skip_weight': 1.0}, ValueError, r"'skip_weight' must lie in \[0, 1\)"),
@@ -143,17 +151,12 @@ BAD_INPUTS = [
     (EVERY, {'x': features() / 0}, ValueError, "'x' contains NaN or infinite"),
     (['KNNLINKX'], {'x': features()[:9]}, ValueError, r'=12 rows \(got 9\); the weig'),
     (
-        ['KNNGCN', 'SLAPS', 'SUBLIME', *IDGLS],
+        ['KNNGCN', *EMBED, *IDGLS],
         {'x': features()[:2]},
         ValueError,
         'got k=2 for 1 c',
     ),
-    (
-        ['SLAPS', 'SUBLIME'],
-        {'x': features()[:1]},
-        ValueError,
-        'got k=2 for 0 candidates',
-    ),
+    (EMBED, {'x': features()[:1]}, ValueError, 'got k=2 for 0 candidates'),
     (WITH_GRAPH, {'edge_index': EDGES + 11}, ValueError, 'has sources outside 0..11'),
     (WITH_GRAPH, {'edge_weight': torch.ones(2)}, ValueError, "needs 'edge_index'"),
     (WITH_GRAPH, weigh(torch.ones(3)), ValueError, r'have shape \[2\] \(got \[3\]\)'),

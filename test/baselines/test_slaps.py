@@ -3,11 +3,9 @@ import torch
 from oracles import seeded, to_matrix
 from torch.nn import functional as F
 
-from torch_geometric_gsl.baselines.slaps.layers import Edges, drop_edges
-from torch_geometric_gsl.baselines.slaps.masking import mask_features
 from torch_geometric_gsl.baselines.slaps.slaps import SLAPS
 from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
-from torch_geometric_gsl.ops.neighbours import Neighbours
+from torch_geometric_gsl.ops.masking import mask_features
 from torch_geometric_gsl.typing import is_sorted_by_target
 
 N, IN, HIDDEN, OUT, K = 9, 5, 4, 3, 3
@@ -232,21 +230,6 @@ def test_a_generator_decides():
         torch.manual_seed(5)
         losses.append(model.loss(x, y, mask))
     assert torch.equal(losses[0], losses[1])
-
-
-def test_dropout_of_edges():
-    stats = pytest.importorskip('scipy.stats')
-    count = 20_000
-    neighbours = Neighbours(torch.zeros(1, count, dtype=torch.long), num_sources=1)
-    edges = Edges(neighbours, torch.linspace(1, 2, count))
-    for probability in (0.25, 0.5):
-        dropped = drop_edges(edges, probability, seeded()).weight
-        zeros = dropped == 0
-        # A two-sided test that errs once in 100,000.
-        assert stats.binomtest(int(zeros.sum()), count, probability).pvalue > 1e-5
-        expected = edges.weight[~zeros] / (1 - probability)
-        torch.testing.assert_close(dropped[~zeros], expected)
-    assert drop_edges(edges, 0.0, None) is edges
 
 
 def test_each_network_has_its_dropout():

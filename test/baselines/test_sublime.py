@@ -5,11 +5,9 @@ import torch
 from oracles import seeded, to_matrix
 from torch.nn import functional as F
 
-from torch_geometric_gsl.baselines.sublime.anchor import Anchor
-from torch_geometric_gsl.baselines.sublime.contrast import grouped_nt_xent, nt_xent
-from torch_geometric_gsl.baselines.sublime.encoder import hide_channels
 from torch_geometric_gsl.baselines.sublime.sublime import SUBLIME
-from torch_geometric_gsl.typing import SampledGraph, is_sorted_by_target
+from torch_geometric_gsl.ops.masking import hide_channels
+from torch_geometric_gsl.typing import is_sorted_by_target
 
 N, IN, HIDDEN, OUT, K, T = 9, 6, 4, 3, 3, 0.2
 SMALL = {'encoder_channels': 5, 'embedding_channels': 4, 'projected_channels': 4}
@@ -39,119 +37,7 @@ def build(randomize=True, **options):
     return model
 
 
-def views(n=7, width=4, seed=0):
-    shape = (2, n, width)
-    return torch.randn(shape, generator=seeded(seed), dtype=torch.float64).unbind()
-
-
-def dense_nt_xent(first, second, temperature=T):
-    """The formula, a pair of nodes at a time."""
-    n = len(first)
-    score = [
-        [float(F.cosine_similarity(a, b, dim=0).detach()) / temperature for b in second]
-        for a in first
-    ]
-    total = 0.0
-    for i in range(n):
-        row = math.fsum(math.exp(score[i][j]) for j in range(n))
-        column = math.fsum(math.exp(score[j][i]) for j in range(n))
-        total += math.log(row) + math.log(column) - 2 * score[i][i]
-    return total / (2 * n)
-
-
-# The contrast.
-
-
-@pytest.mark.parametrize('n', [1, 2, 7])
-def test_contrast_against_loops(n):
-    found = nt_xent(*views(n), T)
-    assert float(found) == pytest.approx(dense_nt_xent(*views(n)), abs=1e-12)
-    assert (float(found) == pytest.approx(0, abs=1e-12)) == (n == 1)
-
-
-def test_contrast_of_a_hand_computed_pair():
-    eye = torch.eye(2, dtype=torch.float64)
-    expected = math.log(1 + math.exp(-1 / T))
-    assert float(nt_xent(eye, 3 * eye, T)) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize('memory_budget', [1, 3 * 7 * 8 * 2, 2**25])
-def test_contrast_in_blocks_is_that_at_once(memory_budget):
-    found = []
-    for budget in (memory_budget, 2**40):
-        leaves = [view.clone().requires_grad_() for view in views()]
-        loss = nt_xent(*leaves, T, memory_budget=budget)
-        found.append([loss.detach(), *torch.autograd.grad(loss, leaves)])
-    torch.testing.assert_close(*found)
-
-
-@pytest.mark.parametrize('memory_budget', [1, 2**25])
-def test_gradient_of_the_contrast(memory_budget):
-    leaves = [view.clone().requires_grad_() for view in views(5, 3)]
-    assert torch.autograd.gradcheck(
-        lambda *both: nt_xent(*both, T, memory_budget=memory_budget), leaves
-    )
-
-
-def test_contrast_in_groups():
-    first, second = views()
-    parts = [
-        dense_nt_xent(first[rows], second[rows]) * (min(7, rows.stop) - rows.start) / 7
-        for rows in (slice(0, 3), slice(3, 6), slice(6, 9))
-    ]
-    found = float(grouped_nt_xent(first, second, T, 3))
-    assert found == pytest.approx(math.fsum(parts))
-    assert found != pytest.approx(dense_nt_xent(first, second))
-    at_once = float(grouped_nt_xent(first, second, T, 100))
-    assert at_once == pytest.approx(dense_nt_xent(first, second))
-
-
-@pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16, torch.float32])
-def test_contrast_of_sharp_scores(dtype):
-    first, second = (view.to(dtype).requires_grad_() for view in views())
-    loss = nt_xent(first, second, 0.001)
-    loss.backward()
-    assert loss.dtype == dtype
-    assert bool(loss.isfinite() & first.grad.isfinite().all())
-
-
-# What a view hides, and the anchor.
-
-
-@LAYOUTS
-def test_hidden_channels_are_those_of_all_nodes(layout):
-    x = features() + 1
-    found = hide_channels(as_layout(x, layout), 0.7, seeded()).to_dense()
-    kept = (found != 0).any(dim=0)
-    assert int(kept.sum()) == IN - int(0.7 * IN) == 2
-    assert torch.equal(found, x * kept)
-    assert torch.equal(hide_channels(x, 0.1, seeded()), x)
-
-
-def random_graph(seed, n=5):
-    """A graph sorted by target, and the matrix whose row i holds what node i hears."""
-    generator = seeded(seed)
-    matrix = torch.rand(n, n, generator=generator, dtype=torch.float64)
-    matrix = matrix * (torch.rand(n, n, generator=generator) < 0.4)
-    target, source = matrix.nonzero().t()
-    return SampledGraph(torch.stack([source, target]), matrix[target, source]), matrix
-
-
-@pytest.mark.parametrize('interval', [1, 2])
-def test_bootstrapping_against_dense_matrices(interval):
-    anchor = Anchor(0.9, interval).double()
-    anchor.reset_parameters()
-    like, expected = torch.empty(0, dtype=torch.float64), torch.eye(5).double()
-    torch.testing.assert_close(to_matrix(*anchor.graph(5, like), 5, 5), expected)
-    for step in range(1, 5):
-        graph, matrix = random_graph(step)
-        anchor.update(graph, 5)
-        if step % interval == 0:
-            expected = 0.9 * expected + 0.1 * matrix
-        found = anchor.graph(5, like)
-        torch.testing.assert_close(to_matrix(*found, 5, 5), expected)
-        assert is_sorted_by_target(found.edge_index)
-        assert torch.unique(found.edge_index, dim=1).shape == found.edge_index.shape
+# The anchor.
 
 
 def test_the_anchor_moves_in_training_only():
@@ -226,6 +112,12 @@ def gcn(layers, a, h):
     return h
 
 
+def contrast(first, second):
+    score = F.normalize(first, dim=1) @ F.normalize(second, dim=1).t() / T
+    own = torch.arange(len(score))
+    return (F.cross_entropy(score, own) + F.cross_entropy(score.t(), own)) / 2
+
+
 @LAYOUTS
 @GENERATORS
 @torch.no_grad()
@@ -245,7 +137,7 @@ def test_everything_against_matrices(layout, graph_generator):
         h = gcn([encoder.first, encoder.last], matrix, hidden)
         projected.append(encoder.project_last(encoder.project_first(h).relu()))
     found = model.contrastive_loss(as_layout(x, layout), generator=seeded(3))
-    assert float(found) == pytest.approx(dense_nt_xent(*projected))
+    torch.testing.assert_close(found, contrast(*projected))
 
 
 @LAYOUTS

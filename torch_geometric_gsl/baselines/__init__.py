@@ -1,5 +1,6 @@
 r"""The models and controls that the paper compares with."""
 
+from torch_geometric_gsl.baselines.hesgsl import HESGSL
 from torch_geometric_gsl.baselines.idgl import IDGL, IDGLAnchor
 from torch_geometric_gsl.baselines.knn_gcn import KNNGCN
 from torch_geometric_gsl.baselines.knn_linkx import KNNLINKX
@@ -13,6 +14,7 @@ __all__ = [
     'KNNLINKX',
     'SLAPS',
     'SUBLIME',
+    'HESGSL',
     'IDGL',
     'IDGLAnchor',
     'NodeFormer',

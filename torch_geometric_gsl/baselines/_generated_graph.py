@@ -11,20 +11,18 @@ from torch_geometric_gsl._checks import (
     check_candidate_count,
     check_count,
     check_generator,
-    check_number,
     check_option,
-    check_probability,
+    pair_of_probabilities,
 )
 from torch_geometric_gsl.baselines._base import Baseline
-from torch_geometric_gsl.baselines._edges import Edges
 from torch_geometric_gsl.baselines.slaps.layers import (
     ACTIVATIONS,
     GENERATORS,
-    GraphLayer,
-    drop_edges,
     symmetric_graph,
 )
 from torch_geometric_gsl.nn.models.layers import check_input
+from torch_geometric_gsl.nn.self_supervision.layers import GraphLayer
+from torch_geometric_gsl.ops.edges import Edges, drop_edges
 from torch_geometric_gsl.typing import SampledGraph
 
 #: One probability for both networks of a model, or one for each.
@@ -36,7 +34,7 @@ class GeneratedGraphModel(Baseline):
     learns, in whole or in part, from a second network.
     """
 
-    shown = ('k',)
+    shown: tuple[str, ...] = ('k',)
 
     def __init__(
         self,
@@ -103,30 +101,17 @@ class GeneratedGraphModel(Baseline):
         return [graph._replace(edge_weight=graph.edge_weight.to(x.dtype))]
 
     def _classify(
-        self, x: Tensor, edges: Edges, generator: torch.Generator | None
+        self,
+        x: Tensor,
+        edges: Edges,
+        generator: torch.Generator | None,
+        *,
+        drop: bool = True,
     ) -> Tensor:
-        if self.training:
+        drop = drop and self.training
+        if drop:
             edges = drop_edges(edges, self.adjacency_dropout[1], generator)
         for layer in self.classifier[:-1]:
-            x = F.dropout(layer(x, edges).relu(), self.dropout[1], self.training)
+            x = F.dropout(layer(x, edges).relu(), self.dropout[1], drop)
         out: Tensor = self.classifier[-1](x, edges)
         return out
-
-
-def pair_of_probabilities(value: Probabilities, name: str) -> tuple[float, float]:
-    """Return the probabilities of both networks, given one for both or one for each."""
-    pair = value if isinstance(value, tuple) else (value, value)
-    if len(pair) != 2:
-        raise ValueError(f"'{name}' must be a number or a pair of them (got {pair})")
-    first, second = pair
-    check_probability(first, name)
-    check_probability(second, name)
-    return first, second
-
-
-def at_least(least: int, number: float, name: str) -> float:
-    """Return a finite number, which must not be less."""
-    check_number(number, name)
-    if number < least:
-        raise ValueError(f"'{name}' must be at least {least} (got {number})")
-    return number

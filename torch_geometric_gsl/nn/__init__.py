@@ -1,4 +1,4 @@
-r"""Modules: similarities, samplers, convolutions and models."""
+r"""Modules: similarities, samplers, convolutions, models and losses."""
 
 import warnings
 from importlib import import_module
@@ -14,6 +14,7 @@ from torch_geometric_gsl.nn.sampler import (
     TruncatedRaceWarning,
     leave_one_out_loss,
 )
+from torch_geometric_gsl.nn.self_supervision import GraphContrast, GraphDenoising
 from torch_geometric_gsl.nn.similarity import (
     CosineSimilarity,
     DifferenceSimilarity,
@@ -46,6 +47,8 @@ __all__ = [
     'TransitionGraphConv',
     'NodeClassifier',
     'GSLNet',
+    'GraphDenoising',
+    'GraphContrast',
 ]
 
 

@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from torch_geometric_gsl.baselines.hesgsl import HESGSL
 from torch_geometric_gsl.baselines.idgl.idgl import IDGL
 from torch_geometric_gsl.baselines.mlp import MLPClassifier
 from torch_geometric_gsl.baselines.slaps.slaps import SLAPS
@@ -9,7 +10,9 @@ from torch_geometric_gsl.nn.models.gsl_net import GSLNet
 
 N, OUT = 40, 3
 Y, MASK = torch.arange(N) % OUT, torch.arange(N) < 9
-KINDS = pytest.mark.parametrize('kind', [GSLNet, IDGL, MLPClassifier, SLAPS, SUBLIME])
+KINDS = pytest.mark.parametrize(
+    'kind', [GSLNet, IDGL, MLPClassifier, SLAPS, SUBLIME, HESGSL]
+)
 
 
 def loss(kind, y=Y, mask=MASK):

@@ -12,8 +12,8 @@ from torch import Tensor
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.utils import sort_edge_index
 
-from torch_geometric_gsl.baselines._edges import Edges, list_sources
 from torch_geometric_gsl.baselines.idgl.pairs import Pairs, inner
+from torch_geometric_gsl.ops.edges import Edges, list_sources
 from torch_geometric_gsl.typing import SampledGraph
 
 # Keeps the logarithm of an isolated node's degree finite.

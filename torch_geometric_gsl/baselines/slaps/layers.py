@@ -1,4 +1,4 @@
-"""The graph generators of SLAPS, their graph, and the layers on it."""
+"""The graph generators of SLAPS, and their graph."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 from torch_geometric.nn import Linear
 from torch_geometric.utils import to_undirected
 
-from torch_geometric_gsl.baselines._base import plain_linear
-from torch_geometric_gsl.baselines._edges import Edges, list_by_row, list_sources
-from torch_geometric_gsl.baselines.slaps.masking import MaskedFeatures, with_values
 from torch_geometric_gsl.baselines.slaps.sparse_pairs import sparse_pair_dots
 from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.nearest_neighbours import graph_sizes, nearest_neighbours
+from torch_geometric_gsl.ops.edges import list_sources
 from torch_geometric_gsl.ops.knn import top_k
+from torch_geometric_gsl.ops.masking import with_values
 from torch_geometric_gsl.ops.neighbours import Neighbours, pair_dots
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.runtime import full_precision
@@ -73,61 +71,6 @@ GENERATORS: dict[str, type[FullGenerator | DiagonalGenerator]] = {
     'mlp': FullGenerator,
     'mlp_d': DiagonalGenerator,
 }
-
-
-def drop_edges(
-    edges: Edges, probability: float, generator: torch.Generator | None
-) -> Edges:
-    """Set weights to zero at random, which stands for no edge, and scale the others."""
-    if probability == 0:
-        return edges
-    noise = torch.empty_like(edges.weight, dtype=torch.float32)
-    keep = noise.bernoulli_(1 - probability, generator=generator)
-    weight = edges.weight * keep.to(edges.weight.dtype) / (1 - probability)
-    return edges._replace(weight=weight)
-
-
-class GraphLayer(torch.nn.Module):
-    """A layer of a GCN, for sparse features and for edges that are already ordered."""
-
-    def __init__(self, in_channels: int, out_channels: int) -> None:
-        super().__init__()
-        self.lin = plain_linear((in_channels, out_channels))
-        self.bias = torch.nn.Parameter(torch.empty(out_channels))
-
-    def reset_parameters(self) -> None:
-        self.lin.reset_parameters()
-        torch.nn.init.zeros_(self.bias)
-
-    def forward(self, x: Tensor, edges: Edges) -> Tensor:
-        return edges.sum(apply_linear(self.lin, x)) + self.bias
-
-    def at(self, x: Tensor, edges: Edges, places: Neighbours) -> Tensor:
-        """Compute the output at a few places only: channels that each node lists."""
-        h, weight = full_precision(edges.sum(x)), full_precision(self.lin.weight)
-        bias = self.bias[places.source.long()]
-        return pair_dots(h, weight, places).to(x.dtype) + bias
-
-
-class Denoiser(torch.nn.Module):
-    """The autoencoder: two layers, whose output is computed where it is asked for."""
-
-    def __init__(self, channels: int, hidden_channels: int, dropout: float) -> None:
-        super().__init__()
-        self.dropout = dropout
-        self.first = GraphLayer(channels, hidden_channels)
-        self.last = GraphLayer(hidden_channels, channels)
-
-    def reset_parameters(self) -> None:
-        self.first.reset_parameters()
-        self.last.reset_parameters()
-
-    def forward(self, masked: MaskedFeatures, edges: Edges) -> Tensor:
-        h = self.first(masked.x, edges).relu()
-        h = F.dropout(h, self.dropout, self.training)
-        size = (masked.x.size(0), masked.x.size(1))
-        places = list_by_row(masked.row, masked.column, size)
-        return self.last.at(h, edges, places)
 
 
 def _dense_similarities(z: Tensor, k: int, batch: Tensor | None) -> SampledGraph:

@@ -4,14 +4,18 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
-from torch_geometric_gsl._checks import check_count, check_flag, check_value
-from torch_geometric_gsl.baselines._edges import Edges, list_sources
-from torch_geometric_gsl.baselines._generated_graph import GeneratedGraphModel, at_least
-from torch_geometric_gsl.baselines.slaps.layers import Denoiser, drop_edges
-from torch_geometric_gsl.baselines.slaps.masking import mask_features
+from torch_geometric_gsl._checks import at_least, check_count, check_flag
+from torch_geometric_gsl.baselines._generated_graph import GeneratedGraphModel
 from torch_geometric_gsl.nn.models.base import cross_entropy
+from torch_geometric_gsl.nn.self_supervision.layers import Denoiser
+from torch_geometric_gsl.ops.edges import Edges, drop_edges, list_sources
+from torch_geometric_gsl.ops.masking import (
+    MaskedFeatures,
+    check_words,
+    mask_features,
+    restoration_loss,
+)
 
 
 class SLAPS(GeneratedGraphModel):
@@ -221,19 +225,13 @@ class SLAPS(GeneratedGraphModel):
         self, x: Tensor, edges: Edges, generator: torch.Generator | None
     ) -> Tensor:
         if self.binary:
-            values = x if x.layout == torch.strided else x.values()
-            check_value(
-                (values >= 0).all(),
-                "'x' must not be negative where 'binary' is True",
-                got=lambda: float(values.min()),
-            )
-        negative_ratio = self.negative_ratio if self.binary else None
-        masked = mask_features(x, self.mask_ratio, negative_ratio, generator=generator)
+            check_words(x)
+        masked = self._hide(x, generator)
         if self.training:
             edges = drop_edges(edges, self.adjacency_dropout[0], generator)
         out: Tensor = self.denoiser(masked, edges)
-        if masked.target.numel() == 0:
-            return out.sum()  # Zero, where a mean would be NaN.
-        if self.binary:
-            return F.binary_cross_entropy_with_logits(out, masked.target)
-        return F.mse_loss(out, masked.target)
+        return restoration_loss(out, masked.target, binary=self.binary)
+
+    def _hide(self, x: Tensor, generator: torch.Generator | None) -> MaskedFeatures:
+        negative_ratio = self.negative_ratio if self.binary else None
+        return mask_features(x, self.mask_ratio, negative_ratio, generator=generator)

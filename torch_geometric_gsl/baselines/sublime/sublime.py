@@ -5,18 +5,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl._checks import check_count, check_positive
-from torch_geometric_gsl.baselines._edges import Edges, list_sources
-from torch_geometric_gsl.baselines._generated_graph import (
-    GeneratedGraphModel,
+from torch_geometric_gsl._checks import (
     at_least,
+    check_count,
+    check_positive,
     pair_of_probabilities,
 )
-from torch_geometric_gsl.baselines.slaps.layers import drop_edges
-from torch_geometric_gsl.baselines.sublime.anchor import Anchor
-from torch_geometric_gsl.baselines.sublime.contrast import grouped_nt_xent
-from torch_geometric_gsl.baselines.sublime.encoder import ContrastEncoder, hide_channels
+from torch_geometric_gsl.baselines._generated_graph import GeneratedGraphModel
 from torch_geometric_gsl.nn.models.base import cross_entropy
+from torch_geometric_gsl.nn.self_supervision.anchor import Anchor
+from torch_geometric_gsl.nn.self_supervision.layers import ContrastEncoder
+from torch_geometric_gsl.ops.contrast import grouped_nt_xent
+from torch_geometric_gsl.ops.edges import Edges, list_sources
 from torch_geometric_gsl.typing import SampledGraph
 
 
@@ -262,13 +262,11 @@ class SUBLIME(GeneratedGraphModel):
         generator: torch.Generator | None,
     ) -> Tensor:
         anchor = self.anchor.edges(x.size(0), graph.edge_weight)
-        views = []
-        for edges, rate in zip((anchor, learned), self.mask_rate, strict=True):
-            hidden = hide_channels(x, rate, generator)
-            if self.training:
-                edges = drop_edges(edges, self.adjacency_dropout[0], generator)
-            views.append(self.encoder(hidden, edges))
-        first, second = views
+        dropout = self.adjacency_dropout[0]
+        first, second = (
+            self.encoder.view(x, edges, rate, dropout, generator)
+            for edges, rate in zip((anchor, learned), self.mask_rate, strict=True)
+        )
         if self.training:
             self.anchor.update(graph, x.size(0))
         return grouped_nt_xent(

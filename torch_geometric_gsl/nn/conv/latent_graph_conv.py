@@ -47,6 +47,20 @@ def compared_channels(
     return in_channels
 
 
+def check_embedding(
+    embedding: Tensor, sampler: GumbelKNNSampler, num_nodes: int
+) -> None:
+    """Raise unless a sampler can compare the rows of an embedding of the nodes."""
+    check_features(embedding, 'embedding', sampler.similarity.in_channels)
+    parameter = next(sampler.parameters(), None)
+    check_parameter_match(embedding, parameter, 'embedding')
+    if embedding.size(0) != num_nodes:
+        raise ValueError(
+            f"'embedding' must have one row per node "
+            f'(got {embedding.size(0)} for {num_nodes} nodes)'
+        )
+
+
 class LearnedGraphConv(torch.nn.Module):
     """Base class of the layers that learn the graph on which they sum messages."""
 
@@ -308,12 +322,5 @@ class LatentGraphConv(LearnedGraphConv):
             return x
         if embedding is None:
             raise ValueError("'embedding' must be given (got None)")
-        check_features(embedding, 'embedding', self.sampler.similarity.in_channels)
-        parameter = next(self.sampler.parameters(), None)
-        check_parameter_match(embedding, parameter, 'embedding')
-        if embedding.size(0) != x.size(0):
-            raise ValueError(
-                f"'embedding' must have one row per node "
-                f'(got {embedding.size(0)} for {x.size(0)} nodes)'
-            )
+        check_embedding(embedding, self.sampler, x.size(0))
         return embedding

@@ -88,6 +88,12 @@ class NodeClassifier(torch.nn.Module, ABC):
 
 def cross_entropy(out: Tensor, y: Tensor, mask: Tensor) -> Tensor:
     """Return the mean cross-entropy of labelled nodes, of which there must be one."""
+    labels = chosen_labels(out, y, mask)
+    return F.cross_entropy(out[mask], labels)
+
+
+def chosen_labels(out: Tensor, y: Tensor, mask: Tensor) -> Tensor:
+    """Return the labels of the labelled nodes, checked against the logits of all."""
     num_nodes, num_classes = out.shape
     _check_choice(mask, num_nodes)
     check_index(y, 'y', '[num_nodes]', 1, like=out)
@@ -99,7 +105,7 @@ def cross_entropy(out: Tensor, y: Tensor, mask: Tensor) -> Tensor:
         f"'y' has labels outside 0..{num_classes - 1} where 'mask' chooses",
         got=partial('{}..{}'.format, low, high),
     )
-    return F.cross_entropy(out[mask], labels)
+    return labels
 
 
 def _check_choice(mask: Any, num_nodes: int) -> None:

@@ -1,3 +1,5 @@
+"""Features that are hidden at random."""
+
 from __future__ import annotations
 
 import math
@@ -5,7 +7,9 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
+from torch_geometric_gsl._checks import check_value
 from torch_geometric_gsl._warnings import silence_csr_warning
 from torch_geometric_gsl.ops.candidates import expand_ranges
 
@@ -57,6 +61,24 @@ def mask_features(
     row = torch.div(hidden, width, rounding_mode='floor')
     masked = _without(x, place[index[is_entry]])
     return MaskedFeatures(masked, row, hidden - row * width, target)
+
+
+def hide_channels(
+    x: Tensor, probability: float, generator: torch.Generator | None = None
+) -> Tensor:
+    r"""Set channels to zero, the same ones for all nodes.
+
+    They are :math:`\lfloor p \, d \rfloor` of the :math:`d` channels, at random.
+    """
+    count = int(probability * x.size(1))
+    if count == 0:
+        return x
+    order = torch.rand(x.size(1), device=x.device, generator=generator).argsort()
+    keep = torch.ones(x.size(1), dtype=x.dtype, device=x.device)
+    keep[order[:count]] = 0
+    if x.layout == torch.strided:
+        return x * keep
+    return with_values(x, x.values() * keep[x.col_indices()])
 
 
 def choose_numbers(
@@ -116,3 +138,24 @@ def with_values(x: Tensor, values: Tensor) -> Tensor:
     return torch.sparse_csr_tensor(
         x.crow_indices(), x.col_indices(), values, x.shape, check_invariants=False
     )
+
+
+def check_words(x: Tensor) -> None:
+    """Raise if features that are words, which occur or do not, are negative."""
+    values = x if x.layout == torch.strided else x.values()
+    check_value(
+        (values >= 0).all(),
+        "'x' must not be negative where 'binary' is True",
+        got=lambda: float(values.min()),
+    )
+
+
+def restoration_loss(out: Tensor, target: Tensor, *, binary: bool) -> Tensor:
+    """Return the error of restored features: the binary cross-entropy of logits, or the
+    mean squared error. Without any features it is zero.
+    """
+    if target.numel() == 0:
+        return out.sum()  # Zero, where a mean would be NaN.
+    if binary:
+        return F.binary_cross_entropy_with_logits(out, target)
+    return F.mse_loss(out, target)

@@ -34,3 +34,15 @@ def list_by_row(row: Tensor, column: Tensor, size: tuple[int, int]) -> Neighbour
 def list_sources(edge_index: Tensor, num_nodes: int) -> Neighbours:
     """List the sources of each node, given edges that are sorted by target."""
     return list_by_row(edge_index[1], edge_index[0], (num_nodes, num_nodes))
+
+
+def drop_edges(
+    edges: Edges, probability: float, generator: torch.Generator | None = None
+) -> Edges:
+    """Set weights to zero at random, which stands for no edge, and scale the others."""
+    if probability == 0:
+        return edges
+    noise = torch.empty_like(edges.weight, dtype=torch.float32)
+    keep = noise.bernoulli_(1 - probability, generator=generator)
+    weight = edges.weight * keep.to(edges.weight.dtype) / (1 - probability)
+    return edges._replace(weight=weight)

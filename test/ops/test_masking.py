@@ -1,7 +1,13 @@
 import pytest
 import torch
+from oracles import seeded
 
-from torch_geometric_gsl.baselines.slaps.masking import choose_numbers, mask_features
+from torch_geometric_gsl.ops.masking import (
+    choose_numbers,
+    hide_channels,
+    mask_features,
+    restoration_loss,
+)
 
 stats = pytest.importorskip('scipy.stats')
 LAYOUTS = pytest.mark.parametrize('layout', ['dense', 'sparse', 'unordered'])
@@ -147,3 +153,38 @@ def test_smallest_inputs(layout):
     full = mask_features(as_layout(torch.ones(2, 3), layout), 1.0, 5.0)
     assert full.target.tolist() == [1.0] * 6
     assert not full.x.to_dense().any()
+
+
+@LAYOUTS
+def test_hidden_channels_are_those_of_all_nodes(layout):
+    x = words()
+    x[5] += 1
+    found = hide_channels(as_layout(x, layout), 0.7, seeded()).to_dense()
+    kept = found[5] != 0
+    assert int(kept.sum()) == 30 - int(0.7 * 30) == 9
+    assert torch.equal(found, x * kept)
+    assert torch.equal(hide_channels(x, 0.03, seeded()), x)
+
+
+def test_each_channel_is_hidden_as_often():
+    x, generator = torch.ones(1, 6), seeded()
+    hidden = sum(hide_channels(x, 0.5, generator)[0] == 0 for _ in range(600))
+    assert int(hidden.sum()) == 600 * 3
+    # Binomial: mean 300, standard deviation 12.2; one of six channels is beyond five
+    # of them with a probability of 4e-6.
+    assert bool(((hidden - 300).abs() < 62).all())
+
+
+def test_restoration_loss_by_hand():
+    out = torch.tensor([0.0, 3.0]).double()
+    target = torch.tensor([1.0, 0.0]).double()
+    squares = restoration_loss(out, target, binary=False)
+    assert float(squares) == pytest.approx((1 + 9) / 2)
+    entropy = restoration_loss(out, target, binary=True)
+    log2, other = 0.6931471805599453, 3.048587351573742
+    assert float(entropy) == pytest.approx((log2 + other) / 2)
+    none = torch.empty(0, requires_grad=True)
+    for binary in (False, True):
+        loss = restoration_loss(none, torch.empty(0), binary=binary)
+        assert float(loss.detach()) == 0
+        loss.backward()

@@ -1,0 +1,50 @@
+"""What the tests of IDGL and of its parts share."""
+
+import pytest
+import torch
+from oracles import seeded
+
+from torch_geometric_gsl.baselines.idgl import nodes
+from torch_geometric_gsl.baselines.idgl.idgl import IDGL
+from torch_geometric_gsl.baselines.idgl.idgl_anchor import IDGLAnchor
+
+
+@pytest.fixture
+def idgl_problem():
+    """A function that returns nodes of three classes, and their labels."""
+
+    def problem(num_nodes=9):
+        """Classes around centres, not all features of one sign."""
+        y = torch.arange(num_nodes) % 3
+        x = 0.7 * torch.randn(num_nodes, 5, generator=seeded(3), dtype=torch.double)
+        x[torch.arange(num_nodes), y] += 1.5
+        return x, y
+
+    return problem
+
+
+@pytest.fixture
+def idgl_model():
+    """A function that builds a model for such nodes."""
+
+    def make(kind=IDGL, **kwargs):
+        """A model without noise that iterates three times."""
+        torch.manual_seed(5)
+        defaults = {'k': 2, 'dropout': 0.0, 'delta': 0.0, 'max_iterations': 3}
+        if kind is IDGLAnchor:
+            defaults |= {'num_anchors': 4, 'smoothness': 0.4, 'sparsity': 0.2}
+        sizes = {'num_layers': 2, **defaults, **kwargs}
+        return kind(5, 4, out_channels=3, **sizes).double()
+
+    return make
+
+
+@pytest.fixture
+def in_strips(monkeypatch):
+    """A function that divides graphs into strips of some rows of double precision."""
+
+    def divide(rows, num_sources=9):
+        size = 8 * rows * num_sources // torch.get_num_threads()
+        monkeypatch.setattr(nodes, 'STRIP', size)
+
+    return divide

@@ -1,0 +1,91 @@
+"""What tests of self-supervision share: nodes, samplers, and networks as matrices."""
+
+import torch
+from oracles import seeded, to_matrix
+
+from torch_geometric_gsl import GumbelKNNSampler
+from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
+
+N, IN, HIDDEN, K = 12, 6, 5, 3
+BATCH = torch.arange(N) // 6
+# A list of candidates inside of the graphs of the batch, some with fewer than others.
+EDGES = torch.tensor(
+    [(j, i) for i in range(N) for j in range(N) if i // 6 == j // 6 and (i * j) % 4 < 3]
+).t()
+CALLS = {
+    'all': {},
+    'candidates': {'edge_index': EDGES},
+    'batch': {'batch': BATCH},
+    'both': {'edge_index': EDGES, 'batch': BATCH},
+}
+
+
+def words(n=N, seed=0, dtype=torch.double):
+    """Return words of positive weight, some of which are absent."""
+    generator = seeded(seed)
+    x = torch.rand(n, IN, generator=generator, dtype=torch.double) + 0.1
+    return (x * (torch.rand(n, IN, generator=generator) < 0.7)).to(dtype)
+
+
+def embeddings(n=N, width=4, seed=1):
+    """Return rows that a similarity may compare."""
+    return torch.randn(n, width, generator=seeded(seed), dtype=torch.double)
+
+
+def make_sampler(width=4, name='neural_gaussian', **kwargs):
+    """Return a sampler with parameters that are not those of its beginning."""
+    torch.manual_seed(5)
+    given = {'k': K, 'tau': 0.8, 'scale': 'learned', 'initial_scale': 3.0, **kwargs}
+    sampler = GumbelKNNSampler(resolve_similarity(name, width), **given).double()
+    with torch.no_grad():
+        for parameter in sampler.similarity.parameters():
+            parameter += torch.randn_like(parameter) / 3
+    return sampler
+
+
+def move(module):
+    """Add noise to the parameters of a network: biases begin as zeros."""
+    torch.manual_seed(6)
+    with torch.no_grad():
+        for parameter in module.network.parameters():
+            parameter += torch.randn_like(parameter) / 3
+    return module
+
+
+def matrix(graph, n=N):
+    """Return the matrix of a graph, whose row i holds what node i hears."""
+    return to_matrix(graph.edge_index, graph.edge_weight, n, n)
+
+
+def two_layers(network, a, x):
+    """Apply both layers of a network with a matrix."""
+    h = (a @ x @ network.first.lin.weight.t() + network.first.bias).relu()
+    return a @ h @ network.last.lin.weight.t() + network.last.bias
+
+
+def clusters(seed=0, n=90, idle=12, chance_of_own=0.7):
+    """Return words, of which twelve tell three clusters, and the clusters."""
+    generator = seeded(seed)
+    y = torch.arange(n) % 3
+    chance = torch.full((n, 12 + idle), 0.1)
+    for cluster in range(3):
+        chance[y == cluster, 4 * cluster : 4 * cluster + 4] = chance_of_own
+    chance[:, 12:] = 0.5
+    return torch.bernoulli(chance, generator=generator), y
+
+
+@torch.no_grad()
+def same_share(sampler, x, y):
+    """Return which share of the noise-free weight joins nodes of one cluster."""
+    share = sampler.eval().propagate(x, torch.eye(3)[y])
+    return float(share.gather(1, y.unsqueeze(1)).mean())
+
+
+def teach(module, x, steps, generator, lr=0.03):
+    """Minimise a loss by all of its parameters."""
+    optimizer = torch.optim.Adam(module.parameters(), lr=lr)
+    module.train()
+    for _ in range(steps):
+        optimizer.zero_grad()
+        module(x, generator=generator).backward()
+        optimizer.step()

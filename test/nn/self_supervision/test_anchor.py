@@ -1,0 +1,170 @@
+"""The anchor graph: a running mean of graphs, by whole matrices."""
+
+import pytest
+import torch
+from oracles import seeded, to_matrix
+
+from torch_geometric_gsl.nn.self_supervision.anchor import Anchor
+from torch_geometric_gsl.typing import SampledGraph, is_sorted_by_target
+
+N = 5
+LIKE = torch.empty(0, dtype=torch.double)
+# Node 3 has no edge, and node 1 has one twice.
+EDGES = torch.tensor([[0, 2, 2, 1, 4, 0], [1, 1, 1, 0, 2, 4]])
+GIVEN = torch.zeros(N, N).double()
+GIVEN[1, 0], GIVEN[1, 2] = 1 / 3, 2 / 3
+GIVEN[0, 1] = GIVEN[2, 4] = GIVEN[4, 0] = GIVEN[3, 3] = 1
+
+
+def make(*args):
+    anchor = Anchor(*args).double()
+    anchor.reset_parameters()
+    return anchor
+
+
+def matrix(anchor):
+    graph = anchor.graph(N, LIKE)
+    assert is_sorted_by_target(graph.edge_index)
+    assert torch.unique(graph.edge_index, dim=1).shape == graph.edge_index.shape
+    return to_matrix(*graph, N, N)
+
+
+def random_graph(seed):
+    """A graph sorted by target, and the matrix whose row i holds what node i hears."""
+    generator = seeded(seed)
+    weight = torch.rand(N, N, generator=generator, dtype=torch.double)
+    weight = weight * (torch.rand(N, N, generator=generator) < 0.4)
+    target, source = weight.nonzero().t()
+    return SampledGraph(torch.stack([source, target]), weight[target, source]), weight
+
+
+def test_given_edges():
+    torch.testing.assert_close(matrix(make(0.9, 1, EDGES)), GIVEN)
+    weight = torch.tensor([2.0, 3.0, 3.0, 0.0, 0.5, 4.0])
+    expected = GIVEN.clone()
+    expected[1, 0], expected[1, 2] = 0.25, 0.75
+    expected[0, 1], expected[0, 0] = 0, 1  # An edge of no weight is none.
+    torch.testing.assert_close(matrix(make(0.9, 1, (EDGES, weight))), expected)
+    for none in (torch.empty(2, 0, dtype=torch.long), (EDGES, 0 * weight)):
+        torch.testing.assert_close(matrix(make(0.9, 1, none)), torch.eye(N).double())
+
+
+@pytest.mark.parametrize('first', [None, EDGES])
+@pytest.mark.parametrize('interval', [1, 2])
+def test_momentum(first, interval):
+    anchor = make(0.9, interval, first)
+    expected = start = torch.eye(N).double() if first is None else GIVEN
+    for step in range(1, 5):
+        graph, weight = random_graph(step)
+        anchor.update(graph, N)
+        if step % interval == 0:
+            expected = 0.9 * expected + 0.1 * weight
+        torch.testing.assert_close(matrix(anchor), expected)
+    anchor.reset_parameters()
+    torch.testing.assert_close(matrix(anchor), start)
+    assert int(anchor.num_steps) == 0
+
+
+@pytest.mark.parametrize('first', [None, EDGES])
+def test_with_tau_one_it_remains(first):
+    anchor = make(1.0, 1, first)
+    before = matrix(anchor)
+    anchor.update(random_graph(1)[0], N)
+    assert torch.equal(matrix(anchor), before)
+    assert anchor.edge_weight.numel() == 0
+
+
+def test_the_heaviest_edges_keep_what_all_weighed():
+    anchor, expected = make(0.5, 1, None, 2), torch.eye(N).double()
+    for step in range(1, 5):
+        graph, weight = random_graph(step)
+        anchor.update(graph, N)
+        mean = (expected + weight) / 2
+        threshold = mean.topk(2, dim=1).values[:, -1:]
+        kept = mean * (mean >= threshold)
+        expected = kept * (mean.sum(1) / kept.sum(1)).unsqueeze(1)
+        torch.testing.assert_close(matrix(anchor), expected)
+    assert int((expected > 0).sum(dim=1).max()) == 2
+
+
+def test_state():
+    anchor, fresh = make(0.9, 1, EDGES), make(0.9, 1)
+    assert set(fresh.state_dict()) == {'edge_index', 'edge_weight', 'num_steps'}
+    anchor.update(random_graph(1)[0], N)
+    fresh.load_state_dict(anchor.state_dict())
+    assert torch.equal(matrix(fresh), matrix(anchor))
+    for other in (anchor, fresh):
+        other.update(random_graph(2)[0], N)
+    assert torch.equal(matrix(fresh), matrix(anchor))
+    fresh.load_state_dict(make(0.9, 1).state_dict())
+    assert torch.equal(matrix(fresh), torch.eye(N).double())
+
+
+def test_no_nodes():
+    anchor = make(0.9, 1, None)
+    graph = SampledGraph(torch.empty(2, 0, dtype=torch.long), LIKE)
+    anchor.update(graph, 0)
+    assert anchor.graph(0, LIKE).edge_weight.shape == (0,)
+    assert anchor.edges(0, LIKE).sum(torch.empty(0, 3)).shape == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ('first', 'error', 'text'),
+    [
+        (3, TypeError, r"'anchor' must be a torch\.Tensor of edges or .* \(got int\)"),
+        ((EDGES,) * 3, TypeError, r"'anchor' must be a torch\.Tensor .* \(got tuple\)"),
+        (EDGES[0], ValueError, r"'edge_index' must have shape \[2, num_edges\]"),
+        (-EDGES, ValueError, r"'edge_index' must not be negative \(got -4\)"),
+        ((EDGES, EDGES[0]), TypeError, "'edge_weight' must be a floating-point"),
+        ((EDGES, torch.ones(2)), ValueError, "'edge_weight' must have one entry per"),
+        ((EDGES, -torch.ones(6)), ValueError, "'edge_weight' must not be negative"),
+    ],
+)
+def test_wrong_edges(first, error, text):
+    with pytest.raises(error, match=text):
+        make(0.9, 1, first)
+
+
+def test_moves_by_hand():
+    anchor = make(0.75, 1)
+    edge_index = torch.tensor([[1, 0], [0, 1]])
+    anchor.update(SampledGraph(edge_index, torch.tensor([2.0, 4.0]).double()), 2)
+    found = to_matrix(*anchor.graph(2, LIKE), 2, 2)
+    assert found.tolist() == [[0.75, 0.5], [1.0, 0.75]]
+    assert str(anchor) == 'Anchor(tau=0.75, interval=1)'
+
+
+def test_no_gradient_reaches_the_anchor():
+    anchor, (edge_index, weight) = make(0.5, 1), random_graph(1)[0]
+    anchor.update(SampledGraph(edge_index, weight.requires_grad_()), 5)
+    assert not anchor.graph(5, LIKE).edge_weight.requires_grad
+
+
+def test_edges_sum_along_the_graph():
+    anchor, (graph, weight) = make(0.5, 1), random_graph(2)
+    anchor.update(graph, 5)
+    h = torch.randn(5, 3, generator=seeded(), dtype=torch.float64)
+    expected = (torch.eye(5) + weight) / 2 @ h
+    torch.testing.assert_close(anchor.edges(5, LIKE).sum(h), expected)
+
+
+def test_it_is_one_of_its_nodes():
+    anchor = make(0.5, 1)
+    anchor.update(random_graph(1)[0], 5)
+    match = r"'x' must hold the 5 nodes of the anchor graph, .* \(got 4 nodes\)"
+    with pytest.raises(ValueError, match=match):
+        anchor.graph(4, LIKE)
+
+
+@pytest.mark.parametrize(
+    ('args', 'error', 'match'),
+    [
+        ((1.5, 1), ValueError, r"'tau' must lie in \[0, 1\] \(got 1.5\)"),
+        ((-0.1, 1), ValueError, r"'tau' must lie in \[0, 1\] \(got -0.1\)"),
+        (('0', 1), TypeError, r"'tau' must be .* \(got str\)"),
+        ((0.5, 0), ValueError, r"'anchor_interval' must be at least 1 \(got 0\)"),
+    ],
+)
+def test_wrong_arguments(args, error, match):
+    with pytest.raises(error, match=match):
+        Anchor(*args)

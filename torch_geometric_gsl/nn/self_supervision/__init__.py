@@ -1,0 +1,6 @@
+r"""Losses that teach a similarity without labels, on the graph that is drawn."""
+
+from torch_geometric_gsl.nn.self_supervision.graph_contrast import GraphContrast
+from torch_geometric_gsl.nn.self_supervision.graph_denoising import GraphDenoising
+
+__all__ = ['GraphDenoising', 'GraphContrast']
