@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import torch
 from hypothesis import given
@@ -10,6 +12,7 @@ from torch_geometric_gsl.ops.envelope import (
     Head,
     bound_scores,
     make_envelope,
+    num_accepted,
     num_expected,
     proposal_rates,
 )
@@ -17,6 +20,9 @@ from torch_geometric_gsl.ops.nearest_lists import find_nearest
 from torch_geometric_gsl.ops.noise import random_words
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.proposals import propose
+from torch_geometric_gsl.ops.relax import DrawOptions
+
+FIVE = DrawOptions(k=1, tau=0.25, num_arrivals=5)
 
 
 def cubic_interval(low, high):
@@ -162,18 +168,31 @@ def test_num_expected():
     # All scores equal their bound: each proposal is accepted.
     x = torch.ones(30, 1)
     pairs = PairScores(x, x, scores.Response(scores.identity), 'dot', 3.0, -3.0, 3.0)
-    assert num_expected(pairs, make_envelope(pairs), 5.0) == pytest.approx(
+    assert num_expected(pairs, make_envelope(pairs), FIVE) == pytest.approx(
         5.0, rel=1e-4
     )
     # And a race never proposes more often than it has candidates.
     far = pairs._replace(upper=13.0)
-    assert num_expected(far, make_envelope(far), 5.0) == 30.0
+    assert num_expected(far, make_envelope(far), FIVE) == 30.0
     own = far._replace(excluded=torch.arange(30))
-    assert num_expected(own, make_envelope(own), 5.0) == 29.0
+    assert num_expected(own, make_envelope(own), FIVE) == 29.0
     clusters = group(torch.arange(30) % 4)
-    assert num_expected(far, make_envelope(far, clusters), 5.0) == pytest.approx(
+    assert num_expected(far, make_envelope(far, clusters), FIVE) == pytest.approx(
         5.0, rel=1e-3
     )
+
+
+def test_num_accepted():
+    # Equal shares: five of thirty are distinct after about 5.5 of them.
+    score = torch.zeros(1, 30)
+    assert float(num_accepted(score, 5)) == pytest.approx(-30 * math.log(5 / 6))
+    # A second neighbour beside a heavy one takes as long as all others need for one.
+    weight = torch.tensor([[0.9] + [0.1 / 99] * 99], dtype=torch.float64)
+    found = float(num_accepted(weight.log(), 2))
+    assert float((1 - (-weight * found).exp()).sum()) == pytest.approx(2)
+    assert found > 10
+    # It stops at the number of candidates.
+    assert float(num_accepted(40 * torch.eye(1, 50), 3)) == 50
 
 
 def test_a_response_without_an_interval_has_no_clusters():

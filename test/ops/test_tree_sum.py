@@ -207,6 +207,16 @@ def test_single_precision(scale):
             assert error_of(out, definition(h, pairs, tau)) <= 1e-3
 
 
+@pytest.mark.parametrize('num_rows', [0, 5, 128, 60_000])
+def test_long_products(num_rows):
+    weight = torch.rand(3, num_rows, generator=seeded())
+    rows = 1 + torch.rand(num_rows, 4, generator=seeded(1))
+    expected = weight.double() @ rows.double()
+    found = source_ranking.long_product(weight, rows)
+    assert found.dtype == torch.float64
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=0)
+
+
 @pytest.mark.usefixtures('stubborn')
 def test_equal_messages_need_no_pairs(summed):
     x, h = clustered(300)

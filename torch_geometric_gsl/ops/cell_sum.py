@@ -14,6 +14,7 @@ from torch_geometric_gsl.ops.source_ranking import (
     NUM_STEPS,
     Messages,
     Ranking,
+    long_product,
     rank_sources,
 )
 
@@ -52,7 +53,8 @@ def sum_cell(
 class _Sums(NamedTuple):
     """Weighted messages and weights of some targets, and what these are relative to."""
 
-    total: Tensor  # Sums of the weighted messages, and of the weights [r, m + 1].
+    # Sums of the weighted messages, and of the weights [r, m + 1], in float64.
+    total: Tensor
     peak: Tensor  # Largest scores so far [r].
 
     def of(self, some: Tensor) -> _Sums:
@@ -75,7 +77,7 @@ class _Goal(NamedTuple):
             last = max(step, int(is_little.all(dim=1).long().argmax()))
         factor = self._factor(sums)
         middle = factor.unsqueeze(1) * ranking.middle_sum(step, last)
-        total = sums.total.double() + middle
+        total = sums.total + middle
         part = total[:, :-1] / total[:, -1:]
         norm = torch.linalg.vector_norm(part, dim=1)
         by_sum, by_weight = ranking.error_from(step, last)
@@ -97,7 +99,7 @@ class _Goal(NamedTuple):
         error = error[:, :2] + skipped
         if ranking.far is not None:
             error = error + ranking.far.error
-        total = sums.total.double()
+        total = sums.total
         part = total[:, :-1] / total[:, -1:]
         norm = torch.linalg.vector_norm(part, dim=1, keepdim=True)
         bound = self._factor(sums).unsqueeze(1) * (error[:, 0] + norm * error[:, 1])
@@ -141,9 +143,9 @@ def _refine(
     full = ranking.messages.full
     rows = torch.arange(pairs.dst.size(0), device=full.device)
     result = full.new_empty(rows.numel(), full.size(1) - 1)
-    total = full.new_zeros(rows.numel(), full.size(1))
-    lowest = torch.finfo(total.dtype).min
-    sums = _Sums(total, total.new_full((rows.numel(),), lowest))
+    total = full.new_zeros(rows.numel(), full.size(1)).double()
+    lowest = torch.finfo(full.dtype).min
+    sums = _Sums(total, full.new_full((rows.numel(),), lowest))
     count, step, after = 0, 0, goal.first_step
     while True:
         some = ranking.source[ranking.ends[step] : ranking.ends[after]]
@@ -192,5 +194,5 @@ def _add(
             total = total * ((peak - new) / goal.tau).exp().unsqueeze(1)
             weight = ((score - new.unsqueeze(1)) / goal.tau).exp_()
             peak = new
-        total = torch.addmm(total, weight.to(full.dtype), messages.rows(place))
+        total += long_product(weight.to(full.dtype), messages.rows(place))
     return _Sums(total, peak)

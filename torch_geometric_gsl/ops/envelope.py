@@ -16,6 +16,7 @@ from torch import Tensor
 from torch_geometric_gsl.ops.clusters import Balls, Clusters, closeness, enclose
 from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.pair_scores import PairScores, exclude
+from torch_geometric_gsl.ops.relax import DrawOptions
 from torch_geometric_gsl.ops.runtime import maybe_compile
 
 
@@ -202,17 +203,19 @@ def proposal_rates(
 
 @torch.no_grad()
 def num_expected(
-    pairs: PairScores, envelope: Envelope, needed: float, num_targets: int = 64
+    pairs: PairScores, envelope: Envelope, options: DrawOptions, num_targets: int = 64
 ) -> float:
     r"""Return the mean number of proposals until a race has its arrivals.
 
     It is :math:`M R_i / Z_i`, or the number of candidates where this is less,
-    in the mean over some targets, all of whose candidates are scored.
+    in the mean over some targets, all of whose candidates are scored. Without
+    replacement :math:`M` acceptances are not enough for as many neighbours, and
+    :func:`num_accepted` takes their place.
 
     Args:
         pairs (PairScores): The scores.
         envelope (Envelope): The bounds.
-        needed (float): The number of acceptances.
+        options (DrawOptions): How neighbours are drawn.
         num_targets (int, optional): The number of targets. (default: :obj:`64`)
     """
     count = pairs.dst.size(0)
@@ -222,5 +225,38 @@ def num_expected(
         envelope = envelope._replace(head=head.take(target))
     size = pairs.src.new_tensor([pairs.available])
     rates = proposal_rates(some, envelope, slice(None), size)
-    ratio = (rates.total - some.rows().logsumexp(dim=1)).double().exp()
+    score = some.rows()
+    ratio = (rates.total - score.logsumexp(dim=1)).double().exp()
+    needed: Tensor | float = options.num_arrivals
+    if not options.replace:
+        needed = num_accepted(score, options.num_arrivals)
     return float((needed * ratio).clamp(max=pairs.available).mean())
+
+
+@torch.no_grad()
+def num_accepted(score: Tensor, count: int, num_steps: int = 16) -> Tensor:
+    r"""Return about how many acceptances bring so many distinct candidates.
+
+    A candidate of probability :math:`\pi_j` is among the first :math:`T` acceptances
+    with probability :math:`1 - e^{-\pi_j T}`, nearly. Newton's method finds the
+    :math:`T` where these add up to the number wanted, from below, and stops at the
+    number of candidates.
+
+    Args:
+        score (torch.Tensor): The scores of all candidates of some targets
+            :math:`[n, N]`.
+        count (int): The number of candidates wanted.
+        num_steps (int, optional): The number of steps. (default: :obj:`16`)
+
+    Returns:
+        torch.Tensor: The numbers of acceptances :math:`[n]`.
+    """
+    share = score.double().softmax(dim=1)
+    accepted = share.new_full((score.size(0), 1), count)
+    for _ in range(num_steps):
+        missed = (-share * accepted).exp_()
+        lacking = count - (1 - missed).sum(dim=1, keepdim=True)
+        slope = (share * missed).sum(dim=1, keepdim=True)
+        step = lacking / slope.clamp(min=torch.finfo(slope.dtype).tiny)
+        accepted = (accepted + step.clamp(min=0)).clamp(max=score.size(1))
+    return accepted.squeeze(1)

@@ -29,12 +29,30 @@ class NearestLists(NamedTuple):
         rest (torch.Tensor): The best compared value of all others :math:`[n]`.
         dst (torch.Tensor): Those embeddings of the targets :math:`[n, m]`.
         src (torch.Tensor): Those embeddings of the sources :math:`[N, m]`.
+        comparison (str): What was compared of them.
+        is_largest (bool): Whether the best values are the largest.
     """
 
     source: Tensor
     rest: Tensor
     dst: Tensor
     src: Tensor
+    comparison: str
+    is_largest: bool
+
+    def serves(self, pairs: PairScores) -> bool:
+        r"""Return whether the best sources of other scores are found in the same way.
+
+        Args:
+            pairs (PairScores): The scores of as many nodes.
+        """
+        return (
+            self.comparison == pairs.comparison
+            and self.is_largest == LARGEST.get(pairs.response.function)
+            and isinstance(self.src, SparseRows) == isinstance(pairs.src, SparseRows)
+            and self.src.size(1) == pairs.src.size(1)
+            and self.src.dtype == pairs.src.dtype
+        )
 
     def head(self, pairs: PairScores) -> Head:
         r"""Return the heads of today's embeddings.
@@ -47,12 +65,11 @@ class NearestLists(NamedTuple):
             pairs (PairScores): The scores of today's embeddings.
         """
         low, high = (torch.full_like(self.rest, sign * torch.inf) for sign in (-1, 1))
-        is_largest = LARGEST[pairs.response.function]
         slack = self._slack(pairs)
-        if pairs.comparison == 'dot':
-            low, high = (
-                (low, self.rest + slack) if is_largest else (self.rest - slack, high)
-            )
+        if pairs.comparison == 'dot' and self.is_largest:
+            high = self.rest + slack
+        elif pairs.comparison == 'dot':
+            low = self.rest - slack
         else:
             low = (self.rest.sqrt() - slack).clamp(min=0).square()
         return Head(self.source, low, high)
@@ -112,4 +129,7 @@ def find_nearest(
         found, index = value.topk(size + 1, dim=1, largest=is_largest)
         source[rows] = index[:, :size].sort(dim=1).values
         rest[rows] = found[:, size]
-    return NearestLists(source, rest, dst, src)
+    # Copies: what is trained or refilled in place would seem never to have moved.
+    kept = src.clone()
+    before = kept if pairs.dst is pairs.src else dst.clone()
+    return NearestLists(source, rest, before, kept, pairs.comparison, is_largest)

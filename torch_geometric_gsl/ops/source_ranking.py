@@ -21,6 +21,8 @@ _MAX_NEAR = 0.5
 _GUESSED = 8
 # Middles are left out where the intervals are wide.
 _WIDE = 0.5
+# Products are summed in single precision over so many sources.
+RUN = 128
 # No weight is known to be smaller than this part of the bound of all.
 LEAST = 1e-100
 
@@ -107,12 +109,28 @@ class Ranking(NamedTuple):
         some = self.source[self.ends[step] : self.ends[last]]
         weight = self.middle[some].to(full.dtype)
         if 4 * some.numel() < full.size(0):
-            total = (weight @ self.messages.rows(some)).double()
+            rows = self.messages.rows(some)
         else:  # To read all messages is quicker than to gather many.
             some = some if row is None else row[some]
-            every = weight.new_zeros(full.size(0)).index_copy_(0, some, weight)
-            total = (every @ full).double()
+            weight = weight.new_zeros(full.size(0)).index_copy_(0, some, weight)
+            rows = full
+        total = long_product(weight.unsqueeze(0), rows).squeeze(0)
         return total if self.far is None else total + self.far.total
+
+
+def long_product(weight: Tensor, rows: Tensor) -> Tensor:
+    """Multiply matrices in short runs that are added up in double precision.
+
+    In single precision, long sums of equal terms lose several digits.
+    """
+    num_runs = rows.size(0) // RUN
+    end = num_runs * RUN
+    total = (weight[:, end:] @ rows[end:]).double()
+    if num_runs == 0:
+        return total
+    runs = weight[:, :end].unflatten(1, (num_runs, RUN)).transpose(0, 1)
+    parts = torch.bmm(runs, rows[:end].unflatten(0, (num_runs, RUN)))
+    return total.add_(parts.sum(dim=0, dtype=torch.float64))
 
 
 def rank_sources(

@@ -63,6 +63,12 @@ class SparseRows:
         """Return the rows, which have no gradient."""
         return self
 
+    def clone(self) -> SparseRows:
+        """Return a copy, which does not change with the tensors of the rows."""
+        source, offsets = self.words.source.clone(), self.words.offsets.clone()
+        words = Neighbours(source, self.size(1), offsets)
+        return SparseRows(self.value.clone(), words)
+
     def __getitem__(self, index: slice | Tensor) -> Any:
         r"""Return some rows, or :class:`SparseGroups` for a matrix of indices."""
         offsets = self.words.offsets

@@ -13,7 +13,7 @@ from torch_geometric_gsl.ops.clusters import Clusters
 from torch_geometric_gsl.ops.noise_free import noise_free_sum
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, disable_compile
-from torch_geometric_gsl.ops.source_ranking import Messages
+from torch_geometric_gsl.ops.source_ranking import RUN, Messages
 
 # After so many cells the bounds are given up, if they left more than this share of
 # their pairs to sum.
@@ -54,7 +54,8 @@ def tree_sum(
     whatever the common part :math:`\bar{h}`. The bound is evaluated for each target
     with its own :math:`\hat{y}_i`; where it fails, more sources are summed pair by
     pair, in the end all. It accounts for the rounding of the intervals, not for that of
-    what is summed pair by pair, which is as large as in :func:`noise_free_sum`.
+    what is summed pair by pair. Where rounding may matter because :math:`\hat{y}_i` is
+    small beside :math:`\bar{h}`, it is :func:`noise_free_sum` that sums.
 
     No gradient flows. Bounds that leave more than 80 % of the pairs of the first two
     cells, or 40 % of those of the first eight, are given up.
@@ -94,12 +95,23 @@ def tree_sum(
         if num_summed > _TRIALS.get(number + 1, math.inf) * num_pairs:
             rest += cells[number + 1 :]
             break
-    left = torch.cat(rest)
+    is_left = _is_cancelled(out, messages, tolerance)
+    is_left[torch.cat(rest)] = True
+    left = is_left.nonzero().squeeze(1)
     if left.numel() > 0:
         out[left] = noise_free_sum(
             h, pairs.take(left), tau, memory_budget=memory_budget
         )
     return out
+
+
+def _is_cancelled(out: Tensor, messages: Messages, tolerance: float) -> Tensor:
+    """Mark sums that are too small beside the mean which was taken from them."""
+    mean = torch.linalg.vector_norm(messages.mean.double())
+    error = RUN * torch.finfo(messages.full.dtype).eps * mean
+    norm = torch.linalg.vector_norm(out.double(), dim=1)
+    is_cancelled: Tensor = (mean > 4 * norm) & (error > tolerance / 2 * norm)
+    return is_cancelled
 
 
 @disable_compile

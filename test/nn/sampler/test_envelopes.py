@@ -14,9 +14,17 @@ from scipy import stats
 from torch_geometric_gsl.nn.sampler import _envelopes as module
 from torch_geometric_gsl.nn.sampler._envelopes import EnvelopeMemory
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
+from torch_geometric_gsl.nn.similarity.heat_kernel_similarity import (
+    HeatKernelSimilarity,
+)
+from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.ops.pair_scores import PairScores
+from torch_geometric_gsl.ops.relax import DrawOptions
 from torch_geometric_gsl.ops.scores import Response, heat_kernel, identity, unit_rows
+
+#: Targets of a test of a law.
+RUNS = 3000
 
 
 @pytest.fixture
@@ -99,8 +107,9 @@ def test_one_seed_gives_one_graph(name, options, num_threads):
 def lists_only(pairs, *args):
     """Renew with lists, where clusters would cost less."""
     lists = module.find_nearest(pairs, 16)
-    expected = module.num_expected(pairs, module.Kept(None, lists).envelope(pairs), 4.0)
-    return module.Kept(None, lists, expected, nodes=module._nodes(pairs))
+    kept = module.Kept(None, lists, nodes=module.Nodes.of(pairs))
+    expected = module.num_expected(pairs, kept.envelope(pairs), *args)
+    return kept._replace(num_expected=expected)
 
 
 def test_one_seed_gives_one_graph_under_lists(monkeypatch):
@@ -133,7 +142,7 @@ def test_bounds_are_renewed_when_they_have_cost_more(comparison, step, found):
     move, counts, costs = normal(1000, 6, seed=8, dtype=torch.float), [], []
     for number in range(30):
         now = pairs_of(x + number * step * move, comparison)
-        costs.append(memory.envelope(now, 5, 4.0)[1])
+        costs.append(memory.envelope(now, DrawOptions(5, 0.25, 4))[1])
         counts.append(found.count('k_means'))
         assert memory.kept.excess >= 0
     if step == 0:
@@ -175,7 +184,7 @@ def test_lists_are_kept_for_their_targets(monkeypatch, found):
 
 def test_bounds_are_dropped_on_another_device():
     memory, pairs = EnvelopeMemory(), pairs_of(grouped(60))
-    memory.envelope(pairs, 2, 4.0)
+    memory.envelope(pairs, DrawOptions(2, 0.25, 4))
     assert memory.kept.serves(pairs)
     assert not memory.kept.serves(pairs._replace(dst=pairs.dst.to('meta')))
 
@@ -216,23 +225,112 @@ def test_bounds_are_no_state(found):
 def test_old_bounds_give_the_same_law(renew, name, monkeypatch):
     if renew == 'lists':
         monkeypatch.setattr(module, '_renew', lists_only)
-    x, runs = grouped(200, 0.4), 3000
-    target = x[:1].expand(runs, 6)
+    x = grouped(200, 0.4)
+    target = x[:1].expand(RUNS, 6)
     sampler = make(name, k=1, hard=True)
     sampler((x + 0.3 * normal(200, 6, seed=9, dtype=torch.float), target))
     monkeypatch.setattr(module, '_cost_of_renewal', lambda *args: math.inf)
     kept = kept_of(sampler)
     assert (kept.clusters is None) == (renew == 'lists')
-    (source, _), weight = sampler((x, target), generator=seeded(4))
+    check_draws(sampler, x, target)
     now = kept_of(sampler)
     assert (now.clusters, now.lists) == (kept.clusters, kept.lists)
-    law = (8 * sampler.similarity((x, x[:1]))).double().softmax(1)[0].detach()
-    counts = source[weight > 0].bincount(minlength=200)
-    common = runs * law > 8
+
+
+def check_draws(sampler, x, target):
+    """Compare hard draws of equal targets with their law."""
+    (source, _), weight = sampler((x, target), generator=seeded(4))
+    similarity = sampler.similarity((x.to_dense(), target.to_dense()[:1]))
+    law = (sampler.scale * similarity).detach().double().softmax(1)[0]
+    counts = source[weight > 0].bincount(minlength=len(x))
+    common = RUNS * law > 8
     pooled = [
         torch.cat([part[common], part[~common].sum().view(1)])
-        for part in (counts, runs * law)
+        for part in (counts, RUNS * law)
     ]
     statistic = float(((pooled[0] - pooled[1]) ** 2 / pooled[1]).sum())
     level = stats.chi2.cdf(statistic, int(common.sum()))
     assert ERROR_RATE / 2 < level < 1 - ERROR_RATE / 2
+
+
+@pytest.mark.parametrize('is_trained', [False, True])
+def test_lists_see_what_moves_in_place(is_trained, monkeypatch):
+    monkeypatch.setattr(module, '_renew', lists_only)
+    # This similarity compares the features themselves.
+    similarity = HeatKernelSimilarity(6, normalize=False)
+    options = {'k': 1, 'scale': 8.0, 'hard': True, 'method': 'race'}
+    sampler = GumbelKNNSampler(similarity, **options)
+    x = torch.nn.Parameter(grouped(200, 0.4))
+    sampler((x, x[:1].expand(RUNS, 6)))
+    new = grouped(200, 0.4, seed=8)
+    if is_trained:
+        x.grad = x.detach() - new
+        torch.optim.SGD([x], lr=1.0).step()
+    else:
+        with torch.no_grad():
+            x.copy_(new)
+    check_draws(sampler, x, x[:1].expand(RUNS, 6))
+
+
+def compare_features(**options):
+    """A sampler that compares the features themselves, sparse ones as well."""
+    options = {'k': 1, 'scale': 8.0, 'method': 'race', **options}
+    return GumbelKNNSampler(LinearSimilarity(6), **options)
+
+
+def sparse_rows(dtype, n=200):
+    """CSR features with indices of a dtype: the first rows share two words alone."""
+    words = torch.tensor([[0, 1]] * 8 + [[2, 3], [4, 5]] * (n // 2 - 4))
+    values = 0.5 + torch.rand(2 * n, generator=seeded())
+    offsets = torch.arange(n + 1, dtype=dtype) * 2
+    return torch.sparse_csr_tensor(offsets, words.flatten().to(dtype), values, (n, 6))
+
+
+@pytest.mark.parametrize('dtype', [torch.int32, torch.int64])
+def test_lists_see_other_words_in_place(dtype, monkeypatch):
+    monkeypatch.setattr(module, '_renew', lists_only)
+    sampler, x = compare_features(hard=True), sparse_rows(dtype)
+    offsets, words = torch.arange(RUNS + 1) * 2, torch.tensor([0, 1] * RUNS)
+    target = torch.sparse_csr_tensor(offsets, words, torch.ones(2 * RUNS), (RUNS, 6))
+    sampler((x, target))
+    x.col_indices().copy_(x.col_indices().flip(0).view(-1, 2).flip(1).flatten())
+    check_draws(sampler, x, target)
+
+
+def test_another_similarity_has_bounds_of_its_own(monkeypatch):
+    monkeypatch.setattr(module, '_renew', lists_only)
+    x, sampler = grouped(200, 0.4), make(k=1, hard=True)
+    target = x[:1].expand(RUNS, 6)
+    sampler((x, target))
+    for name in ('difference', 'heat_kernel', 'linear'):
+        sampler.similarity = resolve_similarity(name, 6)
+        check_draws(sampler, x, target)
+
+
+def test_dense_and_sparse_features_in_turn(monkeypatch):
+    monkeypatch.setattr(module, '_renew', lists_only)
+    sampler, x = compare_features(), grouped()
+    for each in (x.to_sparse_csr(), x, x.to_sparse_csr(), x):
+        expected = compare_features()(each, generator=seeded())
+        same_graph(sampler(each, generator=seeded()), expected)
+    kinds = [kept.nodes.is_sparse for kept in sampler._memory._all]
+    assert sorted(kinds) == [False, True]
+
+
+def test_distinct_neighbours_of_sharp_scores_are_no_race():
+    x = normal(600, 16, dtype=torch.float)
+    options = {'k': 5, 'scale': 40.0, 'replace': False}
+    sampler = GumbelKNNSampler(LinearSimilarity(16), **options)
+    assert sampler.plan(x).method == 'stream'
+
+
+def test_a_plan_leaves_later_draws_as_they_are():
+    graphs = []
+    for num_plans in (0, 20):
+        sampler, x = make(), grouped()
+        sampler(x)
+        for _ in range(num_plans):
+            sampler.plan(x + normal(600, 6, seed=1, dtype=torch.float))
+        graphs.append(sampler(x, generator=seeded()))
+    same_graph(*graphs)
+    assert torch.equal(graphs[0].edge_weight, graphs[1].edge_weight)

@@ -26,6 +26,22 @@ _CALLS_PER_READ = 64
 _HEAD = 64
 
 
+class Nodes(NamedTuple):
+    """What has to be the same for bounds to serve again."""
+
+    num_targets: int
+    num_sources: int
+    device: torch.device
+    is_sparse: bool
+    has_clusters: bool
+
+    @classmethod
+    def of(cls, pairs: PairScores) -> Nodes:
+        device, is_sparse = pairs.dst.device, pairs.is_sparse
+        sizes = pairs.dst.size(0), pairs.src.size(0)
+        return cls(*sizes, device, is_sparse, pairs.has_clusters)
+
+
 class Kept(NamedTuple):
     """Keep what was found for the embeddings of an earlier call."""
 
@@ -35,8 +51,8 @@ class Kept(NamedTuple):
     # cost since.
     num_expected: float = 0.0
     excess: float = 0.0
-    # The numbers of targets and sources, and their device.
-    nodes: tuple[int, int, torch.device] | None = None
+    # What it was found for.
+    nodes: Nodes | None = None
 
     def envelope(self, pairs: PairScores) -> Envelope:
         """Return the bounds of today's embeddings."""
@@ -51,12 +67,9 @@ class Kept(NamedTuple):
         return 1 if self.clusters is None else self.clusters.size.numel()
 
     def serves(self, pairs: PairScores) -> bool:
-        """Return whether it was found for as many nodes on the same device."""
-        return self.nodes == _nodes(pairs)
-
-
-def _nodes(pairs: PairScores) -> tuple[int, int, torch.device]:
-    return pairs.dst.size(0), pairs.src.size(0), pairs.dst.device
+        """Return whether it bounds the scores of as many nodes of the same kind."""
+        is_found = self.lists is None or self.lists.serves(pairs)
+        return is_found and self.nodes == Nodes.of(pairs)
 
 
 class EnvelopeMemory:
@@ -73,6 +86,13 @@ class EnvelopeMemory:
     def kept(self) -> Kept:
         """Return what is kept of the last call that asked for bounds."""
         return self._all[-1] if self._all else Kept()
+
+    def copy(self) -> EnvelopeMemory:
+        """Return a memory of the same bounds, which goes its own way."""
+        memory = EnvelopeMemory()
+        memory._all = list(self._all)
+        memory._scale, memory._num_reads = self._scale, self._num_reads
+        return memory
 
     def read(self, scale: float | Tensor) -> float:
         """Return a factor as a number for the plan, on a GPU that of a recent call."""
@@ -100,7 +120,7 @@ class EnvelopeMemory:
             plan (SamplingPlan): What serves without better bounds.
             options (DrawOptions): How neighbours are drawn.
         """
-        envelope, expected = self.envelope(pairs, options.num_races, given.accepted)
+        envelope, expected = self.envelope(pairs, options)
         num_sources = pairs.src.size(0)
         num_tail = 0 if envelope.clusters is None else options.num_tail
         race = options.num_races * (expected + TAIL * num_tail)
@@ -120,24 +140,23 @@ class EnvelopeMemory:
 
     @torch.no_grad()
     def envelope(
-        self, pairs: PairScores, num_races: int, needed: float
+        self, pairs: PairScores, options: DrawOptions
     ) -> tuple[Envelope, float]:
         """Return bounds, and the mean number of proposals of a race under them.
 
         Args:
             pairs (PairScores): The scores of all pairs of a graph.
-            num_races (int): The number of races of each target.
-            needed (float): The number of acceptances of each race.
+            options (DrawOptions): How neighbours are drawn.
         """
         others = [kept for kept in self._all if not kept.serves(pairs)]
         found = [kept for kept in self._all if kept.serves(pairs)]
-        kept = found[0] if found else _renew(pairs, num_races, needed)
+        kept = found[0] if found else _renew(pairs, options)
         envelope = kept.envelope(pairs)
-        expected = num_expected(pairs, envelope, needed)
-        growth = (expected - kept.num_expected) * num_races * pairs.dst.size(0)
+        expected = num_expected(pairs, envelope, options)
+        growth = (expected - kept.num_expected) * options.num_races * pairs.dst.size(0)
         excess = kept.excess + growth
         if excess > _cost_of_renewal(pairs, kept):
-            kept = _renew(pairs, num_races, needed)
+            kept = _renew(pairs, options)
             envelope, expected, excess = kept.envelope(pairs), kept.num_expected, 0.0
         kept = kept._replace(excess=max(0.0, excess))
         self._all = [*others, kept][-_MOST_KEPT:]
@@ -151,24 +170,25 @@ def _cost_of_renewal(pairs: PairScores, kept: Kept) -> float:
     return BOUND * num_sources * num_clusters(num_sources)
 
 
-def _renew(pairs: PairScores, num_races: int, needed: float) -> Kept:
+def _renew(pairs: PairScores, options: DrawOptions) -> Kept:
     """Find the bounds that cost least: of all scores, of clusters, or lists."""
 
     def cost(kept: Kept) -> float:
-        return num_races * kept.num_expected + BOUND * kept.num_kinds
+        return options.num_races * kept.num_expected + BOUND * kept.num_kinds
 
     def measured(kept: Kept) -> Kept:
-        expected = num_expected(pairs, kept.envelope(pairs), needed)
+        expected = num_expected(pairs, kept.envelope(pairs), options)
         return kept._replace(num_expected=expected)
 
     num_sources = pairs.src.size(0)
-    nodes = _nodes(pairs)
+    nodes = Nodes.of(pairs)
     best = measured(Kept(nodes=nodes))
     if pairs.has_clusters:
         clusters = k_means(pairs.src, num_clusters(num_sources))
         best = min(best, measured(Kept(clusters, nodes=nodes)), key=cost)
     is_monotone = pairs.response.function in LARGEST and num_sources > 2 * _HEAD
-    if is_monotone and cost(best) - num_races * needed > SEARCH * num_sources:
+    accepted = options.num_races * options.num_arrivals
+    if is_monotone and cost(best) - accepted > SEARCH * num_sources:
         best = min(
             best,
             measured(Kept(None, find_nearest(pairs, _HEAD), nodes=nodes)),

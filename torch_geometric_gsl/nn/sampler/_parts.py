@@ -101,9 +101,10 @@ class AllPairs(NamedTuple):
         tau, budget = self.options.tau, self.given.memory_budget
         tolerance, scores = self.given.eval_tolerance, self.scores
         is_bounded = scores.has_clusters and scores.null is None
-        if tolerance is not None and is_bounded and not torch.is_grad_enabled():
+        if tolerance is not None:  # What is certified is never estimated.
             args = h, scores, tau, tolerance
-            if not may_pay(*args, memory_budget=budget):
+            is_exact = not is_bounded or torch.is_grad_enabled()
+            if is_exact or not may_pay(*args, memory_budget=budget):
                 return noise_free_sum(h, scores, tau, memory_budget=budget)
             clusters = k_means(scores.src, num_clusters(scores.src.size(0)))
             return tree_sum(*args, clusters, memory_budget=budget).to(h.dtype)

@@ -103,12 +103,14 @@ class GumbelKNNSampler(torch.nn.Module):
             training does. (default: :obj:`False`)
         max_eval_pairs (int, optional): The number of pairs of one graph up to which
             :meth:`propagate` is exact in evaluation mode, as it always is over given
-            candidates. Beyond, it estimates sums from a sample of the sources, with a
-            :class:`SampledEvaluationWarning` of their error. (default: :obj:`2**33`)
+            candidates. Beyond, unless :obj:`eval_tolerance` is given, it estimates sums
+            from a sample of the sources, with a :class:`SampledEvaluationWarning` of
+            their error. (default: :obj:`2**33`)
         eval_tolerance (float, optional): If given, :meth:`propagate` in evaluation mode
             may differ from the sum over all pairs of a graph by this share of its norm
-            at the most, and leaves out pairs where it can; with gradients enabled, a
-            null neighbour or sparse features it does not. (default: :obj:`None`)
+            at the most, however many pairs there are, and leaves out pairs where it
+            can; with gradients enabled, a null neighbour or sparse features it does
+            not. (default: :obj:`None`)
         memory_budget (int, optional): Bytes of a block of rows. (default: :obj:`2**25`)
 
     Shapes:
@@ -296,7 +298,9 @@ class GumbelKNNSampler(torch.nn.Module):
             ValueError: If an input is invalid, or the method asked for cannot serve.
         """
         with torch.no_grad():
-            return self._assign(x, edge_index, batch, is_noisy=True).plan(self.method)
+            # Asking leaves what is drawn later as it is.
+            inputs = x, edge_index, batch, self._memory.copy()
+            return self._assign(*inputs, is_noisy=True).plan(self.method)
 
     def distribution(
         self, x: Features, edge_index: Tensor | None = None, batch: Batch | None = None
@@ -324,7 +328,8 @@ class GumbelKNNSampler(torch.nn.Module):
             tensor([4, 4, 4, 4, 4])
         """
         with torch.no_grad():
-            return describe(self._assign(x, edge_index, batch, is_noisy=False))
+            inputs = x, edge_index, batch, self._memory
+            return describe(self._assign(*inputs, is_noisy=False))
 
     def register_draw_hook(self, hook: Callable[..., None]) -> RemovableHandle:
         r"""Register a function that sees the inputs of each draw before it is made.
@@ -358,18 +363,25 @@ class GumbelKNNSampler(torch.nn.Module):
         """Check the inputs, and assign a part to each target."""
         for hook in self._draw_hooks.values():
             hook(self, x, edge_index, batch)
-        assigned = self._assign(x, edge_index, batch, is_noisy=self.is_noisy)
+        inputs = x, edge_index, batch, self._memory
+        assigned = self._assign(*inputs, is_noisy=self.is_noisy)
         check_generator(generator, assigned.pairs.src.device)
         return assigned
 
     def _assign(
-        self, x: Features, edge_index: Any, batch: Any, *, is_noisy: bool
+        self,
+        x: Features,
+        edge_index: Any,
+        batch: Any,
+        memory: EnvelopeMemory,
+        *,
+        is_noisy: bool,
     ) -> Assignment:
         is_pair = isinstance(x, tuple | list)
         options = {f: getattr(self, f) for f in CallOptions._fields if f in CHECKS}
         options |= {'loop': self.loop or is_pair, 'bounds': self.similarity.bounds}
         scale = self.factor
-        options |= {'scale': self._memory.read(scale)}
+        options |= {'scale': memory.read(scale)}
         given = CallOptions(is_noisy=is_noisy, **options)
         pairs = self.similarity.pair_scores(x, scale)
         if self.null_score is not None:
@@ -380,7 +392,7 @@ class GumbelKNNSampler(torch.nn.Module):
         if pairs.dst.size(0) == 0:
             return Assignment(pairs, [])
         check_candidate_count(self.k, pairs.src.size(0) - int(not given.loop))
-        return Assignment(pairs, [all_pairs(pairs, given, self._memory)])
+        return Assignment(pairs, [all_pairs(pairs, given, memory)])
 
     def __repr__(self) -> str:
         return (

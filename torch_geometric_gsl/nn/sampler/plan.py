@@ -149,11 +149,6 @@ class CallOptions(NamedTuple):
         return all(map(math.isfinite, self.bounds))
 
     @property
-    def accepted(self) -> float:
-        """Return the number of acceptances that a race needs, in the mean."""
-        return float(self.arrivals)
-
-    @property
     def proposals(self) -> float:
         """Return the number of proposals that the bounds of all scores ask for."""
         lower, upper = self.bounds
