@@ -17,6 +17,7 @@ from scipy.stats import chi2
 from torch_geometric_gsl.ops.noise import arrival_times
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.scores import Response, identity
+from torch_geometric_gsl.ops.stream import stream_arrivals
 
 # Each statistical test rejects a true hypothesis with this probability, half of it
 # for a fit that is too bad and half for one that is too good. Seeds are fixed.
@@ -74,6 +75,22 @@ def matrix_pairs(score, *, loop=True):
         upper=float(shown.max()) if shown.numel() else 0.0,
         excluded=own,
     )
+
+
+def noise_of(method, seed, score, races, kept):
+    """Return the noise [n, races, N] that a seed gives, -inf for what comes too late.
+
+    A negative infinity of a square matrix of scores excludes its diagonal.
+    """
+    num_targets, num_sources = score.shape
+    if method == 'dense':
+        return replay(seed, num_targets, races, num_sources)
+    is_without_loops = bool((score == -math.inf).any())
+    pairs = matrix_pairs(score.clamp(min=-99), loop=not is_without_loops)
+    kept = min(kept, pairs.available)
+    found = stream_arrivals(pairs, races, kept, generator=seeded(seed))
+    noise = score.new_full((num_targets, races, num_sources), -math.inf)
+    return noise.scatter_(2, found.source, found.noise)
 
 
 def softmax(values):

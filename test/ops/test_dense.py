@@ -2,9 +2,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles import relaxed, replay, saved_tensors, seeded
+from oracles import matrix_pairs, relaxed, replay, saved_tensors, seeded
 
-from torch_geometric_gsl.ops.dense import dense_graph, relaxed_weights
+from torch_geometric_gsl.ops.dense import (
+    dense_graph,
+    perturbed_arrivals,
+    relaxed_weights,
+)
 from torch_geometric_gsl.ops.pair_scores import exclude
 
 
@@ -134,3 +138,22 @@ def test_dense_graph_passes_the_gradient_on():
     factor = torch.arange(1.0, 7)
     (dense_graph(weight, loop=False).edge_weight * factor).sum().backward()
     assert weight.grad.tolist() == [[0, 1, 2], [3, 0, 4], [5, 6, 0]]
+
+
+@pytest.mark.parametrize('kept', [1, 16, 40])
+@pytest.mark.parametrize('scale', [1.0, 50.0, 1000.0])
+@pytest.mark.parametrize('budget', [1, 2**25])
+def test_arrivals_are_the_largest_perturbed_scores(kept, scale, budget):
+    score = scale * torch.rand(5, 40, dtype=torch.float64)
+    noise, pairs = replay(5, 5, 3, 40), matrix_pairs(score)
+    found = perturbed_arrivals(pairs, 3, kept, generator=seeded(), memory_budget=budget)
+    assert found.source.shape == found.noise.shape == (5, 3, kept)
+    for i in range(5):
+        for k in range(3):
+            value = (score[i] + noise[i, k]).tolist()
+            order = sorted(range(40), key=lambda j: -value[j])[:kept]
+            assert found.source[i, k].tolist() == order
+            torch.testing.assert_close(found.noise[i, k], noise[i, k, order])
+            # All arrivals until the time of the last one are listed.
+            horizon = -value[order[-1]]
+            assert float(found.horizon[i, k]) == pytest.approx(horizon)

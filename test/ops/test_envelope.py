@@ -166,17 +166,17 @@ def test_bounds_reach_the_source_of_each_proposal(name):
 
 def test_num_expected():
     # All scores equal their bound: each proposal is accepted.
-    x = torch.ones(30, 1)
+    x = torch.ones(240, 1)
     pairs = PairScores(x, x, scores.Response(scores.identity), 'dot', 3.0, -3.0, 3.0)
     assert num_expected(pairs, make_envelope(pairs), FIVE) == pytest.approx(
         5.0, rel=1e-4
     )
-    # And a race never proposes more often than it has candidates.
+    # And a race soon looks at all candidates.
     far = pairs._replace(upper=13.0)
     assert num_expected(far, make_envelope(far), FIVE) == 30.0
-    own = far._replace(excluded=torch.arange(30))
-    assert num_expected(own, make_envelope(own), FIVE) == 29.0
-    clusters = group(torch.arange(30) % 4)
+    own = far._replace(excluded=torch.arange(240))
+    assert num_expected(own, make_envelope(own), FIVE) == 29.875
+    clusters = group(torch.arange(240) % 4)
     assert num_expected(far, make_envelope(far, clusters), FIVE) == pytest.approx(
         5.0, rel=1e-3
     )

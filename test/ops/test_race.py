@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles import matrix_pairs, seeded
 
+from torch_geometric_gsl.ops import race_block
 from torch_geometric_gsl.ops.candidates import Candidates
 from torch_geometric_gsl.ops.clusters import group
 from torch_geometric_gsl.ops.envelope import make_envelope
@@ -17,6 +18,7 @@ from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.race import num_proposals, race_arrivals
 from torch_geometric_gsl.ops.relax import DrawOptions
 from torch_geometric_gsl.ops.scores import Response, identity, unit_rows
+from torch_geometric_gsl.ops.stream import stream_arrivals
 
 INF = float('inf')
 CPU = torch.device('cpu')
@@ -56,7 +58,7 @@ def loop_race(score, pairs, options, length, bits):
         total = math.log(len(own)) + pairs.upper
         clock, accepted, begin, width = 0.0, [], 0, length
         while len(accepted) < options.num_arrivals:
-            if begin >= len(own):
+            if begin * race_block.SHARE >= len(own):
                 accepted += scanned(
                     score[i], pairs, i, state, begin, clock, total, accepted
                 )
@@ -83,13 +85,11 @@ def loop_race(score, pairs, options, length, bits):
 
 def scanned(score, pairs, i, state, begin, clock, total, accepted):
     """What has not arrived by the last proposal arrives later."""
-    places = list(range(pairs.src.size(0)))
-    if pairs.candidates is not None:
-        places = own_candidates(pairs._replace(excluded=None), i)
+    ranked = sorted(own_candidates(pairs, i), key=lambda j: -float(score[j]))
     late = []
-    words = words_of(state, 2 * begin, len(places))
-    for j, word in zip(places, words, strict=True):
-        if j in own_candidates(pairs, i) and j not in [a for a, _ in accepted]:
+    words = words_of(state, 2 * begin, len(ranked))
+    for j, word in zip(ranked, words, strict=True):
+        if j not in [a for a, _ in accepted]:
             wait = -math.log((word % 2**32 + 0.5) / 2**32) / math.exp(float(score[j]))
             late.append((j, math.log(clock / math.exp(total) + wait)))
     return sorted(late, key=lambda arrival: arrival[1])
@@ -122,6 +122,14 @@ CASES = {
 LENGTHS = [(12, 4), (60, 9), (3, 5), (1, 1)]
 
 
+@pytest.fixture(params=[1, 8])
+def share(request, monkeypatch):
+    """How early races look at all candidates: 1 is after many rounds."""
+    monkeypatch.setattr(race_block, 'SHARE', request.param)
+    return request.param
+
+
+@pytest.mark.usefixtures('share')
 @pytest.mark.parametrize('dtype', [torch.float32, torch.float64])
 @pytest.mark.parametrize('replace', [True, False])
 @pytest.mark.parametrize(('length', 'kept'), LENGTHS)
@@ -218,13 +226,22 @@ def test_rounds_go_on_until_all_have_arrived(monkeypatch):
         return plain(self, rows, neighbours)
 
     monkeypatch.setattr(PairScores, 'compare', compare)
-    # Nothing is accepted, so rounds of 3, 6 and 12 end in a look at all 20.
-    pairs = matrix_pairs(torch.zeros(2, 20))._replace(upper=60.0)
+    # Nothing is accepted, so rounds of 3, 6 and 12 end in a look at all 160, of which
+    # they are an eighth.
+    pairs = matrix_pairs(torch.zeros(2, 160))._replace(upper=60.0)
     found, _ = race_arrivals(pairs, DrawOptions(1, 0.5, 4), 3, generator=seeded())
-    assert seen == [(2, 3), (2, 6), (2, 12), (2, 4)]
+    assert seen == [(2, 3), (2, 6), (2, 12)]
     assert found.source.sort().values.diff().all()
     assert (found.noise > -INF).all()
     assert found.horizon.isfinite().all()
+
+
+def test_no_round_is_a_look_at_all_candidates(monkeypatch):
+    monkeypatch.setattr(PairScores, 'compare', None)  # No candidate is proposed.
+    pairs, options = matrix_pairs(scores(9, 50)), DrawOptions(2, 0.5, 4)
+    found, _ = race_arrivals(pairs, options, 0, generator=seeded())
+    plain = stream_arrivals(pairs, 2, 4, generator=seeded())
+    assert all(map(torch.equal, found[:3], plain[:3]))
 
 
 def test_the_seed_alone_decides():
@@ -242,7 +259,7 @@ def test_the_seed_alone_decides():
 @pytest.mark.parametrize('length', [9, 2**10])
 def test_the_length_of_a_round_decides_nothing(length):
     # But where a race ends in a look at all candidates.
-    args = matrix_pairs(scores(9, 50)), DrawOptions(2, 0.5, 4)
+    args = matrix_pairs(scores(9, 400)), DrawOptions(2, 0.5, 4)
     found, few = (
         race_arrivals(*args, number, generator=seeded())[0] for number in (length, 4)
     )

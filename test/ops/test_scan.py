@@ -1,55 +1,187 @@
 """What has not arrived by a time arrives as if the race began then."""
 
-import torch
-from oracles import check_law, matrix_pairs
+import math
 
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from oracles import check_law, matrix_pairs, plackett_luce
+
+from torch_geometric_gsl.ops import scan as scan_module
 from torch_geometric_gsl.ops.candidates import Candidates
-from torch_geometric_gsl.ops.noise import race_states
-from torch_geometric_gsl.ops.scan import scan_arrivals
+from torch_geometric_gsl.ops.noise import STEP, race_states, random_words
+from torch_geometric_gsl.ops.scan import is_repeated, scan_arrivals
 
 RUNS = 20_000
-SCORE = torch.tensor([0.3, -1.0, 1.2, 0.0, 0.5], dtype=torch.float64)
+DOUBLE = {'dtype': torch.float64}
+# With two best candidates a race of one arrival proposes the six others.
+SCORE = torch.tensor([0.3, -1.0, 1.2, 0.0, 0.5, -0.7, 1.0, 0.2], **DOUBLE)
+LATE = 0.7
 
 
-def scan(pairs, arrived=-1, num_arrivals=1, horizon=0.7, **options):
+def scan(pairs, arrived, num_arrivals, races=1, **options):
+    """Find arrivals after a time, of races that have drawn four random words."""
     n = pairs.dst.size(0)
-    state = race_states(torch.tensor(3), 0, n)
-    late = torch.full((n,), horizon, dtype=torch.float64).log()
-    listed = torch.full((n, 1), arrived)
-    return scan_arrivals(pairs, state, 4, late, listed, num_arrivals, **options)
+    state = race_states(torch.tensor(3), 0, n * races).view(n, races)
+    late = torch.full((n, races), LATE, **DOUBLE).log()
+    listed = torch.tensor(arrived).expand(n, races, len(arrived))
+    return scan_arrivals(
+        pairs,
+        state,
+        num_arrivals,
+        num_words=4,
+        horizon=late,
+        arrived=listed,
+        **options,
+    )
+
+
+def loop_scan(score, state, num_arrivals, arrived):
+    """Read the words of a race one by one: the next arrivals and their times."""
+    ranked = sorted(range(len(score)), key=lambda j: -score[j])
+    num_best = 2 * num_arrivals + len(arrived)
+    best, others = ranked[:num_best], sorted(ranked[num_best:])
+    place = 4
+
+    def word():
+        nonlocal place
+        place += 1
+        at = (int(state) + place * STEP + 2**63) % 2**64 - 2**63
+        return int(random_words(torch.tensor(at))) % 2**64
+
+    def wait():
+        return -math.log((word() % 2**32 + 0.5) / 2**32)
+
+    time = {j: LATE + wait() / math.exp(score[j]) for j in best}
+    time = {j: at for j, at in time.items() if j not in arrived}
+    total, clock = sum(math.exp(score[j]) for j in others), LATE
+    while clock < sorted(time.values())[num_arrivals - 1]:
+        level, found = ((word() >> 12) + 0.5) / 2**52 * total, iter(others)
+        source = next(found)
+        while level >= math.exp(score[source]):
+            level -= math.exp(score[source])
+            source = next(found)
+        clock += wait() / total
+        if source not in arrived:
+            time.setdefault(source, clock)
+    order = sorted(time, key=time.get)[:num_arrivals]
+    return order, [math.log(time[j]) for j in order]
+
+
+@pytest.mark.parametrize('arrived', [[-1], [7, 150, -1, 31]])
+@pytest.mark.parametrize(('m', 'scale'), [(1, 1.0), (4, 1.0), (4, 8.0), (25, 0.5)])
+def test_against_loops(m, scale, arrived):
+    score = scale * torch.rand(3, 200, **DOUBLE)
+    if m == 25:  # Half of the candidates hardly ever arrive.
+        score[:, 100:] -= 20
+    found = scan(matrix_pairs(score), arrived, m, races=2)
+    states = race_states(torch.tensor(3), 0, 6).view(3, 2)
+    for i in range(3):
+        for k in range(2):
+            order, times = loop_scan(score[i].tolist(), states[i, k], m, arrived)
+            assert found.source[i, k].tolist() == order
+            assert found.log_time[i, k].tolist() == pytest.approx(times)
+            noise = [-t - float(score[i, j]) for j, t in zip(order, times, strict=True)]
+            assert found.noise[i, k].tolist() == pytest.approx(noise)
+
+
+def test_proposals_go_on_until_enough_have_arrived(monkeypatch):
+    pairs = matrix_pairs(torch.rand(20, 300, **DOUBLE))
+    found = scan(pairs, [-1], 12, races=2)
+    asked, plain = [], scan_module._look_up
+    monkeypatch.setattr(scan_module, '_first_count', lambda num_arrivals: 1)
+    monkeypatch.setattr(
+        scan_module,
+        '_look_up',
+        lambda rates, level: asked.append(level.size(1) // 2) or plain(rates, level),
+    )
+    again = scan(pairs, [-1], 12, races=2)
+    assert len(asked) > 3
+    assert asked == [2**i for i in range(len(asked))]
+    assert all(map(torch.equal, again, found))
 
 
 def test_the_law_of_the_next_arrival():
     # Source 2 has arrived, source 4 is excluded.
-    pairs = matrix_pairs(SCORE.expand(RUNS, 5))
+    pairs = matrix_pairs(SCORE.expand(RUNS, 8))
     pairs = pairs._replace(excluded=torch.full((RUNS,), 4))
-    source, log_time = scan(pairs, arrived=2)
-    rate = SCORE[[0, 1, 3]].exp()
-    counts = source.flatten().bincount(minlength=5)
+    found = scan(pairs, [2], 1)
+    left = [0, 1, 3, 5, 6, 7]
+    rate = SCORE[left].exp()
+    counts = found.source.flatten().bincount(minlength=8)
     assert counts[[2, 4]].tolist() == [0, 0]
-    check_law(counts[[0, 1, 3]].tolist(), (rate / rate.sum()).tolist())
+    check_law(counts[left].tolist(), (rate / rate.sum()).tolist())
     # Exp(1), in ten parts of equal probability.
-    wait = (log_time.exp().flatten() - 0.7) * rate.sum()
+    wait = (found.log_time.exp().flatten() - LATE) * rate.sum()
     part = (10 * (1 - (-wait).exp())).long().clamp(0, 9)
     check_law(part.bincount(minlength=10).tolist(), [0.1] * 10)
 
 
+@pytest.mark.parametrize('scale', [1.0, 3.0])
+def test_the_law_of_two_arrivals(scale):
+    # Two of ten: six are proposed, and heavy ones again and again.
+    score = scale * torch.cat([SCORE, SCORE[:2] + 0.1])
+    outcomes, law = plackett_luce(score.tolist(), 2)
+    state = race_states(torch.tensor(3), 0, RUNS).unsqueeze(1)
+    found = scan_arrivals(matrix_pairs(score.expand(RUNS, 10)), state, 2)
+    number = (10 * found.source[:, 0, 0] + found.source[:, 0, 1]).bincount(
+        minlength=100
+    )
+    counts = [int(number[10 * i + j]) for i, j in outcomes]
+    assert sum(counts) == RUNS
+    # Rare outcomes count together.
+    rare = [p * RUNS < 10 for p in law]
+    kept = [
+        (c, p) for c, p, is_rare in zip(counts, law, rare, strict=True) if not is_rare
+    ]
+    rest = 1 - sum(p for _, p in kept)
+    if rest * RUNS > 5:
+        kept.append((RUNS - sum(c for c, _ in kept), rest))
+    total = sum(p for _, p in kept)
+    check_law([c for c, _ in kept], [p / total for _, p in kept])
+
+
 def test_arrivals_stand_in_their_order_and_end():
-    pairs = matrix_pairs(SCORE.expand(6, 5))
-    source, log_time = scan(pairs, arrived=0, num_arrivals=7)
+    found = scan(matrix_pairs(SCORE[:5].expand(6, 5)), [0], 7)
+    source, log_time = found.source[:, 0], found.log_time[:, 0]
     assert all(sorted(row[:4].tolist()) == [1, 2, 3, 4] for row in source)
     assert (log_time.diff(dim=1)[:, :3] > 0).all()
     assert log_time[:, :4].isfinite().all()
     assert (log_time[:, 4:] == torch.inf).all()
+    assert (found.noise[:, 0, 4:] == -torch.inf).all()
 
 
 def test_given_candidates_and_any_budget():
     sets = Candidates(
         torch.tensor([0, 1]), torch.tensor([1, 3]), torch.tensor([4, 0, 2, 3])
     )
-    pairs = matrix_pairs(SCORE.expand(2, 5))._replace(candidates=sets)
-    source, log_time = scan(pairs, num_arrivals=3)
+    pairs = matrix_pairs(SCORE[:5].expand(2, 5))._replace(candidates=sets)
+    found = scan(pairs, [-1], 3)
+    source, is_none = found.source[:, 0], found.log_time[:, 0] == torch.inf
     assert (source[0, 0], sorted(source[1].tolist())) == (4, [0, 2, 3])
-    assert (log_time == torch.inf).tolist() == [[False, True, True], [False] * 3]
-    again = scan(pairs, num_arrivals=3, memory_budget=1)
-    assert all(map(torch.equal, again, (source, log_time)))
+    assert is_none.tolist() == [[False, True, True], [False] * 3]
+    again = scan(pairs, [-1], 3, memory_budget=1)
+    assert all(map(torch.equal, again, found))
+
+
+def test_long_and_short_lists_of_candidates():
+    # A short list has no others beside its best, a long one has.
+    sets = Candidates(torch.tensor([0, 3]), torch.tensor([3, 97]), torch.arange(100))
+    pairs = matrix_pairs(torch.rand(2, 100, **DOUBLE))._replace(candidates=sets)
+    found = scan(pairs, [-1], 4, races=50)
+    assert set(found.source[0, :, :3].flatten().tolist()) == {0, 1, 2}
+    assert (found.log_time[0, :, 3] == torch.inf).all()
+    assert found.log_time[1].isfinite().all()
+    assert int(found.source[1].min()) >= 3
+    assert found.source[1].sort().values.diff().all()
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=9))
+def test_repeated(row):
+    source, counts = (torch.tensor(x) for x in zip(*row, strict=True))
+    seen, expected = set(), []
+    for value, is_counted in row:
+        expected.append(is_counted and value in seen)
+        seen |= {value} if is_counted else set()
+    assert is_repeated(source, counts).tolist() == expected

@@ -18,6 +18,7 @@ from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.pair_scores import PairScores, exclude
 from torch_geometric_gsl.ops.relax import DrawOptions
 from torch_geometric_gsl.ops.runtime import maybe_compile
+from torch_geometric_gsl.ops.scan import SHARE
 
 
 class Head(NamedTuple):
@@ -207,8 +208,8 @@ def num_expected(
 ) -> float:
     r"""Return the mean number of proposals until a race has its arrivals.
 
-    It is :math:`M R_i / Z_i`, or the number of candidates where this is less,
-    in the mean over some targets, all of whose candidates are scored. Without
+    It is :math:`M R_i / Z_i`, or an eighth of the candidates where this is less and all
+    are looked at, in the mean over some targets, whose candidates are scored. Without
     replacement :math:`M` acceptances are not enough for as many neighbours, and
     :func:`num_accepted` takes their place.
 
@@ -230,7 +231,7 @@ def num_expected(
     needed: Tensor | float = options.num_arrivals
     if not options.replace:
         needed = num_accepted(score, options.num_arrivals)
-    return float((needed * ratio).clamp(max=pairs.available).mean())
+    return float((needed * ratio).clamp(max=pairs.available / SHARE).mean())
 
 
 @torch.no_grad()

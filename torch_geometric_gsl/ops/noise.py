@@ -115,6 +115,11 @@ def upper_uniform(word: Tensor) -> Tensor:
     return (_shift_right(word, 32).double() + 0.5) * 2.0**-32
 
 
+def precise_uniform(word: Tensor) -> Tensor:
+    r"""Turn the upper 52 bits of words into double numbers of (0, 1)."""
+    return (_shift_right(word, 12).double() + 0.5) * 2.0**-52
+
+
 def arrival_times(
     size: Sequence[int],
     *,

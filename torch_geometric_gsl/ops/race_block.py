@@ -18,7 +18,7 @@ from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.proposals import draw_kinds, draw_uniform, propose
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
 from torch_geometric_gsl.ops.runtime import has_triton, maybe_compile
-from torch_geometric_gsl.ops.scan import scan_arrivals
+from torch_geometric_gsl.ops.scan import SHARE, Found, is_repeated, scan_arrivals
 
 #: What one proposal takes in a block of rows, in bytes.
 BYTES_PER_PROPOSAL = 64
@@ -77,6 +77,9 @@ class RaceBlock(NamedTuple):
         """Run the races in rounds, until each has its least number of arrivals."""
         length, is_fused = self.length, self.is_fused
         race, begin = torch.arange(self.found.numel(), device=self.found.device), 0
+        if length == 0:
+            self._scan(race, begin)
+            return
         if is_fused:
             from torch_geometric_gsl.ops._triton.race_kernel import race_kernel
 
@@ -88,7 +91,7 @@ class RaceBlock(NamedTuple):
             race = race[self.found[race] < self.least]
             begin, length = begin + length, 2 * length
             if race.numel() > 0:
-                is_long = begin >= self.sizes[self._row(race)]
+                is_long = begin * SHARE >= self.sizes[self._row(race)]
                 self._scan(race[is_long], begin)
                 race = race[~is_long]
 
@@ -213,7 +216,7 @@ class RaceBlock(NamedTuple):
                 earlier = out_source[race, place].masked_fill(~is_new, -1)
                 is_known |= source == earlier.unsqueeze(1)
             accepted &= ~is_known
-            accepted &= ~_is_accepted_before(source, accepted)
+            accepted &= ~is_repeated(source, accepted)
         # Slot 0 takes what is rejected, the last one what comes too late.
         most, found = options.num_arrivals, self.found[race].int().unsqueeze(1)
         rank = accepted.cumsum(dim=1, dtype=torch.int32)
@@ -240,28 +243,35 @@ class RaceBlock(NamedTuple):
         """Draw what some races lack from all candidates that have not arrived."""
         if race.numel() == 0:
             return
-        row, most = self._row(race), self.options.num_arrivals
-        arrivals, found = self.arrivals, self.found[race].unsqueeze(1)
-        out_source, out_noise = (x.view(-1, most) for x in arrivals[:2])
-        local = self.pairs.take(self.first + row)
+        most, num_races = self.options.num_arrivals, self.options.num_races
+        row, place = self._row(race).unique(return_inverse=True)
+        # The races of a target share its scores.
+        every = row.unsqueeze(1) * num_races + torch.arange(
+            num_races, device=row.device
+        )
+        source, noise = (x.view(-1, most) for x in self.arrivals[:2])
         slot = torch.arange(most, device=race.device)
-        source, log_time = scan_arrivals(
-            local,
-            self.state[race],
-            2 * begin,
-            self.clock[race].log() - self.rates.total[row],
-            out_source[race].masked_fill(slot >= found, -1),
+        is_later = slot >= self.found[every].unsqueeze(-1)
+        later = scan_arrivals(
+            self.pairs.take(self.first + row),
+            self.state[every],
             most,
+            num_words=2 * begin,
+            horizon=self.clock[every].log() - self.rates.total[row].unsqueeze(1),
+            arrived=source[every].masked_fill(is_later, -1) if begin else None,
             memory_budget=self.memory_budget,
         )
-        score = local.pairs(slice(None), self._listed(source))
+        found = Found(*(x[place, race - row[place] * num_races] for x in later))
         # The first of them are the arrivals that the race lacks.
-        which, place = (slot < most - found).nonzero(as_tuple=True)
+        lacking = most - self.found[race].unsqueeze(1)
+        which, place = (slot < lacking).nonzero(as_tuple=True)
         index = race[which], place + self.found[race][which]
-        out_source[index] = source[which, place]
-        out_noise[index] = -(log_time + score)[which, place]
-        last = (most - 1 - self.found[race]).unsqueeze(1)
-        arrivals.horizon.view(-1)[race] = log_time.gather(1, last).squeeze(1)
+        source[index], noise[index] = (
+            found.source[which, place],
+            found.noise[which, place],
+        )
+        last = found.log_time.gather(1, lacking - 1).squeeze(1)
+        self.arrivals.horizon.view(-1)[race] = last
 
 
 def _check_bounds(pairs: PairScores, score: Tensor) -> None:
@@ -284,13 +294,3 @@ def _check_bounds(pairs: PairScores, score: Tensor) -> None:
             f'for [{pairs.lower:.4g}, {pairs.upper:.4g}]'
         ),
     )
-
-
-def _is_accepted_before(source: Tensor, accepted: Tensor) -> Tensor:
-    """Mark the proposals of a source that was accepted earlier in the race."""
-    place = torch.arange(source.size(-1), device=source.device)
-    key = torch.where(accepted, source, -1 - place)
-    ordered, order = key.sort(dim=-1, stable=True)
-    repeated = torch.zeros_like(accepted)
-    repeated[..., 1:] = ordered[..., 1:] == ordered[..., :-1]
-    return torch.zeros_like(accepted).scatter_(-1, order, repeated)

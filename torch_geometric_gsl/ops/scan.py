@@ -1,77 +1,239 @@
-r"""The end of slow races: a look at all candidates that have not arrived."""
+r"""The first arrivals of races from the exact rates of all candidates."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from torch_geometric_gsl.ops.neighbours import Neighbours
-from torch_geometric_gsl.ops.noise import STEP, random_words, uniform
+from torch_geometric_gsl.ops.noise import STEP, precise_uniform, random_words, uniform
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, row_blocks
+
+#: A look at all candidates costs as much as proposals for this share of them.
+SHARE = 8
+_F64 = torch.float64
+# Rates are summed by blocks of so many candidates, of which one is looked into.
+_BLOCK = 32
+
+
+class Found(NamedTuple):
+    r"""The next arrivals of :math:`K` races per target.
+
+    Args:
+        source (torch.Tensor): Sources :math:`[n, K, M]` in the order of arrival.
+        noise (torch.Tensor): Their Gumbel noise :math:`-\log T - s`; :math:`-\infty`
+            where fewer are left.
+        log_time (torch.Tensor): The logarithms of their times :math:`T`.
+    """
+
+    source: Tensor
+    noise: Tensor
+    log_time: Tensor
+
+
+class _Rates(NamedTuple):
+    """The scores of the best candidates, and the rates of the others by blocks."""
+
+    place: Tensor  # The best [n, H].
+    score: Tensor
+    weight: Tensor  # Rates of the others [n, C, B], over that of the last of the best.
+    sums: Tensor  # Their sums up to the end of each block [n, C].
+    log_total: Tensor  # The logarithm of the sum of all [n, 1].
 
 
 @torch.no_grad()
 def scan_arrivals(
     pairs: PairScores,
     state: Tensor,
-    num_words: int,
-    horizon: Tensor,
-    arrived: Tensor,
     num_arrivals: int,
     *,
+    num_words: int = 0,
+    horizon: Tensor | None = None,
+    arrived: Tensor | None = None,
     memory_budget: int = MEMORY_BUDGET,
-) -> tuple[Tensor, Tensor]:
-    r"""Find the next arrivals of races after a time until which all are known.
+) -> Found:
+    r"""Find the next arrivals of races, with a look at each candidate of a target.
 
-    By memorylessness what has not arrived by then arrives at :math:`\Gamma_i +
-    \mathrm{Exp}(e^{s_{ij}})`.
+    By memorylessness what has not arrived until the time :math:`\Gamma` arrives at
+    :math:`\Gamma + \mathrm{Exp}(e^{s_{ij}})`. Each of the candidates with the highest
+    scores has a time of its own. The others are proposed by a Poisson process with the
+    sum of their rates: none of them is faster, so that few proposals pass until enough
+    distinct candidates have arrived. All races of a target share its rates, and the
+    noise is a function of (state, place), so that blocks change nothing.
 
     Args:
-        pairs (PairScores): The scores, a target for each race.
-        state (torch.Tensor): The random state of each race :math:`[n]`.
-        num_words (int): The number of random words that each has drawn.
-        horizon (torch.Tensor): The logarithm of that time :math:`[n]`.
-        arrived (torch.Tensor): The sources that have arrived :math:`[n, M]`;
-            :obj:`-1` for none.
-        num_arrivals (int): How many arrivals to find.
+        pairs (PairScores): The scores.
+        state (torch.Tensor): The random states of the races :math:`[n, K]`.
+        num_arrivals (int): The number :math:`M` of arrivals to find.
+        num_words (int, optional): The number of random words that each race has drawn.
+            (default: :obj:`0`)
+        horizon (torch.Tensor, optional): The logarithms of :math:`\Gamma`
+            :math:`[n, K]`; the races begin if :obj:`None`. (default: :obj:`None`)
+        arrived (torch.Tensor, optional): The sources that have arrived
+            :math:`[n, K, A]`, :obj:`-1` for none. (default: :obj:`None`)
         memory_budget (int, optional): Bytes for one block of rows.
             (default: :obj:`2**25`)
-
-    Returns:
-        tuple[torch.Tensor, torch.Tensor]: Sources in the order of their arrival and
-        the logarithms of their times, :math:`[n, \mathrm{num\_arrivals}]` each;
-        :math:`\infty` where fewer are left.
     """
-    num_races, most = state.size(0), pairs.most
-    source = arrived.new_zeros(num_races, num_arrivals)
-    log_time = horizon.new_full((num_races, num_arrivals), torch.inf)
-    column = torch.arange(num_words + 1, num_words + most + 1, device=state.device)
-    column *= STEP
-    for rows in row_blocks(num_races, 48 * most, memory_budget):
+    shape, dtype = (*state.shape, num_arrivals), pairs.dst.dtype
+    found = Found(
+        state.new_zeros(shape),
+        torch.full(shape, -torch.inf, dtype=dtype, device=state.device),
+        torch.full(shape, torch.inf, dtype=dtype, device=state.device),
+    )
+    if horizon is None:
+        horizon = found.log_time.new_full(state.shape, -torch.inf)
+    num_best = 2 * num_arrivals + (0 if arrived is None else arrived.size(-1))
+    if 2 * num_best >= pairs.most:
+        num_best = pairs.most
+    # Scores and rates, and the blocks that proposals look into.
+    looked_into = 2 * _BLOCK * state.size(1) * (num_best + 8)
+    bytes_per_row = pairs.dst.element_size() * (4 * pairs.most + looked_into)
+    for rows in row_blocks(state.size(0), bytes_per_row, memory_budget):
         listed, score = _candidates(pairs, rows)
-        # In double precision: the first of many times are small.
-        level = uniform(random_words(state[rows].unsqueeze(1) + column), torch.double)
-        wait = level.log_().neg_().log_().sub_(score)
-        time = torch.logaddexp(wait, horizon[rows].double().unsqueeze(1))
-        for place in arrived[rows].unbind(1):
-            time.masked_fill_(listed == place.unsqueeze(1), torch.inf)
-        found = min(num_arrivals, most)
-        value, index = time.topk(found, dim=1, largest=False)
-        log_time[rows, :found] = value.to(log_time.dtype)
-        source[rows, :found] = listed.expand(time.shape).gather(1, index).clamp_(min=0)
-    return source, log_time
+        race = _Race(
+            listed,
+            _rates(score, num_best),
+            state[rows],
+            num_words,
+            horizon[rows].double(),
+            None if arrived is None else arrived[rows],
+        )
+        place, log_time = race.first(min(num_arrivals, pairs.most))
+        some = rows, slice(None), slice(place.size(-1))
+        own = score.gather(1, place.flatten(1)).view_as(place)
+        is_left = log_time != torch.inf  # What is not a number stays so.
+        found.source[some] = _take(listed, place).where(is_left, 0)
+        found.log_time[some] = log_time.to(dtype)
+        found.noise[some] = (-log_time - own).to(dtype).where(is_left, -torch.inf)
+    return found
 
 
-def _candidates(pairs: PairScores, rows: slice) -> tuple[Tensor, Tensor]:
+class _Race(NamedTuple):
+    """The races of a block of targets."""
+
+    listed: Tensor | None
+    rates: _Rates
+    state: Tensor
+    num_words: int
+    horizon: Tensor
+    arrived: Tensor | None
+
+    def first(self, num_arrivals: int) -> tuple[Tensor, Tensor]:
+        """Return the places and the times of the first arrivals, in their order."""
+        place, time = self._best()
+        count = _first_count(num_arrivals)
+        while self.rates.weight.numel() > 0:
+            other, late, end = self._others(count)
+            # All arrivals until the last proposal are known.
+            value, index = torch.cat([time, late], -1).topk(num_arrivals, largest=False)
+            if not bool((value[..., -1] > end).any()):
+                return torch.cat([place, other], -1).gather(-1, index), value
+            count *= 2
+        value, index = time.topk(num_arrivals, largest=False)
+        return place.gather(-1, index), value
+
+    def _words(self, first: int, count: int, step: int) -> Tensor:
+        column = torch.arange(count, device=self.state.device)
+        column = (first + 1 + step * column) * STEP
+        return random_words(self.state.unsqueeze(-1) + column)
+
+    def _best(self) -> tuple[Tensor, Tensor]:
+        """Return the best candidates, and when they arrive."""
+        level = uniform(self._words(self.num_words, self.rates.place.size(1), 1), _F64)
+        wait = level.log_().neg_().log_() - self.rates.score.double().unsqueeze(1)
+        time = torch.logaddexp(self.horizon.unsqueeze(-1), wait)
+        place = self.rates.place.unsqueeze(1).expand_as(time)
+        return place, self._without_arrived(place, time)
+
+    def _others(self, count: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Propose others: their places, when they arrive, and when proposals end."""
+        first = self.num_words + self.rates.place.size(1)
+        level = precise_uniform(self._words(first, count, 2))
+        place, is_void = _look_up(self.rates, level.flatten(1))
+        place, is_void = place.view_as(level), is_void.view_as(level)
+        gap = uniform(self._words(first + 1, count, 2), _F64).log_().neg_()
+        wait = gap.cumsum_(dim=-1).log_() - self.rates.log_total.unsqueeze(1)
+        time = torch.logaddexp(self.horizon.unsqueeze(-1), wait)
+        end = time[..., -1]
+        is_void |= is_repeated(place, ~is_void)
+        late = time.masked_fill(is_void, torch.inf)
+        return place, self._without_arrived(place, late), end
+
+    def _without_arrived(self, place: Tensor, time: Tensor) -> Tensor:
+        if self.arrived is not None:
+            source = _take(self.listed, place)
+            for known in self.arrived.unbind(-1):
+                time.masked_fill_(source == known.unsqueeze(-1), torch.inf)
+        return time
+
+
+def _first_count(num_arrivals: int) -> int:
+    """Return how many proposals of others nearly always are enough."""
+    return 2 * num_arrivals + 8
+
+
+def _rates(score: Tensor, num_best: int) -> _Rates:
+    """Return the best candidates of some targets, and the rates of the others."""
+    best, place = score.topk(num_best, dim=1)
+    num_rows, most = score.shape
+    num_blocks = 0 if num_best == most else -(-most // _BLOCK)
+    weight = score.new_zeros(num_rows, num_blocks * _BLOCK)
+    least = best[:, -1:].clamp(min=torch.finfo(score.dtype).min)
+    if num_blocks:
+        weight[:, :most].copy_(score).sub_(least).exp_()
+        weight.scatter_(1, place, 0.0)
+    weight = weight.view(num_rows, num_blocks, _BLOCK)
+    sums = weight.sum(dim=2).double().cumsum_(dim=1)
+    log_total = sums[:, -1:].log() + least
+    return _Rates(place, best, weight, sums, log_total)
+
+
+def _look_up(rates: _Rates, level: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the places that shares [n, q] of all rates lie in, and which are void."""
+    num_rows, num_blocks = rates.sums.shape
+    level = level * rates.sums[:, -1:]
+    block = torch.searchsorted(rates.sums, level, right=True).clamp_(max=num_blocks - 1)
+    before = rates.sums.gather(1, (block - 1).clamp(min=0)).masked_fill(block == 0, 0.0)
+    row = torch.arange(num_rows, device=level.device).unsqueeze(1)
+    weight = rates.weight.flatten(0, 1)[row * num_blocks + block]
+    level = (level - before).to(weight.dtype).unsqueeze(-1)
+    inner = torch.searchsorted(weight.cumsum(dim=-1), level, right=True)
+    inner = inner.clamp_(max=_BLOCK - 1)
+    # Where sums are rounded, or nothing is left, an empty place is met.
+    is_void = weight.gather(-1, inner).squeeze(-1) == 0
+    place = block * _BLOCK + inner.squeeze(-1)
+    return place.masked_fill_(is_void, 0), is_void
+
+
+def _take(listed: Tensor | None, place: Tensor) -> Tensor:
+    """Return the sources at some places [n, K, q] of the lists of candidates."""
+    if listed is None:
+        return place
+    return listed.gather(1, place.flatten(1)).view_as(place)
+
+
+def is_repeated(source: Tensor, counts: Tensor) -> Tensor:
+    """Mark what stands earlier in its row, among the places that count."""
+    place = torch.arange(source.size(-1), device=source.device)
+    key = torch.where(counts, source, -1 - place)
+    ordered, order = key.sort(dim=-1, stable=True)
+    repeated = torch.zeros_like(counts)
+    repeated[..., 1:] = ordered[..., 1:] == ordered[..., :-1]
+    return torch.zeros_like(counts).scatter_(-1, order, repeated)
+
+
+def _candidates(pairs: PairScores, rows: slice) -> tuple[Tensor | None, Tensor]:
     """Return the candidates of some targets and their scores, -inf for no candidate."""
-    place = torch.arange(pairs.most, device=pairs.dst.device).unsqueeze(0)
     if pairs.candidates is None:
-        return place, pairs.rows(rows)
+        return None, pairs.rows(rows)
+    place = torch.arange(pairs.most, device=pairs.dst.device).unsqueeze(0)
     size = pairs.candidates.size[rows].unsqueeze(1)
     source = pairs.candidates.at(rows, torch.minimum(place, size - 1))
     score = pairs.pairs(rows, Neighbours(source, pairs.src.size(0)))
     is_none = place >= size
     if pairs.excluded is not None:
         is_none |= source == pairs.excluded[rows].unsqueeze(1)
-    return source.masked_fill(is_none, -1), score.masked_fill(is_none, -torch.inf)
+    return source, score.masked_fill(is_none, -torch.inf)

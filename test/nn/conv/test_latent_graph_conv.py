@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 import torch
-from oracles import inner, relaxed, replay, seeded, sigmoid, softmax, to_matrix, unit
+from oracles import inner, noise_of, relaxed, seeded, sigmoid, softmax, to_matrix, unit
 from sampling import normal
 
 from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
@@ -65,8 +65,9 @@ def weights(conv, x, seed):
         bells = [math.exp(-((inner(row, other) - b) ** 2) / c) for other in sources]
         score.append([SCALE * bell for bell in bells])
     if seed is not None:
-        noise = replay(seed, N, K, len(sources))
-        return relaxed(torch.tensor(score, dtype=torch.double), noise, TAU)
+        values = torch.tensor(score, dtype=torch.double)
+        noise = noise_of(conv.sampler.method, seed, values, K, N)
+        return relaxed(values, noise, TAU)
     rows = [softmax([value / TAU for value in row]) for row in score]
     return torch.tensor(rows, dtype=torch.double)
 

@@ -4,12 +4,13 @@ import math
 
 import pytest
 import torch
-from oracles import replay, seeded, to_matrix, truncated
+from oracles import noise_of, seeded, to_matrix, truncated
 from sampling import normal
 from scipy import integrate
 
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES, resolve_similarity
+from torch_geometric_gsl.ops import dense
 from torch_geometric_gsl.ops.race import FIRST_ROUND, race_arrivals
 from torch_geometric_gsl.ops.relax import DrawOptions
 
@@ -50,28 +51,38 @@ def test_definition(method, kept, options, tau):
     score = 2 * similarity(normal(N, 6)).detach()
     if not options.get('loop', True):
         score.fill_diagonal_(-INF)
+    is_hard = options.get('hard', False)
     if options.get('replace', True):
-        noise, hard = replay(7, N, 3, N), options.get('hard', False)
-        expected = truncated(score, noise, tau, kept, hard)
+        noise = noise_of(method, 7, score, 3, kept)
+        expected = truncated(score, noise, tau, kept, is_hard)
     else:
-        expected = truncated(score, replay(7, N, 1, N), tau, 3)
-        if options.get('hard', False):  # Each of the three counts alike.
-            expected = truncated(score, replay(7, N, 1, N), 1.0, 3).sign() / 3
+        noise = noise_of(method, 7, score, 1, 3)
+        expected = truncated(score, noise, tau, 3)
+        if is_hard:  # Each of the three counts alike.
+            expected = truncated(score, noise, 1.0, 3).sign() / 3
     found = matrix(sampler, normal(N, 6), seed=7)
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize('options', OPTIONS)
 @pytest.mark.parametrize('name', SIMILARITIES)
-def test_dense_equals_stream(name, options):
+def test_dense_equals_stream(name, options, monkeypatch):
     similarity = resolve_similarity(name, 6, out_channels=4).double()
     value, found = normal(N, N, seed=1), []
+    score = similarity(normal(N, 6)).detach()
+    if not options.get('loop', True):
+        score.fill_diagonal_(-INF)
+    is_distinct = not options.get('replace', True)
+    races, kept = (1, 3) if is_distinct else (3, N)
+    noise = noise_of('stream', 7, score, races, kept)
+    # What is excluded or comes too late has no time.
+    monkeypatch.setattr(dense, 'arrival_times', lambda *_, **__: (-noise).exp())
     for method in ('dense', 'stream'):
         x = normal(N, 6).requires_grad_()
         sampler = GumbelKNNSampler(
             similarity, k=3, tau=0.5, method=method, num_arrivals=N, **options
         )
-        weight = matrix(sampler, x, seed=2)
+        weight = matrix(sampler, x, seed=7)
         inputs = [x, *similarity.parameters()]
         gradient = torch.autograd.grad((weight * value).sum(), inputs)
         for part in gradient:

@@ -14,11 +14,13 @@ from torch_geometric_gsl.ops.nearest_lists import LARGEST, NearestLists, find_ne
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.relax import DrawOptions
 from torch_geometric_gsl.ops.runtime import disable_compile
+from torch_geometric_gsl.ops.scan import SHARE
 
 # What the parts of a call cost, in proposals, of which each takes about 0.1 us of one
-# core: a bound of a cluster, a comparison of a search of the nearest, a candidate whose
-# noise a stream draws, and a source of a tail that is proposed by bounds.
-BOUND, SEARCH, DRAW, TAIL = 0.15, 0.08, 0.12, 3.0
+# core: a bound of a cluster, a comparison of a search of the nearest, the rate of a
+# candidate, an arrival that is drawn from all rates, and a source of a tail that is
+# proposed by bounds.
+BOUND, SEARCH, RATE, ARRIVAL, TAIL = 0.15, 0.08, 0.03, 1.0, 3.0
 # Bounds of so many pairs of sizes are kept: two for a layer with transition nodes.
 _MOST_KEPT = 4
 _CALLS_PER_READ = 64
@@ -121,22 +123,25 @@ class EnvelopeMemory:
             options (DrawOptions): How neighbours are drawn.
         """
         envelope, expected = self.envelope(pairs, options)
-        num_sources = pairs.src.size(0)
         num_tail = 0 if envelope.clusters is None else options.num_tail
         race = options.num_races * (expected + TAIL * num_tail)
         race += BOUND * envelope.num_kinds
-        stream = DRAW * options.num_races * num_sources + SEARCH * num_sources
+        num_sources = pairs.src.size(0)
+        stream = cost_of_stream(options, num_sources)
+        # Slow races end with a look at all candidates.
+        race += stream * expected * SHARE / num_sources
         reason = (
             f'{expected:.3g} proposals a draw under {envelope} cost '
             f'{race / stream:.2g} of what a stream does'
         )
-        if given.method != 'race' and race > stream:
-            return None, plan._replace(
-                method='stream', reason=reason, num_proposals=None
+        if race <= stream:
+            return envelope, plan._replace(
+                method='race', reason=reason, num_proposals=expected
             )
-        return envelope, plan._replace(
-            method='race', reason=reason, num_proposals=expected
-        )
+        method = 'race' if given.method == 'race' else 'stream'
+        num_proposals = 0.0 if method == 'race' else None
+        plan = plan._replace(method=method, reason=reason, num_proposals=num_proposals)
+        return None, plan
 
     @torch.no_grad()
     def envelope(
@@ -161,6 +166,12 @@ class EnvelopeMemory:
         kept = kept._replace(excess=max(0.0, excess))
         self._all = [*others, kept][-_MOST_KEPT:]
         return envelope, expected
+
+
+def cost_of_stream(options: DrawOptions, num_sources: int) -> float:
+    """Return what a look at all candidates of a target costs, in proposals."""
+    drawn = options.num_races * options.num_arrivals
+    return (SEARCH + RATE) * num_sources + ARRIVAL * drawn
 
 
 def _cost_of_renewal(pairs: PairScores, kept: Kept) -> float:

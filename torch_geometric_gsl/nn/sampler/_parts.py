@@ -22,7 +22,11 @@ from torch_geometric_gsl.nn.sampler.plan import (
 )
 from torch_geometric_gsl.ops.aggregate import drawn_graph, drawn_sum, weighted_sum
 from torch_geometric_gsl.ops.clusters import k_means, num_clusters
-from torch_geometric_gsl.ops.dense import dense_graph, relaxed_weights
+from torch_geometric_gsl.ops.dense import (
+    dense_graph,
+    perturbed_arrivals,
+    relaxed_weights,
+)
 from torch_geometric_gsl.ops.envelope import Envelope
 from torch_geometric_gsl.ops.listed import candidate_graph, nearest_candidates
 from torch_geometric_gsl.ops.noise import arrival_times
@@ -234,7 +238,8 @@ def _draw(
     if plan.num_proposals is not None:
         envelope = part.envelope if isinstance(part, AllPairs) else None
         first = plan.num_proposals * (FIRST_ROUND if envelope is None else 1)
-        length = max(8, math.ceil(min(first, scores.most)))
+        length = math.ceil(min(first, scores.most))
+        length = max(8, length) if length else 0  # None: a look at all candidates.
         # Sharp races lose more by it, and those without replacement need all.
         is_enough = envelope is None and options.replace and options.num_tail > 0
         how['least'] = 1 if is_enough else None
@@ -242,7 +247,8 @@ def _draw(
     else:
         tail = draw_tail(scores, options, generator=generator)
         num_arrivals = min(options.num_arrivals, scores.available)
-        arrivals = stream_arrivals(scores, options.num_races, num_arrivals, **how)
+        draw = perturbed_arrivals if plan.method == 'dense' else stream_arrivals
+        arrivals = draw(scores, options.num_races, num_arrivals, **how)
     if scores.null is not None:
         like = arrivals.horizon
         time = arrival_times(

@@ -12,10 +12,13 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from torch_geometric_gsl.ops import scan
+
 # SplitMix64, as in `noise`.
 _GAMMA = tl.constexpr(0x9E3779B97F4A7C15)
 _MIX_1 = tl.constexpr(0xBF58476D1CE4E5B9)
 _MIX_2 = tl.constexpr(0x94D049BB133111EB)
+_SHARE = tl.constexpr(scan.SHARE)
 
 
 @triton.jit
@@ -86,7 +89,7 @@ def _respond(value, b, b_stride, c, c_stride, row, RESPONSE: tl.constexpr):
 
 @triton.jit
 def _last_turn(count, length):
-    """Return the end of the first round at or beyond the number of candidates [R]."""
+    """Return the end of the first round at or beyond some numbers [R]."""
     step = length.to(tl.int64)
     end = tl.zeros_like(count) + step
     while tl.max((end < count).to(tl.int32), 0) > 0:
@@ -233,7 +236,7 @@ def run_races(
     race = tl.minimum(number, num_races - 1)
     row = race // per_target
     sizes = tl.load(count + row)
-    end = _last_turn(sizes, length)
+    end = _last_turn((sizes + _SHARE - 1) // _SHARE, length)
     first = tl.load(state + race).to(tl.uint64)
     log_rate = tl.load(total + row)
     factor = tl.load(scale)
