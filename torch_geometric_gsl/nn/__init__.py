@@ -14,7 +14,11 @@ from torch_geometric_gsl.nn.sampler import (
     TruncatedRaceWarning,
     leave_one_out_loss,
 )
-from torch_geometric_gsl.nn.self_supervision import GraphContrast, GraphDenoising
+from torch_geometric_gsl.nn.self_supervision import (
+    GraphContrast,
+    GraphDenoising,
+    consistency_loss,
+)
 from torch_geometric_gsl.nn.similarity import (
     CosineSimilarity,
     DifferenceSimilarity,
@@ -49,6 +53,7 @@ __all__ = [
     'GSLNet',
     'GraphDenoising',
     'GraphContrast',
+    'consistency_loss',
 ]
 
 

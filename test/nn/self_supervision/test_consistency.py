@@ -1,0 +1,120 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from oracles import softmax
+from sampling import normal
+
+from torch_geometric_gsl import GSLNet, consistency_loss
+
+ERRORS = [
+    ('no tensor', TypeError, r"'outs' must be a sequence of tensors \(got str\)"),
+    (3, TypeError, r"'outs' must be a sequence of tensors \(got int\)"),
+    ([[1.0], [2.0]], TypeError, r'a sequence of tensors \(got one of list\)'),
+    (torch.ones(2, 3, 2).long(), TypeError, r'must be floating-point \(got torch.int'),
+    (torch.ones(2, 3), ValueError, r'\[num_nodes, num_classes\] each \(got \[3\]\)'),
+    (torch.ones(1, 3, 2), ValueError, r'of two passes or more \(got 1\)'),
+    ([], ValueError, r'of two passes or more \(got 0\)'),
+    (
+        [torch.ones(3, 2), torch.ones(3, 2).double()],
+        ValueError,
+        r'one shape and dtype \(got \[3, 2\] of torch.float32 and \[3, 2\] of torch.f',
+    ),
+    (
+        [torch.ones(3, 2), torch.ones(3, 4)],
+        ValueError,
+        r'one shape and dtype \(got \[3, 2\] of torch.float32 and \[3, 4\] of torch.f',
+    ),
+]
+
+
+def loop_loss(outs, temperature):
+    """Compute the loss number by number."""
+    total, num_passes, num_nodes = 0.0, len(outs), len(outs[0])
+    for i in range(num_nodes):
+        shares = [softmax(out[i]) for out in outs]
+        mean = [math.fsum(column) / num_passes for column in zip(*shares, strict=True)]
+        power = [share ** (1 / temperature) for share in mean]
+        target = [value / sum(power) for value in power]
+        for share in shares:
+            total += sum((p - q) ** 2 for p, q in zip(share, target, strict=True))
+    return total / num_passes / num_nodes
+
+
+@given(
+    st.integers(2, 4),
+    st.integers(1, 4),
+    st.integers(1, 5),
+    st.sampled_from([0.1, 0.5, 1.0, 3.0]),
+)
+def test_against_loops(num_passes, num_nodes, num_classes, temperature):
+    outs = 2 * normal(num_passes, num_nodes, num_classes)
+    expected = loop_loss(outs.tolist(), temperature)
+    found = consistency_loss(list(outs), temperature)
+    assert float(found) == pytest.approx(expected, abs=1e-12)
+    # The order of the passes means nothing.
+    again = consistency_loss(outs.flip(0), temperature)
+    torch.testing.assert_close(found, again)
+
+
+def test_no_gradient_flows_through_the_mean():
+    outs = normal(2, 5, 3).requires_grad_()
+    share = outs.softmax(dim=-1)
+    power = share.mean(dim=0).pow(2)
+    target = (power / power.sum(dim=1, keepdim=True)).detach()
+    expected = (share - target).square().sum(dim=-1).mean()
+    losses = consistency_loss(outs), expected
+    found, expected = (torch.autograd.grad(loss, outs)[0] for loss in losses)
+    torch.testing.assert_close(found, expected)
+
+
+def test_equal_and_sure_passes_agree():
+    out = 50 * torch.eye(3)
+    assert float(consistency_loss([out, out])) == pytest.approx(0, abs=1e-12)
+    # Sharpening asks those for more that agree but are not sure.
+    out = torch.tensor([[1.0, 0.0]])
+    assert float(consistency_loss([out, out])) > 0.01
+    assert float(consistency_loss([out, out], 1.0)) == pytest.approx(0, abs=1e-12)
+
+
+@pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16, torch.float64])
+def test_dtypes(dtype):
+    outs = normal(2, 5, 3).to(dtype)
+    found = consistency_loss(outs)
+    assert found.dtype == dtype
+    expected = consistency_loss(outs.double())
+    assert float(found) == pytest.approx(float(expected), rel=0.02)
+
+
+def test_large_logits_and_no_nodes():
+    outs = (1e4 * normal(2, 5, 3)).float().requires_grad_()
+    loss = consistency_loss(outs, temperature=0.01)
+    loss.backward()
+    assert loss.isfinite()
+    assert outs.grad.isfinite().all()
+    assert float(consistency_loss(torch.ones(2, 0, 3))) == 0
+
+
+def test_it_teaches_the_graph():
+    x = normal(40, 6).float()
+    model = GSLNet(6, 8, 2, 3, similarity='linear', scale='learned', tau=1.0, k=2)
+    outs = [model(x) for _ in range(2)]
+    consistency_loss(outs).backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+    scales = [p for name, p in model.named_parameters() if 'scale' in name]
+    assert scales
+    assert all(float(p.grad.abs()) > 0 for p in scales)
+
+
+@pytest.mark.parametrize(('outs', 'error', 'text'), ERRORS)
+def test_errors(outs, error, text):
+    with pytest.raises(error, match=text):
+        consistency_loss(outs)
+
+
+def test_temperature_is_positive():
+    with pytest.raises(ValueError, match=r"'temperature' must be .*\(got 0"):
+        consistency_loss(torch.ones(2, 3, 2), 0.0)
