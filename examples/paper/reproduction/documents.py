@@ -16,6 +16,8 @@ from pathlib import Path
 from reproduction import command
 from reproduction.experiments import EXPERIMENTS, MAX_SEEDS, Choice
 from reproduction.files import write_text
+from reproduction.labels_tables import DATASETS as LABELLED
+from reproduction.labels_tables import LABELS_FILE, labels_grid, labels_paired
 from reproduction.noisy_tables import NOISE, noise_grid
 from reproduction.relation_tables import HIDDEN, hidden_grid, hidden_paired
 from reproduction.settings import METHODS, PRESETS, RESULTS
@@ -37,6 +39,11 @@ OWN: dict[str, tuple[str, Callable[[Path], Grid]]] = {
     **{
         f'noise_{name}': (NOISE, functools.partial(noise_grid, name))
         for name in OBSERVED
+    },
+    'labels_paired': (LABELS_FILE, labels_paired),
+    **{
+        f'labels_{name}': (LABELS_FILE, functools.partial(labels_grid, name))
+        for name in LABELLED
     },
 }
 #: Seeds that a table looks for; those that are missing are not counted.

@@ -29,6 +29,7 @@ from torch import Tensor
 from reproduction import command
 from reproduction.documents import SEEDS
 from reproduction.experiments import CONTROLS, EXPERIMENTS, TAUS, Choice, RunConfig
+from reproduction.labels_tables import labels_figure
 from reproduction.noisy_tables import noise_figure
 from reproduction.relation_tables import hidden_figure
 from reproduction.settings import METHODS, PRESETS, RESULTS
@@ -171,6 +172,12 @@ def hidden(store: Store, choice: Choice) -> Figures:
     return {} if figure is None else {'hidden': figure}
 
 
+def labels(store: Store, choice: Choice) -> Figures:
+    """Draw the accuracies of few labels over their number."""
+    figure = labels_figure(store.root)
+    return {} if figure is None else {'labels': figure}
+
+
 def noise(store: Store, choice: Choice) -> Figures:
     """Draw the accuracies on noisy graphs over the share of changed edges."""
     figure = noise_figure(store.root)
@@ -244,6 +251,7 @@ FIGURES: dict[str, Callable[[Store, Choice], Figures]] = {
     'graphs': graphs,
     'hidden': hidden,
     'noise': noise,
+    'labels': labels,
 }
 
 

@@ -6,6 +6,7 @@
     python examples/paper/run.py table1 --datasets flowers.csv --label species
     python examples/paper/run.py hidden --help
     python examples/paper/run.py noise --help
+    python examples/paper/run.py labels --help
 
 Killed at any moment and started again, it goes on from the last whole checkpoint. Start
 it twice, and the two processes share the work; give each half of the memory then, by
@@ -30,7 +31,7 @@ from typing import Any
 import torch
 from torch_geometric.data import Data
 
-from reproduction import command, hidden, noisy
+from reproduction import command, hidden, labels, noisy
 from reproduction.experiments import EXPERIMENTS, MAX_SEEDS, RunConfig
 from reproduction.files import (
     read_json,
@@ -272,7 +273,7 @@ def parse_args() -> argparse.Namespace:
 @command.told_plainly()
 def main() -> None:
     # They have graphs of their own, and a file of results each.
-    own = {'hidden': hidden.main, 'noise': noisy.main}
+    own = {'hidden': hidden.main, 'noise': noisy.main, 'labels': labels.main}
     if (name := ' '.join(sys.argv[1:2])) in own:
         own[name](sys.argv[2:])
         return

@@ -1,0 +1,122 @@
+"""A network over propagated features, whose random passes are to agree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch_geometric.nn import SimpleConv
+
+from reproduction.noisy_models import sparse_linear
+from torch_geometric_gsl import (
+    GumbelKNNSampler,
+    LinearSimilarity,
+    Similarity,
+    UniformSimilarity,
+    consistency_loss,
+)
+from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
+
+#: Where the weights of the neighbours come from.
+GRAPHS = ('nearest', 'uniform', 'drawn')
+
+
+class ConsistentNet(torch.nn.Module):
+    r"""Two layers over the mean of features that are passed on up to some steps.
+
+    A pass leaves out nodes at random (as in GRAND), and draws neighbours if the graph
+    is drawn. The loss of the labels is joined by that of the agreement of passes.
+
+    Args:
+        in_channels: The number of features.
+        hidden_channels: The number of hidden units.
+        out_channels: The number of classes.
+        graph: `nearest` takes the mean of the nearest nodes, `uniform` draws among
+            them, `drawn` draws by their cosines with a learned scale.
+        num_candidates: The number of nearest nodes.
+        order: The number of steps.
+        k: The number of draws.
+        initial_scale: Where the learned scale begins.
+        num_passes: The number of passes that are to agree.
+        weight: The weight of their agreement.
+        warm_up: The number of steps until it is reached.
+        temperature: Sharpens the mean of the passes.
+        dropout: Leaves out hidden units.
+        node_dropout: Leaves out nodes.
+    """
+
+    candidates: Tensor | None
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        out_channels: int,
+        *,
+        graph: str,
+        num_candidates: int,
+        order: int,
+        k: int = 5,
+        initial_scale: float = 10.0,
+        num_passes: int = 2,
+        weight: float = 1.5,
+        warm_up: int = 70,
+        temperature: float = 0.3,
+        dropout: float = 0.5,
+        node_dropout: float = 0.5,
+    ) -> None:
+        super().__init__()
+        if graph not in GRAPHS:
+            raise ValueError(f"'graph' must be one of {GRAPHS} (got {graph!r})")
+        self.first = sparse_linear(in_channels, hidden_channels, bias=False)
+        self.bias = torch.nn.Parameter(torch.zeros(hidden_channels))
+        self.second = sparse_linear(hidden_channels, out_channels)
+        self.mean = SimpleConv(aggr='mean')  # type: ignore[abstract]
+        self.sampler = None
+        if graph != 'nearest':
+            similarity: Similarity = LinearSimilarity(in_channels)
+            options: dict[str, Any] = {'k': k, 'tau': 1.0, 'loop': False}
+            if graph == 'drawn':
+                options |= {'scale': 'learned', 'initial_scale': initial_scale}
+            else:
+                similarity = UniformSimilarity(in_channels)
+            self.sampler = GumbelKNNSampler(similarity, **options)
+        self.num_candidates, self.order = num_candidates, order
+        self.num_passes, self.weight, self.warm_up = num_passes, weight, warm_up
+        self.temperature = temperature
+        self.dropout, self.node_dropout = dropout, node_dropout
+        self.num_steps, self.candidates = 0, None
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.candidates is None:
+            self.candidates = nearest_neighbours(x, self.num_candidates).edge_index
+        h = self.first(x)
+        if self.training:
+            kept = torch.rand(h.size(0), 1, device=h.device) >= self.node_dropout
+            h = h * kept / (1 - self.node_dropout)
+        total = h
+        for _ in range(self.order):
+            h = (h + self._neighbours(x, h, self.candidates)) / 2
+            total = total + h
+        h = F.relu(total / (self.order + 1) + self.bias)
+        out: Tensor = self.second(F.dropout(h, self.dropout, self.training))
+        return out
+
+    def _neighbours(self, x: Tensor, h: Tensor, candidates: Tensor) -> Tensor:
+        """Return the mean of the neighbours, drawn anew at each call of training."""
+        if self.sampler is None:
+            mean: Tensor = self.mean(h, candidates)
+            return mean
+        drawn: Tensor = self.sampler.propagate(x, h, candidates)
+        return drawn
+
+    def loss(self, x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
+        """Return the loss of the labels and of the agreement of passes."""
+        outs = [self(x) for _ in range(self.num_passes)]
+        labels = [F.cross_entropy(out[mask], y[mask]) for out in outs]
+        weight = self.weight * min(1.0, self.num_steps / self.warm_up)
+        self.num_steps += 1
+        agreement = consistency_loss(outs, self.temperature)
+        return torch.stack(labels).mean() + weight * agreement

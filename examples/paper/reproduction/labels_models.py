@@ -1,0 +1,246 @@
+"""Methods for few labels, and how one of them is trained."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from sklearn.base import ClassifierMixin
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.semi_supervised import LabelSpreading
+from torch import Tensor
+from torch.nn import functional as F
+from torch_geometric import seed_everything
+from torch_geometric.data import Data
+from torch_geometric.nn.models import DeepGraphInfomax
+
+from reproduction.consistent import ConsistentNet
+from reproduction.noisy_models import NoGraphNet, Training, gcn, train
+from torch_geometric_gsl import HESGSL, IDGL, KNNGCN, SLAPS, SUBLIME, MLPClassifier
+from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
+
+#: Every number that results depend on.
+SETTING: dict[str, Any] = {
+    'hidden_channels': 64,
+    'num_layers': 2,
+    'lr': 0.01,
+    'epochs': 300,
+    'patience': 100,
+    'eval_every': 4,
+    'breaks_ties': True,
+    # Of the encoder: the information of a graph of nearest nodes, without a label.
+    'encoder': {'k': 20, 'channels': 256, 'epochs': 100, 'lr': 0.001},
+    'trees': 300,
+    'consistent': {'num_candidates': 20, 'node_dropout': 0.5, 'weight_decay': 5e-3},
+    'revision': 1,
+}
+
+
+class Method(NamedTuple):
+    """A row of the tables.
+
+    Args:
+        title: Its name there.
+        kind: What trains it: `table` (scikit-learn) or `network`.
+        choices: What its four trainings differ in: two values of two options, or four
+            of one.
+        is_encoded: Whether it sees the encoder's output instead of the features.
+    """
+
+    title: str
+    kind: str
+    choices: dict[str, list[Any]]
+    is_encoded: bool = False
+
+
+DECAYS: dict[str, list[Any]] = {'weight_decay': [5e-4, 5e-3]}
+DROPOUTS: dict[str, list[Any]] = {'dropout': [0.5, 0.8]}
+COSTS: dict[str, list[Any]] = {'C': [1.0, 10.0, 100.0, 1000.0]}
+NEIGHBOURS: dict[str, list[Any]] = {'k': [10, 20]}
+METHODS = {
+    'logreg': Method('logistic regression', 'table', COSTS),
+    'random_forest': Method(
+        'random forest',
+        'table',
+        {'max_features': ['sqrt', 0.2], 'min_samples_leaf': [1, 2]},
+    ),
+    'hist_boosting': Method(
+        'gradient boosting',
+        'table',
+        {'learning_rate': [0.05, 0.2], 'max_iter': [50, 150]},
+    ),
+    'label_spreading': Method(
+        'label spreading', 'table', {'n_neighbors': [7, 20], 'alpha': [0.2, 0.8]}
+    ),
+    'mlp': Method('MLP', 'network', DROPOUTS | DECAYS),
+    'encoder': Method('encoder (DGI)', 'table', COSTS, is_encoded=True),
+    'knn_gcn': Method('kNN-GCN, root weight', 'network', NEIGHBOURS | DECAYS),
+    'knn_encoder': Method(
+        'kNN-GCN on the encoder', 'network', NEIGHBOURS | DECAYS, is_encoded=True
+    ),
+    'slaps': Method('SLAPS', 'network', {'k': [15, 30]} | DECAYS),
+    'sublime': Method('SUBLIME', 'network', {'k': [10, 20]} | DECAYS),
+    'hesgsl': Method('HES-GSL', 'network', {'k': [15, 30]} | DECAYS),
+    'idgl': Method('IDGL', 'network', {'k': [10, 20]} | DECAYS),
+    'nearest': Method(
+        'nearest nodes, consistency',
+        'network',
+        {'num_candidates': [10, 20], 'order': [2, 4]},
+    ),
+    'uniform': Method(
+        'uniform draws, consistency',
+        'network',
+        {'num_candidates': [10, 20], 'order': [2, 4]},
+    ),
+    'ours': Method(
+        'cosine draws, consistency',
+        'network',
+        {'initial_scale': [5.0, 10.0], 'order': [2, 4]},
+    ),
+}
+GRAPHS = {'nearest': 'nearest', 'uniform': 'uniform', 'ours': 'drawn'}
+NETWORKS: dict[str, Callable[..., Any]] = {
+    'mlp': MLPClassifier,
+    'knn_gcn': KNNGCN,
+    'knn_encoder': KNNGCN,
+    'slaps': SLAPS,
+    'sublime': SUBLIME,
+    'hesgsl': HESGSL,
+    'idgl': IDGL,
+}
+
+
+def choices(name: str) -> list[dict[str, Any]]:
+    """List what the four trainings of a method differ in."""
+    options = METHODS[name].choices
+    return [
+        dict(zip(options, values, strict=True))
+        for values in itertools.product(*options.values())
+    ]
+
+
+def network(name: str, data: Data, choice: dict[str, Any], setting: Any) -> Any:
+    """Build the network of a training."""
+    options = {key: value for key, value in choice.items() if key != 'weight_decay'}
+    hidden, classes = setting['hidden_channels'], int(data['y'].max()) + 1
+    if name in GRAPHS:
+        own = {k: v for k, v in setting['consistent'].items() if k != 'weight_decay'}
+        sizes = data.num_features, hidden, classes
+        return ConsistentNet(*sizes, graph=GRAPHS[name], **(own | options))
+    if name in ('knn_gcn', 'knn_encoder'):
+        options |= {'root_weight': True, 'cached': True}
+    if name == 'idgl':
+        options['cached'] = True
+    if name in ('slaps', 'hesgsl'):
+        options['binary'] = are_words(data['x'])
+    layers = data.num_features, hidden, setting['num_layers'], classes
+    return NETWORKS[name](*layers, **options)
+
+
+def are_words(x: Tensor) -> bool:
+    """Return whether features may be read as words: no number is negative."""
+    return float((x if x.layout == torch.strided else x.values()).min()) >= 0
+
+
+def table(name: str, choice: dict[str, Any], setting: Any) -> ClassifierMixin:
+    """Build the classifier of a training."""
+    if name in ('logreg', 'encoder'):
+        return LogisticRegression(max_iter=2000, **choice)
+    if name == 'random_forest':
+        return RandomForestClassifier(setting['trees'], random_state=0, **choice)
+    if name == 'hist_boosting':
+        options = {'min_samples_leaf': 2, 'random_state': 0, 'early_stopping': False}
+        return HistGradientBoostingClassifier(**options, **choice)
+    return LabelSpreading(kernel='knn', max_iter=300, **choice)
+
+
+def trainings(
+    name: str, data: Data, seed: int, setting: dict[str, Any]
+) -> Iterator[Training]:
+    """Yield the trainings of a method; `data` has no labels of test nodes."""
+    for choice in choices(name):
+        seed_everything(seed)
+        if METHODS[name].kind == 'table':
+            yield _fit(table(name, choice, setting), data, choice)
+            continue
+        model = NoGraphNet(network(name, data, choice, setting))
+        decay = choice.get('weight_decay', setting['consistent']['weight_decay'])
+        none = torch.empty(2, 0, dtype=torch.long)
+        yield train(model, data, none, choice, decay, setting)
+
+
+def _fit(classifier: Any, data: Data, choice: dict[str, Any]) -> Training:
+    """Fit a classifier of scikit-learn to the labels of training nodes."""
+    x, y = to_numpy(data['x']), data['y'].numpy()
+    mask = data['train_mask'].numpy()
+    if isinstance(classifier, LabelSpreading):
+        classifier.fit(x, np.where(mask, y, -1))
+        share = classifier.label_distributions_
+    else:
+        classifier.fit(x[mask], y[mask])
+        share = classifier.predict_proba(x)
+    share = torch.from_numpy(share).double().nan_to_num()
+    prediction, val = share.argmax(dim=1), data['val_mask']
+    hit = (prediction == data['y'])[val].double().mean()
+    loss = F.nll_loss(share.clamp(min=1e-9).log()[val], data['y'][val])
+    return Training(float(hit), choice, 0, prediction, float(loss))
+
+
+def to_numpy(x: Tensor) -> Any:
+    return (x if x.layout == torch.strided else x.to_dense()).numpy()
+
+
+def encode(data: Data, seed: int, setting: dict[str, Any]) -> Tensor:
+    """Return what an encoder without labels makes of the nodes (Deep Graph Infomax)."""
+    options = setting['encoder']
+    seed_everything(seed)
+    x, channels = data['x'], options['channels']
+    edge_index = nearest_neighbours(x, options['k']).edge_index
+    conv = gcn(data.num_features, channels, 1)
+
+    def summary(z: Tensor, *_: Any) -> Tensor:
+        return z.mean(dim=0).sigmoid()
+
+    def corruption(x: Tensor, edge_index: Tensor) -> tuple[Tensor, Tensor]:
+        return _shuffled(x), edge_index
+
+    encoder = _Encoder(conv, channels)
+    model = DeepGraphInfomax(channels, encoder, summary, corruption)
+    optimizer = torch.optim.Adam(model.parameters(), options['lr'])
+    for _ in range(options['epochs']):
+        optimizer.zero_grad()
+        model.loss(*model(x, edge_index)).backward()
+        optimizer.step()
+    with torch.no_grad():
+        out: Tensor = model.encoder(x, edge_index)
+    return torch.nn.functional.normalize(out)
+
+
+class _Encoder(torch.nn.Module):
+    def __init__(self, conv: torch.nn.Module, channels: int) -> None:
+        super().__init__()
+        self.conv, self.act = conv, torch.nn.PReLU(channels)
+
+    def reset_parameters(self) -> None:
+        self.conv.reset_parameters()  # type: ignore[operator]
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        out: Tensor = self.act(self.conv(x, edge_index))
+        return out
+
+
+def _shuffled(x: Tensor) -> Tensor:
+    """Return the rows in a random order."""
+    order = torch.randperm(x.size(0))
+    if x.layout == torch.strided:
+        return x[order]
+    offsets, column, value = x.crow_indices(), x.col_indices(), x.values()
+    size = offsets.diff()[order]
+    start = torch.cat([size.new_zeros(1), size.cumsum(0)])
+    place = torch.arange(int(start[-1])) - start[:-1].repeat_interleave(size)
+    place += offsets[:-1][order].repeat_interleave(size)
+    return torch.sparse_csr_tensor(start, column[place], value[place], x.shape)

@@ -1,0 +1,176 @@
+"""Make tables and a figure of few labels from finished runs."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from pathlib import Path
+
+from matplotlib.figure import Figure
+from scipy import stats
+
+from reproduction.files import read_kept
+from reproduction.labels_models import METHODS
+from reproduction.summary import LEAST_RUNS, Cell, holm
+from reproduction.tables import Entry, Grid
+
+#: What :mod:`reproduction.labels` found.
+LABELS_FILE = 'labels.json'
+#: The split of Planetoid.
+PUBLIC = 'public'
+#: Labels of each class.
+LABELS = ('1', '5', '10', '20', PUBLIC)
+#: The data sets.
+DATASETS = ('CiteSeer', 'PubMed', '20News', 'digits', 'wine', 'breast_cancer')
+#: The row that all others are tested against.
+OURS = 'ours'
+#: Level of the tests.
+LEVEL = 0.05
+
+Key = tuple[str, str, str]
+Found = dict[Key, Cell]
+
+
+def read_cells(root: Path) -> Found:
+    """Return the test accuracies of each data set, number and method that has run."""
+    content = read_kept(root / LABELS_FILE) or {'runs': {}}
+    tests: dict[Key, dict[int, float]] = defaultdict(dict)
+    for name, result in content['runs'].items():
+        dataset, labels, method, seed = name.split('/')
+        if result['test'] is not None and method in METHODS:
+            tests[dataset, labels, method][int(seed)] = 100 * result['test']
+    return {key: Cell(test) for key, test in tests.items()}
+
+
+def compare_ours(found: Found) -> dict[Key, tuple[float, float]]:
+    """Return mean differences of ours from each other method, and their p-values.
+
+    Training nodes hardly overlap from split to split, so that the paired t-test takes
+    them for independent. Of the public split there is only one.
+    """
+    pairs = {}
+    for (dataset, labels, method), cell in found.items():
+        ours = found.get((dataset, labels, OURS))
+        if method == OURS or ours is None:
+            continue
+        seeds = sorted(ours.test.keys() & cell.test.keys())
+        if not seeds:
+            continue
+        both = [[c.test[seed] for seed in seeds] for c in (ours, cell)]
+        p_value = math.nan
+        if len(seeds) >= LEAST_RUNS and labels != PUBLIC:
+            p_value = float(stats.ttest_rel(*both).pvalue)
+        difference = (math.fsum(both[0]) - math.fsum(both[1])) / len(seeds)
+        pairs[dataset, labels, method] = difference, p_value
+    return pairs
+
+
+def labels_grid(dataset: str, root: Path) -> Grid:
+    """Compare accuracies of all methods for all numbers of labels of a data set."""
+    found = read_cells(root)
+    pairs = compare_ours(found)
+    p_values = holm({key: p for key, (_, p) in pairs.items()})
+    numbers = [n for n in LABELS if any(key[:2] == (dataset, n) for key in found)]
+    rows = []
+    for name, method in METHODS.items():
+        entries = []
+        for labels in numbers:
+            key, below = (dataset, labels, name), ''
+            if key in pairs:
+                star = '*' if p_values.get(key, 1.0) < LEVEL else ''
+                below = f'ours {pairs[key][0]:+.1f}{star}'
+            is_best = name in _best(found, dataset, labels)
+            entries.append(Entry(_text(found.get(key)), below, is_best))
+        rows.append((method.title, entries))
+    head = [dataset, *(f'{n} a class' if n != PUBLIC else n for n in numbers)]
+    empty = f'no finished runs of {dataset} yet'
+    return Grid(head, rows, [_note(found, dataset, len(p_values))], empty)
+
+
+def labels_paired(root: Path) -> Grid:
+    """Count where ours is better or worse than each other method."""
+    pairs = compare_ours(read_cells(root))
+    p_values = holm({key: p for key, (_, p) in pairs.items()})
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for key, p_value in p_values.items():
+        verdict = 'wins' if pairs[key][0] > 0 else 'losses'
+        counts[key[2]][verdict if p_value < LEVEL else 'ties'] += 1
+    kinds = 'wins', 'ties', 'losses'
+    rows = [
+        (method.title, [Entry(str(counts[name][kind]), '', False) for kind in kinds])
+        for name, method in METHODS.items()
+        if name in counts
+    ]
+    note = (
+        'Pairs of a data set and a number of labels in which ours is better, not '
+        f'different, or worse at a level of {LEVEL}: two-sided paired t-tests, '
+        f"corrected for all {len(p_values)} of them (Holm's method)."
+    )
+    return Grid(['ours against', *kinds], rows, [note], 'no finished runs yet')
+
+
+def _note(found: Found, dataset: str, tests: int) -> str:
+    counts = {len(cell.test) for key, cell in found.items() if key[0] == dataset}
+    ends = sorted({min(counts, default=0), max(counts, default=0)})
+    return (
+        'Test accuracy in %: mean ± sample standard deviation of '
+        f'{" to ".join(map(str, ends))} runs; bold: the best of a column, of '
+        f'{LEAST_RUNS} or more runs. Below it the mean difference of '
+        f'{METHODS[OURS].title} on the same splits. A star: not equal at a level of '
+        f'{LEVEL}, by two-sided paired t-tests, corrected for all {tests} tests of all '
+        "data sets (Holm's method); none for the public split, which is a single one."
+    )
+
+
+def _text(cell: Cell | None) -> str:
+    if cell is None:
+        return ''
+    spread = '' if math.isnan(cell.std) else f' ± {cell.std:.1f}'
+    return f'{cell.mean:.1f}{spread}'
+
+
+def _best(found: Found, dataset: str, labels: str) -> set[str]:
+    """Return the methods of the highest mean, as printed; none of too few runs."""
+    means = {
+        key[2]: round(cell.mean, 1)
+        for key, cell in found.items()
+        if key[:2] == (dataset, labels) and len(cell.test) >= LEAST_RUNS
+    }
+    most = max(means.values(), default=math.nan)
+    return {name for name, value in means.items() if value == most}
+
+
+def labels_figure(root: Path) -> Figure | None:
+    """Draw the accuracies of all methods over the number of labels."""
+    found = read_cells(root)
+    datasets = [name for name in DATASETS if any(key[0] == name for key in found)]
+    if not datasets:
+        return None
+    columns = min(3, len(datasets))
+    lines = -(-len(datasets) // columns)
+    size = 3.4 * columns + 2.4, 3.2 * lines
+    figure = Figure(figsize=size, layout='constrained')
+    axes = figure.subplots(lines, columns, squeeze=False).flatten()
+    for ax, dataset in zip(axes, datasets, strict=False):
+        for name, method in METHODS.items():
+            known = [n for n in LABELS[:-1] if (dataset, n, name) in found]
+            ax.plot(
+                [int(n) for n in known],
+                [found[dataset, n, name].mean for n in known],
+                '-' if name == OURS else ':',
+                marker='o' if name == OURS else '.',
+                linewidth=2.5 if name == OURS else 1.2,
+                label=method.title,
+            )
+        numbers = [int(n) for n in LABELS[:-1]]
+        ax.set_xscale('log')
+        ax.set_xticks(numbers, [str(n) for n in numbers])
+        ax.minorticks_off()
+        ax.set(title=dataset, xlabel='labels of each class')
+        ax.grid(alpha=0.3)
+    for ax in axes[len(datasets) :]:
+        ax.set_axis_off()
+    axes[0].set_ylabel('test accuracy, %')
+    handles, titles = axes[0].get_legend_handles_labels()
+    figure.legend(handles, titles, loc='outside right center')
+    return figure

@@ -1,0 +1,268 @@
+"""Runs, tables and the figure of few labels."""
+
+import json
+
+import pytest
+import torch
+from scipy import stats
+
+from reproduction import labels, labels_models
+from reproduction.consistent import GRAPHS, ConsistentNet
+from reproduction.figures import labels as draw
+from reproduction.files import read_json
+from reproduction.labels import Run, execute, main, public_split, split
+from reproduction.labels_models import METHODS, SETTING, are_words, choices, encode
+from reproduction.labels_tables import (
+    LABELS,
+    LABELS_FILE,
+    compare_ours,
+    labels_grid,
+    labels_paired,
+    read_cells,
+)
+from reproduction.noisy_models import Training
+from reproduction.own_runs import Results
+from reproduction.store import Store
+from reproduction.training import HIDDEN_LABEL
+
+TINY = SETTING | {
+    'epochs': 4,
+    'eval_every': 1,
+    'hidden_channels': 8,
+    'trees': 5,
+    'encoder': {'k': 5, 'channels': 8, 'epochs': 2, 'lr': 0.01},
+}
+
+
+@pytest.fixture
+def loaded(data, monkeypatch):
+    labels.load_encoded.cache_clear()
+    monkeypatch.setattr(labels, 'load', lambda dataset: data)
+    return data
+
+
+def results(folder):
+    return read_json(folder / LABELS_FILE)['runs']
+
+
+@pytest.mark.parametrize(('number', 'val'), [(1, 6), (4, 12), (10, 6)])
+def test_splits(data, number, val):
+    found = split(data, number, 3)
+    masks = [found[f'{name}_mask'] for name in ('train', 'val', 'test')]
+    assert (sum(mask.long() for mask in masks) == 1).all()
+    assert found.y[masks[0]].bincount().tolist() == [number] * 3
+    assert int(masks[1].sum()) == val
+    again = split(data, number, 3)
+    assert torch.equal(again.train_mask, masks[0])
+    assert not torch.equal(split(data, number, 4).train_mask, masks[0])
+    assert 'train_mask' not in data
+
+
+def test_the_public_split(gsl_data):
+    data = labels.load('CiteSeer')
+    found = public_split(data, 'CiteSeer')
+    sizes = [int(found[f'{name}_mask'].sum()) for name in ('train', 'val', 'test')]
+    assert sizes == [120, 500, 1000]
+    assert found.y[found.train_mask].bincount().tolist() == [20] * 6
+    assert not (found.train_mask & found.test_mask).any()
+    # Rows of words have the norm one, but those without any.
+    x = data.x.to_dense()
+    norm = x.norm(dim=1)
+    torch.testing.assert_close(norm[norm > 0], torch.ones(int((norm > 0).sum())))
+
+
+def test_words():
+    x = torch.tensor([[3.0, 4.0], [0.0, 0.0], [0.0, 2.0]])
+    expected = torch.tensor([[0.6, 0.8], [0.0, 0.0], [0.0, 1.0]])
+    for own in (x, x.to_sparse_csr()):
+        assert are_words(own)
+        found = labels.unit_words(own)
+        torch.testing.assert_close(
+            found.to_dense() if own.layout != torch.strided else found, expected
+        )
+    assert not are_words(-x)
+
+
+@pytest.mark.parametrize('method', METHODS)
+def test_every_method_runs(loaded, method):
+    name, result = execute(Run('wine', '3', method, 1), TINY)
+    assert name == f'wine/3/{method}/1'
+    assert 0 <= result['val'] <= 1
+    assert 0 <= result['test'] <= 1
+    assert result['choice'] in choices(method)
+    assert execute(Run('wine', '3', method, 1), TINY)[1] == result
+
+
+@pytest.mark.parametrize('method', METHODS)
+def test_every_method_has_as_many_trainings(method):
+    assert len({json.dumps(choice) for choice in choices(method)}) == 4
+
+
+def test_all_methods_see_the_same_split_and_no_test_labels(loaded, monkeypatch):
+    seen = []
+
+    def spy(name, data, seed, setting):
+        seen.append(data)
+        yield Training(0.5, {'k': 1}, 0, torch.zeros_like(data.y))
+
+    monkeypatch.setattr(labels, 'trainings', spy)
+    for method in METHODS:
+        execute(Run('wine', '3', method, 3), TINY)
+    for data in seen:
+        assert torch.equal(data.train_mask, seen[0].train_mask)
+        assert (data.y[data.test_mask] == HIDDEN_LABEL).all()
+        kept = ~data.test_mask
+        assert torch.equal(data.y[kept], loaded.y[kept])
+    assert len(seen) == len(METHODS)
+    encoded = [d for d in seen if d.x.shape != loaded.x.shape]
+    assert len(encoded) == sum(method.is_encoded for method in METHODS.values()) == 2
+
+
+def test_validation_chooses_by_its_loss_where_accuracies_tie(loaded, monkeypatch):
+    right = loaded.y
+    wrong = (right + 1) % 3
+    found = [
+        Training(0.8, {'number': 0}, 3, wrong, 0.9),
+        Training(0.8, {'number': 1}, 5, right, 0.5),
+        Training(0.8, {'number': 2}, 7, wrong, 0.7),
+        Training(0.6, {'number': 3}, 9, wrong, 0.1),
+    ]
+    monkeypatch.setattr(labels, 'trainings', lambda *args: iter(found))
+    result = execute(Run('wine', '3', 'mlp', 0), TINY)[1]
+    assert result == {'val': 0.8, 'test': 1.0, 'choice': {'number': 1}, 'epoch': 5}
+
+
+def test_encoder_sees_no_labels(data):
+    found = encode(data, 1, TINY)
+    assert found.shape == (48, 8)
+    data.y = torch.zeros_like(data.y)
+    assert torch.equal(encode(data, 1, TINY), found)
+    # A dense and a sparse table give the same.
+    data.x = data.x.to_sparse_csr()
+    torch.testing.assert_close(encode(data, 1, TINY), found, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize('graph', GRAPHS)
+def test_consistent_net(data, graph):
+    torch.manual_seed(0)
+    net = ConsistentNet(6, 8, 3, graph=graph, num_candidates=5, order=2)
+    mask = torch.arange(48) < 9
+    first = net.loss(data.x, data.y, mask)
+    first.backward()
+    assert all(p.grad is not None for p in net.parameters())
+    # The agreement has a weight from the second step on.
+    assert net.num_steps == 1
+    net.eval()
+    out = net(data.x)
+    assert torch.equal(out, net(data.x))
+    assert out.shape == (48, 3)
+    if graph == 'nearest':  # Two steps of a dense matrix.
+        share = torch.zeros(48, 48)
+        source, target = net.candidates
+        share[target, source] = 1 / 5
+        step = (torch.eye(48) + share) / 2
+        h = net.first(data.x)
+        mean = (h + step @ h + step @ step @ h) / 3
+        expected = net.second((mean + net.bias).relu())
+        torch.testing.assert_close(out, expected)
+
+
+def test_unknown_graph():
+    with pytest.raises(ValueError, match=r"'graph' must be one of .*\(got 'x'\)"):
+        ConsistentNet(6, 8, 3, graph='x', num_candidates=5, order=2)
+
+
+def test_trainings_that_diverge_have_no_score(loaded, monkeypatch):
+    class Lost(torch.nn.Linear):
+        def forward(self, x):
+            return super().forward(x) * float('nan')
+
+        def loss(self, x, y, mask):
+            return self(x).sum()
+
+    monkeypatch.setattr(labels_models, 'network', lambda *args: Lost(6, 3))
+    result = execute(Run('wine', '3', 'mlp', 0), TINY)[1]
+    assert result == {'val': None, 'test': None}
+
+
+def test_goes_on_where_it_was_ended(tmp_path, capsys, monkeypatch, loaded):
+    words = ['--results', str(tmp_path), '--datasets', 'wine', '--labels', '5']
+    words += ['--seeds', '2', '--methods', 'logreg']
+    done = []
+
+    def spy(run, setting):
+        done.append(str(run))
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        return execute(run, setting)
+
+    monkeypatch.setattr(labels, 'execute', spy)
+    with pytest.raises(KeyboardInterrupt):
+        main(words, TINY)
+    first = results(tmp_path)
+    main(words, TINY)
+    assert done == ['wine/5/logreg/2', *['wine/5/logreg/3'] * 2]
+    assert capsys.readouterr().out.endswith('labels: 2 runs, 1 finished\n')
+    assert {**results(tmp_path), **first} == results(tmp_path)
+    assert not Results(tmp_path / LABELS_FILE, TINY | {'k': 3}, METHODS).runs
+
+
+def test_the_public_split_is_of_two_data_sets(tmp_path, loaded, capsys):
+    words = ['--results', str(tmp_path), '--labels', 'public', '--seeds', '1']
+    main([*words, '--datasets', 'wine', 'digits'], TINY)
+    assert capsys.readouterr().out == 'labels: 0 runs, 0 finished\n'
+
+
+@pytest.fixture
+def finished(tmp_path):
+    found = Results(tmp_path / LABELS_FILE, SETTING, METHODS)
+    for seed in range(4):
+        for dataset, number in (('wine', '5'), ('wine', '20'), ('CiteSeer', 'public')):
+            for place, method in enumerate(('logreg', 'mlp', 'ours')):
+                test = 0.5 + 0.1 * place + 0.01 * (seed * (place + 1) % 3)
+                found.add(f'{dataset}/{number}/{method}/{seed}', {'test': test})
+    found.add('wine/1/mlp/0', {'test': None})
+    return tmp_path
+
+
+def test_tables(finished):
+    grid = labels_grid('wine', finished)
+    assert grid.head == ['wine', '5 a class', '20 a class']
+    rows = dict(grid.rows)
+    ours = rows['cosine draws, consistency'][0]
+    assert ours.is_best
+    assert ours.paper == ''
+    # By hand: of ours 70, 70, 70, 70 and of MLP 60, 62, 61, 60.
+    assert ours.ours == '70.0 ± 0.0'
+    assert rows['MLP'][0].ours == '60.8 ± 1.0'
+    assert rows['MLP'][0].paper == 'ours +9.2*'
+    assert rows['gradient boosting'][0].ours == ''
+    pairs = compare_ours(read_cells(finished))
+    expected = stats.ttest_rel([70.0] * 4, [60, 62, 61, 60]).pvalue
+    assert pairs['wine', '5', 'mlp'] == pytest.approx((9.25, expected))
+    # Of a single split nothing is tested.
+    public = dict(labels_grid('CiteSeer', finished).rows)
+    assert public['MLP'][0].paper == 'ours +9.2'
+
+
+def test_wins_ties_and_losses(finished):
+    rows = dict(labels_paired(finished).rows)
+    assert [entry.ours for entry in rows['MLP']] == ['2', '0', '0']
+    assert [entry.ours for entry in rows['logistic regression']] == ['2', '0', '0']
+    assert set(rows) == {'MLP', 'logistic regression'}
+
+
+def test_nothing_to_show(tmp_path):
+    assert labels_grid('wine', tmp_path).is_empty
+    assert labels_paired(tmp_path).is_empty
+    assert draw(Store(tmp_path, archives_only=True), None) == {}
+
+
+def test_the_figure(finished):
+    figure = draw(Store(finished, archives_only=True), None)['labels']
+    axes = [ax for ax in figure.axes if ax.get_title()]
+    assert [ax.get_title() for ax in axes] == ['CiteSeer', 'wine']
+    lines = {line.get_label(): line for line in axes[1].lines}
+    assert lines['MLP'].get_xdata().tolist() == [5, 20]
+    assert lines['MLP'].get_ydata().tolist() == pytest.approx([60.75, 60.75])
+    assert len(LABELS) == 5
