@@ -58,7 +58,8 @@ def test_splits(data, number, val):
     assert 'train_mask' not in data
 
 
-def test_the_public_split(gsl_data):
+def test_the_public_split(gsl_data, monkeypatch):
+    monkeypatch.setenv('GSL_DATA', str(gsl_data('CiteSeer').parent))
     data = labels.load('CiteSeer')
     found = public_split(data, 'CiteSeer')
     sizes = [int(found[f'{name}_mask'].sum()) for name in ('train', 'val', 'test')]

@@ -67,7 +67,9 @@ def unit_words(x: Tensor) -> Tensor:
     offsets, column, value = x.crow_indices(), x.col_indices(), x.values()
     norm = torch.segment_reduce(value.square(), 'sum', offsets=offsets).sqrt()
     value = value / norm.clamp(min=1e-12).repeat_interleave(offsets.diff())
-    return torch.sparse_csr_tensor(offsets, column, value, x.shape)
+    return torch.sparse_csr_tensor(
+        offsets, column, value, x.shape, check_invariants=False
+    )
 
 
 @functools.lru_cache(maxsize=1)
