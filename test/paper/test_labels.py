@@ -157,6 +157,10 @@ def test_consistent_net(data, graph):
     out = net(data.x)
     assert torch.equal(out, net(data.x))
     assert out.shape == (48, 3)
+    if graph == 'drawn':  # Evaluation weighs all candidates.
+        h = torch.randn(48, 4)
+        expected = net.sampler.propagate(data.x, h, net.candidates)
+        torch.testing.assert_close(net._neighbours(data.x)(h), expected)
     if graph == 'nearest':  # Two steps of a dense matrix.
         share = torch.zeros(48, 48)
         source, target = net.candidates

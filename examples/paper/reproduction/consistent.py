@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch_geometric.nn import SimpleConv
+from torch_geometric.utils import degree, softmax
 
 from reproduction.noisy_models import sparse_linear
 from torch_geometric_gsl import (
@@ -18,6 +19,7 @@ from torch_geometric_gsl import (
     consistency_loss,
 )
 from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
+from torch_geometric_gsl.ops.aggregate import weighted_sum
 
 #: Where the weights of the neighbours come from.
 GRAPHS = ('nearest', 'uniform', 'drawn')
@@ -26,8 +28,8 @@ GRAPHS = ('nearest', 'uniform', 'drawn')
 class ConsistentNet(torch.nn.Module):
     r"""Two layers over the mean of features that are passed on up to some steps.
 
-    A pass leaves out nodes at random (as in GRAND), and draws neighbours if the graph
-    is drawn. The loss of the labels is joined by that of the agreement of passes.
+    A pass leaves out nodes at random (as in GRAND), and draws one graph for all its
+    steps. The loss of the labels is joined by that of the agreement of passes.
 
     Args:
         in_channels: The number of features.
@@ -48,6 +50,7 @@ class ConsistentNet(torch.nn.Module):
     """
 
     candidates: Tensor | None
+    scores: Tensor | None
 
     def __init__(
         self,
@@ -73,7 +76,6 @@ class ConsistentNet(torch.nn.Module):
         self.first = sparse_linear(in_channels, hidden_channels, bias=False)
         self.bias = torch.nn.Parameter(torch.zeros(hidden_channels))
         self.second = sparse_linear(hidden_channels, out_channels)
-        self.mean = SimpleConv(aggr='mean')  # type: ignore[abstract]
         self.sampler = None
         if graph != 'nearest':
             similarity: Similarity = LinearSimilarity(in_channels)
@@ -87,30 +89,41 @@ class ConsistentNet(torch.nn.Module):
         self.num_passes, self.weight, self.warm_up = num_passes, weight, warm_up
         self.temperature = temperature
         self.dropout, self.node_dropout = dropout, node_dropout
-        self.num_steps, self.candidates = 0, None
+        self.num_steps, self.candidates, self.scores = 0, None, None
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.candidates is None:
-            self.candidates = nearest_neighbours(x, self.num_candidates).edge_index
+        neighbours = self._neighbours(x)
         h = self.first(x)
         if self.training:
             kept = torch.rand(h.size(0), 1, device=h.device) >= self.node_dropout
             h = h * kept / (1 - self.node_dropout)
         total = h
         for _ in range(self.order):
-            h = (h + self._neighbours(x, h, self.candidates)) / 2
+            h = (h + neighbours(h)) / 2
             total = total + h
         h = F.relu(total / (self.order + 1) + self.bias)
         out: Tensor = self.second(F.dropout(h, self.dropout, self.training))
         return out
 
-    def _neighbours(self, x: Tensor, h: Tensor, candidates: Tensor) -> Tensor:
-        """Return the mean of the neighbours, drawn anew at each call of training."""
+    def _neighbours(self, x: Tensor) -> Callable[[Tensor], Tensor]:
+        """Return the mean over neighbours, of one graph that training draws."""
+        if self.candidates is None:
+            self.candidates = nearest_neighbours(x, self.num_candidates).edge_index
+        edge_index = self.candidates
         if self.sampler is None:
-            mean: Tensor = self.mean(h, candidates)
-            return mean
-        drawn: Tensor = self.sampler.propagate(x, h, candidates)
-        return drawn
+            weight = 1 / degree(edge_index[1], x.size(0), x.dtype)[edge_index[1]]
+        elif self.training:
+            edge_index, weight = self.sampler(x, edge_index)
+        else:  # Of all candidates, without noise.
+            if self.scores is None:
+                self.scores = self.sampler.similarity(x, edge_index)
+            score = self.sampler.factor * self.scores / self.sampler.tau
+            weight = softmax(score, edge_index[1], num_nodes=x.size(0))
+
+        def neighbours(h: Tensor) -> Tensor:
+            return weighted_sum(h, edge_index, weight, x.size(0))
+
+        return neighbours
 
     def loss(self, x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
         """Return the loss of the labels and of the agreement of passes."""

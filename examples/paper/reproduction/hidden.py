@@ -12,7 +12,6 @@ killed and started again, it goes on with what is missing.
 
 from __future__ import annotations
 
-import argparse
 import math
 from functools import partial
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from reproduction import command, own_runs
+from reproduction import own_runs
 from reproduction.relation_tables import HIDDEN
 from reproduction.relations import (
     METHODS,
@@ -31,7 +30,6 @@ from reproduction.relations import (
     trainings,
     true_graph,
 )
-from reproduction.settings import RESULTS
 
 DELTAS = (20, 40, 60, 80, 100, 120, 140, 160)
 SEEDS = 10
@@ -77,23 +75,9 @@ class Results(own_runs.Results):
         super().__init__(root / HIDDEN, setting, METHODS)
 
 
-def parse_args(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog='run.py hidden',
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add, names = parser.add_argument, list(METHODS)
-    add('--deltas', nargs='+', type=int, choices=DELTAS, default=DELTAS, metavar='D')
-    add('--methods', nargs='+', choices=names, default=names, metavar='M')
-    add('--seeds', type=command.positive, default=SEEDS)
-    add('--jobs', type=command.positive, default=1, help='processes')
-    add('--results', type=Path, default=RESULTS)
-    return parser.parse_args(arguments)
-
-
 def main(arguments: list[str] | None = None, setting: Any = None) -> None:
-    args = parse_args(arguments)
+    lists = {'deltas': DELTAS, 'methods': list(METHODS)}
+    args = own_runs.parse_args(arguments, 'hidden', __doc__, lists, SEEDS)
     setting = SETTING if setting is None else setting
     wanted = [
         Run(delta, method, seed)

@@ -14,22 +14,18 @@ tie, and the test nodes are read for it alone. Finished runs stand in
 
 from __future__ import annotations
 
-import argparse
 import functools
 import warnings
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from reproduction import command
 from reproduction.labels_models import METHODS, SETTING, are_words, encode, trainings
 from reproduction.labels_tables import DATASETS, LABELS, LABELS_FILE, PUBLIC
 from reproduction.noisy_models import Training, hide_test
-from reproduction.own_runs import Results
-from reproduction.settings import RESULTS
+from reproduction.own_runs import Results, parse_args
 from torch_geometric_gsl.datasets import load_dataset
 from torch_geometric_gsl.datasets.registry import raw_folder
 
@@ -143,24 +139,9 @@ def execute(run: Run, setting: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     return str(run), {**found, 'choice': best.choice, 'epoch': best.epoch}
 
 
-def parse_args(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog='run.py labels',
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add, names = parser.add_argument, list(METHODS)
-    add('--datasets', nargs='+', choices=DATASETS, default=DATASETS, metavar='DATASET')
-    add('--labels', nargs='+', choices=LABELS, default=LABELS, metavar='L')
-    add('--methods', nargs='+', choices=names, default=names, metavar='M')
-    add('--seeds', type=command.positive, default=SEEDS)
-    add('--jobs', type=command.positive, default=1, help='processes')
-    add('--results', type=Path, default=RESULTS)
-    return parser.parse_args(arguments)
-
-
 def main(arguments: list[str] | None = None, setting: Any = None) -> None:
-    args = parse_args(arguments)
+    lists = {'datasets': DATASETS, 'labels': LABELS, 'methods': list(METHODS)}
+    args = parse_args(arguments, 'labels', __doc__, lists, SEEDS)
     setting = SETTING if setting is None else setting
     wanted = [
         Run(dataset, labels, method, seed)

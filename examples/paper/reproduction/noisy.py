@@ -14,17 +14,14 @@ missing.
 
 from __future__ import annotations
 
-import argparse
 import functools
 import warnings
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from reproduction import command
 from reproduction.given_graphs import both_ways, changed, sort_pairs
 from reproduction.noisy_models import (
     METHODS,
@@ -34,8 +31,7 @@ from reproduction.noisy_models import (
     trainings,
 )
 from reproduction.noisy_tables import CHANGES, NOISE
-from reproduction.own_runs import Results
-from reproduction.settings import RESULTS
+from reproduction.own_runs import Results, parse_args
 from torch_geometric_gsl.datasets import (
     OBSERVED,
     load_dataset,
@@ -88,24 +84,9 @@ def execute(run: Run, setting: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     return str(run), {**found, 'choice': best.choice, 'epoch': best.epoch}
 
 
-def parse_args(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog='run.py noise',
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add, names = parser.add_argument, list(METHODS)
-    add('--datasets', nargs='+', choices=DATASETS, default=DATASETS, metavar='DATASET')
-    add('--changes', nargs='+', type=int, choices=CHANGES, default=CHANGES, metavar='C')
-    add('--methods', nargs='+', choices=names, default=names, metavar='M')
-    add('--seeds', type=command.positive, default=SEEDS)
-    add('--jobs', type=command.positive, default=1, help='processes')
-    add('--results', type=Path, default=RESULTS)
-    return parser.parse_args(arguments)
-
-
 def main(arguments: list[str] | None = None, setting: Any = None) -> None:
-    args = parse_args(arguments)
+    lists = {'datasets': DATASETS, 'changes': CHANGES, 'methods': list(METHODS)}
+    args = parse_args(arguments, 'noise', __doc__, lists, SEEDS)
     setting = SETTING if setting is None else setting
     wanted = [
         Run(dataset, change, method, seed)

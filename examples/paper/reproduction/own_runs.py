@@ -2,21 +2,48 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import hashlib
 import json
 import multiprocessing
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from tqdm import tqdm
 
+from reproduction.command import make_parser, positive
 from reproduction.files import read_kept, write_json
+from reproduction.settings import RESULTS
 from reproduction.store import environment
 
 Result = dict[str, Any]
 Run = TypeVar('Run')
+
+
+def parse_args(
+    arguments: list[str] | None,
+    name: str,
+    description: str | None,
+    lists: Mapping[str, Sequence[Any]],
+    seeds: int,
+) -> argparse.Namespace:
+    """Parse the arguments of an experiment: its lists, of which all are the default."""
+    parser = make_parser(description)
+    parser.prog = f'run.py {name}'
+    add = parser.add_argument
+    for option, values in lists.items():
+        known: dict[str, Any] = {
+            'type': type(values[0]),
+            'choices': values,
+            'default': values,
+        }
+        add(f'--{option}', nargs='+', metavar=option[0].upper(), **known)
+    add('--seeds', type=positive, default=seeds)
+    add('--jobs', type=positive, default=1, help='processes')
+    add('--results', type=Path, default=RESULTS)
+    return parser.parse_args(arguments)
 
 
 class Results:
