@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import torch
@@ -9,9 +10,11 @@ from torch.nn import functional as F
 
 from torch_geometric_gsl._checks import (
     check_absent,
+    check_context,
     check_features,
     check_generator,
     check_probability,
+    split_pair,
 )
 from torch_geometric_gsl.nn.conv.latent_graph_conv import (
     LatentGraphConv,
@@ -32,7 +35,10 @@ from torch_geometric_gsl.nn.models.scale_choice import (
 )
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.noise import clone_generator
-from torch_geometric_gsl.typing import SampledGraph
+from torch_geometric_gsl.typing import Batch, Features, SampledGraph
+
+#: What layers are called with, beside their input.
+Arguments = dict[str, Any]
 
 
 class GSLNet(NodeClassifier):
@@ -227,10 +233,11 @@ class GSLNet(NodeClassifier):
     def forward(
         self,
         x: Tensor,
-        edge_index: Tensor | None = None,
-        batch: Tensor | None = None,
+        edge_index: Tensor | tuple[Tensor, Tensor] | None = None,
+        batch: Batch | None = None,
         *,
-        embedding: Tensor | None = None,
+        context: Tensor | None = None,
+        embedding: Features | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
         r"""Run the forward pass.
@@ -242,14 +249,17 @@ class GSLNet(NodeClassifier):
                 the learned one. (default: :obj:`None`)
             batch (torch.Tensor, optional): Sorted graph ids of the nodes.
                 (default: :obj:`None`)
+            context (torch.Tensor, optional): The rows that are the neighbours of those
+                of :obj:`x`, in place of these, in every layer. What else is given by
+                row is a pair then, of the context and of :obj:`x`; edges are those of
+                the context, and those from it to :obj:`x`. (default: :obj:`None`)
             embedding (torch.Tensor, optional): What the similarity compares, if
                 :obj:`compare` says so. (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness of the
                 graphs; dropout uses the global one. (default: :obj:`None`)
         """
-        args = self._arguments(x, edge_index, batch, embedding)
-        for conv in self.convs[:-1]:
-            x = self._hidden(conv(x, **args, generator=generator))
+        given = self._arguments(x, edge_index, batch, context, embedding)
+        x, args = self._last_layer(x, given, _outputs, generator)
         out: Tensor = self.convs[-1](x, **args, generator=generator)
         return out
 
@@ -275,20 +285,22 @@ class GSLNet(NodeClassifier):
         if not self.regularizers:
             return super().loss(x, y, mask, **kwargs)
         given = {'generator': None} | kwargs
+        check_absent(given.get('context'), 'context', "with 'regularizers'")
         generator = given.pop('generator')
-        args, graphs, h = self._hidden_layers(x, generator, **given)
-        graph, out = _seen(self.convs[-1], h, args, generator)
-        loss = cross_entropy(out, y, mask)
-        edge_index = kwargs.get('edge_index')
-        return loss + penalty(self.regularizers, x, [*graphs, graph], edge_index)
+        graphs: list[SampledGraph] = []
+        seen = partial(_seen, graphs)
+        h, args = self._last_layer(x, self._checked(x, generator, **given), seen, generator)
+        loss = cross_entropy(seen(self.convs[-1], h, args, generator), y, mask)
+        return loss + penalty(self.regularizers, x, graphs, kwargs.get('edge_index'))
 
     def graphs(
         self,
         x: Tensor,
-        edge_index: Tensor | None = None,
-        batch: Tensor | None = None,
+        edge_index: Tensor | tuple[Tensor, Tensor] | None = None,
+        batch: Batch | None = None,
         *,
-        embedding: Tensor | None = None,
+        context: Tensor | None = None,
+        embedding: Features | None = None,
         generator: torch.Generator | None = None,
     ) -> list[SampledGraph]:
         r"""Return the graph of each layer.
@@ -297,6 +309,8 @@ class GSLNet(NodeClassifier):
             x (torch.Tensor): The node features, dense or sparse CSR.
             edge_index (torch.Tensor, optional): Candidates. (default: :obj:`None`)
             batch (torch.Tensor, optional): Sorted graph ids. (default: :obj:`None`)
+            context (torch.Tensor, optional): The rows that are the neighbours of those
+                of :obj:`x`. (default: :obj:`None`)
             embedding (torch.Tensor, optional): What the similarity compares.
                 (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness.
@@ -305,42 +319,73 @@ class GSLNet(NodeClassifier):
         Returns:
             list[SampledGraph]: The edges and their weights, layer by layer.
         """
-        given = {'edge_index': edge_index, 'batch': batch, 'embedding': embedding}
-        args, graphs, h = self._hidden_layers(x, generator, **given)
+        given = self._checked(
+            x,
+            generator,
+            edge_index=edge_index,
+            batch=batch,
+            context=context,
+            embedding=embedding,
+        )
+        graphs: list[SampledGraph] = []
+        h, args = self._last_layer(x, given, partial(_seen, graphs), generator)
         last: Any = self.convs[-1]
         return [*graphs, last.graph(h, **args, generator=generator)]
 
-    def _hidden_layers(
-        self, x: Tensor, generator: torch.Generator | None, **given: Tensor | None
-    ) -> tuple[dict[str, Tensor | None], list[SampledGraph], Tensor]:
-        """Return the arguments of layers, the graphs of all but the last, its input."""
+    def _last_layer(
+        self,
+        x: Tensor,
+        given: tuple[Arguments, Arguments],
+        call: Callable[..., Tensor],
+        generator: torch.Generator | None,
+    ) -> tuple[Tensor, Arguments]:
+        """Run all layers but the last; return its input and its arguments."""
+        args, of_context = given
+        for conv in self.convs[:-1]:
+            context = args.get('context')
+            if context is not None:
+                out = conv(context, **of_context, generator=generator)
+                args = args | {'context': self._hidden(out)}
+            x = self._hidden(call(conv, x, args | {'context': context}, generator))
+        return x, args
+
+    def _checked(
+        self, x: Tensor, generator: torch.Generator | None, **given: Any
+    ) -> tuple[Arguments, Arguments]:
+        """Return the arguments of layers of a call that looks at graphs."""
         check_features(x)
         check_generator(generator, x.device)
-        args = self._arguments(x, **given)
-        graphs = []
-        for conv in self.convs[:-1]:
-            graph, x = _seen(conv, x, args, generator)
-            graphs.append(graph)
-            x = self._hidden(x)
-        return args, graphs, x
+        return self._arguments(x, **given)
 
     def _arguments(
         self,
         x: Tensor,
-        edge_index: Tensor | None = None,
-        batch: Tensor | None = None,
-        embedding: Tensor | None = None,
-    ) -> dict[str, Tensor | None]:
-        """Return the arguments of the layers."""
+        edge_index: Any = None,
+        batch: Any = None,
+        context: Tensor | None = None,
+        embedding: Any = None,
+    ) -> tuple[Arguments, Arguments]:
+        """Return the arguments of the layers for the rows, and for their context."""
         if self.compare != 'embedding':
             check_absent(embedding, 'embedding', f'with compare={self.compare!r}')
+        if context is not None:
+            check_features(x)
+            check_context(context, x)
+        given = {'edge_index': edge_index, 'batch': batch, 'embedding': embedding}
         if self.num_nodes is not None:
-            check_absent(edge_index, 'edge_index', 'with transition nodes')
-            check_absent(batch, 'batch', 'with transition nodes')
-            return {}
+            for name in ('edge_index', 'batch'):
+                check_absent(given[name], name, 'with transition nodes')
+            return {'context': context}, {}
+        if context is None:
+            if self.compare == 'input':
+                given['embedding'] = x
+            return given, {}
         if self.compare == 'input':
-            embedding = x
-        return {'edge_index': edge_index, 'batch': batch, 'embedding': embedding}
+            given['embedding'] = (context, x)
+        pairs = {name: split_pair(value, name) for name, value in given.items()}
+        of_context = {name: pair[0] for name, pair in pairs.items()}
+        # Edges of the rows come from their context alone; of the rest both are seen.
+        return given | {'edge_index': pairs['edge_index'][1], 'context': context}, of_context
 
     def _hidden(self, x: Tensor) -> Tensor:
         return F.dropout(self.act(x), self.dropout, self.training)
@@ -361,14 +406,22 @@ class GSLNet(NodeClassifier):
         return f'{text})'
 
 
+def _outputs(
+    conv: Any, x: Tensor, args: Arguments, generator: torch.Generator | None
+) -> Tensor:
+    out: Tensor = conv(x, **args, generator=generator)
+    return out
+
+
 def _seen(
+    graphs: list[SampledGraph],
     conv: Any,
     x: Tensor,
-    args: dict[str, Tensor | None],
+    args: Arguments,
     generator: torch.Generator | None,
-) -> tuple[SampledGraph, Tensor]:
-    """Return the graph of a layer, and what the layer returns."""
+) -> Tensor:
+    """Return what a layer returns, and add its graph to those that were seen."""
     # Drawn twice, and the same: once to be seen, and once to be used.
     twin = clone_generator(generator, x.device)
-    graph: SampledGraph = conv.graph(x, **args, generator=twin)
-    return graph, conv(x, **args, generator=generator)
+    graphs.append(conv.graph(x, **args, generator=twin))
+    return _outputs(conv, x, args, generator)
