@@ -190,8 +190,8 @@ def split_pair(value: Any, name: str) -> tuple[Any, Any]:
         return None, None
     if not isinstance(value, tuple | list) or len(value) != 2:
         raise TypeError(
-            f"'{name}' must be a pair with a 'context', of its rows and of those of 'x' "
-            f'(got {type(value).__name__})'
+            f"'{name}' must be a pair with a 'context', of its rows and of those of "
+            f"'x' (got {type(value).__name__})"
         )
     return value[0], value[1]
 

@@ -2,8 +2,17 @@
 
 import pytest
 import torch
+from torch.nn import functional as F
 
-from torch_geometric_gsl import GSLNet, LatentGraphConv, TransitionGraphConv
+from torch_geometric_gsl import (
+    KNNGCN,
+    KNNLINKX,
+    GSLNet,
+    LatentGraphConv,
+    MLPClassifier,
+    TransitionGraphConv,
+    resolve_similarity,
+)
 
 N, IN, HIDDEN, OUT = 40, 6, 8, 3
 BATCH = torch.arange(N) // 20
@@ -42,7 +51,10 @@ def test_a_row_of_the_context_gets_what_it_got_there(name):
         alone['edge_index'] = EDGES
         of_row = [EDGES[0][EDGES[1] == row] for row in rows]
         target = [torch.full_like(s, i) for i, s in enumerate(of_row)]
-        joined['edge_index'] = EDGES, torch.stack([torch.cat(of_row), torch.cat(target)])
+        joined['edge_index'] = (
+            EDGES,
+            torch.stack([torch.cat(of_row), torch.cat(target)]),
+        )
     out = net(x[rows], context=x, **joined)
     torch.testing.assert_close(out, net(x, **alone)[rows])
 
@@ -158,3 +170,96 @@ def test_what_comes_by_row_is_a_pair(name, value):
     text = f"'{name}' must be a pair with a 'context', .* \\(got Tensor\\)"
     with pytest.raises(TypeError, match=text):
         net(draw_rows(3), context=draw_rows(), **given, **{name: value})
+
+
+@pytest.mark.parametrize('similarity', ['linear', 'heat_kernel'])
+@pytest.mark.parametrize('is_sparse', [False, True])
+@pytest.mark.parametrize('cached', [False, True])
+def test_nearest_neighbours(similarity, is_sparse, cached):
+    torch.manual_seed(0)
+    x, new = draw_rows().relu(), draw_rows(9)[6:].relu() + 0.1
+    options = {'similarity': similarity, 'root_weight': True, 'cached': cached}
+    net = KNNGCN(IN, HIDDEN, 2, OUT, k=4, **options).eval()
+    if is_sparse:
+        x, new = x.to_sparse_csr(), new.to_sparse_csr()
+    before = net(x)
+    out = net(new, context=x)
+    assert torch.equal(net(x), before)
+    # The definition: the context's graph, and four more edges to each new row.
+    rows, joined = x.to_dense(), torch.cat([x.to_dense(), new.to_dense()])
+    weigh = resolve_similarity(similarity, IN)
+    cosine = F.normalize(new.to_dense()) @ F.normalize(rows).t()
+    source = cosine.topk(4).indices
+    edges = torch.stack([source.flatten(), torch.arange(3).repeat_interleave(4)])
+    weight = weigh((rows, new.to_dense()), edges)
+    graph = net.graphs(x)[0]
+    edge_index = torch.cat([graph.edge_index, edges + torch.tensor([[0], [N]])], dim=1)
+    expected = KNNGCN(IN, HIDDEN, 2, OUT, k=4, root_weight=True).eval()
+    expected.load_state_dict(net.state_dict())
+    given = {'edge_weight': torch.cat([graph.edge_weight, weight])}
+    torch.testing.assert_close(out, expected(joined, edge_index, **given)[N:])
+    found = net.graphs(new, context=x)[0]
+    assert found.edge_index[1].bincount().tolist() == [4, 4, 4]
+    given = {'edge_weight': (graph.edge_weight, weight)}
+    again = net(new, (graph.edge_index, edges), context=x, **given)
+    torch.testing.assert_close(again, out)
+
+
+def test_networks_without_a_graph_need_no_context():
+    net = MLPClassifier(IN, HIDDEN, 2, OUT).eval()
+    x = draw_rows()
+    out = net(x[:4], batch=(BATCH, BATCH[:4]), context=x)
+    torch.testing.assert_close(out, net(x)[:4])
+
+
+def test_transition_weights_of_the_edges_have_no_new_rows():
+    net = KNNLINKX(IN, HIDDEN, 2, OUT, num_nodes=N)
+    with pytest.raises(ValueError, match='belong to the nodes of one data set'):
+        net(draw_rows(3), context=draw_rows())
+
+
+@pytest.mark.parametrize('kind', ['GSLNet', 'transition', 'KNNGCN', 'sparse'])
+def test_rows_are_remembered(kind):
+    x, new = draw_rows().relu(), draw_rows(8) + 1
+    net = make(**NETS['transition' if kind == 'transition' else 'projected'])
+    if kind == 'KNNGCN':
+        net = KNNGCN(IN, HIDDEN, 2, OUT).eval()
+    if kind == 'sparse':
+        x, new = x.to_sparse_csr(), new.to_sparse_csr()
+    expected = net(new, context=x)
+    assert net.remember(x) is net
+    assert torch.equal(net(new), expected)
+    assert torch.equal(net.predict(new), expected.argmax(dim=1))
+    for graph, other in zip(net.graphs(new), net.graphs(new, context=x), strict=True):
+        assert torch.equal(graph.edge_index, other.edge_index)
+    # Part of the state if asked for, and back with it in a model that kept none.
+    assert 'reference' not in net.state_dict()
+    state = net.remember(x, persistent=True).state_dict()
+    twin = (
+        KNNGCN(IN, HIDDEN, 2, OUT) if kind == 'KNNGCN' else make(**NETS.get(kind, {}))
+    )
+    twin.load_state_dict(state)
+    assert torch.equal(twin.eval()(new), expected)
+    other = net.forget()(new) if kind != 'transition' else None
+    assert other is None or not torch.allclose(other, expected)
+
+
+def test_training_and_own_edges_take_no_remembered_rows():
+    net, x = make(dropout=0.0), draw_rows()
+    plain = net(x, edge_index=EDGES), net(x, batch=BATCH)
+    net.remember(-x)
+    assert torch.equal(net(x, edge_index=EDGES), plain[0])
+    assert torch.equal(net(x, batch=BATCH), plain[1])
+    generator = torch.Generator().manual_seed(0)
+    trained = net.train()(x, generator=generator)
+    again = net.forget()(x, generator=generator.manual_seed(0))
+    assert torch.equal(trained, again)
+
+
+def test_rows_that_cannot_be_remembered():
+    with pytest.raises(ValueError, match="'x' must have 6 channels"):
+        make().remember(torch.ones(3, 2))
+    with pytest.raises(ValueError, match="with compare='embedding'"):
+        make(**NETS['embedding']).remember(draw_rows())
+    with pytest.raises(TypeError, match="'persistent' must be a bool"):
+        make().remember(draw_rows(), persistent='yes')

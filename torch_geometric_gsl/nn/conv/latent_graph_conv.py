@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -357,4 +357,4 @@ class LatentGraphConv(LearnedGraphConv):
         if z is None:
             raise ValueError("'embedding' must be given (got None)")
         check_embedding(z, self.sampler, x.size(0))
-        return z
+        return cast(Tensor, z)

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch_geometric.nn.resolver import aggregation_resolver
 
 from torch_geometric_gsl._checks import (
     check_absent,
@@ -21,18 +22,20 @@ from torch_geometric_gsl.nn.conv.latent_graph_conv import (
     compared_channels,
 )
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
-from torch_geometric_gsl.nn.models.base import NodeClassifier, cross_entropy
+from torch_geometric_gsl.nn.models.base import NodeClassifier
 from torch_geometric_gsl.nn.models.layers import (
     layer_sizes,
     reset_activation,
     resolve_activation,
 )
 from torch_geometric_gsl.nn.models.penalties import check_regularizers, penalty
+from torch_geometric_gsl.nn.models.reference import RemembersRows
 from torch_geometric_gsl.nn.models.scale_choice import (
     SCALES,
     choose_scale,
     set_scale,
 )
+from torch_geometric_gsl.nn.models.tasks import resolve_task
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.noise import clone_generator
 from torch_geometric_gsl.typing import Batch, Features, SampledGraph
@@ -41,7 +44,7 @@ from torch_geometric_gsl.typing import Batch, Features, SampledGraph
 Arguments = dict[str, Any]
 
 
-class GSLNet(NodeClassifier):
+class GSLNet(RemembersRows, NodeClassifier):
     r"""The network of the `"Neural Gaussian Similarity Modeling for Differential
     Graph Structure Learning" <https://arxiv.org/abs/2312.09498>`_ paper: layers that
     learn their own graph, with an activation and dropout between them.
@@ -88,6 +91,15 @@ class GSLNet(NodeClassifier):
             :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`, or
             :obj:`"auto"`: 1 until :meth:`choose_scale` has chosen among several.
             (default: :obj:`1.0`)
+        task (str, optional): What the model tells of a node, which :meth:`loss`,
+            :meth:`predict` and :meth:`score` follow: a class (:obj:`"classification"`),
+            numbers (:obj:`"regression"`, the squared error), one yes or no
+            (:obj:`"binary"`, of one output), or one for each output
+            (:obj:`"multilabel"`). (default: :obj:`"classification"`)
+        readout (str or Aggregation, optional): What makes one output of all nodes of a
+            graph, as :func:`~torch_geometric.nn.resolver.aggregation_resolver` knows
+            it, such as :obj:`"mean"`; labels are those of graphs then.
+            (default: :obj:`None`)
         regularizers (dict, optional): What :meth:`loss` adds, as weights by name: of
             :obj:`"smoothness"` (over the input features), :obj:`"degree"`,
             :obj:`"frobenius"`, :obj:`"entropy"` or :obj:`"prior"` (the divergence from
@@ -131,6 +143,8 @@ class GSLNet(NodeClassifier):
         compare: str = 'projected',
         embedding_channels: int | None = None,
         scale: float | str = 1.0,
+        task: str = 'classification',
+        readout: Any = None,
         regularizers: dict[str, float] | None = None,
         **kwargs: Any,
     ) -> None:
@@ -150,6 +164,9 @@ class GSLNet(NodeClassifier):
         self.num_nodes = num_nodes
         self.dropout = dropout
         self.act = resolve_activation(act)
+        self.task = task
+        resolve_task(task, out_channels)
+        self.readout = None if readout is None else aggregation_resolver(readout)
         self.compare = compare
         self.regularizers = check_regularizers(regularizers, num_nodes)
         width = compared_channels(compare, in_channels, embedding_channels)
@@ -183,6 +200,8 @@ class GSLNet(NodeClassifier):
     def reset_parameters(self) -> None:
         r"""Reset all learnable parameters of the module."""
         reset_activation(self.act)
+        if self.readout is not None:
+            self.readout.reset_parameters()
         for conv in self.convs:
             conv.reset_parameters()  # type: ignore[operator]
 
@@ -258,10 +277,10 @@ class GSLNet(NodeClassifier):
             generator (torch.Generator, optional): Source of randomness of the
                 graphs; dropout uses the global one. (default: :obj:`None`)
         """
+        context = self._context(context, edge_index, batch, embedding)
         given = self._arguments(x, edge_index, batch, context, embedding)
         x, args = self._last_layer(x, given, _outputs, generator)
-        out: Tensor = self.convs[-1](x, **args, generator=generator)
-        return out
+        return self._read(self.convs[-1](x, **args, generator=generator), batch)
 
     def loss(self, x: Tensor, y: Tensor, mask: Tensor, **kwargs: Any) -> Tensor:
         r"""Return the cross-entropy of labelled nodes, and the :obj:`regularizers`.
@@ -289,8 +308,11 @@ class GSLNet(NodeClassifier):
         generator = given.pop('generator')
         graphs: list[SampledGraph] = []
         seen = partial(_seen, graphs)
-        h, args = self._last_layer(x, self._checked(x, generator, **given), seen, generator)
-        loss = cross_entropy(seen(self.convs[-1], h, args, generator), y, mask)
+        h, args = self._last_layer(
+            x, self._checked(x, generator, **given), seen, generator
+        )
+        out = self._read(seen(self.convs[-1], h, args, generator), kwargs.get('batch'))
+        loss = self._label_loss(out, y, mask)
         return loss + penalty(self.regularizers, x, graphs, kwargs.get('edge_index'))
 
     def graphs(
@@ -319,6 +341,7 @@ class GSLNet(NodeClassifier):
         Returns:
             list[SampledGraph]: The edges and their weights, layer by layer.
         """
+        context = self._context(context, edge_index, batch, embedding)
         given = self._checked(
             x,
             generator,
@@ -369,6 +392,7 @@ class GSLNet(NodeClassifier):
         if self.compare != 'embedding':
             check_absent(embedding, 'embedding', f'with compare={self.compare!r}')
         if context is not None:
+            check_absent(self.readout, 'context', 'with a readout')
             check_features(x)
             check_context(context, x)
         given = {'edge_index': edge_index, 'batch': batch, 'embedding': embedding}
@@ -385,7 +409,19 @@ class GSLNet(NodeClassifier):
         pairs = {name: split_pair(value, name) for name, value in given.items()}
         of_context = {name: pair[0] for name, pair in pairs.items()}
         # Edges of the rows come from their context alone; of the rest both are seen.
-        return given | {'edge_index': pairs['edge_index'][1], 'context': context}, of_context
+        return given | {
+            'edge_index': pairs['edge_index'][1],
+            'context': context,
+        }, of_context
+
+    def _read(self, out: Tensor, batch: Any) -> Tensor:
+        """Return the outputs of nodes, or of graphs if these are asked for."""
+        if self.readout is None:
+            return out
+        if batch is None:
+            batch = torch.zeros(len(out), dtype=torch.long, device=out.device)
+        graphs: Tensor = self.readout(out, batch)
+        return graphs
 
     def _hidden(self, x: Tensor) -> Tensor:
         return F.dropout(self.act(x), self.dropout, self.training)
@@ -399,6 +435,10 @@ class GSLNet(NodeClassifier):
             text += f', num_transition_nodes={self.num_transition_nodes}'
         if self.compare != 'projected':
             text += f', compare={self.compare!r}'
+        if self.task != 'classification':
+            text += f', task={self.task!r}'
+        if self.readout is not None:
+            text += f', readout={self.readout}'
         if self.regularizers:
             text += f', regularizers={self.regularizers}'
         if self.chosen_scale is not None:
