@@ -175,6 +175,27 @@ def check_pair(x: Features, width: int | None = None) -> tuple[Tensor, Tensor]:
     return x_src, x_dst
 
 
+def check_context(context: Any, x: Tensor) -> None:
+    """Raise unless a context has rows like those that join it."""
+    check_features(context, 'context', x.size(1))
+    for name in ('dtype', 'device', 'layout'):
+        wanted, got = getattr(x, name), getattr(context, name)
+        if wanted != got:
+            raise ValueError(f"'context' must have the {name} {wanted} (got {got})")
+
+
+def split_pair(value: Any, name: str) -> tuple[Any, Any]:
+    """Return what is given of a context, and of the rows that join it."""
+    if value is None:
+        return None, None
+    if not isinstance(value, tuple | list) or len(value) != 2:
+        raise TypeError(
+            f"'{name}' must be a pair with a 'context', of its rows and of those of "
+            f"'x' (got {type(value).__name__})"
+        )
+    return value[0], value[1]
+
+
 def check_parameter_match(x: Tensor, parameter: Tensor | None, name: str = 'x') -> None:
     """Raise unless features and parameters share dtype and device."""
     if parameter is None:
@@ -282,11 +303,11 @@ def check_messages(h: Any, num_sources: int, device: torch.device) -> None:
 
 
 def check_num_nodes(
-    x: Tensor, num_nodes: int, what: str = 'the transition nodes'
+    x: Tensor, num_nodes: int, what: str = 'the transition nodes', name: str = 'x'
 ) -> None:
     """Raise unless there is one row of features per node."""
     if x.size(0) != num_nodes:
         raise ValueError(
-            f"'x' must have num_nodes={num_nodes} rows (got {x.size(0)}); {what} "
+            f"'{name}' must have num_nodes={num_nodes} rows (got {x.size(0)}); {what} "
             f'belong to the nodes of one data set'
         )

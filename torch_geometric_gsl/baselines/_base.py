@@ -4,6 +4,7 @@ from torch_geometric.nn import Linear
 
 from torch_geometric_gsl.nn.models.base import NodeClassifier
 from torch_geometric_gsl.nn.models.layers import layer_sizes
+from torch_geometric_gsl.nn.models.tasks import resolve_task
 
 
 class Baseline(NodeClassifier):
@@ -18,6 +19,8 @@ class Baseline(NodeClassifier):
         hidden_channels: int,
         num_layers: int,
         out_channels: int,
+        *,
+        task: str = 'classification',
     ) -> None:
         super().__init__()
         self.sizes = layer_sizes(in_channels, hidden_channels, num_layers, out_channels)
@@ -25,9 +28,13 @@ class Baseline(NodeClassifier):
         self.hidden_channels = hidden_channels
         self.num_layers = num_layers
         self.out_channels = out_channels
+        resolve_task(task, out_channels)
+        self.task = task
 
     def __repr__(self) -> str:
         options = ''.join(f', {name}={getattr(self, name)}' for name in self.shown)
+        if self.task != 'classification':
+            options += f', task={self.task!r}'
         return (
             f'{self.__class__.__name__}({self.in_channels}, {self.hidden_channels}, '
             f'num_layers={self.num_layers}, out_channels={self.out_channels}{options})'

@@ -44,10 +44,11 @@ class GeneratedGraphModel(Baseline):
         graph_act: str,
         dropout: Probabilities,
         adjacency_dropout: Probabilities,
+        task: str = 'classification',
     ) -> None:
         in_channels = sizes[0]
         check_count(in_channels, 'in_channels')
-        super().__init__(*sizes)
+        super().__init__(*sizes, task=task)
         check_count(k, 'k')
         check_option(graph_generator, GENERATORS, 'graph_generator')
         check_option(graph_act, ACTIVATIONS, 'graph_act')

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from torch_geometric_gsl._checks import (
     check_batch,
+    check_context,
     check_count,
     check_edge_index,
     check_finite,
     check_flag,
     check_generator,
     check_value,
+    split_pair,
 )
 from torch_geometric_gsl.baselines._base import Baseline
-from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
-from torch_geometric_gsl.typing import SampledGraph, plain_edges
+from torch_geometric_gsl.nn.models.reference import RemembersRows
+from torch_geometric_gsl.nn.nearest_neighbours import (
+    nearest_in_context,
+    nearest_neighbours,
+)
+from torch_geometric_gsl.ops.sparse_rows import stack_rows
+from torch_geometric_gsl.typing import Features, SampledGraph, plain_edges
 
 
 class NeighbourModel(Baseline):
@@ -33,8 +40,9 @@ class NeighbourModel(Baseline):
         k: int,
         cached: bool,
         similarity: str | None = None,
+        task: str = 'classification',
     ) -> None:
-        super().__init__(*sizes)
+        super().__init__(*sizes, task=task)
         check_count(k, 'k')
         check_flag(cached, 'cached')
         self.k = k
@@ -70,15 +78,20 @@ class NeighbourModel(Baseline):
             return SampledGraph(self._cached_index, cast(Tensor, self._cached_weight))
         similarity = self.similarity or 'linear'
         edge_index, weight = nearest_neighbours(x, self.k, batch, similarity=similarity)
-        is_weighted = self.similarity is not None
-        weight = weight.clamp(min=0) if is_weighted else torch.ones_like(weight)
-        graph = SampledGraph(edge_index, weight)
+        graph = self._weighted(SampledGraph(edge_index, weight))
         if self.cached:
             # Cloned so: what inference made cannot be trained on.
             with torch.inference_mode(False):
                 self._cached_index, self._cached_weight = (t.clone() for t in graph)
                 self._cached_batch = _graph_ids(x, batch)
         return graph
+
+    def _weighted(self, graph: SampledGraph) -> SampledGraph:
+        """Return a graph with weights that may be normalised."""
+        weight = graph.edge_weight
+        is_weighted = self.similarity is not None
+        weight = weight.clamp(min=0) if is_weighted else torch.ones_like(weight)
+        return graph._replace(edge_weight=weight)
 
     def _check_cached(self, x: Tensor, batch: Tensor | None) -> None:
         """Raise unless the cached graph is one of such nodes."""
@@ -99,7 +112,7 @@ class NeighbourModel(Baseline):
         )
 
 
-class FixedGraphModel(NeighbourModel):
+class FixedGraphModel(RemembersRows, NeighbourModel):
     r"""Base class of the models whose layers all have that one graph."""
 
     @property
@@ -121,7 +134,8 @@ class FixedGraphModel(NeighbourModel):
         edge_index: Tensor | None = None,
         batch: Tensor | None = None,
         *,
-        edge_weight: Tensor | None = None,
+        context: Tensor | None = None,
+        edge_weight: Any = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
         r"""Run the forward pass.
@@ -132,14 +146,45 @@ class FixedGraphModel(NeighbourModel):
                 of that of the nearest neighbours. (default: :obj:`None`)
             batch (torch.Tensor, optional): Sorted graph ids of the nodes: no edge
                 joins two graphs. (default: :obj:`None`)
+            context (torch.Tensor, optional): The rows that are the neighbours of those
+                of :obj:`x`, in place of these. Edges, graph ids and weights are pairs
+                then, of the context and of :obj:`x`. (default: :obj:`None`)
             edge_weight (torch.Tensor, optional): The weights of :obj:`edge_index`,
                 not negative; ones if :obj:`None`. (default: :obj:`None`)
             generator (torch.Generator, optional): Not drawn from: dropout uses the
                 global one. (default: :obj:`None`)
         """
         self._check_features(x)
-        graph = self._graph(x, edge_index, batch, edge_weight, generator)
-        return self._logits(x, graph)
+        args = edge_index, batch, edge_weight
+        context = self._context(context, *args)
+        if context is None:
+            return self._logits(x, self._graph(x, *args, generator))
+        own, new = self._context_graphs(x, context, *args, generator)
+        target = new.edge_index[1] + context.size(0)
+        edges = [own.edge_index, torch.stack([new.edge_index[0], target])]
+        weight = torch.cat([own.edge_weight, new.edge_weight])
+        graph = SampledGraph(torch.cat(edges, dim=1), weight)
+        return self._logits(stack_rows(context, x), graph)[context.size(0) :]
+
+    def _context_graphs(
+        self,
+        x: Tensor,
+        context: Tensor,
+        edge_index: Any,
+        batch: Any,
+        edge_weight: Any,
+        generator: torch.Generator | None,
+    ) -> tuple[SampledGraph, SampledGraph]:
+        """Return the graph of a context, and that of the rows to which it sends."""
+        check_context(context, x)
+        edges, ids = split_pair(edge_index, 'edge_index'), split_pair(batch, 'batch')
+        weights = split_pair(edge_weight, 'edge_weight')
+        own = self._graph(context, edges[0], ids[0], weights[0], generator)
+        if edges[1] is not None:
+            return own, _given_graph((context, x), edges[1], batch, weights[1])
+        similarity = self.similarity or 'linear'
+        new = nearest_in_context(x, context, self.k, batch, similarity=similarity)
+        return own, self._weighted(new)
 
     def graphs(
         self,
@@ -147,13 +192,19 @@ class FixedGraphModel(NeighbourModel):
         edge_index: Tensor | None = None,
         batch: Tensor | None = None,
         *,
-        edge_weight: Tensor | None = None,
+        context: Tensor | None = None,
+        edge_weight: Any = None,
         generator: torch.Generator | None = None,
     ) -> list[SampledGraph]:
         r"""Return the graph of each layer, which is the same, before it is normalised;
         the arguments are those of :meth:`forward`.
         """
-        graph = self._graph(x, edge_index, batch, edge_weight, generator)
+        args = edge_index, batch, edge_weight, generator
+        context = self._context(context, *args[:3])
+        if context is None:
+            graph = self._graph(x, *args)
+        else:
+            _, graph = self._context_graphs(x, context, *args)
         return [graph] * self.num_graphs
 
 
@@ -165,13 +216,16 @@ def _graph_ids(x: Tensor, batch: Tensor | None) -> Tensor:
 
 
 def _given_graph(
-    x: Tensor, edge_index: Tensor, batch: Tensor | None, edge_weight: Tensor | None
+    x: Features, edge_index: Tensor, batch: Any, edge_weight: Tensor | None
 ) -> SampledGraph:
-    check_edge_index(edge_index, x, x)
+    src, dst = x if isinstance(x, tuple) else (x, x)
+    check_edge_index(edge_index, src, dst)
     edge_index = plain_edges(edge_index)
     if batch is not None:
-        check_batch(batch, x)
-        source, target = batch[edge_index]
+        of_src, of_dst = batch if isinstance(batch, tuple | list) else (batch, batch)
+        check_batch(of_src, src)
+        check_batch(of_dst, dst)
+        source, target = of_src[edge_index[0]], of_dst[edge_index[1]]
         crosses = source != target
         check_value(
             ~crosses.any(),
@@ -179,9 +233,9 @@ def _given_graph(
             got=lambda: f'edge {edge_index[:, crosses][:, 0].tolist()}',
         )
     if edge_weight is None:
-        edge_weight = torch.ones(edge_index.size(1), device=x.device)
-    _check_weights(edge_weight, edge_index.size(1), x.device)
-    return SampledGraph(edge_index, edge_weight.to(x.dtype))
+        edge_weight = torch.ones(edge_index.size(1), device=src.device)
+    _check_weights(edge_weight, edge_index.size(1), src.device)
+    return SampledGraph(edge_index, edge_weight.to(src.dtype))
 
 
 def _check_weights(edge_weight: Tensor, num_edges: int, device: torch.device) -> None:

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from torch_geometric_gsl._checks import at_least, check_count
 from torch_geometric_gsl.baselines.slaps.slaps import SLAPS
-from torch_geometric_gsl.nn.models.base import chosen_labels, cross_entropy
+from torch_geometric_gsl.nn.models.tasks import chosen_labels
 from torch_geometric_gsl.ops.edges import Edges
 from torch_geometric_gsl.ops.masking import MaskedFeatures
 from torch_geometric_gsl.ops.runtime import full_precision
@@ -115,6 +115,9 @@ class HESGSL(SLAPS):
         adjacency_dropout (float or tuple, optional): Dropout probability of the edges,
             or of those of the autoencoder and of those of the classifier.
             (default: :obj:`0.2`)
+        task (str, optional): What the model tells of a node, as in
+            :class:`~torch_geometric_gsl.nn.GSLNet`.
+            (default: :obj:`"classification"`)
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
@@ -156,6 +159,7 @@ class HESGSL(SLAPS):
         num_hops: int = 1,
         dropout: float | tuple[float, float] = 0.5,
         adjacency_dropout: float | tuple[float, float] = 0.2,
+        task: str = 'classification',
     ) -> None:
         super().__init__(
             *(in_channels, hidden_channels, num_layers, out_channels),
@@ -169,10 +173,16 @@ class HESGSL(SLAPS):
             denoising_channels=denoising_channels,
             dropout=dropout,
             adjacency_dropout=adjacency_dropout,
+            task=task,
         )
         check_count(num_hops, 'num_hops')
         self.num_hops = num_hops
         self.homophily_weight = at_least(0, homophily_weight, 'homophily_weight')
+        if task != 'classification' and self.homophily_weight > 0:
+            raise ValueError(
+                f"'homophily_weight' must be 0 with task={task!r}, which has no "
+                f'classes (got {homophily_weight})'
+            )
 
     def homophily_loss(
         self, x: Tensor, y: Tensor, mask: Tensor, **kwargs: Any
@@ -198,7 +208,7 @@ class HESGSL(SLAPS):
             torch.Tensor: The loss :math:`\mathcal{L}`, a scalar.
         """
         edges, generator = self._edges(x, **kwargs), kwargs.get('generator')
-        loss = cross_entropy(self._classify(x, edges, generator), y, mask)
+        loss = self._label_loss(self._classify(x, edges, generator), y, mask)
         loss = loss + self.denoising_weight * self._denoise(x, edges, generator)
         if self.homophily_weight == 0:
             return loss

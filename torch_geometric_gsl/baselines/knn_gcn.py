@@ -68,6 +68,9 @@ class KNNGCN(FixedGraphModel):
         cached (bool, optional): If :obj:`True`, the graph of the first input serves
             all later ones, until :meth:`reset_parameters`: for one set of nodes whose
             features and :obj:`batch` stay as they are. (default: :obj:`False`)
+        task (str, optional): What the model tells of a node, as in
+            :class:`~torch_geometric_gsl.nn.GSLNet`.
+            (default: :obj:`"classification"`)
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
@@ -101,9 +104,10 @@ class KNNGCN(FixedGraphModel):
         dropout: float = 0.5,
         act: Any = 'elu',
         cached: bool = False,
+        task: str = 'classification',
     ) -> None:
         sizes = in_channels, hidden_channels, num_layers, out_channels
-        super().__init__(*sizes, k=k, cached=cached, similarity=similarity)
+        super().__init__(*sizes, k=k, cached=cached, similarity=similarity, task=task)
         check_option(similarity, WEIGHTS, 'similarity')
         check_flag(root_weight, 'root_weight')
         check_probability(dropout, 'dropout')

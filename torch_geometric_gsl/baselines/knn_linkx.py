@@ -51,6 +51,9 @@ class KNNLINKX(FixedGraphModel):
             (default: :obj:`0.5`)
         cached (bool, optional): If :obj:`True`, the graph of the first input serves
             all later ones, until :meth:`reset_parameters`. (default: :obj:`False`)
+        task (str, optional): What the model tells of a node, as in
+            :class:`~torch_geometric_gsl.nn.GSLNet`.
+            (default: :obj:`"classification"`)
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
@@ -82,9 +85,10 @@ class KNNLINKX(FixedGraphModel):
         k: int = 5,
         dropout: float = 0.5,
         cached: bool = False,
+        task: str = 'classification',
     ) -> None:
         sizes = in_channels, hidden_channels, num_layers, out_channels
-        super().__init__(*sizes, k=k, cached=cached)
+        super().__init__(*sizes, k=k, cached=cached, task=task)
         check_count(num_nodes, 'num_nodes')
         check_probability(dropout, 'dropout')
         self.num_nodes = num_nodes

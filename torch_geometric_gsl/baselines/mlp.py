@@ -10,8 +10,10 @@ from torch_geometric.nn import Linear
 from torch_geometric_gsl._checks import (
     check_absent,
     check_batch,
+    check_context,
     check_generator,
     check_probability,
+    split_pair,
 )
 from torch_geometric_gsl.baselines._base import Baseline
 from torch_geometric_gsl.nn.linear import apply_linear
@@ -45,6 +47,9 @@ class MLPClassifier(Baseline):
             (default: :obj:`0.5`)
         act (str, Callable or None, optional): The activation, or :obj:`None` for none.
             (default: :obj:`"elu"`)
+        task (str, optional): What the model tells of a node, as in
+            :class:`~torch_geometric_gsl.nn.GSLNet`.
+            (default: :obj:`"classification"`)
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
@@ -70,8 +75,11 @@ class MLPClassifier(Baseline):
         *,
         dropout: float = 0.5,
         act: Any = 'elu',
+        task: str = 'classification',
     ) -> None:
-        super().__init__(in_channels, hidden_channels, num_layers, out_channels)
+        super().__init__(
+            in_channels, hidden_channels, num_layers, out_channels, task=task
+        )
         check_probability(dropout, 'dropout')
         self.dropout = dropout
         self.act = resolve_activation(act)
@@ -90,6 +98,7 @@ class MLPClassifier(Baseline):
         edge_index: Tensor | None = None,
         batch: Tensor | None = None,
         *,
+        context: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
         r"""Run the forward pass.
@@ -100,12 +109,17 @@ class MLPClassifier(Baseline):
                 (default: :obj:`None`)
             batch (torch.Tensor, optional): Sorted graph ids of the nodes. They change
                 nothing, as no node sees another one. (default: :obj:`None`)
+            context (torch.Tensor, optional): Other rows. They change nothing, either.
+                (default: :obj:`None`)
             generator (torch.Generator, optional): Not drawn from: dropout uses the
                 global one. (default: :obj:`None`)
         """
         lins: Any = self.lins
         check_input(x, lins[0])
         check_absent(edge_index, 'edge_index', 'for MLPClassifier, which sees no graph')
+        if context is not None:
+            check_context(context, x)
+            batch = split_pair(batch, 'batch')[1]
         if batch is not None:
             check_batch(batch, x)
         check_generator(generator, x.device)

@@ -13,6 +13,7 @@ from torch_geometric_gsl._checks import (
     check_option,
 )
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
+from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.ops.aggregate import neighbour_graph
@@ -57,12 +58,9 @@ def nearest_neighbours(
     weigh = resolve_similarity(similarity, x.size(1))
     if x.layout != torch.strided:
         edge_index, cosine = _sparse_neighbours(x, k, batch, loop, memory_budget)
-        if weigh.comparison == 'dot':
-            return SampledGraph(edge_index, cosine.to(x.dtype))
-        # The squared length of a unit row is 1, but that of a row of zeros is 0.
-        length = _is_filled(x).to(cosine.dtype)[edge_index].sum(dim=0)
-        distance = (length - 2 * cosine).clamp(min=0)
-        return SampledGraph(edge_index, weigh.response(distance)(distance).to(x.dtype))
+        return SampledGraph(
+            edge_index, _sparse_weights(weigh, (x, x), edge_index, cosine)
+        )
     sampler = GumbelKNNSampler(
         LinearSimilarity(x.size(1)),
         k,
@@ -72,6 +70,38 @@ def nearest_neighbours(
     )
     edge_index, _ = sampler.eval()(x, batch=batch)
     return SampledGraph(edge_index, weigh(x, edge_index))
+
+
+@torch.no_grad()
+def nearest_in_context(
+    x: Tensor,
+    context: Tensor,
+    k: int,
+    batch: tuple[Tensor, Tensor] | None = None,
+    *,
+    similarity: str = 'linear',
+) -> SampledGraph:
+    """Join each row to those of a context that have the largest cosine with it.
+
+    Args:
+        x (torch.Tensor): The rows, dense or sparse CSR.
+        context (torch.Tensor): The rows that they are joined to.
+        k (int): The number of neighbours.
+        batch (tuple[torch.Tensor, torch.Tensor], optional): Sorted graph ids of the
+            context and of the rows. (default: :obj:`None`)
+        similarity (str, optional): The weights, as in :func:`nearest_neighbours`.
+            (default: :obj:`"linear"`)
+    """
+    check_option(similarity, WEIGHTS, 'similarity')
+    cosine = LinearSimilarity(context.size(1))
+    sampler = GumbelKNNSampler(cosine, k, method='stream').eval()
+    edge_index, _ = sampler((context, x), batch=batch)
+    weigh = resolve_similarity(similarity, context.size(1))
+    if x.layout == torch.strided:
+        return SampledGraph(edge_index, weigh((context, x), edge_index))
+    value = cosine((context, x), edge_index)
+    weight = _sparse_weights(weigh, (context, x), edge_index, value)
+    return SampledGraph(edge_index, weight)
 
 
 def graph_sizes(x: Tensor, batch: Tensor | None) -> list[int]:
@@ -103,6 +133,21 @@ def _sparse_neighbours(
         cosines.append(cosine)
         start += size
     return SampledGraph(torch.cat(edges, dim=1), torch.cat(cosines))
+
+
+def _sparse_weights(
+    weigh: Similarity, pair: tuple[Tensor, Tensor], edge_index: Tensor, cosine: Tensor
+) -> Tensor:
+    """Return what edges weigh whose cosines are known."""
+    if weigh.comparison == 'dot':
+        return cosine.to(pair[1].dtype)
+    # The squared length of a unit row is 1, but that of a row of zeros is 0.
+    length = sum(
+        _is_filled(x).to(cosine.dtype)[index]
+        for x, index in zip(pair, edge_index, strict=True)
+    )
+    distance = (length - 2 * cosine).clamp(min=0)
+    return weigh.response(distance)(distance).to(pair[1].dtype)
 
 
 def _is_filled(x: Tensor) -> Tensor:

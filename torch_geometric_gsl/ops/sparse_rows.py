@@ -223,3 +223,18 @@ def unit_entries(value: Tensor, words: Neighbours) -> Tensor:
     # The root of zero has no finite gradient.
     norm = square.masked_fill(square == 0, 1).sqrt()
     return value / norm[row]
+
+
+def stack_rows(above: Tensor, below: Tensor) -> Tensor:
+    """Stack the rows of two matrices, both dense or both sparse CSR."""
+    if above.layout == torch.strided:
+        return torch.cat([above, below])
+    offsets = below.crow_indices()[1:] + above.values().numel()
+    size = above.size(0) + below.size(0), above.size(1)
+    return torch.sparse_csr_tensor(
+        torch.cat([above.crow_indices(), offsets]),
+        torch.cat([above.col_indices(), below.col_indices()]),
+        torch.cat([above.values(), below.values()]),
+        size,
+        check_invariants=False,
+    )

@@ -19,7 +19,6 @@ from torch_geometric_gsl.baselines._neighbour_model import NeighbourModel
 from torch_geometric_gsl.baselines.idgl.graph import Graph, Mixture, normalized_prior
 from torch_geometric_gsl.baselines.idgl.nodes import Nodes
 from torch_geometric_gsl.nn.linear import apply_linear
-from torch_geometric_gsl.nn.models.base import cross_entropy
 from torch_geometric_gsl.nn.models.layers import check_input
 from torch_geometric_gsl.nn.similarity.cosine_similarity import CosineSimilarity
 from torch_geometric_gsl.typing import SampledGraph
@@ -104,6 +103,9 @@ class IDGL(NeighbourModel):
             nodes whose features and :obj:`batch` stay as they are. Products of features
             that the loss needs are then stored for as long as these exist.
             (default: :obj:`False`)
+        task (str, optional): What the model tells of a node, as in
+            :class:`~torch_geometric_gsl.nn.GSLNet`.
+            (default: :obj:`"classification"`)
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
@@ -144,11 +146,12 @@ class IDGL(NeighbourModel):
         dropout: float = 0.5,
         iteration_dropout: float = 0.0,
         cached: bool = False,
+        task: str = 'classification',
     ) -> None:
         check_count(in_channels, 'in_channels')
         check_count(num_layers, 'num_layers', minimum=2)
         sizes = in_channels, hidden_channels, num_layers, out_channels
-        super().__init__(*sizes, k=k, cached=cached)
+        super().__init__(*sizes, k=k, cached=cached, task=task)
         self.num_heads, self.epsilon = num_heads, epsilon
         self.skip_weight, self.update_weight = skip_weight, update_weight
         self.smoothness, self.degree, self.sparsity = smoothness, degree, sparsity
@@ -212,7 +215,7 @@ class IDGL(NeighbourModel):
         factors = self.smoothness, self.degree, self.sparsity
         steps = self._iterate(x, **kwargs, is_smooth=self.smoothness > 0)
         for out, graph, nodes in steps:
-            value = cross_entropy(out, y, mask)
+            value = self._label_loss(out, y, mask)
             if any(factors):
                 with torch.autocast(x.device.type, enabled=False):
                     value = value + graph.penalty(nodes.square, factors)

@@ -138,6 +138,9 @@ class NodeFormer(Baseline):
             (default: :obj:`0.5`)
         act (str, Callable or None, optional): The activation of the first hidden
             samples, or :obj:`None` for none. (default: :obj:`"elu"`)
+        task (str, optional): What the model tells of a node, as in
+            :class:`~torch_geometric_gsl.nn.GSLNet`.
+            (default: :obj:`"classification"`)
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
@@ -169,8 +172,11 @@ class NodeFormer(Baseline):
         num_features: int = 30,
         dropout: float = 0.5,
         act: Any = 'elu',
+        task: str = 'classification',
     ) -> None:
-        super().__init__(in_channels, hidden_channels, num_layers, out_channels)
+        super().__init__(
+            in_channels, hidden_channels, num_layers, out_channels, task=task
+        )
         check_count(heads, 'heads')
         check_count(k, 'k')
         check_positive(tau, 'tau')

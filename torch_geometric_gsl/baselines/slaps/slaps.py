@@ -7,7 +7,6 @@ from torch import Tensor
 
 from torch_geometric_gsl._checks import at_least, check_count, check_flag
 from torch_geometric_gsl.baselines._generated_graph import GeneratedGraphModel
-from torch_geometric_gsl.nn.models.base import cross_entropy
 from torch_geometric_gsl.nn.self_supervision.layers import Denoiser
 from torch_geometric_gsl.ops.edges import Edges, drop_edges, list_sources
 from torch_geometric_gsl.ops.masking import (
@@ -102,6 +101,9 @@ class SLAPS(GeneratedGraphModel):
         adjacency_dropout (float or tuple, optional): Dropout probability of the edges,
             or of those of the autoencoder and of those of the classifier.
             (default: :obj:`(0.25, 0.5)`)
+        task (str, optional): What the model tells of a node, as in
+            :class:`~torch_geometric_gsl.nn.GSLNet`.
+            (default: :obj:`"classification"`)
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
@@ -137,6 +139,7 @@ class SLAPS(GeneratedGraphModel):
         denoising_channels: int = 1024,
         dropout: float | tuple[float, float] = 0.5,
         adjacency_dropout: float | tuple[float, float] = (0.25, 0.5),
+        task: str = 'classification',
     ) -> None:
         super().__init__(
             *(in_channels, hidden_channels, num_layers, out_channels),
@@ -145,6 +148,7 @@ class SLAPS(GeneratedGraphModel):
             graph_act=graph_act,
             dropout=dropout,
             adjacency_dropout=adjacency_dropout,
+            task=task,
         )
         check_count(denoising_channels, 'denoising_channels')
         check_flag(binary, 'binary')
@@ -214,7 +218,7 @@ class SLAPS(GeneratedGraphModel):
         """
         edges, generator = self._edges(x, **kwargs), kwargs.get('generator')
         out = self._classify(x, edges, generator)
-        loss = cross_entropy(out, y, mask)
+        loss = self._label_loss(out, y, mask)
         return loss + self.denoising_weight * self._denoise(x, edges, generator)
 
     def _edges(self, x: Tensor, *args: Any, **kwargs: Any) -> Edges:

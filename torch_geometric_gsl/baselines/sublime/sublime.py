@@ -12,7 +12,6 @@ from torch_geometric_gsl._checks import (
     pair_of_probabilities,
 )
 from torch_geometric_gsl.baselines._generated_graph import GeneratedGraphModel
-from torch_geometric_gsl.nn.models.base import cross_entropy
 from torch_geometric_gsl.nn.self_supervision.anchor import Anchor
 from torch_geometric_gsl.nn.self_supervision.layers import ContrastEncoder
 from torch_geometric_gsl.ops.contrast import grouped_nt_xent
@@ -124,6 +123,9 @@ class SUBLIME(GeneratedGraphModel):
         adjacency_dropout (float or tuple, optional): Dropout probability of the edges,
             or of those of both views and of those of the classifier.
             (default: :obj:`(0.25, 0.5)`)
+        task (str, optional): What the model tells of a node, as in
+            :class:`~torch_geometric_gsl.nn.GSLNet`.
+            (default: :obj:`"classification"`)
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
@@ -163,6 +165,7 @@ class SUBLIME(GeneratedGraphModel):
         anchor_interval: int = 1,
         dropout: float | tuple[float, float] = 0.5,
         adjacency_dropout: float | tuple[float, float] = (0.25, 0.5),
+        task: str = 'classification',
     ) -> None:
         super().__init__(
             *(in_channels, hidden_channels, num_layers, out_channels),
@@ -171,6 +174,7 @@ class SUBLIME(GeneratedGraphModel):
             graph_act=graph_act,
             dropout=dropout,
             adjacency_dropout=adjacency_dropout,
+            task=task,
         )
         widths = encoder_channels, embedding_channels, projected_channels
         check_count(encoder_channels, 'encoder_channels')
@@ -250,7 +254,7 @@ class SUBLIME(GeneratedGraphModel):
         (graph,) = self.graphs(x, **kwargs)
         edges, generator = _edges(graph, x.size(0)), kwargs.get('generator')
         fixed = edges._replace(weight=edges.weight.detach())
-        loss = cross_entropy(self._classify(x, fixed, generator), y, mask)
+        loss = self._label_loss(self._classify(x, fixed, generator), y, mask)
         contrast = self._contrast(x, graph, edges, generator)
         return loss + self.contrastive_weight * contrast
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from torch_geometric_gsl._checks import (
     check_flag,
     check_option,
     check_parameter_match,
+    split_pair,
 )
 from torch_geometric_gsl.nn.conv.observed_prior import ObservedPrior
 from torch_geometric_gsl.nn.linear import apply_linear
@@ -23,7 +24,7 @@ from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.sampler.plan import SamplingPlan
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
-from torch_geometric_gsl.typing import SampledGraph
+from torch_geometric_gsl.typing import Batch, Features, SampledGraph
 
 #: What a similarity may compare.
 COMPARED = ('projected', 'input', 'embedding')
@@ -118,11 +119,11 @@ class LearnedGraphConv(torch.nn.Module):
         if self.prior is not None:
             self.prior.reset_parameters()
 
-    def _project(self, x: Tensor) -> Tensor:
-        check_features(x, width=self.lin.in_channels)
-        check_parameter_match(x, self.lin.weight)
+    def _project(self, x: Tensor, name: str = 'x') -> Tensor:
+        check_features(x, name, self.lin.in_channels)
+        check_parameter_match(x, self.lin.weight, name)
         h = apply_linear(self.lin, x)
-        check_finite(h, 'x @ weight')
+        check_finite(h, f'{name} @ weight')
         return h
 
     def _finish(self, x: Tensor, h: Tensor, out: Tensor) -> Tensor:
@@ -167,6 +168,10 @@ class LatentGraphConv(LearnedGraphConv):
     :obj:`observed="prior"` a graph of its own that is mixed with the learned graph of
     all nodes by a learned share, :obj:`conv.prior.share`.
 
+    New rows take a :obj:`context`: its rows are all their neighbours, so that what a
+    new row gets depends on no other one. A row of the context itself gets what the
+    layer gives it among them, if loops are allowed.
+
     Args:
         in_channels (int): Size of each input sample, or :obj:`-1` to derive the size
             from the first input to the forward method.
@@ -207,7 +212,8 @@ class LatentGraphConv(LearnedGraphConv):
         - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
           CSR, candidate edges :math:`(2, |\mathcal{E}_c|)` *(optional)*, batch vector
           :math:`(|\mathcal{V}|)` *(optional)*, embedding
-          :math:`(|\mathcal{V}|, F_{emb})` *(optional)*
+          :math:`(|\mathcal{V}|, F_{emb})` *(optional)*, context
+          :math:`(|\mathcal{V}_c|, F_{in})` *(optional)*
         - **output:** node features :math:`(|\mathcal{V}|, F_{out})`
 
     Raises:
@@ -225,9 +231,10 @@ class LatentGraphConv(LearnedGraphConv):
         self,
         x: Tensor,
         edge_index: Tensor | None = None,
-        batch: Tensor | None = None,
+        batch: Batch | None = None,
         *,
-        embedding: Tensor | None = None,
+        context: Tensor | None = None,
+        embedding: Features | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
         r"""Run the forward pass.
@@ -237,26 +244,32 @@ class LatentGraphConv(LearnedGraphConv):
             edge_index (torch.Tensor, optional): If given, only these edges are
                 candidates, unless they are a prior. (default: :obj:`None`)
             batch (torch.Tensor, optional): Sorted graph ids. (default: :obj:`None`)
+            context (torch.Tensor, optional): The rows that are the neighbours of those
+                of :obj:`x`, in place of these. What comes by row is a pair then, of
+                the context and of :obj:`x`: edges, graph ids and embeddings.
+                (default: :obj:`None`)
             embedding (torch.Tensor, optional): What the similarity compares, if
                 :obj:`compare` says so. (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness.
                 (default: :obj:`None`)
         """
         h = self._project(x)
-        z = self._compared(x, h, embedding)
+        source = h if context is None else self._project(context, 'context')
+        z = self._compared(x, h, context, source, embedding)
         edges = self._candidates(edge_index)
-        out = self.sampler.propagate(z, h, edges, batch, generator=generator)
+        out = self.sampler.propagate(z, source, edges, batch, generator=generator)
         if self.prior is not None and edge_index is not None:
-            out = self.prior(out, h, edge_index)
+            out = self.prior(out, source, edge_index)
         return self._finish(x, h, out)
 
     def graph(
         self,
         x: Tensor,
         edge_index: Tensor | None = None,
-        batch: Tensor | None = None,
+        batch: Batch | None = None,
         *,
-        embedding: Tensor | None = None,
+        context: Tensor | None = None,
+        embedding: Features | None = None,
         generator: torch.Generator | None = None,
     ) -> SampledGraph:
         r"""Return the graph that the layer learned for its input.
@@ -268,6 +281,8 @@ class LatentGraphConv(LearnedGraphConv):
             x (torch.Tensor): The node features, dense or sparse CSR.
             edge_index (torch.Tensor, optional): Candidates. (default: :obj:`None`)
             batch (torch.Tensor, optional): Sorted graph ids. (default: :obj:`None`)
+            context (torch.Tensor, optional): The rows that are the neighbours of those
+                of :obj:`x`. (default: :obj:`None`)
             embedding (torch.Tensor, optional): What the similarity compares, if
                 :obj:`compare` says so. (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness.
@@ -276,20 +291,22 @@ class LatentGraphConv(LearnedGraphConv):
         Returns:
             SampledGraph: The edges and their weights, sorted by target.
         """
-        z = self._compared(x, None, embedding)
+        z = self._compared(x, None, context, None, embedding)
         edges = self._candidates(edge_index)
         graph: SampledGraph = self.sampler(z, edges, batch, generator=generator)
         if self.prior is not None and edge_index is not None:
-            graph = self.prior.graph(graph, x, edge_index)
+            pair = x if context is None else context, x
+            graph = self.prior.graph(graph, pair, edge_index)
         return graph
 
     def plan(
         self,
         x: Tensor,
         edge_index: Tensor | None = None,
-        batch: Tensor | None = None,
+        batch: Batch | None = None,
         *,
-        embedding: Tensor | None = None,
+        context: Tensor | None = None,
+        embedding: Features | None = None,
     ) -> SamplingPlan:
         r"""Return the training-time sampling plan.
 
@@ -297,13 +314,15 @@ class LatentGraphConv(LearnedGraphConv):
             x (torch.Tensor): The node features, dense or sparse CSR.
             edge_index (torch.Tensor, optional): Candidates. (default: :obj:`None`)
             batch (torch.Tensor, optional): Sorted graph ids. (default: :obj:`None`)
+            context (torch.Tensor, optional): The rows that are the neighbours of those
+                of :obj:`x`. (default: :obj:`None`)
             embedding (torch.Tensor, optional): What the similarity compares, if
                 :obj:`compare` says so. (default: :obj:`None`)
 
         Returns:
             SamplingPlan: The method, its numbers, and why.
         """
-        z = self._compared(x, None, embedding)
+        z = self._compared(x, None, context, None, embedding)
         return self.sampler.plan(z, self._candidates(edge_index), batch)
 
     def _candidates(self, edge_index: Tensor | None) -> Tensor | None:
@@ -311,16 +330,31 @@ class LatentGraphConv(LearnedGraphConv):
         return edge_index if self.prior is None else None
 
     def _compared(
-        self, x: Tensor, h: Tensor | None, embedding: Tensor | None
-    ) -> Tensor:
-        """Return what the similarity compares; the projected rows may be at hand."""
+        self,
+        x: Tensor,
+        h: Tensor | None,
+        context: Tensor | None,
+        source: Tensor | None,
+        embedding: Features | None,
+    ) -> Features:
+        """Return what the similarity compares: of new rows a pair."""
+        if context is None:
+            return self._compared_rows(x, h, embedding, 'x')
+        of_context, of_x = split_pair(embedding, 'embedding')
+        return (
+            self._compared_rows(context, source, of_context, 'context'),
+            self._compared_rows(x, h, of_x, 'x'),
+        )
+
+    def _compared_rows(self, x: Tensor, h: Tensor | None, z: Any, name: str) -> Tensor:
+        """Return what stands for rows, whose projections may be at hand."""
         if self.compare != 'embedding':
-            check_absent(embedding, 'embedding', f'with compare={self.compare!r}')
+            check_absent(z, 'embedding', f'with compare={self.compare!r}')
         if self.compare == 'projected':
-            return self._project(x) if h is None else h
+            return self._project(x, name) if h is None else h
         if self.compare == 'input':
             return x
-        if embedding is None:
+        if z is None:
             raise ValueError("'embedding' must be given (got None)")
-        check_embedding(embedding, self.sampler, x.size(0))
-        return embedding
+        check_embedding(z, self.sampler, x.size(0))
+        return cast(Tensor, z)

@@ -6,7 +6,7 @@ from torch_geometric.utils import coalesce, degree
 
 from torch_geometric_gsl._checks import check_edge_index
 from torch_geometric_gsl.ops.aggregate import weighted_sum
-from torch_geometric_gsl.typing import SampledGraph
+from torch_geometric_gsl.typing import Features, SampledGraph
 
 
 class ObservedPrior(torch.nn.Module):
@@ -43,34 +43,41 @@ class ObservedPrior(torch.nn.Module):
 
         Args:
             out (torch.Tensor): The sums :math:`[N, m]` over the learned graph.
-            h (torch.Tensor): The messages :math:`[N, m]`.
+            h (torch.Tensor): The messages :math:`[N_{src}, m]`.
             edge_index (torch.Tensor): The observed edges.
         """
-        observed, kept = self._mixed(edge_index, h, h.dtype)
-        total = weighted_sum(h, *observed, h.size(0))
+        observed, kept = self._mixed(edge_index, (h, out), h.dtype)
+        total = weighted_sum(h, *observed, out.size(0))
         return out * kept.unsqueeze(1) + total
 
-    def graph(self, graph: SampledGraph, x: Tensor, edge_index: Tensor) -> SampledGraph:
+    def graph(
+        self, graph: SampledGraph, x: Features, edge_index: Tensor
+    ) -> SampledGraph:
         r"""Mix both graphs; weights of equal edges add up.
 
         Args:
             graph (SampledGraph): The learned graph.
-            x (torch.Tensor): The node features.
+            x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The node features.
             edge_index (torch.Tensor): The observed edges.
         """
-        observed, kept = self._mixed(edge_index, x, graph.edge_weight.dtype)
+        pair = x if isinstance(x, tuple) else (x, x)
+        observed, kept = self._mixed(edge_index, pair, graph.edge_weight.dtype)
         weight = graph.edge_weight * kept[graph.edge_index[1]]
         edges = torch.cat([observed.edge_index, graph.edge_index], dim=1)
         weight = torch.cat([observed.edge_weight, weight])
-        return SampledGraph(*coalesce(edges, weight, x.size(0), sort_by_row=False))
+        return SampledGraph(*coalesce(edges, weight, _most(pair), sort_by_row=False))
 
     def _mixed(
-        self, edge_index: Tensor, x: Tensor, dtype: torch.dtype
+        self, edge_index: Tensor, pair: tuple[Tensor, Tensor], dtype: torch.dtype
     ) -> tuple[SampledGraph, Tensor]:
         """Return the weighted observed graph, and what each node keeps of its own."""
-        check_edge_index(edge_index, x, x)
-        edges = coalesce(edge_index, num_nodes=x.size(0), sort_by_row=False)
-        size = degree(edges[1], x.size(0), dtype=dtype)
+        check_edge_index(edge_index, *pair)
+        edges = coalesce(edge_index, num_nodes=_most(pair), sort_by_row=False)
+        size = degree(edges[1], pair[1].size(0), dtype=dtype)
         share = self.share.to(dtype)
         weight = share / size[edges[1]]
         return SampledGraph(edges, weight), 1 - share * (size > 0).to(dtype)
+
+
+def _most(pair: tuple[Tensor, Tensor]) -> int:
+    return max(x.size(0) for x in pair)

@@ -147,33 +147,49 @@ class TransitionGraphConv(LearnedGraphConv):
         r"""Return the projection :math:`\mathbf{W}_e` that gathers their messages."""
         return self.theta_e / self.num_nodes
 
-    def forward(self, x: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        *,
+        context: Tensor | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
         r"""Run the forward pass.
 
         Args:
             x (torch.Tensor): The node features, dense or sparse CSR.
+            context (torch.Tensor, optional): The :math:`n` rows of which the transition
+                nodes are made, where :obj:`x` holds others. (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness.
                 (default: :obj:`None`)
         """
-        h, transition = self._transition(x)
-        messages = self._gather(self.theta_e, h)
+        source, transition = self._transition(x, context)
+        messages = self._gather(self.theta_e, source)
+        h = source if context is None else self._project(x)
         out = self.sampler.propagate((transition, h), messages, generator=generator)
         return self._finish(x, h, out)
 
     def graph(
-        self, x: Tensor, *, generator: torch.Generator | None = None
+        self,
+        x: Tensor,
+        *,
+        context: Tensor | None = None,
+        generator: torch.Generator | None = None,
     ) -> SampledGraph:
         r"""Return the bipartite graph from transition nodes to nodes.
 
         Args:
             x (torch.Tensor): The node features, dense or sparse CSR.
+            context (torch.Tensor, optional): The rows of which the transition nodes are
+                made, where :obj:`x` holds others. (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness.
                 (default: :obj:`None`)
 
         Returns:
             SampledGraph: The edges and their weights, sorted by target.
         """
-        h, transition = self._transition(x)
+        h, transition = self._transition(x, context)
+        h = h if context is None else self._project(x)
         graph: SampledGraph = self.sampler((transition, h), generator=generator)
         return graph
 
@@ -189,10 +205,14 @@ class TransitionGraphConv(LearnedGraphConv):
         h, transition = self._transition(x)
         return self.sampler.plan((transition, h))
 
-    def _transition(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the projected nodes and the transition nodes."""
-        h = self._project(x)
-        check_num_nodes(x, self.num_nodes)
+    def _transition(
+        self, x: Tensor, context: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return the projected nodes of the data set and the transition nodes."""
+        name = 'x' if context is None else 'context'
+        nodes = x if context is None else context
+        h = self._project(nodes, name)
+        check_num_nodes(nodes, self.num_nodes, name=name)
         return h, unit_rows(self._gather(self.theta_t, unit_rows(h)))
 
     def _gather(self, theta: Tensor, h: Tensor) -> Tensor:

@@ -1,23 +1,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
-from torch_geometric_gsl._checks import check_index, check_mask, check_value
+from torch_geometric_gsl.nn.models.tasks import TASKS, Task
 
 
 class NodeClassifier(torch.nn.Module, ABC):
     r"""Base class of the models that classify nodes without a given graph.
 
-    A model maps node features to logits. All of them are called in the same way, and
-    an argument without a meaning for a model is refused by its name. What a model
-    minimises beside the cross-entropy, such as the regularisers of its paper, it adds
-    in :meth:`loss`, so that one training loop serves all of them:
+    A model maps node features to logits, or to the outputs of another :obj:`task`.
+    All of them are called in the same way, and an argument without a meaning for a
+    model is refused by its name. What a model minimises beside the loss of labels, such
+    as the regularisers of its paper, it adds in :meth:`loss`, so that one training loop
+    serves all of them:
 
     .. code-block:: python
 
@@ -34,6 +33,9 @@ class NodeClassifier(torch.nn.Module, ABC):
     :class:`~torch_geometric_gsl.baselines.NodeFormer`, which weighs all pairs of nodes
     without forming them, and :class:`~torch_geometric_gsl.baselines.MLPClassifier`.
     """
+
+    #: What the model tells of a node, as in :class:`~torch_geometric_gsl.nn.GSLNet`.
+    task: str = 'classification'
 
     @abstractmethod
     def reset_parameters(self) -> None:
@@ -72,7 +74,8 @@ class NodeClassifier(torch.nn.Module, ABC):
 
         Args:
             x (torch.Tensor): The node features, dense or sparse CSR.
-            y (torch.Tensor): The labels :math:`[|\mathcal{V}|]`.
+            y (torch.Tensor): The labels :math:`[|\mathcal{V}|]`, or as the :obj:`task`
+                says.
             mask (torch.Tensor): The labelled nodes, as a boolean mask or as indices.
             **kwargs (optional): Additional arguments of the forward method.
 
@@ -83,66 +86,68 @@ class NodeClassifier(torch.nn.Module, ABC):
             TypeError: If :obj:`y` or :obj:`mask` has the wrong type.
             ValueError: If no node is labelled, or a label is that of no class.
         """
-        return cross_entropy(self(x, **kwargs), y, mask)
+        return self._label_loss(self(x, **kwargs), y, mask)
 
+    @torch.no_grad()
+    def predict(self, x: Tensor, **kwargs: Any) -> Tensor:
+        r"""Return what the model says of each node, without noise.
 
-def cross_entropy(out: Tensor, y: Tensor, mask: Tensor) -> Tensor:
-    """Return the mean cross-entropy of labelled nodes, of which there must be one."""
-    labels = chosen_labels(out, y, mask)
-    return F.cross_entropy(out[mask], labels)
+        Args:
+            x (torch.Tensor): The node features, dense or sparse CSR.
+            **kwargs (optional): Additional arguments of the forward method, such as a
+                :obj:`context`.
 
+        Returns:
+            torch.Tensor: By the :obj:`task`: classes :math:`[|\mathcal{V}|]`, values,
+            one boolean a node, or one a node and label.
 
-def chosen_labels(out: Tensor, y: Tensor, mask: Tensor) -> Tensor:
-    """Return the labels of the labelled nodes, checked against the logits of all."""
-    num_nodes, num_classes = out.shape
-    _check_choice(mask, num_nodes)
-    check_index(y, 'y', '[num_nodes]', 1, like=out)
-    _check_one_per_node(y, 'y', num_nodes)
-    labels = y[mask]
-    low, high = labels.aminmax()
-    check_value(
-        (low >= 0) & (high < num_classes),
-        f"'y' has labels outside 0..{num_classes - 1} where 'mask' chooses",
-        got=partial('{}..{}'.format, low, high),
-    )
-    return labels
+        Example:
+            >>> from torch_geometric_gsl import GSLNet
+            >>> model = GSLNet(16, 32, num_layers=2, out_channels=1, task='regression')
+            >>> model.predict(torch.randn(100, 16)).shape
+            torch.Size([100])
+        """
+        return self._task.predict(self._evaluated(x, **kwargs))
 
+    @torch.no_grad()
+    def score(
+        self, x: Tensor, y: Tensor, mask: Tensor, **kwargs: Any
+    ) -> dict[str, float]:
+        r"""Return how good predictions are, by the name of the :obj:`task`'s metric.
 
-def _check_choice(mask: Any, num_nodes: int) -> None:
-    if not isinstance(mask, Tensor):
-        raise TypeError(f"'mask' must be a torch.Tensor (got {type(mask).__name__})")
-    if mask.dtype not in (torch.bool, torch.long):
-        raise TypeError(
-            f"'mask' must have dtype torch.bool, or torch.int64 for indices "
-            f'(got {mask.dtype})'
-        )
-    if mask.dim() != 1:
-        raise ValueError(
-            f"'mask' must have shape [num_nodes], or [num_indices] "
-            f'(got {list(mask.shape)})'
-        )
-    check_mask(mask)
-    if mask.dtype == torch.bool:
-        _check_one_per_node(mask, 'mask', num_nodes)
-        return
-    low, high = mask.aminmax()
-    check_value(
-        (low >= 0) & (high < num_nodes),
-        f"'mask' has indices outside 0..{num_nodes - 1}",
-        got=partial('{}..{}'.format, low, high),
-    )
-    # Two nodes may be listed in any order, but more of them not by zeros and ones.
-    if mask.numel() == num_nodes > 2:
-        check_value(
-            high > 1,
-            "'mask' must have dtype torch.bool where it has a zero or a one per node",
-            got=lambda: mask.dtype,
-        )
+        These are the accuracy, :math:`R^2` (the mean over outputs), the accuracy of
+        booleans, or the F1 of all nodes and labels together (micro).
 
+        Args:
+            x (torch.Tensor): The node features, dense or sparse CSR.
+            y (torch.Tensor): The labels.
+            mask (torch.Tensor): The nodes that count, as a boolean mask or as indices.
+            **kwargs (optional): Additional arguments of the forward method.
 
-def _check_one_per_node(value: Tensor, name: str, num_nodes: int) -> None:
-    if value.numel() != num_nodes:
-        raise ValueError(
-            f"'{name}' must have one entry per node "
-            f'(got {value.numel()} for {num_nodes} nodes)'
-        )
+        Returns:
+            dict[str, float]: The score, of which larger is better.
+        """
+        out = self._evaluated(x, **kwargs)
+        target = self._task.target(out, y, mask)
+        score = self._task.score(self._task.predict(out[mask]), target)
+        return {self._task.metric: float(score)}
+
+    @property
+    def _task(self) -> Task:
+        return TASKS[self.task]
+
+    def _label_loss(self, out: Tensor, y: Tensor, mask: Tensor) -> Tensor:
+        """Return the mean loss of labelled nodes, of which there must be one."""
+        target = self._task.target(out, y, mask)
+        return self._task.loss(out[mask], target)
+
+    def _evaluated(self, x: Tensor, **kwargs: Any) -> Tensor:
+        """Return the outputs of evaluation, and leave the mode as it was."""
+        modes = [module.training for module in self.modules()]
+        self.eval()
+        try:
+            out: Tensor = self(x, **kwargs)
+        finally:
+            for module, mode in zip(self.modules(), modes, strict=True):
+                module.training = mode
+        return out

@@ -1,41 +1,50 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch_geometric.nn.resolver import aggregation_resolver
 
 from torch_geometric_gsl._checks import (
     check_absent,
+    check_context,
     check_features,
     check_generator,
     check_probability,
+    split_pair,
 )
 from torch_geometric_gsl.nn.conv.latent_graph_conv import (
     LatentGraphConv,
     compared_channels,
 )
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
-from torch_geometric_gsl.nn.models.base import NodeClassifier, cross_entropy
+from torch_geometric_gsl.nn.models.base import NodeClassifier
 from torch_geometric_gsl.nn.models.layers import (
     layer_sizes,
     reset_activation,
     resolve_activation,
 )
 from torch_geometric_gsl.nn.models.penalties import check_regularizers, penalty
+from torch_geometric_gsl.nn.models.reference import RemembersRows
 from torch_geometric_gsl.nn.models.scale_choice import (
     SCALES,
     choose_scale,
     set_scale,
 )
+from torch_geometric_gsl.nn.models.tasks import resolve_task
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.noise import clone_generator
-from torch_geometric_gsl.typing import SampledGraph
+from torch_geometric_gsl.typing import Batch, Features, SampledGraph
+
+#: What layers are called with, beside their input.
+Arguments = dict[str, Any]
 
 
-class GSLNet(NodeClassifier):
+class GSLNet(RemembersRows, NodeClassifier):
     r"""The network of the `"Neural Gaussian Similarity Modeling for Differential
     Graph Structure Learning" <https://arxiv.org/abs/2312.09498>`_ paper: layers that
     learn their own graph, with an activation and dropout between them.
@@ -82,6 +91,15 @@ class GSLNet(NodeClassifier):
             :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`, or
             :obj:`"auto"`: 1 until :meth:`choose_scale` has chosen among several.
             (default: :obj:`1.0`)
+        task (str, optional): What the model tells of a node, which :meth:`loss`,
+            :meth:`predict` and :meth:`score` follow: a class (:obj:`"classification"`),
+            numbers (:obj:`"regression"`, the squared error), one yes or no
+            (:obj:`"binary"`, of one output), or one for each output
+            (:obj:`"multilabel"`). (default: :obj:`"classification"`)
+        readout (str or Aggregation, optional): What makes one output of all nodes of a
+            graph, as :func:`~torch_geometric.nn.resolver.aggregation_resolver` knows
+            it, such as :obj:`"mean"`; labels are those of graphs then.
+            (default: :obj:`None`)
         regularizers (dict, optional): What :meth:`loss` adds, as weights by name: of
             :obj:`"smoothness"` (over the input features), :obj:`"degree"`,
             :obj:`"frobenius"`, :obj:`"entropy"` or :obj:`"prior"` (the divergence from
@@ -125,6 +143,8 @@ class GSLNet(NodeClassifier):
         compare: str = 'projected',
         embedding_channels: int | None = None,
         scale: float | str = 1.0,
+        task: str = 'classification',
+        readout: Any = None,
         regularizers: dict[str, float] | None = None,
         **kwargs: Any,
     ) -> None:
@@ -144,6 +164,9 @@ class GSLNet(NodeClassifier):
         self.num_nodes = num_nodes
         self.dropout = dropout
         self.act = resolve_activation(act)
+        self.task = task
+        resolve_task(task, out_channels)
+        self.readout = None if readout is None else aggregation_resolver(readout)
         self.compare = compare
         self.regularizers = check_regularizers(regularizers, num_nodes)
         width = compared_channels(compare, in_channels, embedding_channels)
@@ -177,6 +200,8 @@ class GSLNet(NodeClassifier):
     def reset_parameters(self) -> None:
         r"""Reset all learnable parameters of the module."""
         reset_activation(self.act)
+        if self.readout is not None:
+            self.readout.reset_parameters()
         for conv in self.convs:
             conv.reset_parameters()  # type: ignore[operator]
 
@@ -227,10 +252,11 @@ class GSLNet(NodeClassifier):
     def forward(
         self,
         x: Tensor,
-        edge_index: Tensor | None = None,
-        batch: Tensor | None = None,
+        edge_index: Tensor | tuple[Tensor, Tensor] | None = None,
+        batch: Batch | None = None,
         *,
-        embedding: Tensor | None = None,
+        context: Tensor | None = None,
+        embedding: Features | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
         r"""Run the forward pass.
@@ -242,16 +268,19 @@ class GSLNet(NodeClassifier):
                 the learned one. (default: :obj:`None`)
             batch (torch.Tensor, optional): Sorted graph ids of the nodes.
                 (default: :obj:`None`)
+            context (torch.Tensor, optional): The rows that are the neighbours of those
+                of :obj:`x`, in place of these, in every layer. What else is given by
+                row is a pair then, of the context and of :obj:`x`; edges are those of
+                the context, and those from it to :obj:`x`. (default: :obj:`None`)
             embedding (torch.Tensor, optional): What the similarity compares, if
                 :obj:`compare` says so. (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness of the
                 graphs; dropout uses the global one. (default: :obj:`None`)
         """
-        args = self._arguments(x, edge_index, batch, embedding)
-        for conv in self.convs[:-1]:
-            x = self._hidden(conv(x, **args, generator=generator))
-        out: Tensor = self.convs[-1](x, **args, generator=generator)
-        return out
+        context = self._context(context, edge_index, batch, embedding)
+        given = self._arguments(x, edge_index, batch, context, embedding)
+        x, args = self._last_layer(x, given, _outputs, generator)
+        return self._read(self.convs[-1](x, **args, generator=generator), batch)
 
     def loss(self, x: Tensor, y: Tensor, mask: Tensor, **kwargs: Any) -> Tensor:
         r"""Return the cross-entropy of labelled nodes, and the :obj:`regularizers`.
@@ -275,20 +304,25 @@ class GSLNet(NodeClassifier):
         if not self.regularizers:
             return super().loss(x, y, mask, **kwargs)
         given = {'generator': None} | kwargs
+        check_absent(given.get('context'), 'context', "with 'regularizers'")
         generator = given.pop('generator')
-        args, graphs, h = self._hidden_layers(x, generator, **given)
-        graph, out = _seen(self.convs[-1], h, args, generator)
-        loss = cross_entropy(out, y, mask)
-        edge_index = kwargs.get('edge_index')
-        return loss + penalty(self.regularizers, x, [*graphs, graph], edge_index)
+        graphs: list[SampledGraph] = []
+        seen = partial(_seen, graphs)
+        h, args = self._last_layer(
+            x, self._checked(x, generator, **given), seen, generator
+        )
+        out = self._read(seen(self.convs[-1], h, args, generator), kwargs.get('batch'))
+        loss = self._label_loss(out, y, mask)
+        return loss + penalty(self.regularizers, x, graphs, kwargs.get('edge_index'))
 
     def graphs(
         self,
         x: Tensor,
-        edge_index: Tensor | None = None,
-        batch: Tensor | None = None,
+        edge_index: Tensor | tuple[Tensor, Tensor] | None = None,
+        batch: Batch | None = None,
         *,
-        embedding: Tensor | None = None,
+        context: Tensor | None = None,
+        embedding: Features | None = None,
         generator: torch.Generator | None = None,
     ) -> list[SampledGraph]:
         r"""Return the graph of each layer.
@@ -297,6 +331,8 @@ class GSLNet(NodeClassifier):
             x (torch.Tensor): The node features, dense or sparse CSR.
             edge_index (torch.Tensor, optional): Candidates. (default: :obj:`None`)
             batch (torch.Tensor, optional): Sorted graph ids. (default: :obj:`None`)
+            context (torch.Tensor, optional): The rows that are the neighbours of those
+                of :obj:`x`. (default: :obj:`None`)
             embedding (torch.Tensor, optional): What the similarity compares.
                 (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness.
@@ -305,42 +341,87 @@ class GSLNet(NodeClassifier):
         Returns:
             list[SampledGraph]: The edges and their weights, layer by layer.
         """
-        given = {'edge_index': edge_index, 'batch': batch, 'embedding': embedding}
-        args, graphs, h = self._hidden_layers(x, generator, **given)
+        context = self._context(context, edge_index, batch, embedding)
+        given = self._checked(
+            x,
+            generator,
+            edge_index=edge_index,
+            batch=batch,
+            context=context,
+            embedding=embedding,
+        )
+        graphs: list[SampledGraph] = []
+        h, args = self._last_layer(x, given, partial(_seen, graphs), generator)
         last: Any = self.convs[-1]
         return [*graphs, last.graph(h, **args, generator=generator)]
 
-    def _hidden_layers(
-        self, x: Tensor, generator: torch.Generator | None, **given: Tensor | None
-    ) -> tuple[dict[str, Tensor | None], list[SampledGraph], Tensor]:
-        """Return the arguments of layers, the graphs of all but the last, its input."""
+    def _last_layer(
+        self,
+        x: Tensor,
+        given: tuple[Arguments, Arguments],
+        call: Callable[..., Tensor],
+        generator: torch.Generator | None,
+    ) -> tuple[Tensor, Arguments]:
+        """Run all layers but the last; return its input and its arguments."""
+        args, of_context = given
+        for conv in self.convs[:-1]:
+            context = args.get('context')
+            if context is not None:
+                out = conv(context, **of_context, generator=generator)
+                args = args | {'context': self._hidden(out)}
+            x = self._hidden(call(conv, x, args | {'context': context}, generator))
+        return x, args
+
+    def _checked(
+        self, x: Tensor, generator: torch.Generator | None, **given: Any
+    ) -> tuple[Arguments, Arguments]:
+        """Return the arguments of layers of a call that looks at graphs."""
         check_features(x)
         check_generator(generator, x.device)
-        args = self._arguments(x, **given)
-        graphs = []
-        for conv in self.convs[:-1]:
-            graph, x = _seen(conv, x, args, generator)
-            graphs.append(graph)
-            x = self._hidden(x)
-        return args, graphs, x
+        return self._arguments(x, **given)
 
     def _arguments(
         self,
         x: Tensor,
-        edge_index: Tensor | None = None,
-        batch: Tensor | None = None,
-        embedding: Tensor | None = None,
-    ) -> dict[str, Tensor | None]:
-        """Return the arguments of the layers."""
+        edge_index: Any = None,
+        batch: Any = None,
+        context: Tensor | None = None,
+        embedding: Any = None,
+    ) -> tuple[Arguments, Arguments]:
+        """Return the arguments of the layers for the rows, and for their context."""
         if self.compare != 'embedding':
             check_absent(embedding, 'embedding', f'with compare={self.compare!r}')
+        if context is not None:
+            check_absent(self.readout, 'context', 'with a readout')
+            check_features(x)
+            check_context(context, x)
+        given = {'edge_index': edge_index, 'batch': batch, 'embedding': embedding}
         if self.num_nodes is not None:
-            check_absent(edge_index, 'edge_index', 'with transition nodes')
-            check_absent(batch, 'batch', 'with transition nodes')
-            return {}
+            for name in ('edge_index', 'batch'):
+                check_absent(given[name], name, 'with transition nodes')
+            return {'context': context}, {}
+        if context is None:
+            if self.compare == 'input':
+                given['embedding'] = x
+            return given, {}
         if self.compare == 'input':
-            embedding = x
-        return {'edge_index': edge_index, 'batch': batch, 'embedding': embedding}
+            given['embedding'] = (context, x)
+        pairs = {name: split_pair(value, name) for name, value in given.items()}
+        of_context = {name: pair[0] for name, pair in pairs.items()}
+        # Edges of the rows come from their context alone; of the rest both are seen.
+        return given | {
+            'edge_index': pairs['edge_index'][1],
+            'context': context,
+        }, of_context
+
+    def _read(self, out: Tensor, batch: Any) -> Tensor:
+        """Return the outputs of nodes, or of graphs if these are asked for."""
+        if self.readout is None:
+            return out
+        if batch is None:
+            batch = torch.zeros(len(out), dtype=torch.long, device=out.device)
+        graphs: Tensor = self.readout(out, batch)
+        return graphs
 
     def _hidden(self, x: Tensor) -> Tensor:
         return F.dropout(self.act(x), self.dropout, self.training)
@@ -354,6 +435,10 @@ class GSLNet(NodeClassifier):
             text += f', num_transition_nodes={self.num_transition_nodes}'
         if self.compare != 'projected':
             text += f', compare={self.compare!r}'
+        if self.task != 'classification':
+            text += f', task={self.task!r}'
+        if self.readout is not None:
+            text += f', readout={self.readout}'
         if self.regularizers:
             text += f', regularizers={self.regularizers}'
         if self.chosen_scale is not None:
@@ -361,14 +446,22 @@ class GSLNet(NodeClassifier):
         return f'{text})'
 
 
+def _outputs(
+    conv: Any, x: Tensor, args: Arguments, generator: torch.Generator | None
+) -> Tensor:
+    out: Tensor = conv(x, **args, generator=generator)
+    return out
+
+
 def _seen(
+    graphs: list[SampledGraph],
     conv: Any,
     x: Tensor,
-    args: dict[str, Tensor | None],
+    args: Arguments,
     generator: torch.Generator | None,
-) -> tuple[SampledGraph, Tensor]:
-    """Return the graph of a layer, and what the layer returns."""
+) -> Tensor:
+    """Return what a layer returns, and add its graph to those that were seen."""
     # Drawn twice, and the same: once to be seen, and once to be used.
     twin = clone_generator(generator, x.device)
-    graph: SampledGraph = conv.graph(x, **args, generator=twin)
-    return graph, conv(x, **args, generator=generator)
+    graphs.append(conv.graph(x, **args, generator=twin))
+    return _outputs(conv, x, args, generator)

@@ -1,0 +1,187 @@
+"""What a model is trained to tell: losses, predictions and scores of tasks."""
+
+import math
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+import torch_geometric_gsl as gsl
+from torch_geometric_gsl import GSLNet
+
+N, IN = 60, 5
+TASKS = {'classification': 3, 'regression': 1, 'binary': 1, 'multilabel': 4}
+NAMES = {
+    'classification': 'accuracy',
+    'regression': 'r2',
+    'binary': 'accuracy',
+    'multilabel': 'micro_f1',
+}
+BASELINES = {
+    'MLPClassifier': gsl.MLPClassifier,
+    'KNNGCN': gsl.KNNGCN,
+    'NodeFormer': gsl.NodeFormer,
+    'IDGL': gsl.IDGL,
+    'SLAPS': gsl.SLAPS,
+    'SUBLIME': gsl.SUBLIME,
+    'HESGSL': gsl.HESGSL,
+}
+
+WITHOUT_CLASSES = {'homophily_weight': 0.0, 'binary': False}
+
+
+def draw(task):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(N, IN, generator=generator)
+    hidden = x @ torch.randn(IN, 4, generator=generator)
+    return x, {
+        'classification': hidden[:, :3].argmax(dim=1),
+        'regression': hidden[:, 0],
+        'binary': hidden[:, 0] > 0,
+        'multilabel': (hidden > 0).long(),
+    }[task]
+
+
+def make(task, **options):
+    torch.manual_seed(0)
+    return GSLNet(IN, 16, 2, TASKS[task], task=task, **options)
+
+
+@pytest.mark.parametrize('task', TASKS)
+def test_a_task_is_learned_and_scored(task):
+    x, y = draw(task)
+    net, mask = make(task, dropout=0.0), torch.arange(N) < 40
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.02)
+    for _ in range(60):
+        optimizer.zero_grad()
+        net.loss(x, y, mask).backward()
+        optimizer.step()
+    ((metric, score),) = net.score(x, y, ~mask).items()
+    assert score > 0.7
+    assert net.training
+    prediction = net.predict(x)
+    expected = METRICS[task](prediction[~mask], y[~mask])
+    assert (metric, pytest.approx(float(expected))) == (NAMES[task], score)
+    assert prediction.shape == y.shape
+
+
+def r2(prediction, target):
+    return 1 - F.mse_loss(prediction, target) / target.var(correction=0)
+
+
+def accuracy(prediction, target):
+    return (prediction == target).double().mean()
+
+
+def f1(prediction, target):
+    hits = (prediction * target).sum()
+    precision, recall = hits / prediction.sum(), hits / target.sum()
+    return 2 * precision * recall / (precision + recall)
+
+
+METRICS = {
+    'classification': accuracy,
+    'regression': r2,
+    'binary': accuracy,
+    'multilabel': f1,
+}
+
+
+@pytest.mark.parametrize('task', TASKS)
+def test_losses_are_those_of_their_definition(task):
+    x, y = draw(task)
+    net, mask = make(task).eval(), torch.tensor([4, 9, 1])
+    out = net(x)[mask]
+    if task == 'classification':
+        expected = -out.log_softmax(1)[range(3), y[mask]].mean()
+    elif task == 'regression':
+        expected = (out[:, 0] - y[mask]).square().mean()
+    else:
+        sign = 2 * y[mask].reshape(out.shape).float() - 1
+        expected = -(sign * out).sigmoid().log().mean()
+    torch.testing.assert_close(net.loss(x, y, mask), expected)
+    # Labels are read where they are asked for, and nowhere else.
+    if task == 'regression':
+        y = y.clone()
+        y[0] = math.nan
+    torch.testing.assert_close(net.loss(x, y, mask), expected)
+
+
+@pytest.mark.parametrize('name', BASELINES)
+@pytest.mark.parametrize('task', ['regression', 'binary', 'multilabel'])
+def test_baselines_follow_the_task(name, task):
+    x, y = draw(task)
+    torch.manual_seed(0)
+    options = {'SLAPS': {'binary': False}, 'HESGSL': WITHOUT_CLASSES}.get(name, {})
+    net = BASELINES[name](IN, 8, 2, TASKS[task], task=task, **options)
+    net.loss(x, y, torch.arange(30)).backward()
+    assert list(net.score(x, y, torch.arange(30, N))) == [NAMES[task]]
+    assert net.predict(x).shape == y.shape
+    assert f"task='{task}'" in repr(net)
+
+
+def test_regularizers_are_kept():
+    x, y = draw('regression')
+    mask = torch.arange(N)
+    plain = make('regression').eval()
+    net = make('regression', regularizers={'entropy': 0.5}).eval()
+    assert net.loss(x, y, mask) != plain.loss(x, y, mask)
+
+
+def test_several_numbers_a_node():
+    x, y = torch.randn(N, IN), torch.randn(N, 2, dtype=torch.double)
+    net = GSLNet(IN, 8, 2, 2, task='regression').eval()
+    expected = (net(x) - y).square().mean().float()
+    torch.testing.assert_close(net.loss(x, y, torch.arange(N)), expected)
+    assert net.predict(x).shape == (N, 2)
+
+
+@pytest.mark.parametrize('readout', ['mean', 'sum', 'softmax'])
+def test_graphs_have_labels(readout):
+    x, batch = torch.randn(N, IN), torch.arange(N) // 20
+    torch.manual_seed(0)
+    net = GSLNet(IN, 8, 2, 2, readout=readout).eval()
+    out = net(x, batch=batch)
+    assert out.shape == (3, 2)
+    for graph in range(3):  # No graph sees another one.
+        torch.testing.assert_close(net(x[batch == graph])[0], out[graph])
+    net.train().loss(
+        x, torch.tensor([0, 1, 0]), torch.arange(3), batch=batch
+    ).backward()
+    assert f'{net}'.count('readout=') == 1
+    assert net.predict(x, batch=batch).shape == (3,)
+
+
+@pytest.mark.parametrize(
+    ('task', 'y', 'text'),
+    [
+        (
+            'regression',
+            torch.ones(N, 2),
+            r"'y' must have shape \[60, 1\] \(got \[60, 2",
+        ),
+        ('regression', torch.full((N,), torch.nan), "'y' must be finite where 'mask'"),
+        ('regression', [1.0] * N, r"'y' must be a torch.Tensor \(got list\)"),
+        ('binary', torch.full((N,), 2), r"'y' must hold zeros and ones .*\(got 2.0\)"),
+        ('multilabel', torch.ones(N), r"'y' must have shape \[60, 4\] \(got \[60\]\)"),
+        ('regression', torch.ones(N) * 1j, "'y' must hold real numbers"),
+    ],
+)
+def test_labels_of_another_task(task, y, text):
+    with pytest.raises((TypeError, ValueError), match=text):
+        make(task).loss(torch.randn(N, IN), y, torch.arange(N))
+
+
+def test_bad_options():
+    with pytest.raises(ValueError, match=r"'task' must be one of .*\(got 'ranking'\)"):
+        GSLNet(IN, 8, 2, 2, task='ranking')
+    text = r"'out_channels' must be 1 with task='binary' \(got 2\)"
+    for kind in (GSLNet, gsl.MLPClassifier):
+        with pytest.raises(ValueError, match=text):
+            kind(IN, 8, 2, 2, task='binary')
+    text = "'homophily_weight' must be 0 with task='regression'"
+    with pytest.raises(ValueError, match=text):
+        gsl.HESGSL(IN, 8, 2, 1, task='regression')
+    net = GSLNet(IN, 8, 2, 2, readout='mean')
+    with pytest.raises(ValueError, match="'context' has no meaning with a readout"):
+        net(torch.ones(3, IN), context=torch.ones(N, IN))

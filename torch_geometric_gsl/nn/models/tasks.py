@@ -1,0 +1,182 @@
+"""What a model is trained to tell of a node: its loss, its prediction, its score."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from torch_geometric_gsl._checks import (
+    check_index,
+    check_mask,
+    check_option,
+    check_value,
+)
+
+
+class Task(NamedTuple):
+    """What is to be told of a node.
+
+    Args:
+        metric (str): The name of the score.
+        target (Callable): Checks the labels of chosen nodes against the outputs of all.
+        loss (Callable): The mean loss of chosen outputs.
+        predict (Callable): What outputs say.
+        score (Callable): What predictions are worth, the larger the better.
+    """
+
+    metric: str
+    target: Callable[[Tensor, Tensor, Tensor], Tensor]
+    loss: Callable[[Tensor, Tensor], Tensor]
+    predict: Callable[[Tensor], Tensor]
+    score: Callable[[Tensor, Tensor], Tensor]
+
+
+def resolve_task(task: str, out_channels: int) -> Task:
+    """Return a task by its name, for a model of so many outputs."""
+    check_option(task, TASKS, 'task')
+    if task == 'binary' and out_channels != 1:
+        raise ValueError(
+            f"'out_channels' must be 1 with task='binary' (got {out_channels})"
+        )
+    return TASKS[task]
+
+
+def chosen_labels(out: Tensor, y: Tensor, mask: Tensor) -> Tensor:
+    """Return the labels of the labelled nodes, checked against the logits of all."""
+    num_nodes, num_classes = out.shape
+    check_choice(mask, num_nodes)
+    check_index(y, 'y', '[num_nodes]', 1, like=out)
+    _check_one_per_node(y, 'y', num_nodes)
+    labels = y[mask]
+    low, high = labels.aminmax()
+    check_value(
+        (low >= 0) & (high < num_classes),
+        f"'y' has labels outside 0..{num_classes - 1} where 'mask' chooses",
+        got=partial('{}..{}'.format, low, high),
+    )
+    return labels
+
+
+def _chosen_numbers(out: Tensor, y: Any, mask: Tensor) -> Tensor:
+    """Return the targets of chosen nodes in the shape of their outputs."""
+    check_choice(mask, out.size(0))
+    if not isinstance(y, Tensor):
+        raise TypeError(f"'y' must be a torch.Tensor (got {type(y).__name__})")
+    wanted = list(out.shape)
+    if list(y.shape) not in (wanted, wanted[:1] if wanted[1] == 1 else wanted):
+        raise ValueError(f"'y' must have shape {wanted} (got {list(y.shape)})")
+    if y.device != out.device:
+        raise ValueError(f"'y' must be on {out.device} (got {y.device})")
+    if y.dtype.is_complex:
+        raise TypeError(f"'y' must hold real numbers (got {y.dtype})")
+    chosen = y.reshape(wanted)[mask].to(out.dtype)
+    text = "'y' must be finite where 'mask' chooses"
+    check_value(chosen.isfinite().all(), text, got=lambda: 'NaN or infinity')
+    return chosen
+
+
+def _chosen_flags(out: Tensor, y: Any, mask: Tensor) -> Tensor:
+    chosen = _chosen_numbers(out, y, mask)
+    text = "'y' must hold zeros and ones where 'mask' chooses"
+    is_flag = (chosen == 0) | (chosen == 1)
+    check_value(is_flag.all(), text, got=lambda: chosen[~is_flag][0].item())
+    return chosen
+
+
+def check_choice(mask: Any, num_nodes: int) -> None:
+    """Raise unless a mask, or indices, choose some of the nodes."""
+    if not isinstance(mask, Tensor):
+        raise TypeError(f"'mask' must be a torch.Tensor (got {type(mask).__name__})")
+    if mask.dtype not in (torch.bool, torch.long):
+        raise TypeError(
+            f"'mask' must have dtype torch.bool, or torch.int64 for indices "
+            f'(got {mask.dtype})'
+        )
+    if mask.dim() != 1:
+        raise ValueError(
+            f"'mask' must have shape [num_nodes], or [num_indices] "
+            f'(got {list(mask.shape)})'
+        )
+    check_mask(mask)
+    if mask.dtype == torch.bool:
+        _check_one_per_node(mask, 'mask', num_nodes)
+        return
+    low, high = mask.aminmax()
+    check_value(
+        (low >= 0) & (high < num_nodes),
+        f"'mask' has indices outside 0..{num_nodes - 1}",
+        got=partial('{}..{}'.format, low, high),
+    )
+    # Two nodes may be listed in any order, but more of them not by zeros and ones.
+    if mask.numel() == num_nodes > 2:
+        check_value(
+            high > 1,
+            "'mask' must have dtype torch.bool where it has a zero or a one per node",
+            got=lambda: mask.dtype,
+        )
+
+
+def _check_one_per_node(value: Tensor, name: str, num_nodes: int) -> None:
+    if value.numel() != num_nodes:
+        raise ValueError(
+            f"'{name}' must have one entry per node "
+            f'(got {value.numel()} for {num_nodes} nodes)'
+        )
+
+
+def _share_of_hits(prediction: Tensor, target: Tensor) -> Tensor:
+    return (prediction == target.reshape(prediction.shape)).double().mean()
+
+
+def _explained_share(prediction: Tensor, target: Tensor) -> Tensor:
+    """Return the coefficient of determination, the mean over columns."""
+    target = target.reshape(len(prediction), -1).double()
+    error = (target - prediction.reshape(target.shape).double()).square().sum(dim=0)
+    spread = (target - target.mean(dim=0)).square().sum(dim=0)
+    return (1 - error / spread).mean()
+
+
+def _micro_f1(prediction: Tensor, target: Tensor) -> Tensor:
+    target = target.bool()
+    hits = (prediction & target).sum().double()
+    return 2 * hits / (prediction.sum() + target.sum())
+
+
+def _is_likely(out: Tensor) -> Tensor:
+    return out > 0
+
+
+def _squeezed(out: Tensor) -> Tensor:
+    return out.squeeze(-1) if out.size(-1) == 1 else out
+
+
+#: Tasks by their names.
+TASKS = {
+    'classification': Task(
+        'accuracy',
+        chosen_labels,
+        F.cross_entropy,
+        partial(torch.argmax, dim=-1),
+        _share_of_hits,
+    ),
+    'regression': Task('r2', _chosen_numbers, F.mse_loss, _squeezed, _explained_share),
+    'binary': Task(
+        'accuracy',
+        _chosen_flags,
+        F.binary_cross_entropy_with_logits,
+        lambda out: _is_likely(_squeezed(out)),
+        _share_of_hits,
+    ),
+    'multilabel': Task(
+        'micro_f1',
+        _chosen_flags,
+        F.binary_cross_entropy_with_logits,
+        _is_likely,
+        _micro_f1,
+    ),
+}
