@@ -39,6 +39,7 @@ paper_requires = [
 extras_require = {
     'sparse': sparse_requires,
     'datasets': datasets_requires,
+    'sklearn': ['scikit-learn>=1.6'],
     'plot': plot_requires,
     'paper': paper_requires,
     'full': sparse_requires + datasets_requires + plot_requires,

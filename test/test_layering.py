@@ -29,6 +29,7 @@ FLOORS = {
     'diagnostics': 5,
     'visualization': 5,
     'baselines': 6,
+    'sklearn': 7,
 }
 
 

@@ -36,12 +36,16 @@ import pkgutil
 import torch
 import torch_geometric_gsl
 
+# Which says by itself what it lacks.
+sys.modules['torch_geometric_gsl.sklearn'] = None
 has_triton = importlib.util.find_spec('triton') is not None
 for info in pkgutil.walk_packages(
     torch_geometric_gsl.__path__, 'torch_geometric_gsl.'
 ):
     if '._triton.' in info.name and not has_triton:
         continue  # Kernels are imported on a GPU alone.
+    if sys.modules.get(info.name, info) is None:
+        continue
     importlib.import_module(info.name)
 print('wanted', wanted)
 
@@ -62,6 +66,11 @@ try:
     sampler(x, return_adj_t=True)
 except ImportError as error:
     print('refused', error)
+del sys.modules['torch_geometric_gsl.sklearn']
+try:
+    import torch_geometric_gsl.sklearn
+except ImportError as error:
+    print('refused', error)
 """
 
 
@@ -74,4 +83,6 @@ def test_works_without_optional_libraries():
         'layer torch.Size([12, 3])',
         "refused 'adj_t' needs torch-sparse: install the extra "
         "'torch_geometric_gsl[sparse]'",
+        "refused 'torch_geometric_gsl.sklearn' needs scikit-learn: "
+        "pip install 'torch_geometric_gsl[sklearn]'",
     ]

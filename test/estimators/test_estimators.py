@@ -1,0 +1,265 @@
+"""The estimators for scikit-learn."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+from sklearn.base import clone
+from sklearn.datasets import load_diabetes, load_wine, make_classification
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from torch_geometric_gsl.sklearn import (
+    GSLClassifier,
+    GSLNeighborsTransformer,
+    GSLRegressor,
+    make_table_transformer,
+)
+
+QUICK = {'max_iter': 20, 'learning_rate': 0.05}
+FEW = {'hidden_channels': 16, 'random_state': 0} | QUICK
+GRAPHS = ('learned', 'nearest', 'none')
+#: A row of weight 0 remains a node, and one of weight 2 is no second node.
+WEIGHTS_OF_NODES = {
+    f'check_sample_weight_equivalence_on_{kind}_data': 'rows are nodes of a graph'
+    for kind in ('dense', 'sparse')
+}
+
+
+def expected_failures(estimator):
+    is_transformer = isinstance(estimator, GSLNeighborsTransformer)
+    return {} if is_transformer else WEIGHTS_OF_NODES
+
+
+@parametrize_with_checks(
+    [
+        GSLClassifier('learned', **QUICK),
+        GSLClassifier('nearest', **QUICK),
+        GSLRegressor('learned', **QUICK),
+        GSLRegressor(**QUICK),
+        GSLNeighborsTransformer(3, max_iter=2),
+    ],
+    expected_failed_checks=expected_failures,
+)
+def test_scikit_learn(estimator, check):
+    with warnings.catch_warnings():
+        warnings.simplefilter('ignore')
+        check(estimator)
+
+
+@pytest.fixture(scope='module')
+def wine():
+    return load_wine(return_X_y=True)
+
+
+@pytest.mark.parametrize('graph', [*GRAPHS, 'auto'])
+def test_wine(wine, graph):
+    x, y = wine
+    model = GSLClassifier(graph, random_state=0, max_iter=60).fit(x[::2], y[::2])
+    assert model.score(x[1::2], y[1::2]) > 0.9
+    share = model.predict_proba(x[1::2])
+    np.testing.assert_allclose(share.sum(axis=1), 1)
+    assert share.dtype == x.dtype
+    assert model.graph_.shape == (89, 89)
+    if graph != 'auto':
+        assert model.graph_choice_ == graph
+    if model.graph_choice_ == 'learned':
+        np.testing.assert_allclose(model.graph_.sum(axis=1), 1)
+        assert model.graph_.diagonal().max() == 0
+    assert (model.graph_.nnz == 0) == (model.graph_choice_ == 'none')
+
+
+def test_auto_is_what_validation_prefers(wine):
+    each = {graph: GSLClassifier(graph, **FEW).fit(*wine) for graph in GRAPHS}
+    auto = GSLClassifier(**FEW).fit(*wine)
+    losses = {graph: model.validation_loss_ for graph, model in each.items()}
+    assert auto.graph_choice_ == min(losses, key=losses.get)
+    chosen = each[auto.graph_choice_]
+    assert np.array_equal(auto.predict_proba(wine[0]), chosen.predict_proba(wine[0]))
+
+
+@pytest.mark.parametrize('graph', GRAPHS)
+@pytest.mark.parametrize('candidates', [8, None])
+def test_the_answer_to_a_row_depends_on_no_other(wine, graph, candidates):
+    x, y = wine
+    options = FEW | {'num_candidates': candidates}
+    model = GSLClassifier(graph, **options).fit(x[::2], y[::2])
+    together = model.predict_proba(x[1::2])
+    for row in range(5):
+        alone = model.predict_proba(x[1::2][row : row + 1])
+        np.testing.assert_allclose(alone[0], together[row], rtol=1e-6)
+
+
+def test_all_rows_as_candidates_are_none_left_out(wine):
+    x, y = wine
+    models = [
+        GSLClassifier('learned', **FEW | {'num_candidates': n, 'dropout': 0.0})
+        for n in (176, None)
+    ]
+    # Without noise; 177 others, of which one is the farthest.
+    found = [model.fit(x, y).graph_.toarray() for model in models]
+    assert found[0].shape == found[1].shape == (178, 178)
+
+
+def test_rows_without_a_label(wine):
+    x, y = wine
+    some = np.where(np.arange(len(y)) % 6 == 0, y, -1)
+    model = GSLClassifier('learned', **FEW).fit(x, some)
+    assert model.classes_.tolist() == [0, 1, 2]
+    assert model.graph_.shape == (178, 178)
+    assert (model.predict(x) == y).mean() > 0.85
+    # Nothing is learned from what stands for no label, and -1 may be a class.
+    binary = GSLClassifier(**FEW).fit(x[y > 0], np.where(y[y > 0] == 1, 1, -1))
+    assert binary.classes_.tolist() == [-1, 1]
+    texts = GSLClassifier('none', **FEW).fit(x, np.array(['a', 'b', 'c'])[y])
+    assert set(texts.predict(x)) <= {'a', 'b', 'c'}
+
+
+def test_weights_of_rows(wine):
+    x, y = wine
+    wrong = np.arange(len(y)) % 4 == 0
+    noisy = np.where(wrong, (y + 1) % 3, y)
+    weight = np.where(wrong, 0.0, 1.0)
+    model = GSLClassifier('none', **FEW).fit(x, noisy, sample_weight=weight)
+    assert (model.predict(x) == y)[wrong].mean() > 0.9
+    with pytest.raises(ValueError, match="'sample_weight' must be positive for a row"):
+        model.fit(x, np.where(wrong, y, -1), sample_weight=weight)
+
+
+@pytest.mark.parametrize('dtype', [np.float32, np.float64])
+def test_sparse_rows(dtype):
+    x, y = make_classification(120, 30, n_informative=8, random_state=0)
+    x = scipy.sparse.csr_matrix(np.maximum(x, 0).astype(dtype))
+    model = GSLClassifier(**FEW).fit(x[:80], y[:80])
+    assert model.predict_proba(x[80:]).dtype == dtype
+    assert model.score(x[80:], y[80:]) > 0.6
+    again = model.predict_proba(scipy.sparse.coo_matrix(x[80:]))
+    np.testing.assert_allclose(again, model.predict_proba(x[80:]))
+
+
+def test_diabetes():
+    x, y = load_diabetes(return_X_y=True)
+    model = GSLRegressor(random_state=0, max_iter=100).fit(x[::2], y[::2])
+    assert model.score(x[1::2], y[1::2]) > 0.35
+    both = np.stack([y, -y], axis=1)
+    model = GSLRegressor('nearest', random_state=0, max_iter=100).fit(x, both)
+    out = model.predict(x)
+    assert out.shape == both.shape
+    assert np.corrcoef(out[:, 0], -out[:, 1])[0, 1] > 0.9
+
+
+def test_randomness(wine):
+    state = torch.random.get_rng_state()
+    first = GSLClassifier('learned', **FEW).fit(*wine).predict_proba(wine[0])
+    assert torch.equal(torch.random.get_rng_state(), state)
+    again = GSLClassifier('learned', **FEW).fit(*wine).predict_proba(wine[0])
+    assert np.array_equal(first, again)
+    other = GSLClassifier('learned', **FEW | {'random_state': 1}).fit(*wine)
+    assert not np.array_equal(first, other.predict_proba(wine[0]))
+
+
+def test_early_stopping(wine):
+    model = GSLClassifier('none', random_state=0, max_iter=2000, n_iter_no_change=10)
+    assert model.fit(*wine).n_iter_ < 2000
+    few = [0, 60, 140]  # Too few to hold some back: the last epoch counts.
+    x, y = wine
+    model = GSLClassifier(**FEW).fit(x[few], y[few])
+    assert (model.n_iter_, model.graph_choice_) == (20, 'learned')
+
+
+@pytest.mark.parametrize('graph', GRAPHS)
+@pytest.mark.parametrize('kind', ['classifier', 'regressor', 'sparse'])
+def test_files(tmp_path, wine, graph, kind):
+    x, y = wine
+    if kind == 'sparse':
+        x = scipy.sparse.csr_matrix(x)
+    make = GSLRegressor if kind == 'regressor' else GSLClassifier
+    model = make(graph, **FEW).fit(x, y)
+    path = tmp_path / 'model.pt'
+    model.save(path)
+    assert [p.name for p in tmp_path.iterdir()] == ['model.pt']
+    twin = make.load(path)
+    assert np.array_equal(twin.predict(x), model.predict(x))
+    assert twin.get_params() == model.get_params()
+    assert (twin.n_iter_, twin.graph_choice_) == (model.n_iter_, graph)
+    assert (twin.graph_ != model.graph_).nnz == 0
+    pickled = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(pickled.predict(x), model.predict(x))
+
+
+class Bomb:
+    def __reduce__(self):
+        return exec, ('raise RuntimeError("executed")',)
+
+
+def test_files_that_hold_no_estimator(tmp_path, wine):
+    path = tmp_path / 'model.pt'
+    model = GSLClassifier('none', **FEW)
+    with pytest.raises(NotFittedError):
+        model.save(path)
+    model.fit(*wine).save(path)
+    content = path.read_bytes()
+    with pytest.raises(ValueError, match='holds a GSLClassifier, not a GSLRegressor'):
+        GSLRegressor.load(path)
+    path.write_bytes(content[: len(content) // 2])
+    with pytest.raises(OSError, match='holds no saved estimator'):
+        GSLClassifier.load(path)
+    torch.save({'estimator': Bomb()}, path)
+    with pytest.raises(OSError, match='holds no saved estimator'):
+        GSLClassifier.load(path)
+    torch.save([1], path)
+    with pytest.raises(OSError, match='holds no saved estimator'):
+        GSLClassifier.load(path)
+    with pytest.raises(FileNotFoundError):
+        GSLClassifier.load(tmp_path / 'none.pt')
+    model.random_state = np.random.RandomState(0)
+    with pytest.raises(TypeError, match="'random_state' must be a plain value"):
+        model.save(path)
+
+
+@pytest.mark.parametrize(
+    ('options', 'text'),
+    [
+        ({'graph': 'best'}, r"'graph' must be one of .*\(got 'best'\)"),
+        ({'k': 0}, r"'k' must be at least 1 \(got 0\)"),
+        ({'k': 5, 'num_candidates': 3}, "'num_candidates' must be at least 5"),
+        ({'tau': -1.0}, "'tau' must be positive"),
+        ({'dropout': 1.5}, "'dropout'"),
+        ({'max_iter': 2.5}, "'max_iter' must be an integer"),
+        ({'similarity': 'x', 'graph': 'learned'}, 'x'),
+    ],
+)
+def test_bad_parameters(wine, options, text):
+    with pytest.raises((TypeError, ValueError), match=text):
+        GSLClassifier(**options).fit(*wine)
+
+
+def test_a_bar_shows_the_epochs(wine, capsys):
+    GSLClassifier('none', **FEW, verbose=True).fit(*wine)
+    assert 'none' in capsys.readouterr().err
+
+
+def test_pipelines_and_tables(wine):
+    pandas = pytest.importorskip('pandas')
+    x, y = wine
+    frame = pandas.DataFrame(x[:, :4], columns=list('abcd'))
+    frame['b'] = frame['b'].where(np.arange(len(frame)) % 7 > 0)
+    frame['kind'] = np.where(y == 0, 'first', 'other')
+    frame.loc[3, 'kind'] = None
+    frame['flag'] = y == 1
+    model = make_pipeline(make_table_transformer(), GSLClassifier('learned', **FEW))
+    model.fit(frame, y)
+    assert model.score(frame, y) > 0.9
+    new = frame.iloc[:2].assign(kind='never seen')
+    assert model.predict(new).shape == (2,)
+
+
+def test_cross_validation(wine):
+    scores = cross_val_score(GSLClassifier(**FEW), *wine, cv=3)
+    assert scores.min() > 0.8
+    assert clone(GSLClassifier(k=7)).k == 7

@@ -1,0 +1,87 @@
+"""The transformer that makes a graph of rows."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+from sklearn.cluster import SpectralClustering
+from sklearn.datasets import load_wine
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsTransformer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from torch_geometric_gsl.sklearn import GSLNeighborsTransformer
+
+
+def draw(number=80):
+    """Rows whose first two columns tell the class, among four of noise."""
+    random = np.random.RandomState(0)
+    y = np.arange(number) % 2
+    signal = np.stack([y, 1 - y], axis=1) * 3 + random.randn(number, 2)
+    return np.concatenate([signal, random.randn(number, 4)], axis=1), y
+
+
+@pytest.mark.parametrize('mode', ['distance', 'connectivity'])
+def test_without_learning_it_is_the_cosine(mode):
+    x, _ = draw()
+    ours = GSLNeighborsTransformer(7, max_iter=0, mode=mode)
+    scaled = StandardScaler().fit_transform(x)
+    plain = KNeighborsTransformer(n_neighbors=7, mode=mode, metric='cosine').fit(scaled)
+    for own, rows in (
+        (ours.fit_transform(x), None),
+        (ours.transform(x[:9]), scaled[:9]),
+    ):
+        expected = plain.transform(scaled if rows is None else rows)
+        if mode == 'connectivity' and rows is None:  # A row is none of its own.
+            expected = plain.kneighbors_graph(mode=mode)
+        assert scipy.sparse.issparse(own)
+        np.testing.assert_allclose(own.toarray(), expected.toarray(), atol=1e-7)
+        assert own.nnz == expected.nnz
+
+
+def test_labels_teach_which_columns_count():
+    x, y = draw()
+    model = GSLNeighborsTransformer(5, random_state=0, max_iter=100).fit(x, y)
+    weight = np.abs(model.feature_weights_)
+    assert weight[:2].min() > weight[2:].max()
+    some = np.where(np.arange(len(y)) % 3 == 0, y, -1)
+    model = GSLNeighborsTransformer(5, random_state=0, max_iter=100).fit(x, some)
+    assert np.abs(model.feature_weights_)[:2].min() > 1
+
+
+def test_features_teach_it_without_labels():
+    x, _ = draw()
+    first = GSLNeighborsTransformer(5, random_state=0, max_iter=5).fit(x)
+    again = GSLNeighborsTransformer(5, random_state=0, max_iter=5).fit(x)
+    assert np.array_equal(first.feature_weights_, again.feature_weights_)
+    assert not np.allclose(first.feature_weights_, 1)
+    assert first.n_iter_ == 5
+
+
+def test_pipelines():
+    x, y = load_wine(return_X_y=True)
+    model = make_pipeline(
+        GSLNeighborsTransformer(10, max_iter=20, random_state=0),
+        KNeighborsClassifier(5, metric='precomputed'),
+    )
+    assert model.fit(x[::2], y[::2]).score(x[1::2], y[1::2]) > 0.9
+    ones = GSLNeighborsTransformer(10, max_iter=0, mode='connectivity')
+    graph = ones.fit_transform(x)
+    clusters = SpectralClustering(3, affinity='precomputed', random_state=0)
+    found = clusters.fit_predict((graph + graph.T).toarray())
+    agree = sum(np.bincount(y[found == c]).max() for c in range(3)) / len(y)
+    assert agree > 0.9
+    assert ones.get_feature_names_out()[-1] == 'gslneighborstransformer177'
+
+
+@pytest.mark.parametrize(
+    ('options', 'text'),
+    [
+        ({'n_neighbors': 80}, r"'n_neighbors' must be less .*\(got 80, n_samples=80\)"),
+        ({'n_neighbors': 0}, "'n_neighbors' must be at least 1"),
+        ({'mode': 'weights'}, "'mode' must be one of"),
+        ({'max_iter': -1}, "'max_iter' must be at least 0"),
+    ],
+)
+def test_bad_parameters(options, text):
+    with pytest.raises(ValueError, match=text):
+        GSLNeighborsTransformer(**options).fit(draw()[0])

@@ -1,0 +1,23 @@
+r"""Learned graphs for people who think in :obj:`fit` and :obj:`predict`.
+
+The estimators need scikit-learn: ``pip install 'torch_geometric_gsl[sklearn]'``.
+"""
+
+try:
+    import sklearn  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        "'torch_geometric_gsl.sklearn' needs scikit-learn: "
+        "pip install 'torch_geometric_gsl[sklearn]'"
+    ) from error
+
+from torch_geometric_gsl.sklearn.estimators import GSLClassifier, GSLRegressor
+from torch_geometric_gsl.sklearn.neighbors_transformer import GSLNeighborsTransformer
+from torch_geometric_gsl.sklearn.table_transformer import make_table_transformer
+
+__all__ = [
+    'GSLClassifier',
+    'GSLRegressor',
+    'GSLNeighborsTransformer',
+    'make_table_transformer',
+]

@@ -1,0 +1,107 @@
+"""Between arrays and tensors: scaling, sparse matrices, and files."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse
+import torch
+from torch import Tensor
+
+from torch_geometric_gsl.typing import SampledGraph
+
+
+class Scaling(NamedTuple):
+    """What columns are moved and divided by; sparse rows get unit norm instead.
+
+    Args:
+        mean (numpy.ndarray, optional): The means of dense columns.
+            (default: :obj:`None`)
+        width (numpy.ndarray, optional): Their standard deviations, 1 where that is 0.
+            (default: :obj:`None`)
+    """
+
+    mean: Any = None
+    width: Any = None
+
+    @classmethod
+    def of(cls, x: Any, standardize: bool) -> Scaling:
+        """Measure the columns of training rows."""
+        if scipy.sparse.issparse(x) or not standardize:
+            return cls()
+        width = x.std(axis=0)
+        return cls(x.mean(axis=0), np.where(width > 0, width, 1.0).astype(x.dtype))
+
+    def apply(self, x: Any, standardize: bool) -> Any:
+        """Scale rows as those of training were."""
+        if not standardize:
+            return x
+        if scipy.sparse.issparse(x):
+            norm = scipy.sparse.linalg.norm(x, axis=1)
+            inverse = np.where(norm > 0, 1 / np.maximum(norm, 1e-30), 0.0)
+            return scipy.sparse.diags(inverse.astype(x.dtype)) @ x
+        return (x - self.mean) / self.width
+
+
+def to_tensor(x: Any, device: str) -> Tensor:
+    """Return rows as a tensor, sparse CSR if they are sparse."""
+    if not scipy.sparse.issparse(x):
+        return torch.from_numpy(np.ascontiguousarray(x)).to(device)
+    x = scipy.sparse.csr_matrix(x)
+    x.sum_duplicates()
+    return torch.sparse_csr_tensor(
+        torch.from_numpy(x.indptr.astype(np.int64)),
+        torch.from_numpy(x.indices.astype(np.int64)),
+        torch.from_numpy(x.data),
+        x.shape,
+        check_invariants=False,
+    ).to(device)
+
+
+def to_csr(graph: SampledGraph, shape: tuple[int, int], by_weight: bool = False) -> Any:
+    """Return edges as a matrix, whose rows are the targets; zeros are kept.
+
+    Args:
+        graph (SampledGraph): The edges.
+        shape (tuple[int, int]): The numbers of targets and of sources.
+        by_weight (bool, optional): Whether a row begins with its least weight, as
+            graphs of distances do, instead of its first source. (default: :obj:`False`)
+    """
+    source, target = graph.edge_index.cpu().numpy()
+    weight = graph.edge_weight.detach().cpu().numpy()
+    order = np.lexsort((weight if by_weight else source, target))
+    offsets = np.searchsorted(target[order], np.arange(shape[0] + 1))
+    data = weight[order]
+    return scipy.sparse.csr_matrix((data, source[order], offsets), shape=shape)
+
+
+def write_file(content: dict[str, Any], path: str | Path) -> None:
+    """Replace a file as a whole by plain values and tensors."""
+    path = Path(path)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f'.{path.name}.')
+    os.close(handle)
+    try:
+        torch.save(content, name)
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+def read_file(path: str | Path, kind: str) -> dict[str, Any]:
+    """Read what :func:`write_file` wrote; nothing in the file is executed."""
+    try:
+        content = torch.load(path, weights_only=True, map_location='cpu')
+    except (FileNotFoundError, IsADirectoryError, PermissionError):
+        raise
+    except Exception as error:
+        raise OSError(f"'{path}' holds no saved estimator: {error}") from error
+    if not isinstance(content, dict) or 'estimator' not in content:
+        raise OSError(f"'{path}' holds no saved estimator")
+    if content['estimator'] != kind:
+        raise ValueError(f"'{path}' holds a {content['estimator']}, not a {kind}")
+    return content
