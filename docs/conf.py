@@ -96,6 +96,14 @@ def keep_together(app: object, docname: str, source: list[str]) -> None:
     source[0] = source[0].replace(' ± ', '\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}')
 
 
+def skip_requests(
+    app: object, what: str, name: str, value: object, skip: bool, options: object
+) -> bool | None:
+    """Leave out what scikit-learn adds to each estimator for its own routing."""
+    return True if name.startswith('set_') and name.endswith('_request') else None
+
+
 def setup(app: object) -> None:
+    app.connect('autodoc-skip-member', skip_requests)
     app.connect('builder-inited', draw_figures)
     app.connect('source-read', keep_together)
