@@ -45,6 +45,7 @@ extras_require = {
     'full': sparse_requires + datasets_requires + plot_requires,
     'test': [
         'hypothesis',
+        'pandas',
         *paper_requires,
         'pytest>=9.0',
         'pytest-cov',

@@ -159,7 +159,8 @@ def test_block_runs_alone(block, monkeypatch):
 def test_blocks_with_an_output_seed_themselves():
     shown = [block for block in RUN if block.output is not None]
     assert shown[0].path.name == 'README.md'
-    assert all('torch.manual_seed(' in block.code for block in shown)
+    seeds = 'torch.manual_seed(', 'random_state='
+    assert all(any(seed in block.code for seed in seeds) for block in shown)
 
 
 @pytest.mark.parametrize('block', SHELL, ids=str)
