@@ -16,6 +16,7 @@ from pathlib import Path
 from reproduction import command
 from reproduction.experiments import EXPERIMENTS, MAX_SEEDS, Choice
 from reproduction.files import write_text
+from reproduction.half_tables import HALF, half_grid
 from reproduction.labels_tables import DATASETS as LABELLED
 from reproduction.labels_tables import LABELS_FILE, labels_grid, labels_paired
 from reproduction.noisy_tables import NOISE, noise_grid
@@ -40,6 +41,7 @@ OWN: dict[str, tuple[str, Callable[[Path], Grid]]] = {
         f'noise_{name}': (NOISE, functools.partial(noise_grid, name))
         for name in OBSERVED
     },
+    'half': (HALF, half_grid),
     'labels_paired': (LABELS_FILE, labels_paired),
     **{
         f'labels_{name}': (LABELS_FILE, functools.partial(labels_grid, name))

@@ -11,6 +11,7 @@ from scipy import stats
 
 from reproduction.files import read_kept
 from reproduction.labels_models import METHODS
+from reproduction.noisy_tables import cell_text
 from reproduction.summary import LEAST_RUNS, Cell, holm
 from reproduction.tables import Entry, Grid
 
@@ -80,7 +81,7 @@ def labels_grid(dataset: str, root: Path) -> Grid:
                 star = '*' if p_values.get(key, 1.0) < LEVEL else ''
                 below = f'ours {pairs[key][0]:+.1f}{star}'
             is_best = name in _best(found, dataset, labels)
-            entries.append(Entry(_text(found.get(key)), below, is_best))
+            entries.append(Entry(cell_text(found.get(key)), below, is_best))
         rows.append((method.title, entries))
     head = [dataset, *(f'{n} a class' if n != PUBLIC else n for n in numbers)]
     empty = f'no finished runs of {dataset} yet'
@@ -120,13 +121,6 @@ def _note(found: Found, dataset: str, tests: int) -> str:
         f'{LEVEL}, by two-sided paired t-tests, corrected for all {tests} tests of all '
         "data sets (Holm's method); none for the public split, which is a single one."
     )
-
-
-def _text(cell: Cell | None) -> str:
-    if cell is None:
-        return ''
-    spread = '' if math.isnan(cell.std) else f' ± {cell.std:.1f}'
-    return f'{cell.mean:.1f}{spread}'
 
 
 def _best(found: Found, dataset: str, labels: str) -> set[str]:

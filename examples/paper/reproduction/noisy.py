@@ -72,16 +72,23 @@ def execute(run: Run, setting: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     num_nodes = int(whole['y'].numel())
     edge_index = both_ways(changed(pairs, num_nodes, run.change, run.seed), num_nodes)
     data = paper_split(whole, seed=run.seed)
+    return str(run), chosen(run.method, data, edge_index, run.seed, setting)
+
+
+def chosen(
+    method: str, data: Data, edge_index: Tensor, seed: int, setting: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the result of the training that validation chose of a method."""
     best: Training | None = None
     hidden = hide_test(data)
-    for training in trainings(run.method, hidden, edge_index, run.seed, setting):
+    for training in trainings(method, hidden, edge_index, seed, setting):
         if best is None or training.val > best.val:
             best = training
     if best is None or best.epoch < 0:  # Nothing was ever predicted.
-        return str(run), {'val': None, 'test': None}
+        return {'val': None, 'test': None}
     hit = (best.prediction == data['y'])[data['test_mask']]
     found = {'val': best.val, 'test': float(hit.double().mean())}
-    return str(run), {**found, 'choice': best.choice, 'epoch': best.epoch}
+    return {**found, 'choice': best.choice, 'epoch': best.epoch}
 
 
 def main(arguments: list[str] | None = None, setting: Any = None) -> None:

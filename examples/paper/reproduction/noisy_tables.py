@@ -65,7 +65,7 @@ def noise_grid(dataset: str, root: Path) -> Grid:
                 star = '*' if p_values.get(key, 1.0) < LEVEL else ''
                 below = f'ours {pair.difference:+.1f}{star}'
             is_best = name in _best(found, dataset, change)
-            entries.append(Entry(_text(found.get(key)), below, is_best))
+            entries.append(Entry(cell_text(found.get(key)), below, is_best))
         rows.append((method.title, entries))
     head = [
         dataset,
@@ -88,7 +88,7 @@ def _note(found: Found, dataset: str, tests: int) -> str:
     )
 
 
-def _text(cell: Cell | None) -> str:
+def cell_text(cell: Cell | None) -> str:
     if cell is None:
         return ''
     spread = '' if math.isnan(cell.std) else f' ± {cell.std:.1f}'

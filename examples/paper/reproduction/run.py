@@ -7,6 +7,7 @@
     python examples/paper/run.py hidden --help
     python examples/paper/run.py noise --help
     python examples/paper/run.py labels --help
+    python examples/paper/run.py half --help
 
 Killed at any moment and started again, it goes on from the last whole checkpoint. Start
 it twice, and the two processes share the work; give each half of the memory then, by
@@ -31,7 +32,7 @@ from typing import Any
 import torch
 from torch_geometric.data import Data
 
-from reproduction import command, hidden, labels, noisy
+from reproduction import command, half, hidden, labels, noisy
 from reproduction.experiments import EXPERIMENTS, MAX_SEEDS, RunConfig
 from reproduction.files import (
     read_json,
@@ -273,7 +274,12 @@ def parse_args() -> argparse.Namespace:
 @command.told_plainly()
 def main() -> None:
     # They have graphs of their own, and a file of results each.
-    own = {'hidden': hidden.main, 'noise': noisy.main, 'labels': labels.main}
+    own = {
+        'hidden': hidden.main,
+        'noise': noisy.main,
+        'labels': labels.main,
+        'half': half.main,
+    }
     if (name := ' '.join(sys.argv[1:2])) in own:
         own[name](sys.argv[2:])
         return

@@ -1,0 +1,80 @@
+"""Make the table of half of the nodes labelled from finished runs."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from pathlib import Path
+
+from reproduction.files import read_kept
+from reproduction.noisy_models import METHODS
+from reproduction.noisy_tables import LEVEL, OURS, cell_text
+from reproduction.summary import LEAST_RUNS, Cell, compare, holm
+from reproduction.tables import Entry, Grid
+
+#: What :mod:`reproduction.half` found.
+HALF = 'half.json'
+#: The data sets of the paper's Tables 1 and 3.
+DATASETS = ('CiteSeer', 'PubMed', '20News', 'Chameleon', 'Squirrel', 'CS', 'Physics')
+#: Those of the methods for a given graph that are no more than layers on it.
+HALF_METHODS = {name: method for name, method in METHODS.items() if name != 'idgl'}
+#: Titles where the graph is that of the nearest nodes.
+TITLES = {'gcn': 'kNN-GCN', 'gcn_root': 'kNN-GCN, root weight'}
+
+Found = dict[tuple[str, str], Cell]
+
+
+def read_cells(root: Path) -> Found:
+    """Return the test accuracies of each data set and method that has run."""
+    content = read_kept(root / HALF) or {'runs': {}}
+    tests: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
+    for name, result in content['runs'].items():
+        dataset, method, seed = name.split('/')
+        if result['test'] is not None and method in HALF_METHODS:
+            tests[dataset, method][int(seed)] = 100 * result['test']
+    return {key: Cell(test) for key, test in tests.items()}
+
+
+def half_grid(root: Path) -> Grid:
+    """Compare accuracies of all methods on all data sets."""
+    found = read_cells(root)
+    pairs = {}
+    for (dataset, method), cell in found.items():
+        ours = found.get((dataset, OURS))
+        pair = None if method == OURS or ours is None else compare(ours, cell)
+        if pair is not None:
+            pairs[dataset, method] = pair
+    p_values = holm({key: pair.p_value for key, pair in pairs.items()})
+    datasets = [name for name in DATASETS if (name, OURS) in found]
+    rows = []
+    for name, method in HALF_METHODS.items():
+        entries = []
+        for dataset in datasets:
+            key, below = (dataset, name), ''
+            if key in pairs:
+                star = '*' if p_values.get(key, 1.0) < LEVEL else ''
+                below = f'ours {pairs[key].difference:+.1f}{star}'
+            is_best = name in _best(found, dataset)
+            entries.append(Entry(cell_text(found.get(key)), below, is_best))
+        rows.append((TITLES.get(name, method.title), entries))
+    counts = {name: len(found[name, OURS].test) for name in datasets}
+    runs = ', '.join(f'{count} of {name}' for name, count in counts.items())
+    note = (
+        f'Test accuracy in %: mean ± sample standard deviation of runs ({runs}); bold: '
+        f'the best of a column, of {LEAST_RUNS} or more runs. Below it the mean '
+        f'difference of {METHODS[OURS].title} on the same splits. A star: not equal at '
+        f'a level of {LEVEL}, by two-sided paired t-tests, corrected for splits that '
+        f"overlap and for all {len(p_values)} of them (Holm's method)."
+    )
+    return Grid(['', *datasets], rows, [note], 'no finished runs yet')
+
+
+def _best(found: Found, dataset: str) -> set[str]:
+    """Return the methods of the highest mean, as printed; none of too few runs."""
+    means = {
+        key[1]: round(cell.mean, 1)
+        for key, cell in found.items()
+        if key[0] == dataset and len(cell.test) >= LEAST_RUNS
+    }
+    most = max(means.values(), default=math.nan)
+    return {name for name, value in means.items() if value == most}

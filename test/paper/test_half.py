@@ -1,0 +1,91 @@
+"""Runs and the table of half of the nodes labelled."""
+
+import pytest
+import torch
+from reproduction import half, noisy
+from reproduction.files import read_json, write_json
+from reproduction.half import HALF_SETTING, Run, execute, main
+from reproduction.half_tables import HALF, HALF_METHODS, half_grid
+from reproduction.noisy_models import Training
+from reproduction.training import HIDDEN_LABEL
+
+from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
+
+TINY = HALF_SETTING | {
+    'epochs': 4,
+    'eval_every': 1,
+    'hidden_channels': 8,
+    'num_nearest': 3,
+}
+
+
+@pytest.fixture
+def loaded(data, monkeypatch):
+    monkeypatch.setattr(half, 'load_dataset', lambda name: data)
+    half.load.cache_clear()
+    yield data
+    half.load.cache_clear()
+
+
+def test_the_graph_is_that_of_the_nearest_nodes(loaded):
+    found, edge_index = half.load('CiteSeer', 3)
+    assert found is loaded
+    assert torch.equal(edge_index, nearest_neighbours(loaded.x, 3).edge_index)
+    assert edge_index.size(1) == 3 * loaded.x.size(0)
+
+
+def test_all_methods_see_one_graph_and_no_test_labels(loaded, monkeypatch):
+    seen = []
+
+    def spy(name, data, edge_index, seed, setting):
+        seen.append((data, edge_index, seed))
+        yield Training(0.5, {'dropout': 0.5}, 0, torch.zeros_like(data.y))
+
+    monkeypatch.setattr(noisy, 'trainings', spy)
+    for method in HALF_METHODS:
+        execute(Run('CiteSeer', method, 3), TINY)
+    assert len(seen) == len(HALF_METHODS) == 7
+    for data, edge_index, seed in seen:
+        assert seed == 3
+        assert torch.equal(edge_index, seen[0][1])
+        assert torch.equal(data.train_mask, seen[0][0].train_mask)
+        assert (data.y[data.test_mask] == HIDDEN_LABEL).all()
+
+
+@pytest.mark.parametrize('method', ['mlp', 'gcn_root', 'ours'])
+def test_a_run_is_the_same_again(loaded, method):
+    run = Run('CiteSeer', method, 2)
+    first, again = execute(run, TINY), execute(run, TINY)
+    assert first == again
+    assert first[0] == f'CiteSeer/{method}/2'
+    assert 0 <= first[1]['test'] <= 1
+
+
+def test_finished_runs_are_kept(loaded, tmp_path, monkeypatch):
+    command = ['--datasets', 'CiteSeer', '--methods', 'mlp', '--seeds', '1']
+    command += ['--results', str(tmp_path)]
+    main(command, TINY)
+    first = read_json(tmp_path / HALF)
+    monkeypatch.setattr(half, 'chosen', None)
+    main(command, TINY)
+    assert read_json(tmp_path / HALF) == first
+    assert list(first['runs']) == ['CiteSeer/mlp/2']
+
+
+def test_the_table(tmp_path):
+    assert half_grid(tmp_path).rows[0][1] == []
+    tests = {'mlp': [0.70, 0.72, 0.71], 'ours': [0.80, 0.83, 0.81]}
+    runs = {
+        f'CS/{method}/{seed}': {'val': 0.5, 'test': test}
+        for method, found in tests.items()
+        for seed, test in enumerate(found, start=2)
+    }
+    write_json(tmp_path / HALF, {'digest': '', 'runs': runs})
+    grid = half_grid(tmp_path)
+    rows = dict(grid.rows)
+    assert grid.head == ['', 'CS']
+    assert rows['MLP'][0][:2] == ('71.0 ± 1.0', 'ours +10.3*')
+    assert rows['cosine, null neighbour'][0].is_best
+    assert rows['kNN-GCN, root weight'][0].ours == ''
+    assert '3 of CS' in grid.notes[0]
+    assert 'all 1 of them' in grid.notes[0]
