@@ -51,6 +51,7 @@ extras_require = {
         'pytest-cov',
         'pytest-xdist',
         'pyyaml',
+        'selenium',
         # As in `pyproject.toml`: a test reads the metadata that it writes.
         'setuptools>=77',
         # Its interpreter runs the kernels on a CPU.
@@ -109,6 +110,9 @@ setup(
     install_requires=install_requires,
     extras_require=extras_require,
     packages=find_packages(include=['torch_geometric_gsl*']),
-    package_data={'torch_geometric_gsl': ['py.typed']},
+    package_data={
+        'torch_geometric_gsl': ['py.typed'],
+        'torch_geometric_gsl.visualization': ['assets/*'],
+    },
     zip_safe=False,
 )

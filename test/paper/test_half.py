@@ -2,13 +2,13 @@
 
 import pytest
 import torch
+
 from reproduction import half, noisy
 from reproduction.files import read_json, write_json
 from reproduction.half import HALF_SETTING, Run, execute, main
 from reproduction.half_tables import HALF, HALF_METHODS, half_grid
 from reproduction.noisy_models import Training
 from reproduction.training import HIDDEN_LABEL
-
 from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
 
 TINY = HALF_SETTING | {

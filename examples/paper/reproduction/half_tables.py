@@ -47,7 +47,7 @@ def half_grid(root: Path) -> Grid:
     p_values = holm({key: pair.p_value for key, pair in pairs.items()})
     datasets = [name for name in DATASETS if (name, OURS) in found]
     rows = []
-    for name, method in HALF_METHODS.items():
+    for name in HALF_METHODS:
         entries = []
         for dataset in datasets:
             key, below = (dataset, name), ''
@@ -56,7 +56,7 @@ def half_grid(root: Path) -> Grid:
                 below = f'ours {pairs[key].difference:+.1f}{star}'
             is_best = name in _best(found, dataset)
             entries.append(Entry(cell_text(found.get(key)), below, is_best))
-        rows.append((TITLES.get(name, method.title), entries))
+        rows.append((TITLES.get(name, HALF_METHODS[name].title), entries))
     counts = {name: len(found[name, OURS].test) for name in datasets}
     runs = ', '.join(f'{count} of {name}' for name, count in counts.items())
     note = (

@@ -1,0 +1,257 @@
+"""The page that `explore` writes, and what it refuses."""
+
+import base64
+import io
+import json
+import re
+import sys
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+from PIL import Image
+from torch_geometric.data import Data
+
+from torch_geometric_gsl.visualization import _page, explore
+
+EDGES = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]])
+GRAPH = EDGES, torch.tensor([0.4, 0.1, 0.3, 0.2])
+Y = torch.tensor([0, 1, 1, 0])
+
+
+def content(path):
+    text = path.read_text(encoding='utf-8')
+    found = re.search(r'id="data">(.*?)</script>', text, flags=re.DOTALL)
+    return json.loads(found[1])
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(graph=GRAPH, **kwargs):
+        return content(explore(graph, path=tmp_path / 'graph.html', **kwargs))
+
+    return write
+
+
+def test_edges(write):
+    found = write()
+    (graph,) = found['graphs']
+    assert graph['name'] == 'graph'
+    edges = zip(graph['source'], graph['target'], graph['weight'], strict=True)
+    assert list(edges) == [(0, 1, 0.4), (2, 3, 0.3), (3, 0, 0.2), (1, 2, 0.1)]
+    assert found['nodes']['names'] == ['0', '1', '2', '3']
+    assert found['colours'] == []
+    assert found['images'] is None
+    assert found['arrange'] is True
+
+
+def test_a_matrix_of_scipy(write):
+    matrix = scipy.sparse.csr_array(([0.4, 0.1], ([1, 2], [0, 1])), shape=(4, 4))
+    found = write(matrix)
+    graph = found['graphs'][0]
+    # Rows are targets, as of a graph of neighbours.
+    assert (graph['source'], graph['target']) == ([0, 1], [1, 2])
+    assert len(found['nodes']['names']) == 4
+    with pytest.raises(ValueError, match=r"'graph' must be square \(got \[4, 3\]\)"):
+        write(matrix[:, :3])
+
+
+def test_the_strongest_edges_are_shown(write):
+    (graph,) = write(max_edges=2)['graphs']
+    assert graph['weight'] == [0.4, 0.3]
+    assert graph['total'] == 4
+
+
+def test_graphs_by_name(write):
+    other = torch.tensor([[5], [0]]), torch.ones(1)
+    found = write({'a': GRAPH, 'b': other})
+    assert [graph['name'] for graph in found['graphs']] == ['a', 'b']
+    assert len(found['nodes']['names']) == 6
+
+
+def test_labels_and_predictions(write):
+    data = Data(y=torch.tensor([2, -1, 0, 2]))
+    prediction = torch.tensor([[0.5], [float('nan')], [1.5], [1.0]])
+    names = ['a', 'b', 'c']
+    label, number = write(data=data, prediction=prediction, class_names=names)[
+        'colours'
+    ]
+    assert [
+        label['classes'][i] if i is not None else None for i in label['values']
+    ] == [
+        'c',
+        None,
+        'a',
+        'c',
+    ]
+    assert number['values'] == [0.5, None, 1.5, 1.0]
+    assert (number['kind'], number['low'], number['high']) == ('number', 0.5, 1.5)
+
+
+def test_features_of_largest_variance(write):
+    x = torch.tensor([[0, 5.0, 1], [0, 0, 2], [0, 5, 1], [0, 0, 2]])
+    found = write(data=Data(x=x), feature_names=['a', 'b', 'c'], max_features=2)
+    assert [colour['name'] for colour in found['colours']] == ['b', 'c']
+    sparse = write(data=Data(x=x.to_sparse_csr()), max_features=2)
+    assert [c['values'] for c in sparse['colours']] == [
+        c['values'] for c in found['colours']
+    ]
+    assert write(data=Data(x=x), max_features=0)['colours'] == []
+
+
+def test_places(write):
+    pos = torch.tensor([[0.0, 1], [2, 3], [4, 5], [6, 7]])
+    found = write(data=Data(pos=pos))
+    assert found['nodes']['x'] == [0, 2, 4, 6]
+    assert found['nodes']['y'] == [1, 3, 5, 7]
+    assert found['arrange'] is False
+    assert write(seed=1)['nodes'] == write(seed=1)['nodes'] != write(seed=2)['nodes']
+    equal = write(data=Data(x=torch.ones(4, 3)))['nodes']
+    assert len(set(zip(equal['x'], equal['y'], strict=True))) == 4
+
+
+@pytest.mark.parametrize('shape', [(4, 2, 3), (4, 2, 3, 3), (4, 5, 1)])
+def test_images(write, shape):
+    images = torch.randint(256, shape, dtype=torch.uint8)
+    found = write(images=images)['images']
+    data = base64.b64decode(found['uri'].removeprefix('data:image/png;base64,'))
+    sprite = np.array(Image.open(io.BytesIO(data)))
+    height, width = shape[1:3]
+    assert (found['height'], found['width']) == (height, width)
+    for i, image in enumerate(images.numpy()):
+        top = i // found['columns'] * height
+        left = i % found['columns'] * width
+        np.testing.assert_array_equal(
+            sprite[top : top + height, left : left + width], image
+        )
+
+
+def test_numbers_of_images_become_bytes():
+    images = torch.tensor([[[-1.0, 0.0]], [[1.0, 0.5]]])
+    assert _page.to_bytes(images).tolist() == [[[0, 128]], [[255, 191]]]
+    assert _page.to_bytes(torch.ones(1, 2, 2)).max() == 0
+
+
+def test_colours_of_many_classes_differ():
+    assert len(set(_page.palette(30))) == 30
+    assert _page.palette(8) == _page.palette(3)
+
+
+def test_markup_stays_text(tmp_path):
+    bad = '</script><script>alert(1)</script>'
+    path = explore(
+        {bad: GRAPH},
+        data=Data(y=Y),
+        names=[bad, 'b', 'c', 'd'],
+        class_names=[bad, 'x'],
+        title=bad,
+        path=tmp_path / 'graph.html',
+    )
+    text = path.read_text(encoding='utf-8')
+    assert 'alert(1)</script>' not in text
+    assert text.count('<script') == text.count('</script>') == 4
+    assert content(path)['nodes']['names'][0] == bad
+
+
+def test_the_page_asks_for_nothing(tmp_path):
+    text = explore(GRAPH, path=tmp_path / 'graph.html').read_text(encoding='utf-8')
+    assert "default-src 'none'" in text
+    assert not re.search(r'<(script|link|img)[^>]+(src|href)=', text)
+
+
+def test_the_file_is_replaced_as_a_whole(tmp_path, monkeypatch):
+    path = tmp_path / 'graph.html'
+    path.write_text('old')
+
+    def fail(*args):
+        raise OSError('no space left')
+
+    monkeypatch.setattr(_page.os, 'replace', fail)
+    with pytest.raises(OSError, match='no space left'):
+        explore(GRAPH, path=path)
+    assert [file.name for file in tmp_path.iterdir()] == ['graph.html']
+    assert path.read_text() == 'old'
+    monkeypatch.undo()
+    assert explore(GRAPH, path=str(path)) == path
+    assert path.stat().st_size > 100_000
+
+
+def test_half_precision_and_gradients(write):
+    weight = GRAPH[1].half().requires_grad_()
+    found = write((EDGES, weight), data=Data(x=torch.rand(4, 2).bfloat16()))
+    assert found['graphs'][0]['weight'][0] == pytest.approx(0.4, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ('kwargs', 'error', 'message'),
+    [
+        ({'graph': {}}, ValueError, "'graph' must hold a graph"),
+        ({'graph': EDGES}, TypeError, "'graph' must be a SampledGraph"),
+        (
+            {'graph': (EDGES[:, :0], torch.empty(0))},
+            ValueError,
+            r"'graph' must have nodes \(got none\)",
+        ),
+        (
+            {'graph': (EDGES, torch.tensor([1, 1, 1, torch.nan]))},
+            ValueError,
+            "'edge_weight' contains NaN",
+        ),
+        ({'data': {'y': Y}}, TypeError, "'data' must be a torch_geometric.data.Data"),
+        ({'data': Data(y=Y[:3])}, ValueError, r"'data.y' must .*\(got 3 for 4 nodes\)"),
+        (
+            {'data': Data(y=torch.ones(4, 2))},
+            ValueError,
+            r"'data.y' must have shape \[n\]",
+        ),
+        (
+            {'data': Data(x=torch.ones(4))},
+            ValueError,
+            r"'data.x' must have shape \[n, d\]",
+        ),
+        ({'data': Data(pos=torch.ones(4, 3))}, ValueError, "'data.pos' must be finite"),
+        ({'prediction': Y.tolist()}, TypeError, "'prediction' must be a torch.Tensor"),
+        ({'prediction': torch.ones(())}, ValueError, "'prediction' must have one row"),
+        ({'prediction': torch.ones(4, 2)}, ValueError, r"'prediction' .* \[n\]"),
+        ({'images': torch.ones(4, 2)}, ValueError, r"'images' must have shape"),
+        ({'images': torch.ones(4, 2, 2, 4)}, ValueError, r"'images' must have shape"),
+        ({'images': torch.full((4, 2, 2), torch.inf)}, ValueError, 'finite real'),
+        (
+            {'images': torch.empty(1, 1, 1, dtype=torch.uint8).expand(4, 5000, 5000)},
+            ValueError,
+            r'must fit into 8192 x 8192 .*\(got 4 of 5000 x 5000\)',
+        ),
+        ({'names': ['a']}, ValueError, r"'names' must .*\(got 1 for 4 nodes\)"),
+        ({'names': 'abcd'}, TypeError, "'names' must be a sequence"),
+        (
+            {'data': Data(y=Y), 'class_names': ['a']},
+            ValueError,
+            r"'class_names' must name all 2 \(got 1\)",
+        ),
+        (
+            {'data': Data(x=torch.rand(4, 2)), 'feature_names': ['a']},
+            ValueError,
+            r"'feature_names' must name all 2 \(got 1\)",
+        ),
+        ({'title': 3}, TypeError, "'title' must be a str"),
+        ({'max_edges': 0}, ValueError, "'max_edges' must be"),
+        ({'max_features': -1}, ValueError, "'max_features' must be"),
+    ],
+)
+def test_bad_input(tmp_path, kwargs, error, message):
+    path = tmp_path / 'graph.html'
+    with pytest.raises(error, match=message):
+        explore(**{'graph': GRAPH, 'path': path} | kwargs)
+    assert not path.exists()
+
+
+def test_a_folder_that_is_not_there(tmp_path):
+    with pytest.raises(OSError, match="the folder of 'path' must exist"):
+        explore(GRAPH, path=tmp_path / 'no' / 'graph.html')
+
+
+def test_images_without_pillow(monkeypatch):
+    monkeypatch.setitem(sys.modules, 'PIL', None)
+    with pytest.raises(ImportError, match=r'torch_geometric_gsl\[plot\]'):
+        _page.image_entry(torch.zeros(1, 1, 1, dtype=torch.uint8))

@@ -1,0 +1,160 @@
+"""Make one HTML page of a graph and of what is known about its nodes."""
+
+from __future__ import annotations
+
+import base64
+import colorsys
+import html
+import io
+import json
+import math
+import os
+import re
+import tempfile
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torch_geometric_gsl.typing import SampledGraph
+from torch_geometric_gsl.visualization._drawing import COLORS
+
+#: Marks of the page and the files that take their places.
+_ASSETS = {
+    'style': 'page.css',
+    'vendor': 'vendor.js',
+    'view': 'view.js',
+    'explorer': 'explorer.js',
+}
+#: Pixels of the picture of all images in each direction, at the most.
+MAX_SPRITE = 8192
+_DIGITS = 4
+
+Json = dict[str, Any]
+
+
+def graph_entry(name: str, graph: SampledGraph, max_edges: int) -> Json:
+    """List the edges of a graph, the strongest of too many."""
+    edge_index, weight = graph
+    total = weight.numel()
+    order = weight.argsort(descending=True, stable=True)[:max_edges]
+    source, target = edge_index[:, order].tolist()
+    return {
+        'name': name,
+        'source': source,
+        'target': target,
+        'weight': numbers(weight[order]),
+        'total': total,
+    }
+
+
+def class_entry(name: str, y: Tensor, names: dict[int, str]) -> Json:
+    """Colour nodes by classes."""
+    values, place = y.unique(return_inverse=True)
+    classes = [names.get(value, str(value)) for value in values.tolist()]
+    entry = {'name': name, 'kind': 'class', 'classes': classes}
+    return entry | {'values': place.tolist()}
+
+
+def number_entry(name: str, value: Tensor) -> Json:
+    """Colour nodes by numbers, from the least to the largest."""
+    listed = numbers(value)
+    known = [number for number in listed if number is not None]
+    ends = {'low': min(known, default=0.0), 'high': max(known, default=0.0)}
+    return {'name': name, 'kind': 'number', 'values': listed, **ends}
+
+
+def palette(number: int) -> list[str]:
+    """Return a colour for each class: more than the usual ones go round the circle."""
+    if number <= len(COLORS):
+        return list(COLORS)
+    colours = []
+    for i in range(number):
+        # Neighbours in the list lie far from each other on the circle.
+        hue, light = (i * 0.618034) % 1, (0.42, 0.62)[i % 2]
+        parts = colorsys.hls_to_rgb(hue, light, 0.65)
+        colours.append('#' + ''.join(f'{round(255 * part):02x}' for part in parts))
+    return colours
+
+
+def numbers(value: Tensor) -> list[float | None]:
+    """Round numbers to a few digits; those that are not finite are absent."""
+    return [
+        float(f'{number:.{_DIGITS}g}') if math.isfinite(number) else None
+        for number in value.double().tolist()
+    ]
+
+
+def image_entry(images: Tensor) -> Json:
+    """Put images side by side into one PNG picture."""
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise ImportError(
+            "'images' need Pillow, which comes with matplotlib: "
+            "pip install 'torch_geometric_gsl[plot]'"
+        ) from error
+    number, height, width = images.shape[:3]
+    columns = math.ceil(math.sqrt(number * height / width))
+    lines = math.ceil(number / columns)
+    if max(columns * width, lines * height) > MAX_SPRITE:
+        raise ValueError(
+            f"'images' must fit into {MAX_SPRITE} x {MAX_SPRITE} pixels side by side "
+            f'(got {number} of {height} x {width})'
+        )
+    depth = images.shape[3:]
+    padded = images.new_zeros(columns * lines, *images.shape[1:])
+    padded[:number] = images
+    grid = padded.view(lines, columns, height, width, *depth).transpose(1, 2)
+    picture = grid.reshape(lines * height, columns * width, *depth).contiguous()
+    buffer = io.BytesIO()
+    Image.fromarray(picture.numpy()).save(buffer, 'PNG', optimize=True)
+    text = base64.b64encode(buffer.getvalue()).decode('ascii')
+    size = {'columns': columns, 'width': width, 'height': height}
+    return {'uri': f'data:image/png;base64,{text}', **size}
+
+
+def to_bytes(images: Tensor) -> Tensor:
+    """Return images as bytes; their least number is black and their largest white."""
+    if images.dtype == torch.uint8:
+        return images
+    images = images.double()
+    low, high = images.min(), images.max()
+    share = (images - low) / (high - low).clamp_min(torch.finfo(torch.double).tiny)
+    return (255 * share).round().to(torch.uint8)
+
+
+def make_page(title: str, content: Json) -> str:
+    """Return the page, with everything that it needs inside."""
+    assets = resources.files(__package__) / 'assets'
+    parts = {
+        mark: (assets / name).read_text(encoding='utf-8')
+        for mark, name in _ASSETS.items()
+    }
+    most = max(
+        (len(entry.get('classes', ())) for entry in content['colours']), default=0
+    )
+    content = content | {'palette': palette(most)}
+    text = json.dumps(content, allow_nan=False, separators=(',', ':'))
+    # In a script element `<` could end it.
+    parts |= {'title': html.escape(title), 'data': text.replace('<', r'\u003c')}
+    page = (assets / 'page.html').read_text(encoding='utf-8')
+    return re.sub(r'\{\{(\w+)\}\}', lambda match: parts[match[1]], page)
+
+
+def write_page(path: Path, page: str) -> None:
+    """Write a file that is there as a whole or not at all."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f'.{path.name}.')
+    try:
+        with open(handle, 'w', encoding='utf-8') as file:
+            file.write(page)
+        # `mkstemp` lets nobody else read it.
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(name, 0o666 & ~umask)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,6 @@
+import Graph from 'graphology';
+import Sigma from 'sigma';
+import forceAtlas2 from 'graphology-layout-forceatlas2';
+import ForceAtlas2Worker from 'graphology-layout-forceatlas2/worker';
+
+export { ForceAtlas2Worker, Graph, Sigma, forceAtlas2 };

@@ -1,0 +1,287 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.utils.num_nodes import maybe_num_nodes
+
+from torch_geometric_gsl._checks import check_count, check_type
+from torch_geometric_gsl._graph_checks import check_graph
+from torch_geometric_gsl.typing import SampledGraph
+from torch_geometric_gsl.visualization._layout import principal_components
+from torch_geometric_gsl.visualization._page import (
+    Json,
+    class_entry,
+    graph_entry,
+    image_entry,
+    make_page,
+    number_entry,
+    numbers,
+    to_bytes,
+    write_page,
+)
+
+#: A graph of this package, of PyTorch Geometric, or a sparse matrix of SciPy.
+Graph = Any
+
+
+def explore(
+    graph: Graph | Mapping[str, Graph],
+    *,
+    data: Data | None = None,
+    path: str | os.PathLike[str] = 'graph.html',
+    prediction: Tensor | None = None,
+    images: Tensor | None = None,
+    names: Sequence[str] | None = None,
+    class_names: Sequence[str] | None = None,
+    feature_names: Sequence[str] | None = None,
+    title: str = 'Learned graph',
+    max_edges: int = 50_000,
+    max_features: int = 32,
+    seed: int = 0,
+) -> Path:
+    r"""Write a page to look around in a graph: one file, which needs no network.
+
+    Open it in a browser. The wheel zooms; a node that is pointed at shows its
+    neighbours with their weights, its label, its features and its image; a click keeps
+    it. Nodes are found by name, coloured by label, prediction or feature, and weak
+    edges hidden by a threshold. Of several graphs, such as those of layers or of
+    epochs, two stand side by side, with the same nodes at the same places.
+
+    Nodes are arranged in the browser by ForceAtlas2, unless :obj:`data.pos` places
+    them. Drawn by `sigma.js <https://www.sigmajs.org>`_ (WebGL) and `graphology
+    <https://graphology.github.io>`_, which the page contains.
+
+    Args:
+        graph (SampledGraph or tuple or scipy.sparse.csr_array or Mapping): A graph on
+            one set of nodes, or graphs on it by name. Rows of a matrix are targets, as
+            in :obj:`graph_` of the estimators.
+        data (torch_geometric.data.Data, optional): What is known of the nodes: labels
+            or targets :obj:`y`, features :obj:`x`, positions :obj:`pos`
+            :math:`[n, 2]`. (default: :obj:`None`)
+        path (str or os.PathLike, optional): The file. One that is there is replaced.
+            (default: :obj:`"graph.html"`)
+        prediction (torch.Tensor, optional): A predicted class or number of each node
+            :math:`[n]`. (default: :obj:`None`)
+        images (torch.Tensor, optional): An image of each node :math:`[n, h, w]` or
+            :math:`[n, h, w, 3]`. Numbers other than bytes are mapped to them, the
+            least to black. (default: :obj:`None`)
+        names (Sequence, optional): The names of the nodes; their numbers if
+            :obj:`None`. (default: :obj:`None`)
+        class_names (Sequence, optional): The names of classes :math:`0, 1, \ldots`.
+            (default: :obj:`None`)
+        feature_names (Sequence, optional): The names of the features.
+            (default: :obj:`None`)
+        title (str, optional): The title of the page.
+            (default: :obj:`"Learned graph"`)
+        max_edges (int, optional): The number of edges of a graph to show at the most:
+            the strongest. (default: :obj:`50_000`)
+        max_features (int, optional): The number of features to show at the most: those
+            of largest variance. (default: :obj:`32`)
+        seed (int, optional): The seed of the places from which nodes without features
+            are arranged. (default: :obj:`0`)
+
+    Returns:
+        pathlib.Path: The file.
+
+    Raises:
+        ImportError: If there are images and Pillow is not installed.
+        OSError: If the file cannot be written.
+        TypeError: If an input has the wrong type or dtype.
+        ValueError: If an input has the wrong shape or does not fit the graph, or the
+            graph has no nodes.
+
+    Example:
+        >>> edge_index = torch.tensor([[0, 1, 2], [1, 2, 0]])
+        >>> data = Data(x=torch.rand(3, 4), y=torch.tensor([0, 0, 1]))
+        >>> folder = getfixture('tmp_path')
+        >>> graph = edge_index, torch.ones(3)
+        >>> explore(graph, data=data, path=folder / 'graph.html').name
+        'graph.html'
+    """
+    check_count(max_edges, 'max_edges')
+    check_count(max_features, 'max_features', minimum=0)
+    check_type(title, str, 'title', 'a str')
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise OSError(f"the folder of 'path' must exist (got {str(path)!r})")
+    given = graph if isinstance(graph, Mapping) else {'graph': graph}
+    if not given:
+        raise ValueError("'graph' must hold a graph (got none)")
+    graphs = {str(name): _check_one(one) for name, one in given.items()}
+    rows = max(one.shape[0] if is_matrix(one) else 0 for one in given.values())
+    data = Data() if data is None else data
+    check_type(data, Data, 'data', 'a torch_geometric.data.Data')
+    known = {'y': data.y, 'x': data.x, 'pos': data.pos}
+    known |= {'prediction': prediction, 'images': images}
+    sizes = {f'data.{key}' if key in data else key: known[key] for key in known}
+    num_nodes = _count(graphs, sizes, names, rows)
+    x = _features(data.x)
+    places, is_placed = _places(data.pos, x, num_nodes, seed)
+    nodes = {'names': _names(names, num_nodes, 'names'), **places}
+    colours = _colours(data.y, prediction, class_names)
+    colours += _feature_colours(x, feature_names, max_features)
+    entries = [graph_entry(name, g, max_edges) for name, g in graphs.items()]
+    content: Json = {'nodes': nodes, 'colours': colours, 'graphs': entries}
+    content |= {'arrange': not is_placed, 'images': _images(images)}
+    write_page(path, make_page(title, content))
+    return path
+
+
+def is_matrix(graph: Any) -> bool:
+    """Return whether a graph is a sparse matrix of SciPy."""
+    return hasattr(graph, 'tocoo')
+
+
+def _check_one(graph: Any) -> SampledGraph:
+    if is_matrix(graph):
+        matrix = graph.tocoo()
+        if len(matrix.shape) != 2 or matrix.shape[0] != matrix.shape[1]:
+            raise ValueError(f"'graph' must be square (got {list(matrix.shape)})")
+        edges = torch.tensor(np.stack([matrix.col, matrix.row]), dtype=torch.long)
+        graph = edges, torch.tensor(matrix.data, dtype=torch.double)
+    edge_index, weight = check_graph(graph)
+    return SampledGraph(edge_index.cpu(), weight.cpu())
+
+
+def _count(
+    graphs: dict[str, SampledGraph],
+    known: dict[str, Any],
+    names: Sequence[str] | None,
+    rows: int,
+) -> int:
+    """Count the nodes; raise unless all that is known of them is of so many."""
+    for name, value in known.items():
+        if value is None:
+            continue
+        check_type(value, Tensor, name, 'a torch.Tensor')
+        if value.dim() == 0:
+            raise ValueError(f"'{name}' must have one row per node (got a number)")
+    sizes = {name: value.size(0) for name, value in known.items() if value is not None}
+    if names is not None:
+        sizes['names'] = len(names)
+    edges = torch.cat([graph.edge_index for graph in graphs.values()], dim=1)
+    num_nodes: int = max(rows, maybe_num_nodes(edges), *sizes.values(), 0)
+    for name, size in sizes.items():
+        if size != num_nodes:
+            raise ValueError(
+                f"'{name}' must have one row per node "
+                f'(got {size} for {num_nodes} nodes)'
+            )
+    if num_nodes == 0:
+        raise ValueError("'graph' must have nodes (got none)")
+    return num_nodes
+
+
+def _names(given: Sequence[Any] | None, number: int, name: str) -> list[str]:
+    if given is None:
+        return [str(i) for i in range(number)]
+    if isinstance(given, str):
+        raise TypeError(f"'{name}' must be a sequence of names (got a str)")
+    if len(given) < number:
+        raise ValueError(f"'{name}' must name all {number} (got {len(given)})")
+    return [str(one) for one in given]
+
+
+def _features(x: Tensor | None) -> Tensor | None:
+    if x is None:
+        return None
+    if x.dim() != 2:
+        raise ValueError(f"'data.x' must have shape [n, d] (got {list(x.shape)})")
+    return x.detach().cpu()
+
+
+def _places(
+    pos: Tensor | None, x: Tensor | None, num_nodes: int, seed: int
+) -> tuple[Json, bool]:
+    """Return where nodes stand, and whether they stay there."""
+    if pos is not None:
+        if pos.dim() != 2 or pos.size(1) != 2 or not bool(pos.isfinite().all()):
+            raise ValueError(
+                "'data.pos' must be finite and have shape [n, 2] "
+                f'(got {list(pos.shape)})'
+            )
+        place = pos.detach().cpu().double()
+        # Up is up on the page as in a plot.
+        return {'x': numbers(place[:, 0]), 'y': numbers(place[:, 1])}, True
+    generator = torch.Generator().manual_seed(seed)
+    place = torch.randn(num_nodes, 2, generator=generator, dtype=torch.double)
+    if x is not None and x.layout == torch.strided and bool(x.isfinite().all()):
+        # Equal rows may not stand at one place: no force would part them.
+        spread = principal_components(x.double())
+        place = 0.01 * place + spread / spread.std().clamp_min(1e-9)
+    return {'x': numbers(place[:, 0]), 'y': numbers(place[:, 1])}, False
+
+
+def _colours(
+    y: Any, prediction: Tensor | None, class_names: Sequence[str] | None
+) -> list[Json]:
+    """List the labels and the predictions."""
+    entries = []
+    for name, value in (('label', y), ('prediction', prediction)):
+        if value is None:
+            continue
+        value = value.detach().cpu()
+        value = value.squeeze(1) if value.dim() == 2 and value.size(1) == 1 else value
+        if value.dim() != 1:
+            raise ValueError(
+                f"'{'data.y' if name == 'label' else name}' must have shape [n] "
+                f'(got {list(value.shape)})'
+            )
+        if value.is_floating_point():
+            entries.append(number_entry(name, value))
+            continue
+        least, most = int(value.min()), int(value.max())
+        named = (
+            [] if class_names is None else _names(class_names, most + 1, 'class_names')
+        )
+        # A label of -1 is none.
+        entries.append(class_entry(name, value, dict(enumerate(named))))
+        if least < 0:
+            entries[-1]['values'] = [
+                None if label < 0 else place
+                for label, place in zip(
+                    value.tolist(), entries[-1]['values'], strict=True
+                )
+            ]
+    return entries
+
+
+def _feature_colours(
+    x: Tensor | None, feature_names: Sequence[str] | None, max_features: int
+) -> list[Json]:
+    """List the features of largest variance, in their order."""
+    if x is None or not max_features:
+        return []
+    dense = x if x.layout == torch.strided else x.to_dense()
+    names = (
+        [f'feature {i}' for i in range(x.size(1))]
+        if feature_names is None
+        else _names(feature_names, x.size(1), 'feature_names')
+    )
+    spread = dense.double().nan_to_num().var(dim=0, unbiased=False)
+    chosen = spread.argsort(descending=True, stable=True)[:max_features].sort().values
+    return [
+        number_entry(names[i], dense[:, i]) | {'isFeature': True}
+        for i in chosen.tolist()
+    ]
+
+
+def _images(images: Tensor | None) -> Json | None:
+    if images is None:
+        return None
+    is_coloured = images.dim() == 4 and images.size(3) == 3
+    if not (images.dim() == 3 or is_coloured) or 0 in images.shape:
+        raise ValueError(
+            "'images' must have shape [n, h, w] or [n, h, w, 3] "
+            f'(got {list(images.shape)})'
+        )
+    if images.is_complex() or not bool(images.isfinite().all()):
+        raise ValueError("'images' must be finite real numbers")
+    return image_entry(to_bytes(images.detach().cpu()))
