@@ -7,7 +7,7 @@ from reproduction import half, noisy
 from reproduction.files import read_json, write_json
 from reproduction.half import HALF_SETTING, Run, execute, main
 from reproduction.half_tables import HALF, HALF_METHODS, half_grid
-from reproduction.noisy_models import Training
+from reproduction.noisy_models import Training, choices
 from reproduction.training import HIDDEN_LABEL
 from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
 
@@ -37,7 +37,7 @@ def test_the_graph_is_that_of_the_nearest_nodes(loaded):
 def test_all_methods_see_one_graph_and_no_test_labels(loaded, monkeypatch):
     seen = []
 
-    def spy(name, data, edge_index, seed, setting):
+    def spy(method, data, edge_index, seed, setting):
         seen.append((data, edge_index, seed))
         yield Training(0.5, {'dropout': 0.5}, 0, torch.zeros_like(data.y))
 
@@ -50,6 +50,13 @@ def test_all_methods_see_one_graph_and_no_test_labels(loaded, monkeypatch):
         assert torch.equal(edge_index, seen[0][1])
         assert torch.equal(data.train_mask, seen[0][0].train_mask)
         assert (data.y[data.test_mask] == HIDDEN_LABEL).all()
+
+
+@pytest.mark.parametrize('method', HALF_METHODS.values(), ids=HALF_METHODS)
+def test_all_methods_are_tuned_alike(method):
+    found = choices(method, HALF_SETTING)
+    pairs = {(choice['dropout'], choice['weight_decay']) for choice in found}
+    assert pairs == {(0.5, 0.0), (0.5, 5e-4), (0.8, 0.0), (0.8, 5e-4)}
 
 
 @pytest.mark.parametrize('method', ['mlp', 'gcn_root', 'ours'])

@@ -104,13 +104,13 @@ def test_every_method_runs(loaded, method):
     assert name == f'CiteSeer/+100/{method}/1'
     assert 0 <= result['val'] <= 1
     assert 0 <= result['test'] <= 1
-    assert result['choice'] in choices(method, TINY)
+    assert result['choice'] in choices(METHODS[method], TINY)
     assert execute(Run('CiteSeer', 100, method, 1), TINY)[1] == result
 
 
 @pytest.mark.parametrize('method', METHODS)
 def test_every_method_has_as_many_trainings(method):
-    found = choices(method, SETTING)
+    found = choices(METHODS[method], SETTING)
     assert len({tuple(choice.items()) for choice in found}) == 4
 
 
@@ -118,7 +118,7 @@ def test_every_method_has_as_many_trainings(method):
 def test_what_reads_the_graph(data, pairs, method):
     """All but the network of the features alone."""
     torch.manual_seed(0)
-    model = build(method, data, choices(method, TINY)[0], TINY).eval()
+    model = build(METHODS[method], data, choices(METHODS[method], TINY)[0], TINY).eval()
     # The layers of GCN keep the graph that they see first.
     outs = []
     for percent in (0, 300):
@@ -133,14 +133,14 @@ def test_what_reads_the_graph(data, pairs, method):
 def test_sparse_features_give_the_same(data, pairs):
     edge_index = both_ways(pairs, 48)
     for method in ('gcn', 'gcn_root', 'gat', 'mean'):
-        model = build(method, data, choices(method, TINY)[0], TINY).eval()
+        model = build(METHODS[method], data, choices(METHODS[method], TINY)[0], TINY).eval()
         found = model(data.x.to_sparse_csr(), edge_index)
         torch.testing.assert_close(found, model(data.x, edge_index))
 
 
 def test_mean_with_a_root_weight(data, pairs):
     """A layer is what SAGEConv computes, by a loop over the nodes."""
-    model = build('mean', data, choices('mean', TINY)[0], TINY).eval()
+    model = build(METHODS['mean'], data, choices(METHODS['mean'], TINY)[0], TINY).eval()
     conv, root = model.convs[0], model.roots[0]
     edge_index = both_ways(pairs, 48)
     h = data.x @ conv.lin.weight.T + conv.lin.bias

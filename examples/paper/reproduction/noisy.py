@@ -26,6 +26,7 @@ from reproduction.given_graphs import both_ways, changed, sort_pairs
 from reproduction.noisy_models import (
     METHODS,
     SETTING,
+    Method,
     Training,
     hide_test,
     trainings,
@@ -72,11 +73,11 @@ def execute(run: Run, setting: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     num_nodes = int(whole['y'].numel())
     edge_index = both_ways(changed(pairs, num_nodes, run.change, run.seed), num_nodes)
     data = paper_split(whole, seed=run.seed)
-    return str(run), chosen(run.method, data, edge_index, run.seed, setting)
+    return str(run), chosen(METHODS[run.method], data, edge_index, run.seed, setting)
 
 
 def chosen(
-    method: str, data: Data, edge_index: Tensor, seed: int, setting: dict[str, Any]
+    method: Method, data: Data, edge_index: Tensor, seed: int, setting: dict[str, Any]
 ) -> dict[str, Any]:
     """Return the result of the training that validation chose of a method."""
     best: Training | None = None

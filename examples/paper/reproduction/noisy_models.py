@@ -176,9 +176,9 @@ METHODS = {
 CONVS = {'gcn': gcn, 'gat': gat, 'mean': mean}
 
 
-def choices(name: str, setting: dict[str, Any]) -> list[dict[str, float]]:
+def choices(method: Method, setting: dict[str, Any]) -> list[dict[str, float]]:
     """List what the trainings of a method differ in: as many for each."""
-    axis = METHODS[name].axis
+    axis = method.axis
     values = setting[f'{axis}s']
     return [
         {'dropout': dropout, axis: value}
@@ -187,10 +187,10 @@ def choices(name: str, setting: dict[str, Any]) -> list[dict[str, float]]:
 
 
 def build(
-    name: str, data: Data, choice: dict[str, float], setting: dict[str, Any]
+    method: Method, data: Data, choice: dict[str, float], setting: dict[str, Any]
 ) -> Any:
     """Build the model of a training."""
-    method, dropout = METHODS[name], choice['dropout']
+    dropout = choice['dropout']
     classes = int(data['y'].max()) + 1
     layers, hidden = setting['num_layers'], setting['hidden_channels']
     sizes = (data.num_features, hidden, layers, classes)
@@ -237,12 +237,12 @@ def hide_test(data: Data) -> Data:
 
 
 def trainings(
-    name: str, data: Data, edge_index: Tensor, seed: int, setting: dict[str, Any]
+    method: Method, data: Data, edge_index: Tensor, seed: int, setting: dict[str, Any]
 ) -> Iterator[Training]:
     """Yield the trainings of a method; `data` has no labels of test nodes."""
-    for choice in choices(name, setting):
+    for choice in choices(method, setting):
         seed_everything(seed)
-        model = build(name, data, choice, setting)
+        model = build(method, data, choice, setting)
         decay = choice.get('weight_decay', setting['weight_decay'])
         yield train(model, data, edge_index, choice, decay, setting)
 
