@@ -72,6 +72,14 @@ def test_the_public_split(gsl_data, monkeypatch):
     torch.testing.assert_close(norm[norm > 0], torch.ones(int((norm > 0).sum())))
 
 
+def test_words_of_pubmed_count_once(gsl_data, monkeypatch):
+    monkeypatch.setenv('GSL_DATA', str(gsl_data('PubMed').parent))
+    x = labels.load('PubMed').x
+    row = x[17]
+    assert row[row > 0].unique().numel() == 1
+    assert row.norm() == pytest.approx(1.0)
+
+
 def test_words():
     x = torch.tensor([[3.0, 4.0], [0.0, 0.0], [0.0, 2.0]])
     expected = torch.tensor([[0.6, 0.8], [0.0, 0.0], [0.0, 1.0]])
@@ -116,7 +124,7 @@ def test_all_methods_see_the_same_split_and_no_test_labels(loaded, monkeypatch):
         assert torch.equal(data.y[kept], loaded.y[kept])
     assert len(seen) == len(METHODS)
     encoded = [d for d in seen if d.x.shape != loaded.x.shape]
-    assert len(encoded) == sum(method.is_encoded for method in METHODS.values()) == 2
+    assert len(encoded) == sum(method.is_encoded for method in METHODS.values()) == 4
 
 
 def test_validation_chooses_by_its_loss_where_accuracies_tie(loaded, monkeypatch):

@@ -133,7 +133,9 @@ def test_what_reads_the_graph(data, pairs, method):
 def test_sparse_features_give_the_same(data, pairs):
     edge_index = both_ways(pairs, 48)
     for method in ('gcn', 'gcn_root', 'gat', 'mean'):
-        model = build(METHODS[method], data, choices(METHODS[method], TINY)[0], TINY).eval()
+        model = build(
+            METHODS[method], data, choices(METHODS[method], TINY)[0], TINY
+        ).eval()
         found = model(data.x.to_sparse_csr(), edge_index)
         torch.testing.assert_close(found, model(data.x, edge_index))
 
@@ -253,6 +255,10 @@ def test_goes_on_where_it_was_ended(tmp_path, capsys, monkeypatch, loaded):
     assert not Results(tmp_path / NOISE, TINY | {'k': 3}, METHODS).runs
     others = METHODS | {'mlp': METHODS['mlp']._replace(axis='initial_scale')}
     assert not Results(tmp_path / NOISE, TINY, others).runs
+    # A further method leaves those of all others as they are.
+    others = METHODS | {'new': METHODS['mlp']}
+    assert Results(tmp_path / NOISE, TINY, others).runs == results(tmp_path)
+    assert not Results(tmp_path / NOISE, TINY, {'new': METHODS['mlp']}).runs
 
 
 @pytest.mark.parametrize(

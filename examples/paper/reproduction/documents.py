@@ -20,6 +20,7 @@ from reproduction.half_tables import HALF, half_grid
 from reproduction.labels_tables import DATASETS as LABELLED
 from reproduction.labels_tables import LABELS_FILE, labels_grid, labels_paired
 from reproduction.noisy_tables import NOISE, noise_grid
+from reproduction.pays_tables import pays_grid
 from reproduction.relation_tables import HIDDEN, hidden_grid, hidden_paired
 from reproduction.settings import METHODS, PRESETS, RESULTS
 from reproduction.store import ARCHIVE, Store
@@ -42,6 +43,7 @@ OWN: dict[str, tuple[str, Callable[[Path], Grid]]] = {
         for name in OBSERVED
     },
     'half': (HALF, half_grid),
+    'pays': (HIDDEN, pays_grid),
     'labels_paired': (LABELS_FILE, labels_paired),
     **{
         f'labels_{name}': (LABELS_FILE, functools.partial(labels_grid, name))

@@ -101,8 +101,26 @@ METHODS = {
         'network',
         {'initial_scale': [5.0, 10.0], 'order': [2, 4]},
     ),
+    'uniform_encoder': Method(
+        'uniform draws on the encoder, consistency',
+        'network',
+        {'num_candidates': [10, 20], 'order': [2, 4]},
+        is_encoded=True,
+    ),
+    'ours_encoder': Method(
+        'cosine draws on the encoder, consistency',
+        'network',
+        {'initial_scale': [5.0, 10.0], 'order': [2, 4]},
+        is_encoded=True,
+    ),
 }
-GRAPHS = {'nearest': 'nearest', 'uniform': 'uniform', 'ours': 'drawn'}
+GRAPHS = {
+    'nearest': 'nearest',
+    'uniform': 'uniform',
+    'ours': 'drawn',
+    'uniform_encoder': 'uniform',
+    'ours_encoder': 'drawn',
+}
 NETWORKS: dict[str, Callable[..., Any]] = {
     'mlp': MLPClassifier,
     'knn_gcn': KNNGCN,

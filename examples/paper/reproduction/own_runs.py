@@ -47,20 +47,28 @@ def parse_args(
 
 
 class Results:
-    """The finished runs of a setting, in a file that is replaced as a whole."""
+    """The finished runs of a setting, in a file that is replaced as a whole.
+
+    Results of another setting, or of a method that was another, are left out.
+    """
 
     def __init__(
         self, path: Path, setting: dict[str, Any], methods: Mapping[str, Any]
     ) -> None:
         self.path = path
-        named = {name: method._asdict() for name, method in methods.items()}
-        text = json.dumps([setting, named], sort_keys=True)
-        digest = hashlib.sha256(text.encode()).hexdigest()[:10]
+        digests = {name: _digest(setting, method) for name, method in methods.items()}
         content = read_kept(self.path) or {}
-        # Results of another setting are no results of this one.
-        self.content = content if content.get('digest') == digest else {}
-        if not self.content:
-            self.content = {'digest': digest, 'setting': setting, 'runs': {}}
+        kept = {
+            method
+            for method, digest in content.get('digests', {}).items()
+            if digests.get(method) == digest
+        }
+        runs = {
+            name: result
+            for name, result in content.get('runs', {}).items()
+            if name.split('/')[-2] in kept
+        }
+        self.content = {'setting': setting, 'digests': digests, 'runs': runs}
 
     @property
     def runs(self) -> dict[str, Result]:
@@ -86,6 +94,11 @@ class Results:
         with _results_of(missing, task, jobs) as found:
             for name, result in tqdm(found, total=len(missing), disable=None):
                 self.add(name, result)
+
+
+def _digest(setting: dict[str, Any], method: Any) -> str:
+    text = json.dumps([setting, method._asdict()], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:10]
 
 
 @contextlib.contextmanager
