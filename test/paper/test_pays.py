@@ -1,0 +1,93 @@
+"""The table of all settings."""
+
+import math
+
+import pytest
+from scipy import stats
+
+from reproduction import half_tables, labels_tables, noisy_tables, relation_tables
+from reproduction.files import write_json
+from reproduction.pays_tables import Setting, pays_grid
+from reproduction.summary import Cell, compare
+
+
+def results(methods, names):
+    """Make results of so many seeds of each method."""
+    return {
+        name.format(method=method, seed=seed): {'val': 0.5, 'test': test}
+        for name in names
+        for method, tests in methods.items()
+        for seed, test in enumerate(tests)
+    }
+
+
+def write(root, file, methods, *names):
+    runs = results(methods, names)
+    write_json(root / file, {'digests': {}, 'runs': runs})
+
+
+@pytest.fixture
+def finished(tmp_path):
+    accuracies = {
+        'mlp': [0.70, 0.72, 0.71],
+        'uniform': [0.71, 0.73, 0.74],
+        'ours': [0.80, 0.83, 0.81],
+    }
+    errors = {'mlp': [0.9, 1.0, 1.1], 'linear': [0.5, 0.6], 'tanh': [0.1, 0.3, 0.2]}
+    write(tmp_path, relation_tables.HIDDEN, errors, '120/{method}/{seed}')
+    name = 'CiteSeer/+300/{method}/{seed}'
+    write(tmp_path, noisy_tables.NOISE, accuracies, name)
+    names = 'wine/5/{method}/{seed}', 'CiteSeer/public/{method}/{seed}'
+    write(tmp_path, labels_tables.LABELS_FILE, accuracies, *names)
+    write(tmp_path, half_tables.HALF, accuracies, 'CS/{method}/{seed}')
+    return tmp_path
+
+
+def test_rows(finished):
+    grid = pays_grid(finished)
+    titles = [title for title, _ in grid.rows]
+    assert titles == [
+        'hidden relation at 120°, error',
+        'CiteSeer, +300 % wrong edges',
+        "CiteSeer, no graph, Planetoid's split",
+        'wine, no graph, 5 labels a class',
+        'CS, no graph, half labelled',
+    ]
+    rows = dict(grid.rows)
+    hidden = rows[titles[0]]
+    assert [entry.ours for entry in hidden[:-1]] == ['1.000', '0.550', '', '0.200']
+    assert [entry.is_best for entry in hidden[:-1]] == [False, False, False, True]
+    # The cosine is the best control, of the two seeds that it has.
+    assert hidden[-1] == ('-0.350', '', False)
+    wine = rows[titles[3]]
+    assert [entry.ours for entry in wine[:-1]] == ['71.0', '', '72.7', '81.3']
+    assert wine[-1].ours == '+8.7'
+    # One split has no test.
+    assert rows[titles[2]][-1] == ('+8.7', '', False)
+
+
+def test_p_values_are_corrected_for_all_rows(finished):
+    rows = dict(pays_grid(finished).rows)
+    ours, best = Cell({0: 80.0, 1: 83.0, 2: 81.0}), Cell({0: 71.0, 1: 73.0, 2: 74.0})
+    plain = float(stats.ttest_rel([80, 83, 81], [71, 73, 74]).pvalue)
+    overlap = compare(ours, best).p_value
+    assert plain < overlap
+    # Three rows are tested: the smallest counts thrice, the two others twice or more.
+    assert rows['wine, no graph, 5 labels a class'][-1].paper == f'p = {3 * plain:.3f}'
+    for title in ('CiteSeer, +300 % wrong edges', 'CS, no graph, half labelled'):
+        assert rows[title][-1].paper == f'p = {2 * overlap:.3f}'
+
+
+def test_errors_are_compared_by_their_ratios():
+    ours, other = Cell({0: -0.1, 1: -0.2, 2: -0.4}), Cell({0: -0.2, 1: -0.6, 2: -1.6})
+    row = Setting('', (other, None, None, ours), 'error')
+    ratios = [math.log(0.2 / 0.1), math.log(0.6 / 0.2), math.log(1.6 / 0.4)]
+    assert row.p_value() == pytest.approx(stats.ttest_1samp(ratios, 0).pvalue)
+
+
+def test_nothing_has_run(tmp_path):
+    grid = pays_grid(tmp_path)
+    assert grid.is_empty
+    row = Setting('', (None, None, None, Cell({0: 1.0})), 'disjoint')
+    assert row.best_control() is None
+    assert math.isnan(row.p_value())
