@@ -6,6 +6,8 @@ const FAINT = '#e4e4e4';
 const UNKNOWN = '#bbbbbb';
 /* A finger does not hit a dot: it takes the nearest node within so many pixels. */
 const REACH = 24;
+/* Of more edges than these all are as thin as a pixel. */
+const THIN = 20000;
 
 /* Mix a colour with the white page: the drawing has no translucent lines. */
 function tint(hex, share) {
@@ -47,6 +49,7 @@ class View {
       labelRenderedSizeThreshold: 7,
       labelDensity: 0.5,
       zIndex: true,
+      edgeProgramClasses: { thin: gsl.EdgeLineProgram },
       defaultDrawNodeHover: () => {},  // The overlay names it.
       nodeReducer: (node, attributes) => this.drawnNode(Number(node), attributes),
       edgeReducer: (edge, attributes) => this.drawnEdge(Number(edge), attributes),
@@ -72,13 +75,15 @@ class View {
     this.sources = new Map();
     this.targets = new Map();
     this.graph.clearEdges();
+    // Of many edges nobody sees the widths, which take most of the time to draw.
+    const type = weight.length > THIN ? 'thin' : 'line';
     const list = (map, key, value) => {
       if (!map.has(key)) map.set(key, []);
       map.get(key).push(value);
     };
     source.forEach((from, e) => {
       this.graph.addDirectedEdgeWithKey(String(e), String(from), String(target[e]),
-        { weight: weight[e], size: 0.4 + 1.6 * (weight[e] / this.most) });
+        { type, weight: weight[e], size: 0.4 + 1.6 * (weight[e] / this.most) });
       list(this.sources, target[e], [from, weight[e]]);
       list(this.targets, from, [target[e], weight[e]]);
     });
