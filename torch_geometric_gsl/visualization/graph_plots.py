@@ -156,6 +156,6 @@ def _joined(graph: SampledGraph, y: Tensor | None) -> str:
     y = y.cpu()
     share = same_label_share(edge_index[:, apart], weight[apart], y, y)
     return (
-        f'\n{100 * share:.0f} % of the weight joins equal classes '
+        f'\n{100 * share:.3g} % of the weight joins equal classes '
         f'({100 * chance_share(y):.0f} % by chance)'
     )

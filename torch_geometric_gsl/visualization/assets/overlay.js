@@ -79,9 +79,10 @@ class Overlay {
       const isFocus = node === focus;
       const text = short(data.nodes.names[node]);
       const width = context.measureText(text).width + 6;
-      const boxes = [[x + half + 3, y - 9], [x - half - width - 3, y - 9],
-        [x - width / 2, y + half + 3], [x - width / 2, y - half - 21]].map(([left, top]) => (
-        { left, top, right: left + width, bottom: top + 18 }));
+      const [right, left, above, below] = [x + half + 3, x - half - width - 3, y - half - 21, y + half + 3];
+      const boxes = [[right, y - 9], [left, y - 9], [x - width / 2, below], [x - width / 2, above],
+        [right, above], [right, below], [left, above], [left, below]].map(([from, top]) => (
+        { left: from, top, right: from + width, bottom: top + 18 }));
       const isFree = (box) => !taken.some((other) => overlap(box, other));
       const box = boxes.find(isFree) || (isFocus ? boxes[0] : null);
       if (!box) return;
