@@ -5,6 +5,7 @@ import io
 import json
 import re
 import sys
+from importlib import resources
 
 import numpy as np
 import pytest
@@ -193,6 +194,21 @@ def test_the_page_asks_for_nothing(tmp_path):
     text = explore(GRAPH, path=tmp_path / 'graph.html').read_text(encoding='utf-8')
     assert "default-src 'none'" in text
     assert not re.search(r'<(script|link|img)[^>]+(src|href)=', text)
+
+
+def test_the_libraries_are_told_with_versions_and_licences():
+    assets = resources.files('torch_geometric_gsl.visualization') / 'assets'
+    text = (assets / 'vendor.LICENSES.txt').read_text(encoding='utf-8')
+    recipe = re.findall(r'([a-z0-9-]+)@(\d+\.\d+\.\d+)', text)
+    names = [f'{name} {version}' for name, version in recipe if name != 'esbuild']
+    titles = re.findall(r'^(.+)\n=+$', text, flags=re.MULTILINE)
+    assert sorted(titles) == sorted(names)
+    assert text.count('Copyright') == text.count('Permission is hereby granted')
+    assert text.count('Copyright') == len(titles)
+    # Each library that is imported is told.
+    entry = (assets / 'vendor.entry.js').read_text(encoding='utf-8')
+    imported = {name.split('/')[0] for name in re.findall(r"from '([^']+)'", entry)}
+    assert imported <= {name for name, _ in recipe}
 
 
 def test_the_file_is_replaced_as_a_whole(tmp_path, monkeypatch):

@@ -290,8 +290,9 @@ def _spread(x: Tensor) -> Tensor:
     value = entries.values().double().nan_to_num(0, 0, 0)
     sums = value.new_zeros(2, x.size(1))
     sums.index_add_(1, entries.indices()[1], torch.stack([value, value.square()]))
-    mean, square = sums / x.size(0)
-    return square - mean.square()
+    sums /= x.size(0)
+    variance: Tensor = sums[1] - sums[0].square()
+    return variance
 
 
 def _images(images: Tensor | None) -> Json | None:
