@@ -28,39 +28,35 @@ from torch_geometric_gsl.visualization import explore
 STATIC = Path(__file__).resolve().parents[1] / '_static' / 'explorer'
 SIZES = {'wide': (1400, 900), 'narrow': (420, 800)}
 #: Of the graph that is timed.
-NODES, EDGES, FRAMES = 5_000, 50_000, 40
+NODES, EDGES, FRAMES = 5_000, 50_000, 15
 #: Do something once a frame; tell the milliseconds of all frames. Reading a pixel waits
 #: until the frame is drawn.
 TIMED = """
-const done = arguments[arguments.length - 1];
+const [kind, done] = arguments;
 const { sigma } = explorer.views[0];
 const drawing = ['edges', 'nodes'].map(
   (name) => sigma.getCanvases()[name].getContext('webgl2'));
 const pixel = new Uint8Array(4);
-const kinds = {
+const act = {
   'moving the camera': (i) => {
     sigma.getCamera().setState({ angle: 0.01 * i });
     sigma.render();
   },
   'pointing at a node': (i) => explorer.point(i),
   'moving the threshold': (i) => explorer.hideBelow(0.01 * i),
-};
-const spent = {};
-const names = Object.keys(kinds);
-function step(k, i) {
+}[kind];
+const spent = [];
+function step() {
   const begin = performance.now();
-  kinds[names[k]](i);
+  act(spent.length);
   drawing.forEach((gl) => gl.readPixels(0, 0, 1, 1, gl.RGBA, gl.UNSIGNED_BYTE, pixel));
-  (spent[names[k]] ||= []).push(performance.now() - begin);
-  if (i + 1 < FRAMES) {
-    requestAnimationFrame(() => step(k, i + 1));
-    return;
-  }
-  explorer.choose(null);
-  if (k + 1 < names.length) step(k + 1, 0); else done(spent);
+  spent.push(performance.now() - begin);
+  if (spent.length < FRAMES) requestAnimationFrame(step);
+  else { explorer.choose(null); done(spent); }
 }
-step(0, 0);
+step();
 """.replace('FRAMES', str(FRAMES))
+KINDS = ('moving the camera', 'pointing at a node', 'moving the threshold')
 #: Choose a node and look at it closely.
 CLOSE = """
 explorer.choose(17);
@@ -154,13 +150,13 @@ def time_frames(browser: Any, folder: Path) -> dict[str, dict[str, list[float]]]
     browser.get(page.as_uri())
     time.sleep(5)
     browser.set_script_timeout(600)
-    found = {'drawn by software': browser.execute_async_script(TIMED)}
-    browser.execute_script(UNDRAWN)
-    found['without drawing'] = browser.execute_async_script(TIMED)
-    return {
-        how: {what: sorted(spent) for what, spent in kinds.items()}
-        for how, kinds in found.items()
-    }
+    found = {}
+    for how in ('drawn by software', 'without drawing'):
+        found[how] = {
+            kind: sorted(browser.execute_async_script(TIMED, kind)) for kind in KINDS
+        }
+        browser.execute_script(UNDRAWN)
+    return found
 
 
 def main() -> None:
