@@ -38,7 +38,8 @@ setup: $(PACKAGE_STAMP)  ## Install everything into .venv
 
 demo: $(DEMO_STAMP)  ## Learn two graphs, one that pays and one that does not
 	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(PY) examples/hidden_relation.py
-	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(PY) examples/gausim.py --epochs 40
+	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(PY) examples/gausim.py --epochs 40 \
+		--similarity linear --scale 5
 
 test: setup  ## Run all tests and doctests, with coverage
 	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} MPLBACKEND=Agg \

@@ -13,19 +13,19 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-import warnings
 from pathlib import Path
 from typing import Any
 
 import torch
+from sklearn.datasets import load_digits
 from torch_geometric import seed_everything
 from torch_geometric.data import Data
 from tqdm import tqdm
 
 import torch_geometric_gsl as gsl
 from torch_geometric_gsl.datasets import DATASETS, load_dataset, paper_split
-from torch_geometric_gsl.diagnostics import UniformSamplingWarning, describe_model
-from torch_geometric_gsl.visualization import plot_graph
+from torch_geometric_gsl.diagnostics import describe_graph
+from torch_geometric_gsl.visualization import explore, plot_graph
 
 SIMILARITIES = (
     'linear',
@@ -114,29 +114,38 @@ def conclude(results: dict[str, list[dict[str, float]]], num_splits: int) -> Non
     if 'full' not in test or not others:
         return
     best = max(others, key=test.__getitem__)
-    figures = f'{test["full"]:.1f} % against {test[best]:.1f} % of "{MODELS[best]}"'
-    if test['full'] > test[best]:
-        print(f'\nThe learned graph is the best here: {figures}.')
-    else:
-        print(f'\nThe learned graph does not pay here: {figures}.')
-
-
-def show_graph(model: gsl.GSLNet, data: Data, path: Path) -> None:
-    """Describe and draw the graph that the first layer learned."""
-    with warnings.catch_warnings():  # The text says what it would.
-        warnings.simplefilter('ignore', UniformSamplingWarning)
-        layer = describe_model(model, data.x).layers[0]
-    effective = float(layer.effective_candidates.mean())
+    figures = f'{test["full"]:.1f} % of the test nodes are right with it'
+    verdict = 'pays' if test['full'] > test[best] else 'does not pay'
     print(
-        f'Its draws choose among {effective:,.0f} of {data.num_nodes:,} nodes in '
-        'effect, more sharply with a larger --scale.'
+        f'\nThe learned graph {verdict} here: {figures}, {test[best]:.1f} % with '
+        f'"{MODELS[best]}".'
     )
+
+
+@torch.no_grad()
+def show_graph(model: gsl.GSLNet, data: Data, dataset: str, folder: Path) -> None:
+    """Draw the graph that the first layer learned, and write a page to explore it."""
     model.eval()
-    with torch.no_grad():
-        graph = model.graphs(data.x)[0]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    plot_graph(graph, y=data.y, max_nodes=100).savefig(path, dpi=150)
-    print(f'wrote {path}')
+    graph = model.graphs(data.x)[0]
+    summary = describe_graph(graph, data.y)
+    folder.mkdir(parents=True, exist_ok=True)
+    picture = folder / 'graph.png'
+    figure: Any = plot_graph(graph, y=data.y, max_nodes=100).figure
+    figure.savefig(picture, dpi=150)
+    page = explore(
+        graph,
+        data=data,
+        path=folder / 'graph.html',
+        prediction=model(data.x).argmax(dim=-1),
+        images=torch.tensor(load_digits().images) if dataset == 'digits' else None,
+        title=f'{dataset}: the learned graph',
+    )
+    share, chance = 100 * (summary.weighted_homophily or 0), 100 * (summary.chance or 0)
+    print(
+        f'\n{share:.0f} % of the weight of the learned graph joins nodes of one class, '
+        f'{chance:.0f} % would by chance.\n'
+        f'{picture} shows a part of it; open {page} in a browser to look around in it.'
+    )
 
 
 def parse_args() -> argparse.Namespace:
@@ -175,7 +184,7 @@ def main() -> None:
     print_table(results)
     conclude(results, args.seeds)
     if learned is not None:
-        show_graph(learned, data, args.out / args.dataset / 'graph.png')
+        show_graph(learned, data, args.dataset, args.out / args.dataset)
 
 
 if __name__ == '__main__':

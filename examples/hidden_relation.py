@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from torch import Tensor
 from torch_geometric import seed_everything
@@ -33,6 +34,9 @@ from torch_geometric_gsl.datasets import HiddenRelation
 GRAPHS_PER_STEP = 4
 # Where the centre of the bell begins, in degrees; validation chooses one.
 STARTS = (30, 65, 105, 140)
+# The nodes of the picture, in degrees, and their colours.
+SHOWN = (0, 30, 60)
+COLORS = ('#0072B2', '#D55E00', '#009E73')
 
 
 class Network(torch.nn.Module):
@@ -135,21 +139,31 @@ def true_matrix(data: Any) -> Tensor:
 
 
 def draw_relations(data: Any, weight: Tensor, path: Path) -> None:
-    """Draw the true and the learned relation of a graph, nodes in order."""
-    angle, order = torch.atan2(data.pos[:, 1], data.pos[:, 0]).rad2deg().sort()
-    pictures = {'true relation': true_matrix(data), 'learned graph': weight}
-    figure = Figure(figsize=(8, 4), layout='constrained')
+    """Draw some nodes of a graph, what they need, and what they found."""
+    pictures = {
+        'What three of the nodes need': true_matrix(data),
+        'What the learned graph joins them to': weight,
+    }
+    place = data.pos / data.pos.norm(dim=1, keepdim=True)
+    angle = torch.atan2(place[:, 1], place[:, 0]).rad2deg()
+    figure = Figure(figsize=(10, 4.2), layout='constrained')
     axes = figure.subplots(1, 2)
     for ax, (title, matrix) in zip(axes, pictures.items(), strict=True):
-        ax.pcolormesh(
-            angle, angle, matrix[order][:, order], cmap='Blues', shading='nearest'
-        )
-        ticks = [-180, -90, 0, 90, 180]
-        ax.set(title=title, xlabel='angle of the source, degrees')
-        ax.set(ylabel='angle of the target', xticks=ticks, yticks=ticks, aspect=1)
+        ax.plot(*place.t(), '.', color='#bbbbbb', label='the other nodes')
+        for wanted, color in zip(SHOWN, COLORS, strict=True):
+            node = int((angle - wanted).abs().argmin())
+            sources = place[matrix[node] > 0]
+            ends = torch.stack([place[node].expand_as(sources), sources], dim=1)
+            ax.add_collection(LineCollection(ends.tolist(), colors=color, lw=0.7))
+            ax.plot(*sources.t(), '.', color=color)
+            label = f'a node at {wanted} degrees'
+            ax.plot(*place[node], 'o', color=color, markersize=10, label=label)
+        ax.set(title=title, aspect=1)
+        ax.set_axis_off()
+    axes[1].legend(loc='center left', bbox_to_anchor=(1, 0.5), frameon=False)
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
-    print(f'wrote {path}')
+    figure.savefig(path, dpi=120)
+    print(f'{path} shows three nodes, what they need, and what they found.')
 
 
 def conclude(errors: dict[str, float], data: Any, weight: Tensor) -> None:

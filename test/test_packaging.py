@@ -50,6 +50,17 @@ def test_the_archive_holds_what_the_repository_holds(distribution, tracked):
     assert {name for name in distribution.files if LEFT_OUT.match(name)} == set()
 
 
+def test_the_wheel_holds_what_the_package_reads(tracked, tmp_path):
+    command = [sys.executable, 'setup.py', '-q', 'egg_info', '--egg-base', tmp_path]
+    command += ['build_py', '--build-lib', tmp_path / 'lib']
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    built = [path for path in (tmp_path / 'lib').rglob('*') if path.is_file()]
+    found = {path.relative_to(tmp_path / 'lib').as_posix() for path in built}
+    wanted = {name for name in tracked if name.startswith('torch_geometric_gsl/')}
+    assert 'torch_geometric_gsl/visualization/assets/vendor.js' in wanted
+    assert wanted - found == set()
+
+
 def test_metadata(distribution):
     metadata = distribution.metadata
     assert metadata['Version'] == torch_geometric_gsl.__version__

@@ -1,6 +1,7 @@
 """Learn graphs of handwritten digits, and draw them."""
 
 import torch
+from matplotlib.figure import Figure
 from torch.nn.functional import cross_entropy
 from torch_geometric import seed_everything
 from torch_geometric.data import Data
@@ -10,6 +11,7 @@ from torch_geometric_gsl import GaussianSimilarity, GSLNet, LinearSimilarity
 from torch_geometric_gsl.datasets import SklearnTable, paper_split
 from torch_geometric_gsl.diagnostics import describe_graph, describe_model
 from torch_geometric_gsl.visualization import (
+    plot_adjacency,
     plot_gaussian_parameters,
     plot_graph,
     plot_similarity_curves,
@@ -52,7 +54,11 @@ for file, name in (('neural', 'neural Gaussian'), ('linear', 'linear, scale 10')
         f'{100 * summary.weighted_homophily:.0f} % of the weight joins one digit, '
         f'{100 * summary.chance:.0f} % by chance'
     )
-    plot_graph(graph, data.y, pos=data.x).savefig(f'graph_{file}.svg')
+    figure = Figure(figsize=(12, 4.8), layout='constrained')
+    left, right = figure.subplots(1, 2)
+    plot_adjacency(graph, data.y, ax=left)
+    plot_graph(graph, data.y, pos=data.x, ax=right)
+    figure.savefig(f'graph_{file}.svg')
 
 summary = describe_model(models['neural Gaussian'], data.x)
 first = summary.layers[0]
@@ -62,5 +68,7 @@ curves = {
     'Gaussian': GaussianSimilarity(64),
     'neural Gaussian, trained': first,
 }
-plot_similarity_curves(curves).savefig('similarity_curves.svg')
-plot_gaussian_parameters(summary).savefig('gaussian_parameters.svg')
+axes = plot_similarity_curves(curves)
+axes[0].figure.savefig('similarity_curves.svg')
+axes = plot_gaussian_parameters(summary)
+axes[0].figure.savefig('gaussian_parameters.svg')

@@ -2,13 +2,14 @@
 
     python docs/_figures/explorer.py
 
-It needs Chromium, its driver and selenium. Pictures go to `docs/_static/explorer/`; the
-last lines are the size of the page, and how long a frame takes that draws 50,000 edges.
+It needs Chromium, its driver and selenium. Pictures go to `docs/_static/explorer/`.
+Then it tells the sizes of pages, and how long a frame of 50,000 edges takes.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import shutil
 import tempfile
 import time
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from PIL import Image
 from selenium import webdriver
 from sklearn.datasets import load_digits
 from torch_geometric.data import Data
@@ -26,24 +28,49 @@ from torch_geometric_gsl.visualization import explore
 STATIC = Path(__file__).resolve().parents[1] / '_static' / 'explorer'
 SIZES = {'wide': (1400, 900), 'narrow': (420, 800)}
 #: Of the graph that is timed.
-NODES, EDGES, FRAMES = 5_000, 50_000, 40
-#: Move the camera once a frame; tell the milliseconds of all frames.
+NODES, EDGES, FRAMES = 5_000, 50_000, 15
+#: Do something once a frame; tell the milliseconds of all frames. Reading a pixel waits
+#: until the frame is drawn.
 TIMED = """
-const done = arguments[arguments.length - 1];
+const [kind, done] = arguments;
 const { sigma } = explorer.views[0];
+const drawing = ['edges', 'nodes'].map(
+  (name) => sigma.getCanvases()[name].getContext('webgl2'));
+const pixel = new Uint8Array(4);
+const act = {
+  'moving the camera': (i) => {
+    sigma.getCamera().setState({ angle: 0.01 * i });
+    sigma.render();
+  },
+  'pointing at a node': (i) => explorer.point(i),
+  'moving the threshold': (i) => explorer.hideBelow(0.01 * i),
+}[kind];
 const spent = [];
-let number = 0;
 function step() {
   const begin = performance.now();
-  sigma.getCamera().setState({ angle: 0.01 * number });
-  sigma.render();
-  const gl = sigma.getCanvases().edges.getContext('webgl2');
-  gl.readPixels(0, 0, 1, 1, gl.RGBA, gl.UNSIGNED_BYTE, new Uint8Array(4));
+  act(spent.length);
+  drawing.forEach((gl) => gl.readPixels(0, 0, 1, 1, gl.RGBA, gl.UNSIGNED_BYTE, pixel));
   spent.push(performance.now() - begin);
-  number += 1;
-  if (number < %d) requestAnimationFrame(step); else done(spent);
+  if (spent.length < FRAMES) requestAnimationFrame(step);
+  else { explorer.choose(null); done(spent); }
 }
-requestAnimationFrame(step);
+step();
+""".replace('FRAMES', str(FRAMES))
+KINDS = ('moving the camera', 'pointing at a node', 'moving the threshold')
+#: Choose a node and look at it closely.
+CLOSE = """
+explorer.choose(17);
+const { sigma } = explorer.views[0];
+const { x, y } = sigma.getNodeDisplayData('17');
+sigma.getCamera().setState({ x, y, ratio: 0.12 });
+"""
+#: Leave all work of a graphics processor out.
+UNDRAWN = """
+const type = WebGL2RenderingContext.prototype;
+for (const name of ['drawArrays', 'drawElements']) {
+  type[name] = () => {};
+  type[`${name}Instanced`] = () => {};
+}
 """
 
 
@@ -59,7 +86,7 @@ def digits_page(path: Path) -> Path:
         data=Data(x=torch.tensor(x), y=torch.tensor(y)),
         prediction=torch.tensor(model.predict(x)),
         images=torch.tensor(x).view(-1, 8, 8),
-        names=[f'digit {number}' for number in range(len(y))],
+        names=[f'image {number}' for number in range(len(y))],
         feature_names=[f'pixel {i // 8}, {i % 8}' for i in range(64)],
         title='Handwritten digits, 100 of them labelled',
         path=path,
@@ -81,62 +108,82 @@ def open_browser() -> Any:
     return webdriver.Chrome(options=options, service=service)
 
 
+def save_picture(browser: Any, name: str) -> None:
+    """Save what the browser shows in 256 colours, a third of the size."""
+    picture = Image.open(io.BytesIO(browser.get_screenshot_as_png())).convert('RGB')
+    # Of the whole range of colours, not only of those that cover much.
+    method = Image.Quantize.MAXCOVERAGE
+    few = picture.quantize(256, method=method, dither=Image.Dither.NONE)
+    few.save(STATIC / f'{name}.png', optimize=True)
+
+
 def take_pictures(browser: Any, page: Path) -> None:
     """Show a digit and its neighbours, and the graphs side by side."""
     for name, (width, height) in SIZES.items():
         size = {'width': width, 'height': height}
-        device = size | {'deviceScaleFactor': 1, 'mobile': False}
+        device = size | {'deviceScaleFactor': 1, 'mobile': name == 'narrow'}
         browser.execute_cdp_cmd('Emulation.setDeviceMetricsOverride', device)
         browser.get(page.as_uri())
-        time.sleep(8)  # Nodes are being arranged.
-        browser.save_screenshot(str(STATIC / f'{name}.png'))
-        browser.execute_script('explorer.choose(17); explorer.views[0].goTo(17)')
-        time.sleep(1)
-        browser.execute_script(
-            'explorer.views[0].sigma.getCamera().animate({ ratio: 0.12 })'
-        )
-        time.sleep(1)
-        browser.save_screenshot(str(STATIC / f'{name}_node.png'))
-    browser.execute_cdp_cmd(
-        'Emulation.setDeviceMetricsOverride',
-        {'width': 1400, 'height': 900, 'deviceScaleFactor': 1, 'mobile': False},
-    )
-    browser.execute_script('explorer.choose(null); explorer.compare()')
-    browser.execute_script('explorer.views[0].sigma.getCamera().animatedReset()')
-    time.sleep(2)
-    browser.save_screenshot(str(STATIC / 'compare.png'))
+        time.sleep(10)  # Nodes are being arranged.
+        if name == 'wide':
+            save_picture(browser, name)
+        browser.execute_script(CLOSE)
+        time.sleep(2)
+        save_picture(browser, f'{name}_node')
+        if name == 'wide':
+            browser.execute_script('explorer.choose(null); explorer.compare()')
+            browser.execute_script(
+                'explorer.views[0].sigma.getCamera().animatedReset()'
+            )
+            time.sleep(3)
+            save_picture(browser, 'compare')
 
 
-def time_frames(browser: Any, folder: Path) -> list[float]:
-    """Return the milliseconds of frames of a random graph, in their order."""
+def time_frames(browser: Any, folder: Path) -> dict[str, dict[str, list[float]]]:
+    """Return the sorted milliseconds of frames, with and without drawing."""
     generator = torch.Generator().manual_seed(0)
     edge_index = torch.randint(NODES, (2, EDGES), generator=generator)
     weight = torch.rand(EDGES, generator=generator)
     pos = torch.randn(NODES, 2, generator=generator)
     page = explore((edge_index, weight), data=Data(pos=pos), path=folder / 'many.html')
+    print(f'page of {EDGES:,} edges: {page.stat().st_size / 1e6:.2f} MB')
     browser.get(page.as_uri())
-    time.sleep(3)
-    browser.set_script_timeout(300)
-    found: list[float] = browser.execute_async_script(TIMED % FRAMES)
-    return sorted(found)
+    time.sleep(5)
+    browser.set_script_timeout(600)
+    found = {}
+    for how in ('drawn by software', 'without drawing'):
+        found[how] = {
+            kind: sorted(browser.execute_async_script(TIMED, kind)) for kind in KINDS
+        }
+        browser.execute_script(UNDRAWN)
+    return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.parse_args()
+    parser.add_argument('--only', choices=('pictures', 'times'))
+    args = parser.parse_args()
     STATIC.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, open_browser() as browser:
-        page = digits_page(Path(folder) / 'digits.html')
-        take_pictures(browser, page)
-        print(f'page of {page.stat().st_size / 1e6:.2f} MB')
-        frames = time_frames(browser, Path(folder))
+        if args.only != 'times':
+            page = digits_page(Path(folder) / 'digits.html')
+            print(f'page of digits: {page.stat().st_size / 1e6:.2f} MB')
+            take_pictures(browser, page)
+        if args.only == 'pictures':
+            return
+        browser.execute_cdp_cmd(
+            'Emulation.setDeviceMetricsOverride',
+            {'width': 1400, 'height': 900, 'deviceScaleFactor': 1, 'mobile': False},
+        )
+        found = time_frames(browser, Path(folder))
         log = browser.get_log('browser')
-    middle, slow = frames[len(frames) // 2], frames[int(0.95 * len(frames))]
-    print(
-        f'{EDGES:,} edges, drawn by software: {middle:.0f} ms a frame, 95 % {slow:.0f}'
-    )
+    print(f'\n{"milliseconds a frame":<24}{"":<20}{"least":>8}{"median":>8}')
+    for how, kinds in found.items():
+        for what, spent in kinds.items():
+            middle = spent[len(spent) // 2]
+            print(f'{what:<24}{how:<20}{spent[0]:>8.0f}{middle:>8.0f}')
     print(f'messages of the browser: {log}')
 
 

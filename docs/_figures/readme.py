@@ -3,7 +3,9 @@
 import re
 from pathlib import Path
 
-from torch_geometric_gsl.visualization import plot_graph
+from matplotlib.figure import Figure
+
+from torch_geometric_gsl.visualization import plot_adjacency, plot_graph
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -12,5 +14,9 @@ found = re.search(r'```python\n(.*?)```', readme, re.DOTALL)
 assert found is not None
 names: dict = {}
 exec(found[1], names)
-figure = plot_graph(names['model'].graphs(names['x'])[0], y=names['y'])
+graph = names['model'].graphs(names['x'])[0]
+figure = Figure(figsize=(12, 4.8), layout='constrained')
+left, right = figure.subplots(1, 2)
+plot_adjacency(graph, names['y'], ax=left)
+plot_graph(graph, names['y'], ax=right)
 figure.savefig(ROOT / 'docs' / '_static' / 'readme.png', dpi=80)

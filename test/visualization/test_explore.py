@@ -5,6 +5,7 @@ import io
 import json
 import re
 import sys
+from importlib import resources
 
 import numpy as np
 import pytest
@@ -89,6 +90,46 @@ def test_labels_and_predictions(write):
     assert (number['kind'], number['low'], number['high']) == ('number', 0.5, 1.5)
 
 
+def test_a_class_has_one_colour_as_label_and_as_prediction(write):
+    data = Data(y=torch.tensor([5, -1, 2, 5]))
+    label, prediction = write(data=data, prediction=torch.tensor([5, 5, 9, 5]))[
+        'colours'
+    ]
+    assert label['classes'] == prediction['classes'] == ['2', '5', '9']
+    assert label['values'] == [1, None, 0, 1]
+    assert prediction['values'] == [1, 1, 2, 1]
+    (label,) = write(data=Data(y=torch.tensor([True, False, True, True])))['colours']
+    assert (label['classes'], label['values']) == (['0', '1'], [1, 0, 1, 1])
+    (label,) = write(data=Data(y=torch.full((4,), -1)), class_names=['a'])['colours']
+    assert (label['classes'], label['values']) == ([], [None] * 4)
+
+
+def test_features_that_are_not_numbers_are_absent(write):
+    x = torch.tensor([[torch.nan, 1], [torch.inf, 2], [0, 3], [5, torch.nan]])
+    for given in (x, x.to_sparse_coo()):
+        first, second = write(data=Data(x=given))['colours']
+        assert first['values'] == [None, None, 0, 5]
+        assert (first['low'], first['high']) == (0, 5)
+        assert second['values'] == [1, 2, 3, None]
+    (nothing,) = write(data=Data(x=torch.full((4, 1), torch.nan)))['colours']
+    assert (nothing['low'], nothing['high']) == (0, 0)
+
+
+def test_sparse_features_stay_sparse(write, meter):
+    n, d = 300, 20_000
+    index = torch.stack([torch.arange(n), torch.arange(n) * 7])
+    x = torch.sparse_coo_tensor(index, torch.arange(1.0, n + 1), (n, d))
+    graph = torch.tensor([[0], [n - 1]]), torch.ones(1)
+    with meter() as found:
+        colours = write(graph, data=Data(x=x.to_sparse_csr()), max_features=2)[
+            'colours'
+        ]
+    names = [f'feature {7 * (n - 2)}', f'feature {7 * (n - 1)}']
+    assert [colour['name'] for colour in colours] == names
+    assert colours[1]['values'][-1] == n
+    assert found.largest < 10 * d
+
+
 def test_features_of_largest_variance(write):
     x = torch.tensor([[0, 5.0, 1], [0, 0, 2], [0, 5, 1], [0, 0, 2]])
     found = write(data=Data(x=x), feature_names=['a', 'b', 'c'], max_features=2)
@@ -133,11 +174,6 @@ def test_numbers_of_images_become_bytes():
     assert _page.to_bytes(torch.ones(1, 2, 2)).max() == 0
 
 
-def test_colours_of_many_classes_differ():
-    assert len(set(_page.palette(30))) == 30
-    assert _page.palette(8) == _page.palette(3)
-
-
 def test_markup_stays_text(tmp_path):
     bad = '</script><script>alert(1)</script>'
     path = explore(
@@ -150,7 +186,7 @@ def test_markup_stays_text(tmp_path):
     )
     text = path.read_text(encoding='utf-8')
     assert 'alert(1)</script>' not in text
-    assert text.count('<script') == text.count('</script>') == 4
+    assert text.count('<script') == text.count('</script>') == 6
     assert content(path)['nodes']['names'][0] == bad
 
 
@@ -158,6 +194,21 @@ def test_the_page_asks_for_nothing(tmp_path):
     text = explore(GRAPH, path=tmp_path / 'graph.html').read_text(encoding='utf-8')
     assert "default-src 'none'" in text
     assert not re.search(r'<(script|link|img)[^>]+(src|href)=', text)
+
+
+def test_the_libraries_are_told_with_versions_and_licences():
+    assets = resources.files('torch_geometric_gsl.visualization') / 'assets'
+    text = (assets / 'vendor.LICENSES.txt').read_text(encoding='utf-8')
+    recipe = re.findall(r'([a-z0-9-]+)@(\d+\.\d+\.\d+)', text)
+    names = [f'{name} {version}' for name, version in recipe if name != 'esbuild']
+    titles = re.findall(r'^(.+)\n=+$', text, flags=re.MULTILINE)
+    assert sorted(titles) == sorted(names)
+    assert text.count('Copyright') == text.count('Permission is hereby granted')
+    assert text.count('Copyright') == len(titles)
+    # Each library that is imported is told.
+    entry = (assets / 'vendor.entry.js').read_text(encoding='utf-8')
+    imported = {name.split('/')[0] for name in re.findall(r"from '([^']+)'", entry)}
+    assert imported <= {name for name, _ in recipe}
 
 
 def test_the_file_is_replaced_as_a_whole(tmp_path, monkeypatch):
@@ -187,6 +238,12 @@ def test_half_precision_and_gradients(write):
     ('kwargs', 'error', 'message'),
     [
         ({'graph': {}}, ValueError, "'graph' must hold a graph"),
+        ({'graph': {1: GRAPH, '1': GRAPH}}, ValueError, "'graph' .* distinct names"),
+        (
+            {'graph': (EDGES, -GRAPH[1])},
+            ValueError,
+            "'edge_weight' must not be negative",
+        ),
         ({'graph': EDGES}, TypeError, "'graph' must be a SampledGraph"),
         (
             {'graph': (EDGES[:, :0], torch.empty(0))},
@@ -209,6 +266,16 @@ def test_half_precision_and_gradients(write):
             {'data': Data(x=torch.ones(4))},
             ValueError,
             r"'data.x' must have shape \[n, d\]",
+        ),
+        (
+            {'data': Data(x=torch.ones(4, 1, dtype=torch.cfloat))},
+            ValueError,
+            r"'data.x' .* real numbers \(got \[4, 1\] of torch.complex64\)",
+        ),
+        (
+            {'data': Data(y=torch.ones(4, dtype=torch.cfloat))},
+            ValueError,
+            "'data.y' .* real numbers",
         ),
         ({'data': Data(pos=torch.ones(4, 3))}, ValueError, "'data.pos' must be finite"),
         ({'prediction': Y.tolist()}, TypeError, "'prediction' must be a torch.Tensor"),
@@ -247,8 +314,11 @@ def test_bad_input(tmp_path, kwargs, error, message):
 
 
 def test_a_folder_that_is_not_there(tmp_path):
-    with pytest.raises(OSError, match="the folder of 'path' must exist"):
-        explore(GRAPH, path=tmp_path / 'no' / 'graph.html')
+    for path in (tmp_path / 'no' / 'graph.html', tmp_path):
+        with pytest.raises(OSError, match="'path' must be a file in a folder that"):
+            explore(GRAPH, path=path)
+    with pytest.raises(TypeError, match=r"'path' must be a path \(got int\)"):
+        explore(GRAPH, path=3)
 
 
 def test_images_without_pillow(monkeypatch):

@@ -5,8 +5,10 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 import torch
+from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PathCollection
 from matplotlib.colors import to_rgba
+from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 from torch_geometric_gsl.diagnostics.summaries import LayerSummary, ModelSummary
@@ -21,6 +23,7 @@ from torch_geometric_gsl.nn.similarity import (
 )
 from torch_geometric_gsl.typing import SampledGraph
 from torch_geometric_gsl.visualization import (
+    plot_adjacency,
     plot_gaussian_parameters,
     plot_graph,
     plot_similarity_curves,
@@ -57,19 +60,22 @@ def dots_of(ax):
     return [a for a in ax.collections if isinstance(a, PathCollection)]
 
 
-def test_plot_graph_shows_weights_sorted_by_class():
+def test_plot_adjacency_shows_weights_sorted_by_class():
     # Classes 5 and 7; the order of the nodes is 1, 3, 0, 2.
     y = torch.tensor([7, 5, 7, 5])
     edge_index = torch.tensor([[1, 0, 2, 1], [3, 2, 1, 1]])
     graph = SampledGraph(edge_index, torch.tensor([0.5, 0.25, 1.0, 0.75]))
-    left, right, bar = plot_graph(graph, y).axes
+    ax = plot_adjacency(graph, y)
+    (_, bar) = ax.figure.axes
     expected = np.zeros((4, 4))
     expected[1, 0], expected[3, 2], expected[0, 3], expected[0, 0] = 0.5, 0.25, 1, 0.75
-    assert np.array_equal(left.images[0].get_array(), expected)
-    assert [text.get_text() for text in left.get_yticklabels()] == ['5', '7']
-    assert left.get_yticks().tolist() == [1, 3]
-    assert left.get_xlabel() == 'source node, by class'
+    assert np.array_equal(ax.images[0].get_array(), expected)
+    assert [text.get_text() for text in ax.get_yticklabels()] == ['5', '7']
+    assert ax.get_yticks().tolist() == [1, 3]
+    assert ax.get_xlabel() == 'source node, by class'
+    assert ax.get_title() == '4 nodes, 4 edges'
     assert bar.get_ylabel() == 'weight'
+    right = plot_graph(graph, y)
     # Two classes of two nodes; the loop is not drawn.
     assert [len(dots.get_offsets()) for dots in dots_of(right)] == [2, 2]
     lines = lines_of(right)
@@ -84,20 +90,39 @@ def test_plot_graph_shows_weights_sorted_by_class():
 def test_plot_graph_says_how_much_weight_joins_classes():
     y = torch.tensor([0, 0, 1])
     edge_index = torch.tensor([[0, 2, 2], [1, 1, 2]])
-    figure = plot_graph((edge_index, torch.tensor([3.0, 1.0, 9.0])), y)
-    assert figure.get_suptitle() == (
-        '3 nodes, 3 edges: 75 % of the weight between nodes joins one class '
-        '(33 % by chance)'
+    ax = plot_graph((edge_index, torch.tensor([3.0, 1.0, 9.0])), y)
+    assert ax.get_title() == (
+        '3 nodes and their strongest edges\n'
+        '75 % of the weight joins equal classes (33 % by chance)'
     )
-    assert plot_graph(ring(3)).get_suptitle() == '3 nodes, 3 edges'
-    figure = plot_graph(NOTHING, torch.tensor([0, 1]))
-    assert figure.get_suptitle() == '2 nodes, 0 edges'
-    figure.draw_without_rendering()
+    text = '3 nodes and their strongest edges'
+    assert plot_graph(ring(3)).get_title() == text
+    assert plot_graph(NOTHING, torch.tensor([0, 1, 1])).get_title() == text
+
+
+@pytest.mark.parametrize('y', [torch.tensor([0, 1]), torch.tensor([0])])
+def test_graphs_without_edges_are_drawn(y):
+    for plot in (plot_graph, plot_adjacency):
+        plot(NOTHING, y).figure.draw_without_rendering()
+
+
+@pytest.mark.parametrize('top', [0.37, 3.0, 0.0021])
+def test_ticks_are_round(top):
+    n = 40
+    edge_index = torch.randint(n, (2, 300))
+    ax = plot_adjacency((edge_index, top * torch.rand(300)))
+    ax.figure.draw_without_rendering()
+    bar = ax.figure.axes[1]
+    for ticks in (bar.get_yticks(), ax.get_xticks(), ax.get_yticks()):
+        steps = np.diff(ticks)
+        assert np.allclose(steps, steps[0])
+        digit = steps[0] / 10 ** math.floor(math.log10(steps[0]) + 1e-9)
+        assert round(digit, 6) in (1, 2, 5)
 
 
 def test_plot_graph_draws_edges_between_their_nodes():
     pos = torch.tensor([[0.0, 0.0], [4.0, 1.0], [2.0, 3.0]])
-    _, right, _ = plot_graph(ring(3), pos=pos).axes
+    right = plot_graph(ring(3), pos=pos)
     (dots,) = dots_of(right)
     assert dots.get_offsets().tolist() == pos.tolist()
     # Sorted by target.
@@ -115,7 +140,7 @@ def test_plot_graph_draws_the_strongest_edges():
     edge_index = torch.tensor([[1, 2, 3, 4, 5, 6, 0], [0, 0, 0, 0, 0, 0, 1]])
     weight = torch.tensor([0.1, 0.6, 0.2, 0.5, 0.3, 0.4, 0.0])
     pos = torch.arange(14.0).view(7, 2)
-    _, right, _ = plot_graph((edge_index, weight), pos=pos).axes
+    right = plot_graph((edge_index, weight), pos=pos)
     segments = lines_of(right)['edges between'].get_segments()
     assert sorted(segment[0, 0] / 2 for segment in segments) == [2, 4, 6]
 
@@ -124,9 +149,9 @@ def test_plot_graph_of_many_nodes():
     y = torch.arange(40) // 20
     graph = ring(40)
     state = torch.get_rng_state()
-    figure = plot_graph(graph, y, max_nodes=8)
+    right = plot_graph(graph, y, max_nodes=8)
     assert torch.equal(state, torch.get_rng_state())
-    left, right, bar = figure.axes
+    left, bar = plot_adjacency(graph, y, max_cells=8).figure.axes
     # Five nodes share a cell: four of five edges stay inside it.
     matrix = left.images[0].get_array()
     assert matrix.shape == (8, 8)
@@ -135,18 +160,21 @@ def test_plot_graph_of_many_nodes():
     assert bar.get_ylabel() == 'mean weight of a target'
     # Two nodes at random, each with the one source that it has.
     places = [np.asarray(dots.get_offsets()) for dots in dots_of(right)]
-    assert 3 <= sum(map(len, places)) <= 4
-    again = dots_of(plot_graph(graph, y, max_nodes=8).axes[1])
+    number = sum(map(len, places))
+    assert 3 <= number <= 4
+    text = f'{number} of 40 nodes and their strongest edges'
+    assert right.get_title().splitlines()[0] == text
+    again = dots_of(plot_graph(graph, y, max_nodes=8))
     for place, dots in zip(places, again, strict=True):
         assert np.array_equal(place, dots.get_offsets())
-    other = dots_of(plot_graph(graph, y, max_nodes=8, seed=1).axes[1])
+    other = dots_of(plot_graph(graph, y, max_nodes=8, seed=1))
     assert not np.array_equal(places[0], other[0].get_offsets())
 
 
 def test_plot_graph_of_features_with_gradient_and_many_classes():
     graph, x = ring(10), torch.randn(10, 5).requires_grad_()
     graph.edge_weight.requires_grad_()
-    _, right, _ = plot_graph(graph, torch.arange(10), x).axes
+    right = plot_graph(graph, torch.arange(10), x)
     # The principal components of the features.
     offsets = np.concatenate([dots.get_offsets() for dots in dots_of(right)])
     singular = torch.linalg.svdvals((x - x.mean(dim=0)).detach().double())
@@ -160,7 +188,7 @@ def test_plot_graph_of_features_with_gradient_and_many_classes():
 
 
 def test_plot_similarity_curves_by_hand():
-    figure = plot_similarity_curves(
+    left, right = plot_similarity_curves(
         {
             'LinSim': LinearSimilarity(4),
             'DiffSim': DifferenceSimilarity(4),
@@ -170,7 +198,6 @@ def test_plot_similarity_curves_by_hand():
         },
         scale=3.0,
     )
-    left, right = figure.axes
     t = np.linspace(-1, 1, 801)
     expected = {
         'LinSim': t,
@@ -188,15 +215,15 @@ def test_plot_similarity_curves_by_hand():
         assert np.allclose(weights[name].get_ydata(), weight / weight.mean())
     looks = {(line.get_color(), line.get_linestyle()) for line in curves.values()}
     assert len(looks) == 5
-    (legend,) = figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == list(expected)
+    texts = [text.get_text() for text in right.get_legend().get_texts()]
+    assert texts == list(expected)
+    assert left.get_xticks().tolist() == [-1, -0.5, 0, 0.5, 1]
     assert left.get_xlabel() == 'cosine $t$ of the two nodes'
     assert r'$\lambda = 3$' in right.get_title()
 
 
 def test_plot_similarity_curves_shows_the_band_of_the_bells():
-    figure = plot_similarity_curves([bells(), LinearSimilarity(4)])
-    left, right = figure.axes
+    left, right = plot_similarity_curves([bells(), LinearSimilarity(4)])
     assert [line.get_label() for line in left.lines] == [
         'convs.0.sampler',
         'LinearSimilarity',
@@ -222,7 +249,7 @@ def test_plot_similarity_curves_shows_the_band_of_the_bells():
 
 def test_plot_gaussian_parameters():
     layers = (bells(), layer('convs.1.sampler'), bells('convs.2.sampler'))
-    left, right = plot_gaussian_parameters(ModelSummary(layers)).axes
+    left, right = plot_gaussian_parameters(ModelSummary(layers))
     for ax, median, fixed in ((left, 0.3, 0.5), (right, 0.04, 0.02 * math.e)):
         names = [text.get_text() for text in ax.get_xticklabels()]
         assert names == ['convs.0', 'convs.2']
@@ -258,6 +285,21 @@ def test_plot_graph_errors(kwargs, error, match):
 
 
 @pytest.mark.parametrize(
+    ('kwargs', 'error', 'match'),
+    [
+        ({'max_cells': 0}, ValueError, r"'max_cells' must be at least 1 \(got 0\)"),
+        ({'y': [0, 0, 0]}, TypeError, r"'y' must be a torch.Tensor \(got list\)"),
+        ({'y': torch.tensor([0] * 2)}, ValueError, 'one label per node'),
+        ({'graph': NOTHING}, ValueError, "'graph' must have nodes"),
+        ({'ax': 3}, TypeError, r"'ax' must be matplotlib axes \(got int\)"),
+    ],
+)
+def test_plot_adjacency_errors(kwargs, error, match):
+    with pytest.raises(error, match=match):
+        plot_adjacency(**{'graph': ring(3), **kwargs})
+
+
+@pytest.mark.parametrize(
     ('similarities', 'error', 'match'),
     [
         ([], ValueError, "'similarities' must not be empty"),
@@ -286,26 +328,66 @@ def test_other_errors():
         plot_gaussian_parameters(ModelSummary((layer(),)))
 
 
-@pytest.mark.parametrize(
-    'plot',
-    [
-        lambda: plot_graph(ring(12), torch.arange(12) // 4),
-        lambda: plot_similarity_curves([bells(), GaussianSimilarity(4)]),
-        lambda: plot_gaussian_parameters(ModelSummary((bells(),))),
-    ],
-    ids=['graph', 'curves', 'parameters'],
-)
-def test_figures_are_saved_without_pyplot(plot, tmp_path, monkeypatch):
+#: One call of each function, and how many axes it draws on.
+PLOTS = {
+    'graph': (
+        lambda **kwargs: plot_graph(ring(12), torch.arange(12) // 4, **kwargs),
+        1,
+    ),
+    'adjacency': (lambda **kwargs: plot_adjacency(ring(12), **kwargs), 1),
+    'curves': (
+        lambda **kwargs: plot_similarity_curves(
+            [bells(), GaussianSimilarity(4)], **kwargs
+        ),
+        2,
+    ),
+    'parameters': (
+        lambda **kwargs: plot_gaussian_parameters(ModelSummary((bells(),)), **kwargs),
+        2,
+    ),
+}
+
+
+@pytest.mark.parametrize(('plot', 'number'), PLOTS.values(), ids=PLOTS)
+def test_axes_that_are_given_are_drawn_on_and_returned(plot, number):
+    axes = Figure().subplots(1, number, squeeze=False)[0]
+    found = plot(ax=axes[0] if number == 1 else axes)
+    assert list(np.ravel(found)) == list(axes)
+    assert all(ax.has_data() for ax in axes)
+    made = plot()
+    assert isinstance(made, Axes) if number == 1 else made.shape == (2,)
+    other = [axes[0]] * (3 - number)
+    with pytest.raises(ValueError, match=rf"'ax' must be .*\(got {3 - number}\)"):
+        plot(ax=other)
+    with pytest.raises(TypeError, match=r"'ax' must be .* \(got str\)"):
+        plot(ax='left')
+
+
+@pytest.mark.parametrize(('plot', 'number'), PLOTS.values(), ids=PLOTS)
+def test_legends_stand_beside_the_drawing(plot, number):
+    axes = list(np.ravel(plot()))
+    figure = axes[0].figure
+    figure.draw_without_rendering()
+    for ax in axes:
+        if (legend := ax.get_legend()) is not None:
+            box = legend.get_window_extent()
+            assert box.x0 >= ax.get_window_extent().x1
+            assert box.x1 <= figure.bbox.x1
+
+
+@pytest.mark.parametrize(('plot', 'number'), PLOTS.values(), ids=PLOTS)
+def test_figures_are_saved_without_pyplot(plot, number, tmp_path, monkeypatch):
     monkeypatch.delitem(sys.modules, 'matplotlib.pyplot', raising=False)
-    settings = dict(mpl.rcParams)
-    figure = plot()
+    # A copy: reading the setting 'backend' chooses one, for which pyplot is imported.
+    settings = mpl.rcParams.copy()
+    figure = np.ravel(plot())[0].figure
     figure.savefig(tmp_path / 'figure.png', dpi=50)
     figure.savefig(tmp_path / 'figure.svg')
     image = imread(tmp_path / 'figure.png')
     # Something is drawn, and the margin is white.
     assert image.min() < 0.5
     assert np.allclose(image[0, 0], to_rgba('white'))
-    assert dict(mpl.rcParams) == settings
+    assert mpl.rcParams == settings
     assert 'matplotlib.pyplot' not in sys.modules
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import colorsys
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.utils import subgraph
@@ -19,7 +21,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: The palette of Okabe and Ito, which colour-blind people can tell apart.
+#: Colours of classes. The first eight are those of Okabe and Ito, which colour-blind
+#: people can tell apart; more come from the lists of Kelly and of Trubetskoy.
 COLORS = (
     '#0072B2',
     '#D55E00',
@@ -29,11 +32,36 @@ COLORS = (
     '#56B4E9',
     '#000000',
     '#F0E442',
+    '#882D17',
+    '#875692',
+    '#8DB600',
+    '#BE0032',
+    '#F032E6',
+    '#808000',
+    '#AAFFC3',
+    '#F99379',
+    '#000075',
+    '#DCBEFF',
+    '#911EB4',
+    '#9A6324',
 )
 GREY = '#777777'
 _MARKERS = 'os^Dv'
 #: How many edges of each node are drawn.
 _STRONGEST = 3
+
+
+def palette(number: int) -> list[str]:
+    """Return a colour for each class: more than the usual ones go round the circle."""
+    if number <= len(COLORS):
+        return list(COLORS)
+    colours = []
+    for i in range(number):
+        # Neighbours in the list lie far from each other on the circle.
+        hue, light = (i * 0.618034) % 1, (0.42, 0.62)[i % 2]
+        parts = colorsys.hls_to_rgb(hue, light, 0.65)
+        colours.append('#' + ''.join(f'{round(255 * part):02x}' for part in parts))
+    return colours
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -45,6 +73,40 @@ def new_figure(width: float, height: float) -> Figure:
             "plots need matplotlib: install the extra 'torch_geometric_gsl[plot]'"
         ) from error
     return Figure(figsize=(width, height), layout='constrained')
+
+
+def check_axes(ax: Any, number: int) -> list[Axes] | None:
+    """Return so many given axes as a list; raise unless they are that."""
+    if ax is None:
+        return None
+    try:
+        from matplotlib.axes import Axes
+    except ImportError:  # What was given is no axes; drawing says what to install.
+        return None
+    found = [ax] if isinstance(ax, Axes) else list(np.ravel(np.asarray(ax, object)))
+    what = (
+        'matplotlib axes' if number == 1 else f'a sequence of {number} matplotlib axes'
+    )
+    for one in found:
+        if not isinstance(one, Axes):
+            raise TypeError(f"'ax' must be {what} (got {type(one).__name__})")
+    if len(found) != number:
+        raise ValueError(f"'ax' must be {what} (got {len(found)})")
+    return found
+
+
+def make_axes(
+    given: list[Axes] | None, number: int, width: float, height: float
+) -> list[Axes]:
+    """Return the axes to draw on: a new figure's if none are given."""
+    if given is not None:
+        return given
+    return list(new_figure(width, height).subplots(1, number, squeeze=False)[0])
+
+
+def beside(ax: Axes, **kwargs: Any) -> None:
+    """Put a legend to the right of what is drawn."""
+    ax.legend(loc='center left', bbox_to_anchor=(1, 0.5), frameon=False, **kwargs)
 
 
 def count_nodes(edge_index: Tensor, y: Tensor | None, pos: Tensor | None) -> int:
@@ -72,6 +134,7 @@ def draw_adjacency(
 ) -> None:
     """Draw the matrix of weights, nodes sorted by class, at most that many cells."""
     from matplotlib.colors import PowerNorm
+    from matplotlib.ticker import MaxNLocator
 
     num_nodes = label.numel()
     matrix = cell_matrix(graph, label, min(num_nodes, max_cells))
@@ -87,12 +150,13 @@ def draw_adjacency(
         interpolation='nearest',
     )
     what = 'weight' if len(matrix) == num_nodes else 'mean weight of a target'
-    # Evenly spaced under the square root of the norm.
-    ticks = [top * (step / 4) ** 2 for step in range(5)]
+    rounds = MaxNLocator(4, steps=[1, 2, 5, 10]).tick_values(0, top)
+    ticks = [tick for tick in rounds if tick <= top]
     bar = ax.figure.colorbar(image, ax=ax, shrink=0.8, extend='max', ticks=ticks)
-    bar.ax.set_yticklabels([f'{tick:.2g}' for tick in ticks])
     bar.set_label(what)
-    ax.set(title='Adjacency matrix', xlabel='source node', ylabel='target node')
+    ax.set(xlabel='source node', ylabel='target node')
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10], integer=True))
     if len(classes) == 1:
         return
     ends = torch.bincount(label, minlength=len(classes)).cumsum(0).tolist()
@@ -124,11 +188,12 @@ def draw_nodes(
     from matplotlib.collections import LineCollection
 
     (source, target), weight = graph
+    colors = palette(len(classes))
     same = (label[source] == label[target]) & (len(classes) > 1)
     width = 0.5 + 1.5 * weight / weight.max() if weight.numel() else weight
     for inside in (False, True):
         edges = graph.edge_index[:, same == inside]
-        tints = [COLORS[i % len(COLORS)] for i in label[edges[0]].tolist()]
+        tints = [colors[i] for i in label[edges[0]].tolist()]
         lines = LineCollection(
             list(place[edges.t()].numpy()),
             colors=tints if inside else '#999999',
@@ -148,14 +213,13 @@ def draw_nodes(
             edgecolors='#333333',
             label=f'class {name}',
             zorder=2,
-            color=COLORS[number % len(COLORS)],
-            # Another one where the colours begin again.
-            marker=_MARKERS[number // len(COLORS) % len(_MARKERS)],
+            color=colors[number],
+            # Colours of more than ten classes are not told apart at a glance.
+            marker=_MARKERS[number // 10 % len(_MARKERS)],
         )
-    ax.set_title(f'{label.numel()} nodes and their strongest edges')
     ax.margins(0.06)
     if 1 < len(classes) <= 24:
-        ax.legend(loc='center left', bbox_to_anchor=(1, 0.5), frameon=False)
+        beside(ax)
 
 
 def draw_boxes(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import colorsys
 import html
 import io
 import json
@@ -19,13 +18,15 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl.typing import SampledGraph
-from torch_geometric_gsl.visualization._drawing import COLORS
+from torch_geometric_gsl.visualization._drawing import palette
 
 #: Marks of the page and the files that take their places.
 _ASSETS = {
     'style': 'page.css',
     'vendor': 'vendor.js',
+    'overlay': 'overlay.js',
     'view': 'view.js',
+    'panel': 'panel.js',
     'explorer': 'explorer.js',
 }
 #: Pixels of the picture of all images in each direction, at the most.
@@ -50,12 +51,17 @@ def graph_entry(name: str, graph: SampledGraph, max_edges: int) -> Json:
     }
 
 
-def class_entry(name: str, y: Tensor, names: dict[int, str]) -> Json:
-    """Colour nodes by classes."""
-    values, place = y.unique(return_inverse=True)
-    classes = [names.get(value, str(value)) for value in values.tolist()]
-    entry = {'name': name, 'kind': 'class', 'classes': classes}
-    return entry | {'values': place.tolist()}
+def class_entry(name: str, y: Tensor, known: Tensor, names: list[str] | None) -> Json:
+    """Colour nodes by the known classes, in order; what is negative has none."""
+    classes = [
+        str(value) if names is None else names[value] for value in known.tolist()
+    ]
+    place = torch.searchsorted(known, y)
+    values = [
+        None if label < 0 else index
+        for label, index in zip(y.tolist(), place.tolist(), strict=True)
+    ]
+    return {'name': name, 'kind': 'class', 'classes': classes, 'values': values}
 
 
 def number_entry(name: str, value: Tensor) -> Json:
@@ -64,19 +70,6 @@ def number_entry(name: str, value: Tensor) -> Json:
     known = [number for number in listed if number is not None]
     ends = {'low': min(known, default=0.0), 'high': max(known, default=0.0)}
     return {'name': name, 'kind': 'number', 'values': listed, **ends}
-
-
-def palette(number: int) -> list[str]:
-    """Return a colour for each class: more than the usual ones go round the circle."""
-    if number <= len(COLORS):
-        return list(COLORS)
-    colours = []
-    for i in range(number):
-        # Neighbours in the list lie far from each other on the circle.
-        hue, light = (i * 0.618034) % 1, (0.42, 0.62)[i % 2]
-        parts = colorsys.hls_to_rgb(hue, light, 0.65)
-        colours.append('#' + ''.join(f'{round(255 * part):02x}' for part in parts))
-    return colours
 
 
 def numbers(value: Tensor) -> list[float | None]:

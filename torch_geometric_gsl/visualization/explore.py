@@ -49,9 +49,9 @@ def explore(
     r"""Write a page to look around in a graph: one file, which needs no network.
 
     Open it in a browser. The wheel zooms; a node that is pointed at shows its
-    neighbours with their weights, its label, its features and its image; a click keeps
-    it. Nodes are found by name, coloured by label, prediction or feature, and weak
-    edges hidden by a threshold. Of several graphs, such as those of layers or of
+    neighbours with their weights, its label, its features and its image; a click or a
+    tap keeps it. Nodes are found by name, coloured by label, prediction or feature, and
+    weak edges hidden by a threshold. Of several graphs, such as those of layers or of
     epochs, two stand side by side, with the same nodes at the same places.
 
     Nodes are arranged in the browser by ForceAtlas2, unless :obj:`data.pos` places
@@ -64,7 +64,7 @@ def explore(
             in :obj:`graph_` of the estimators.
         data (torch_geometric.data.Data, optional): What is known of the nodes: labels
             or targets :obj:`y`, features :obj:`x`, positions :obj:`pos`
-            :math:`[n, 2]`. (default: :obj:`None`)
+            :math:`[n, 2]`. A negative label is none. (default: :obj:`None`)
         path (str or os.PathLike, optional): The file. One that is there is replaced.
             (default: :obj:`"graph.html"`)
         prediction (torch.Tensor, optional): A predicted class or number of each node
@@ -92,7 +92,7 @@ def explore(
 
     Raises:
         ImportError: If there are images and Pillow is not installed.
-        OSError: If the file cannot be written.
+        OSError: If the file cannot be written, or its folder is not there.
         TypeError: If an input has the wrong type or dtype.
         ValueError: If an input has the wrong shape or does not fit the graph, or the
             graph has no nodes.
@@ -108,12 +108,18 @@ def explore(
     check_count(max_edges, 'max_edges')
     check_count(max_features, 'max_features', minimum=0)
     check_type(title, str, 'title', 'a str')
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"'path' must be a path (got {type(path).__name__})")
     path = Path(path)
-    if not path.parent.is_dir():
-        raise OSError(f"the folder of 'path' must exist (got {str(path)!r})")
+    if not path.parent.is_dir() or path.is_dir():
+        raise OSError(
+            f"'path' must be a file in a folder that exists (got {str(path)!r})"
+        )
     given = graph if isinstance(graph, Mapping) else {'graph': graph}
     if not given:
         raise ValueError("'graph' must hold a graph (got none)")
+    if len({str(name) for name in given}) < len(given):
+        raise ValueError(f"'graph' must have distinct names (got {list(given)})")
     graphs = {str(name): _check_one(one) for name, one in given.items()}
     rows = max(one.shape[0] if is_matrix(one) else 0 for one in given.values())
     data = Data() if data is None else data
@@ -192,8 +198,11 @@ def _names(given: Sequence[Any] | None, number: int, name: str) -> list[str]:
 def _features(x: Tensor | None) -> Tensor | None:
     if x is None:
         return None
-    if x.dim() != 2:
-        raise ValueError(f"'data.x' must have shape [n, d] (got {list(x.shape)})")
+    if x.dim() != 2 or x.is_complex():
+        raise ValueError(
+            f"'data.x' must have shape [n, d] and hold real numbers "
+            f'(got {list(x.shape)} of {x.dtype})'
+        )
     return x.detach().cpu()
 
 
@@ -222,35 +231,32 @@ def _places(
 def _colours(
     y: Any, prediction: Tensor | None, class_names: Sequence[str] | None
 ) -> list[Json]:
-    """List the labels and the predictions."""
-    entries = []
-    for name, value in (('label', y), ('prediction', prediction)):
+    """List the labels and the predictions: a class has one colour in both."""
+    given: dict[str, Tensor] = {}
+    for name, value in (('data.y', y), ('prediction', prediction)):
         if value is None:
             continue
         value = value.detach().cpu()
         value = value.squeeze(1) if value.dim() == 2 and value.size(1) == 1 else value
-        if value.dim() != 1:
+        if value.dim() != 1 or value.is_complex():
             raise ValueError(
-                f"'{'data.y' if name == 'label' else name}' must have shape [n] "
-                f'(got {list(value.shape)})'
+                f"'{name}' must have shape [n] and hold classes or real numbers "
+                f'(got {list(value.shape)} of {value.dtype})'
             )
-        if value.is_floating_point():
-            entries.append(number_entry(name, value))
-            continue
-        least, most = int(value.min()), int(value.max())
-        named = (
-            [] if class_names is None else _names(class_names, most + 1, 'class_names')
-        )
-        # A label of -1 is none.
-        entries.append(class_entry(name, value, dict(enumerate(named))))
-        if least < 0:
-            entries[-1]['values'] = [
-                None if label < 0 else place
-                for label, place in zip(
-                    value.tolist(), entries[-1]['values'], strict=True
-                )
-            ]
-    return entries
+        name = 'label' if name == 'data.y' else name
+        given[name] = value if value.is_floating_point() else value.long()
+    classes = [value for value in given.values() if not value.is_floating_point()]
+    known = torch.cat([*classes, torch.empty(0, dtype=torch.long)]).unique()
+    known = known[known >= 0]
+    named = None
+    if class_names is not None and known.numel():
+        named = _names(class_names, int(known[-1]) + 1, 'class_names')
+    return [
+        number_entry(name, value)
+        if value.is_floating_point()
+        else class_entry(name, value, known, named)
+        for name, value in given.items()
+    ]
 
 
 def _feature_colours(
@@ -259,18 +265,34 @@ def _feature_colours(
     """List the features of largest variance, in their order."""
     if x is None or not max_features:
         return []
-    dense = x if x.layout == torch.strided else x.to_dense()
     names = (
         [f'feature {i}' for i in range(x.size(1))]
         if feature_names is None
         else _names(feature_names, x.size(1), 'feature_names')
     )
-    spread = dense.double().nan_to_num().var(dim=0, unbiased=False)
+    spread = _spread(x)
     chosen = spread.argsort(descending=True, stable=True)[:max_features].sort().values
+    if x.layout == torch.strided:
+        columns = x[:, chosen]
+    else:
+        columns = x.to_sparse_coo().index_select(1, chosen).to_dense()
     return [
-        number_entry(names[i], dense[:, i]) | {'isFeature': True}
-        for i in chosen.tolist()
+        number_entry(names[i], column) | {'isFeature': True}
+        for i, column in zip(chosen.tolist(), columns.t(), strict=True)
     ]
+
+
+def _spread(x: Tensor) -> Tensor:
+    """Return the variance of each column, in which only finite numbers count."""
+    if x.layout == torch.strided:
+        return x.double().nan_to_num(0, 0, 0).var(dim=0, unbiased=False)
+    entries = x.to_sparse_coo().coalesce()
+    value = entries.values().double().nan_to_num(0, 0, 0)
+    sums = value.new_zeros(2, x.size(1))
+    sums.index_add_(1, entries.indices()[1], torch.stack([value, value.square()]))
+    sums /= x.size(0)
+    variance: Tensor = sums[1] - sums[0].square()
+    return variance
 
 
 def _images(images: Tensor | None) -> Json | None:

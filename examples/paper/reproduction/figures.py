@@ -53,7 +53,12 @@ from torch_geometric_gsl import (
     Similarity,
 )
 from torch_geometric_gsl.diagnostics import describe_model
-from torch_geometric_gsl.visualization import plot_graph, plot_similarity_curves
+from torch_geometric_gsl.typing import SampledGraph
+from torch_geometric_gsl.visualization import (
+    plot_adjacency,
+    plot_graph,
+    plot_similarity_curves,
+)
 
 OUT = Path(__file__).resolve().parents[3] / 'docs' / '_static' / 'paper'
 COLUMNS = 4
@@ -72,8 +77,8 @@ def curves(store: Store, choice: Choice) -> Figures:
     }
     heat = {f'heat, t = {t}': HeatKernelSimilarity(1, t=t) for t in (0.3, 0.5, 1.0)}
     return {
-        'curves': plot_similarity_curves(plain | bells),
-        'curves_heat': plot_similarity_curves(heat),
+        'curves': plot_similarity_curves(plain | bells)[0].figure,
+        'curves_heat': plot_similarity_curves(heat)[0].figure,
     }
 
 
@@ -162,8 +167,17 @@ def graphs(store: Store, choice: Choice) -> Figures:
         if f'graph_{name}_layer1' in figures:
             name = f'{name}_{config.setting}'
         for number, graph in enumerate(found, start=1):
-            figures[f'graph_{name}_layer{number}'] = plot_graph(graph, y=data['y'])
+            figures[f'graph_{name}_layer{number}'] = draw_graph(graph, data['y'])
     return figures
+
+
+def draw_graph(graph: SampledGraph, y: Tensor) -> Figure:
+    """Draw the matrix of a graph, and its strongest edges beside it."""
+    figure = Figure(figsize=(12, 4.8), layout='constrained')
+    left, right = figure.subplots(1, 2)
+    plot_adjacency(graph, y, ax=left)
+    plot_graph(graph, y, ax=right)
+    return figure
 
 
 def hidden(store: Store, choice: Choice) -> Figures:

@@ -1,33 +1,27 @@
 'use strict';
 
-const element = (id) => document.getElementById(id);
-const MAX_LISTED = 12;
 const MAX_MATCHES = 8;
-
-function add(parent, tag, text = '', attributes = {}) {
-  const child = document.createElement(tag);
-  child.textContent = text;  // Never markup: names come from data.
-  Object.assign(child, attributes);
-  parent.append(child);
-  return child;
-}
-
-const round = (value) => (value === null ? '–' : String(Number(value.toPrecision(3))));
 
 class Page {
   constructor(data) {
     this.data = data;
     this.colour = data.colours[0] || null;
-    this.least = 0;
+    this.only = undefined;  // The class that alone is in colour; null: nodes without one.
     this.pointed = null;
     this.chosen = null;
     this.views = [];
     this.layout = null;
-    this.most = Math.max(0, ...data.graphs.map(
-      (graph) => graph.weight.reduce((a, b) => Math.max(a, b), 0)));
+    this.panel = new Panel(this);
+    this.weights = Float64Array.from(data.graphs.flatMap(({ weight }) => weight)).sort();
+    this.least = this.weights.length ? this.weights[0] : 0;
   }
 
   get focus() { return this.pointed === null ? this.chosen : this.pointed; }
+
+  get shownViews() { return element('second').hidden ? this.views.slice(0, 1) : this.views; }
+
+  /* Whether a node is of another class than the one that is singled out. */
+  isHidden(node) { return this.only !== undefined && this.colour.values[node] !== this.only; }
 
   async start() {
     if (this.data.images) {
@@ -39,12 +33,13 @@ class Page {
     this.data.colours.forEach(({ name }, i) => add(element('colour'), 'option', name, { value: i }));
     element('colour').closest('label').hidden = this.data.colours.length === 0;
     element('compare').hidden = this.data.graphs.length < 2;
+    element('threshold').disabled = this.weights[0] === this.weights[this.weights.length - 1];
+    element('least').value = String(this.least);
     ['first', 'second'].forEach((id, place) => this.fillGraphs(id, place));
     this.views[0].show(0);
     this.listen();
-    this.refresh();
-    this.legend();
-    this.describe();
+    this.panel.legend();
+    this.panel.describe();
     if (this.data.arrange) this.arrange(Math.min(6000, 1500 + this.views[0].graph.order));
     document.body.dataset.ready = 'true';
   }
@@ -55,19 +50,28 @@ class Page {
     select.value = String(Math.min(place, this.data.graphs.length - 1));
     select.hidden = this.data.graphs.length < 2;
     select.setAttribute('aria-label', 'Graph');
-    select.addEventListener('change', () => this.views[place].show(Number(select.value)));
+    select.addEventListener('change', () => {
+      this.views[place].show(Number(select.value));
+      this.panel.describe();
+    });
   }
 
   listen() {
     element('colour').addEventListener('change', (event) => {
       this.colour = this.data.colours[Number(event.target.value)];
-      this.legend();
-      this.refresh();
+      this.single(undefined);
+      this.panel.legend();
     });
     element('threshold').addEventListener('input', (event) => {
-      this.least = (Number(event.target.value) / 1000) * this.most;
-      this.refresh();
-      this.describe();
+      // The slider goes through the weights by rank: they may span decades.
+      const rank = Math.floor((Number(event.target.value) / 1000) * (this.weights.length - 1));
+      this.hideBelow(this.weights[rank]);
+      element('least').value = String(this.least);
+    });
+    element('least').addEventListener('input', (event) => {
+      this.hideBelow(event.target.value === '' ? 0 : Number(event.target.value));
+      const weaker = this.weights.filter((weight) => weight < this.least).length;
+      element('threshold').value = String((1000 * weaker) / Math.max(1, this.weights.length - 1));
     });
     element('arrange').addEventListener('click', () => {
       if (this.layout) this.settle(); else this.arrange(20000);
@@ -77,24 +81,46 @@ class Page {
       this.views.forEach((view) => view.sigma.getCamera().animatedReset({ duration: 300 }));
     });
     element('compare').addEventListener('click', () => this.compare());
+    this.listenToSearch();
+  }
+
+  listenToSearch() {
     const search = element('search');
     search.addEventListener('input', () => this.match());
+    search.addEventListener('focus', () => this.match());
     search.addEventListener('keydown', (event) => {
       const first = element('matches').querySelector('button');
       if (event.key === 'Enter' && first) first.click();
-      if (event.key === 'Escape') this.match('');
+    });
+    element('search-box').addEventListener('focusout', (event) => {
+      if (!element('search-box').contains(event.relatedTarget)) element('matches').hidden = true;
+    });
+    document.addEventListener('keydown', (event) => {
+      if (event.key !== 'Escape') return;
+      element('matches').hidden = true;
+      this.choose(null);
     });
   }
 
   refresh() {
-    element('least').textContent = round(this.least);
-    this.views.forEach((view) => view.refresh());
+    this.shownViews.forEach((view) => view.refresh());
+  }
+
+  hideBelow(weight) {
+    this.least = weight;
+    this.refresh();
+    this.panel.describe();
+  }
+
+  single(value) {
+    this.only = value;
+    this.refresh();
   }
 
   point(node) {
     this.pointed = node;
     this.refresh();
-    this.describe();
+    this.panel.describe();
   }
 
   choose(node) {
@@ -102,30 +128,28 @@ class Page {
     this.point(null);
   }
 
-  match(text = element('search').value) {
+  visit(node) {
+    element('matches').hidden = true;
+    this.choose(node);
+    this.views.forEach((view) => view.goTo(node));
+  }
+
+  match() {
     const list = element('matches');
-    const wanted = text.trim().toLowerCase();
+    const wanted = element('search').value.trim().toLowerCase();
     list.replaceChildren();
     const { names } = this.data.nodes;
     const found = [];
     // The node of that very name comes first.
-    names.forEach((name, i) => { if (wanted && name.toLowerCase() === wanted) found.push(i); });
+    names.forEach((name, i) => {
+      if (wanted && name.toLowerCase() === wanted && found.length < MAX_MATCHES) found.push(i);
+    });
     for (let i = 0; wanted && i < names.length && found.length < MAX_MATCHES; i += 1) {
       if (names[i].toLowerCase().includes(wanted) && !found.includes(i)) found.push(i);
     }
-    found.forEach((node) => this.button(add(list, 'li'), node));
+    found.forEach((node) => this.panel.button(add(list, 'li'), node));
     if (wanted && !found.length) add(list, 'li', 'no such node');
     list.hidden = !wanted;
-  }
-
-  button(item, node, weight = null) {
-    const button = add(item, 'button', this.data.nodes.names[node], { type: 'button' });
-    if (weight !== null) add(button, 'span', round(weight));
-    button.addEventListener('click', () => {
-      element('matches').hidden = true;
-      this.choose(node);
-      this.views.forEach((view) => view.goTo(node));
-    });
   }
 
   /* Let edges pull their nodes together (ForceAtlas2) for so many milliseconds. */
@@ -137,12 +161,12 @@ class Page {
     this.layout = new gsl.ForceAtlas2Worker(graph, { settings, getEdgeWeight: 'weight' });
     this.layout.start();
     element('arrange').textContent = 'Stop';
-    this.timer = setTimeout(() => this.settle(), duration);
+    this.timers = [setTimeout(() => this.settle(), duration), setInterval(() => this.sharePlaces(), 250)];
   }
 
   settle() {
     if (!this.layout) return;
-    clearTimeout(this.timer);
+    this.timers.forEach(clearTimeout);
     this.layout.kill();
     this.layout = null;
     element('arrange').textContent = 'Arrange';
@@ -160,8 +184,9 @@ class Page {
     element('second').hidden = !isOpen;
     element('compare').setAttribute('aria-pressed', String(isOpen));
     if (isOpen && this.views.length < 2) this.open();
-    this.views.forEach((view) => view.sigma.resize(true));
+    this.shownViews.forEach((view) => view.sigma.resize(true));
     this.refresh();
+    this.panel.describe();
   }
 
   open() {
@@ -179,71 +204,11 @@ class Page {
     }));
     cameras[1].setState(cameras[0].getState());
   }
-
-  legend() {
-    const box = element('legend');
-    box.replaceChildren();
-    if (!this.colour) return;
-    if (this.colour.kind === 'class') {
-      this.colour.classes.forEach((name, i) => {
-        const entry = add(box, 'span');
-        add(entry, 'i').style.background = this.data.palette[i % this.data.palette.length];
-        add(entry, 'b', name);
-      });
-      return;
-    }
-    const stops = [0, 0.25, 0.5, 0.75, 1].map(rampColour).join(',');
-    add(box, 'div', '', { className: 'ramp' }).style.background = `linear-gradient(90deg, ${stops})`;
-    const ends = add(box, 'div', '', { className: 'ends' });
-    [this.colour.low, this.colour.high].forEach((value) => add(ends, 'span', round(value)));
-  }
-
-  describe() {
-    const box = element('node');
-    const node = this.focus;
-    box.replaceChildren();
-    if (node === null) {
-      add(box, 'p', 'Point at a node to see its neighbours; click to keep it.');
-      return;
-    }
-    add(box, 'h2', this.data.nodes.names[node]);
-    if (this.sprite) this.picture(box, node);
-    const { colours } = this.data;
-    this.facts(box, node, colours.filter((colour) => !colour.isFeature));
-    this.views.forEach((view, place) => {
-      if (place && element('second').hidden) return;
-      const name = this.views.length > 1 ? `${this.data.graphs[view.index].name}: ` : '';
-      this.listed(box, `${name}draws from`, view.neighbours(view.sources, node));
-      this.listed(box, `${name}is drawn by`, view.neighbours(view.targets, node));
-    });
-    const features = colours.filter((colour) => colour.isFeature);
-    if (features.length) add(box, 'h3', 'features');
-    this.facts(box, node, features);
-  }
-
-  facts(box, node, known) {
-    const list = add(box, 'dl');
-    known.forEach(({ name, kind, classes, values }) => {
-      const value = values[node];
-      add(list, 'dt', name);
-      add(list, 'dd', kind === 'class' && value !== null ? classes[value] : round(value));
-    });
-  }
-
-  listed(box, title, found) {
-    add(box, 'h3', `${title} (${found.length.toLocaleString('en')})`);
-    const list = add(box, 'ul');
-    found.slice(0, MAX_LISTED).forEach(([node, weight]) => this.button(add(list, 'li'), node, weight));
-    if (found.length > MAX_LISTED) add(list, 'li', `… and ${found.length - MAX_LISTED} weaker ones`);
-  }
-
-  picture(box, node) {
-    const { columns, width, height } = this.data.images;
-    const canvas = add(box, 'canvas', '', { width, height });
-    canvas.getContext('2d').drawImage(this.sprite, (node % columns) * width,
-      Math.floor(node / columns) * height, width, height, 0, 0, width, height);
-  }
 }
 
 window.explorer = new Page(JSON.parse(element('data').textContent));
-window.explorer.start();
+window.explorer.start().catch((error) => {
+  // Without WebGL nothing can be drawn.
+  element('failure').textContent = `The graph cannot be drawn: ${error.message} (It needs WebGL.)`;
+  element('failure').hidden = false;
+});

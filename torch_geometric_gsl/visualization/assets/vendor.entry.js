@@ -1,6 +1,7 @@
 import Graph from 'graphology';
 import Sigma from 'sigma';
+import { EdgeLineProgram } from 'sigma/rendering';
 import forceAtlas2 from 'graphology-layout-forceatlas2';
 import ForceAtlas2Worker from 'graphology-layout-forceatlas2/worker';
 
-export { ForceAtlas2Worker, Graph, Sigma, forceAtlas2 };
+export { EdgeLineProgram, ForceAtlas2Worker, Graph, Sigma, forceAtlas2 };

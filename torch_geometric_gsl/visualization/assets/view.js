@@ -2,14 +2,18 @@
 
 /* Colours of numbers from low to high; those of classes come with the data. */
 const RAMP = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]];
+const FAINT = '#e4e4e4';
+const UNKNOWN = '#bbbbbb';
+/* A finger does not hit a dot: it takes the nearest node within so many pixels. */
+const REACH = 24;
+/* Of more edges than these all are as thin as a pixel. */
+const THIN = 20000;
+
 /* Mix a colour with the white page: the drawing has no translucent lines. */
 function tint(hex, share) {
   const parts = [1, 3, 5].map((start) => parseInt(hex.slice(start, start + 2), 16));
   return `rgb(${parts.map((part) => Math.round(255 + share * (part - 255))).join(',')})`;
 }
-
-const FAINT = '#e4e4e4';
-const UNKNOWN = '#bbbbbb';
 
 function rampColour(share) {
   const place = Math.min(Math.max(share, 0), 1) * (RAMP.length - 1);
@@ -22,7 +26,7 @@ function nodeColour(colour, node, palette) {
   const value = colour ? colour.values[node] : 0;
   if (value === null) return UNKNOWN;
   if (!colour) return palette[0];
-  if (colour.kind === 'class') return palette[value % palette.length];
+  if (colour.kind === 'class') return palette[value];
   const span = colour.high - colour.low;
   return rampColour(span > 0 ? (value - colour.low) / span : 0.5);
 }
@@ -35,40 +39,51 @@ class View {
     this.count = section.querySelector('.count');
     this.graph = new gsl.Graph({ type: 'directed', multi: true });
     const { names, x, y } = page.data.nodes;
-    this.size = Math.min(7, Math.max(2, 160 / Math.sqrt(names.length + 1)));
-    names.forEach((label, i) => {
-      this.graph.addNode(String(i), { label, x: x[i], y: y[i], size: this.size });
+    const size = Math.min(7, Math.max(2, 160 / Math.sqrt(names.length + 1)));
+    names.forEach((name, i) => {
+      this.graph.addNode(String(i), { label: short(name), x: x[i], y: y[i], size });
     });
-    this.sigma = new gsl.Sigma(this.graph, section.querySelector('.stage'), {
+    const stage = section.querySelector('.stage');
+    this.sigma = new gsl.Sigma(this.graph, stage, {
       allowInvalidContainer: true,
       labelRenderedSizeThreshold: 7,
       labelDensity: 0.5,
       zIndex: true,
+      edgeProgramClasses: { thin: gsl.EdgeLineProgram },
+      defaultDrawNodeHover: () => {},  // The overlay names it.
       nodeReducer: (node, attributes) => this.drawnNode(Number(node), attributes),
-      edgeReducer: (edge, attributes) => this.drawnEdge(edge, attributes),
+      edgeReducer: (edge, attributes) => this.drawnEdge(Number(edge), attributes),
     });
+    // A node would be drawn over its own image.
+    this.sigma.getCanvases().hoverNodes.style.display = 'none';
     this.sigma.on('enterNode', ({ node }) => page.point(Number(node)));
     this.sigma.on('leaveNode', () => page.point(null));
     this.sigma.on('clickNode', ({ node }) => page.choose(Number(node)));
-    this.sigma.on('clickStage', () => page.choose(null));
-    if (page.sprite) this.drawImages();
+    this.sigma.on('clickStage', ({ event }) => {
+      const isTouch = event.original.type.startsWith('touch');
+      page.choose(isTouch ? this.nearest(event.x, event.y) : null);
+    });
+    stage.addEventListener('keydown', (event) => this.move(event));
+    this.overlay = new Overlay(this);
   }
 
   show(index) {
     this.index = index;
     const { source, target, weight } = this.page.data.graphs[index];
-    this.most = weight.reduce((a, b) => Math.max(a, b), 0);
-    this.weights = weight;
+    this.most = weight.reduce((a, b) => Math.max(a, b), 0) || 1;
+    this.edges = this.page.data.graphs[index];
     this.sources = new Map();
     this.targets = new Map();
     this.graph.clearEdges();
+    // Of many edges nobody sees the widths, which take most of the time to draw.
+    const type = weight.length > THIN ? 'thin' : 'line';
     const list = (map, key, value) => {
       if (!map.has(key)) map.set(key, []);
       map.get(key).push(value);
     };
     source.forEach((from, e) => {
       this.graph.addDirectedEdgeWithKey(String(e), String(from), String(target[e]),
-        { weight: weight[e], size: 0.4 + 1.6 * (weight[e] / (this.most || 1)) });
+        { type, weight: weight[e], size: 0.4 + 1.6 * (weight[e] / this.most) });
       list(this.sources, target[e], [from, weight[e]]);
       list(this.targets, from, [target[e], weight[e]]);
     });
@@ -88,32 +103,39 @@ class View {
     this.near = null;
     if (focus !== null) {
       const both = [this.sources, this.targets].flatMap((m) => this.neighbours(m, focus));
-      this.near = new Set([focus, ...both.map(([node]) => node)]);
+      both.sort((a, b) => b[1] - a[1]);
+      this.isNear = new Set([focus, ...both.map(([node]) => node)]);
+      this.near = [...this.isNear];
     }
-    const graph = this.page.data.graphs[this.index];
-    const shown = this.weights.reduce((n, w) => n + (w >= least), 0);
-    const total = graph.total;
-    this.count.textContent = `${this.graph.order.toLocaleString('en')} nodes, `
-      + `${shown.toLocaleString('en')} of ${total.toLocaleString('en')} edges`;
+    const { weight, total } = this.edges;
+    const count = (number) => number.toLocaleString('en');
+    const shown = weight.reduce((n, w) => n + (w >= least), 0);
+    this.count.textContent = `${count(this.graph.order)} nodes, ${count(shown)} of `
+      + `${count(weight.length)} edges`
+      + (total > weight.length ? `, the strongest of ${count(total)}` : '');
     this.sigma.refresh({ skipIndexation: true });
   }
 
   drawnNode(node, attributes) {
     const color = nodeColour(this.page.colour, node, this.page.data.palette);
-    if (!this.near) return { ...attributes, color };
-    if (!this.near.has(node)) return { ...attributes, color: FAINT, label: '', zIndex: 0 };
+    if (!this.near) {
+      if (this.page.isHidden(node)) return { ...attributes, color: FAINT, label: '', zIndex: 0 };
+      return { ...attributes, color, zIndex: 1 };
+    }
+    if (!this.isNear.has(node)) return { ...attributes, color: FAINT, label: '', zIndex: 0 };
     const isFocus = node === this.page.focus;
-    return { ...attributes, color, zIndex: isFocus ? 2 : 1, highlighted: isFocus,
-      size: attributes.size * (isFocus ? 1.6 : 1.2), forceLabel: this.near.size < 30 };
+    return { ...attributes, color, label: '', zIndex: isFocus ? 2 : 1,
+      size: attributes.size * (isFocus ? 1.8 : 1.2) };
   }
 
   drawnEdge(edge, attributes) {
     const { focus, least, colour } = this.page;
     if (attributes.weight < least) return { ...attributes, hidden: true };
-    const [source, target] = this.graph.extremities(edge).map(Number);
-    if (focus !== null && source !== focus && target !== focus) {
-      return { ...attributes, hidden: true };
-    }
+    const source = this.edges.source[edge];
+    const target = this.edges.target[edge];
+    const isSeen = focus === null ? !(this.page.isHidden(source) && this.page.isHidden(target))
+      : source === focus || target === focus;
+    if (!isSeen) return { ...attributes, hidden: true };
     let color = '#9a9a9a';
     if (colour && colour.kind === 'class' && colour.values[source] !== null
         && colour.values[source] === colour.values[target]) {
@@ -121,10 +143,21 @@ class View {
     }
     const size = attributes.size * (focus === null ? 1 : 1.6);
     // Edges of a large graph hide each other: they are paler the more there are.
-    const crowd = Math.min(1, 2500 / (this.weights.length + 1));
-    const share = attributes.weight / (this.most || 1);
+    const crowd = Math.min(1, 2500 / (this.edges.weight.length + 1));
+    const share = attributes.weight / this.most;
     const opacity = focus === null ? (0.15 + 0.5 * share) * (0.25 + 0.75 * crowd) : 0.9;
     return { ...attributes, size, color: tint(color, opacity), zIndex: share };
+  }
+
+  /* The node next to a place of the canvas, or null if none is within reach. */
+  nearest(x, y) {
+    let [found, least] = [null, REACH];
+    this.graph.forEachNode((key) => {
+      const at = this.sigma.framedGraphToViewport(this.sigma.getNodeDisplayData(key));
+      const distance = Math.hypot(at.x - x, at.y - y);
+      if (distance < least) [found, least] = [Number(key), distance];
+    });
+    return found;
   }
 
   goTo(node) {
@@ -133,31 +166,18 @@ class View {
     if (place) this.sigma.getCamera().animate({ x: place.x, y: place.y, ratio }, { duration: 300 });
   }
 
-  /* Draw the images of nodes over them, as soon as they are large enough to be seen. */
-  drawImages() {
-    const canvas = this.sigma.createCanvas('images', { beforeLayer: 'labels',
-      style: { pointerEvents: 'none' } });
-    const context = canvas.getContext('2d');
-    const { columns, width, height } = this.page.data.images;
-    this.sigma.on('afterRender', () => {
-      const ratio = window.devicePixelRatio || 1;
-      const area = this.sigma.getDimensions();
-      canvas.width = area.width * ratio;
-      canvas.height = area.height * ratio;
-      canvas.style.width = `${area.width}px`;
-      canvas.style.height = `${area.height}px`;
-      context.scale(ratio, ratio);
-      context.imageSmoothingEnabled = false;
-      this.graph.forEachNode((key) => {
-        const node = this.sigma.getNodeDisplayData(key);
-        const size = 2 * this.sigma.scaleSize(node.size);
-        if (size < 9 || (this.near && !this.near.has(Number(key)))) return;
-        const { x, y } = this.sigma.framedGraphToViewport(node);
-        if (x < -size || y < -size || x > area.width + size || y > area.height + size) return;
-        const i = Number(key);
-        context.drawImage(this.page.sprite, (i % columns) * width,
-          Math.floor(i / columns) * height, width, height, x - size / 2, y - size / 2, size, size);
-      });
-    });
+  /* Move and zoom by keys. */
+  move(event) {
+    const camera = this.sigma.getCamera();
+    const { x, y, ratio } = camera.getState();
+    const step = 0.1 * ratio;
+    const next = {
+      ArrowLeft: { x: x - step }, ArrowRight: { x: x + step },
+      ArrowUp: { y: y + step }, ArrowDown: { y: y - step },
+      '+': { ratio: ratio / 1.25 }, '=': { ratio: ratio / 1.25 }, '-': { ratio: ratio * 1.25 },
+    }[event.key];
+    if (!next || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    camera.setState(next);
   }
 }

@@ -1,14 +1,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl._checks import check_count, check_positive, check_type
-from torch_geometric_gsl._graph_checks import check_graph, check_node_labels
+from torch_geometric_gsl._checks import check_positive, check_type
 from torch_geometric_gsl.diagnostics.summaries import LayerSummary, ModelSummary
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.cosine_similarity import CosineSimilarity
@@ -16,101 +16,20 @@ from torch_geometric_gsl.nn.similarity.neural_gaussian_similarity import (
     NeuralGaussianSimilarity,
 )
 from torch_geometric_gsl.nn.similarity.uniform_similarity import UniformSimilarity
-from torch_geometric_gsl.ops.graph_stats import (
-    chance_share,
-    distribution,
-    same_label_share,
-)
+from torch_geometric_gsl.ops.graph_stats import distribution
 from torch_geometric_gsl.ops.scores import gaussian
-from torch_geometric_gsl.typing import SampledGraph
 from torch_geometric_gsl.visualization._drawing import (
     COLORS,
     GREY,
-    count_nodes,
-    draw_adjacency,
+    beside,
+    check_axes,
     draw_boxes,
     draw_curve,
-    draw_nodes,
-    new_figure,
-    select_nodes,
+    make_axes,
 )
-from torch_geometric_gsl.visualization._layout import lay_out
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-
-def plot_graph(
-    graph: SampledGraph | tuple[Tensor, Tensor],
-    y: Tensor | None = None,
-    pos: Tensor | None = None,
-    *,
-    max_nodes: int = 150,
-    seed: int = 0,
-) -> Figure:
-    r"""Draw a learned graph, so that one sees whether neighbours share classes.
-
-    Left the weighted adjacency matrix, one row per target, with the nodes sorted by
-    class: a graph that joins equal classes has dark blocks on the diagonal. Of more
-    than :obj:`max_nodes` nodes, neighbouring rows and columns share a cell, which
-    shows the mean weight that a target of its rows gives to its columns.
-
-    Right some nodes and their strongest edges: edges inside a class have its colour,
-    those between classes are grey. Of more than :obj:`max_nodes` nodes, a quarter of
-    that number is drawn at random, and with each come its three strongest
-    neighbours.
-
-    Args:
-        graph (SampledGraph or tuple[torch.Tensor, torch.Tensor]): A graph on one set
-            of nodes.
-        y (torch.Tensor, optional): The labels of the nodes. (default: :obj:`None`)
-        pos (torch.Tensor, optional): Positions :math:`[n, 2]` of the nodes, or
-            features :math:`[n, d]`, of which the two principal components of the
-            nodes shown are drawn. If :obj:`None`, edges pull their nodes
-            together (a force-directed layout). (default: :obj:`None`)
-        max_nodes (int, optional): The number of nodes, or of cells of the matrix in
-            each direction, to draw at the most. (default: :obj:`150`)
-        seed (int, optional): The seed of the choice of nodes and of the layout.
-            (default: :obj:`0`)
-
-    Returns:
-        matplotlib.figure.Figure: The figure, with the share of the weight that joins
-        one class in its title.
-
-    Raises:
-        ImportError: If matplotlib is not installed.
-        TypeError: If an input has the wrong type or dtype.
-        ValueError: If an input has the wrong shape, or there are fewer labels or
-            positions than nodes, or the graph has no nodes.
-
-    Example:
-        >>> edge_index = torch.tensor([[0, 1, 2], [1, 2, 0]])
-        >>> figure = plot_graph((edge_index, torch.ones(3)), torch.tensor([0, 0, 1]))
-        >>> len(figure.axes)  # Matrix, colour bar, nodes.
-        3
-    """
-    check_count(max_nodes, 'max_nodes', minimum=4)
-    plain = check_graph(graph)
-    if y is not None:
-        check_type(y, Tensor, 'y', 'a torch.Tensor')
-        check_node_labels(y, plain)
-        y = y.cpu()
-    plain = SampledGraph(plain.edge_index.cpu(), plain.edge_weight.cpu())
-    num_nodes = count_nodes(plain.edge_index, y, pos)
-    label = torch.zeros(num_nodes, dtype=torch.long)
-    classes = ['']
-    if y is not None:
-        values, label = y.unique(return_inverse=True)
-        classes = [str(value) for value in values.tolist()]
-    figure = new_figure(11.5, 5)
-    left, right = figure.subplots(1, 2)
-    draw_adjacency(left, plain, label, classes, max_nodes)
-    nodes, strongest = select_nodes(plain, num_nodes, max_nodes, seed)
-    place, axes = lay_out(strongest.edge_index, nodes, pos, seed)
-    draw_nodes(right, strongest, label[nodes], classes, place)
-    right.set(**axes)
-    figure.suptitle(_title(plain, num_nodes, y), fontsize=12)
-    return figure
+    from matplotlib.axes import Axes
 
 
 def plot_similarity_curves(
@@ -118,7 +37,8 @@ def plot_similarity_curves(
     | Iterable[Similarity | LayerSummary],
     *,
     scale: float = 1.0,
-) -> Figure:
+    ax: Sequence[Axes] | None = None,
+) -> np.ndarray:
     r"""Draw similarities over the cosine :math:`t \in [-1, 1]` of two nodes.
 
     Left the similarity :math:`\phi(t)`. Right the sampling weight
@@ -138,9 +58,12 @@ def plot_similarity_curves(
             :math:`b` and :math:`c`.
         scale (float, optional): The factor :math:`\lambda` of the similarity.
             (default: :obj:`1.0`)
+        ax (Sequence[matplotlib.axes.Axes], optional): The two axes to draw on. If
+            :obj:`None`, a figure is made, which pyplot does not know.
+            (default: :obj:`None`)
 
     Returns:
-        matplotlib.figure.Figure: The figure.
+        numpy.ndarray: The two :class:`matplotlib.axes.Axes`.
 
     Raises:
         ImportError: If matplotlib is not installed.
@@ -149,11 +72,12 @@ def plot_similarity_curves(
 
     Example:
         >>> from torch_geometric_gsl.nn.similarity import GaussianSimilarity
-        >>> figure = plot_similarity_curves({'GauSim': GaussianSimilarity(16)})
-        >>> [ax.get_ylabel() for ax in figure.axes]
+        >>> axes = plot_similarity_curves({'GauSim': GaussianSimilarity(16)})
+        >>> [ax.get_ylabel() for ax in axes]
         ['similarity', 'sampling weight relative to uniform']
     """
     check_positive(scale, 'scale')
+    given = check_axes(ax, 2)
     if isinstance(similarities, Mapping):
         named = list(similarities.items())
     else:
@@ -164,8 +88,7 @@ def plot_similarity_curves(
         raise ValueError("'similarities' must not be empty")
     t = torch.linspace(-1, 1, 801, dtype=torch.double)
     curves = [(name, _curve(item, t)) for name, item in named]
-    figure = new_figure(10.5, 4.6)
-    left, right = figure.subplots(1, 2, sharex=True)
+    left, right = axes = make_axes(given, 2, 12, 4.2)
     for number, (name, lines) in enumerate(curves):
         draw_curve(left, t, lines, name, number)
         uniform = (scale * lines[0]).exp().mean()
@@ -173,20 +96,21 @@ def plot_similarity_curves(
         draw_curve(right, t, weights, name, number)
     right.axhline(1, color=GREY, linewidth=1)
     right.set_ylim(bottom=0)
-    for ax in (left, right):
-        ax.set_xlabel('cosine $t$ of the two nodes')
-        ax.set_xlim(-1, 1)
-        ax.grid(alpha=0.3)
+    for one in axes:
+        one.set(xlabel='cosine $t$ of the two nodes', xlim=(-1, 1))
+        one.set_xticks([-1, -0.5, 0, 0.5, 1])
+        one.grid(alpha=0.3)
     left.set_ylabel('similarity')
     left.set_title(r'Similarity $\phi(t)$')
     right.set_ylabel('sampling weight relative to uniform')
     right.set_title(rf'Sampling weight $e^{{\lambda \phi(t)}}$, $\lambda = {scale:g}$')
-    handles, labels = left.get_legend_handles_labels()
-    figure.legend(handles, labels, loc='outside lower center', ncols=4)
-    return figure
+    beside(right)
+    return np.array(axes, dtype=object)
 
 
-def plot_gaussian_parameters(summary: ModelSummary) -> Figure:
+def plot_gaussian_parameters(
+    summary: ModelSummary, *, ax: Sequence[Axes] | None = None
+) -> np.ndarray:
     r"""Draw the centres :math:`b` and widths :math:`c` of each layer's bells.
 
     Boxes hold the middle half of the nodes with a line at the median, whiskers reach
@@ -197,9 +121,13 @@ def plot_gaussian_parameters(summary: ModelSummary) -> Figure:
     Args:
         summary (ModelSummary): The result of
             :func:`~torch_geometric_gsl.diagnostics.describe_model`.
+        ax (Sequence[matplotlib.axes.Axes], optional): The two axes to draw on. If
+            :obj:`None`, a figure is made, which pyplot does not know.
+            (default: :obj:`None`)
 
     Returns:
-        matplotlib.figure.Figure: The figure.
+        numpy.ndarray: The two :class:`matplotlib.axes.Axes`, of :math:`b` and of
+        :math:`c`.
 
     Raises:
         ImportError: If matplotlib is not installed.
@@ -211,18 +139,18 @@ def plot_gaussian_parameters(summary: ModelSummary) -> Figure:
         >>> from torch_geometric_gsl.nn.models import GSLNet
         >>> model = GSLNet(16, 32, num_layers=2, out_channels=7, scale=50.0)
         >>> summary = describe_model(model, torch.randn(100, 16))
-        >>> len(plot_gaussian_parameters(summary).axes)
-        2
+        >>> axes = plot_gaussian_parameters(summary)
+        >>> axes[0].figure.savefig(getfixture('tmp_path') / 'parameters.png')
     """
     check_type(summary, ModelSummary, 'summary', 'a ModelSummary')
+    given = check_axes(ax, 2)
     layers = [layer for layer in summary.layers if layer.b is not None]
     if not layers:
         raise ValueError(
             "'summary' must hold a layer with a neural Gaussian similarity "
             f'(got {[layer.sampler for layer in summary.layers]})'
         )
-    figure = new_figure(max(8, 4 + 1.2 * len(layers)), 4.5)
-    left, right = figure.subplots(1, 2)
+    left, right = axes = make_axes(given, 2, max(9, 5 + 1.2 * len(layers)), 4.5)
     names = [layer.name.removesuffix('.sampler') for layer in layers]
     draw_boxes(left, [layer.b for layer in layers], names, COLORS[0])
     draw_boxes(right, [layer.c for layer in layers], names, COLORS[1])
@@ -232,8 +160,8 @@ def plot_gaussian_parameters(summary: ModelSummary) -> Figure:
     right.set_ylim(bottom=0)
     right.set_ylabel('width $c$ (squared cosine)')
     fixed = right.axhline(0.02 * math.e, color=GREY, linestyle='--', linewidth=1.2)
-    figure.legend([fixed], ['GauSim, fixed'], loc='outside lower center')
-    return figure
+    beside(right, handles=[fixed], labels=['GauSim, fixed'])
+    return np.array(axes, dtype=object)
 
 
 def _curve(item: Similarity | LayerSummary, t: Tensor) -> tuple[Tensor, ...]:
@@ -269,17 +197,4 @@ def _curve(item: Similarity | LayerSummary, t: Tensor) -> tuple[Tensor, ...]:
     raise ValueError(
         f"'similarities' must be functions of the cosine of two embeddings, which "
         f'{item} is not'
-    )
-
-
-def _title(graph: SampledGraph, num_nodes: int, y: Tensor | None) -> str:
-    edge_index, weight = graph
-    text = f'{num_nodes} nodes, {weight.numel()} edges'
-    apart = edge_index[0] != edge_index[1]
-    if y is None or not bool(weight[apart].any()):
-        return text
-    share = same_label_share(edge_index[:, apart], weight[apart], y, y)
-    return (
-        f'{text}: {100 * share:.0f} % of the weight between nodes joins one class '
-        f'({100 * chance_share(y):.0f} % by chance)'
     )

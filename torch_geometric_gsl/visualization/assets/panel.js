@@ -1,0 +1,107 @@
+'use strict';
+
+const MAX_LISTED = 12;
+
+const element = (id) => document.getElementById(id);
+
+function add(parent, tag, text = '', attributes = {}) {
+  const child = document.createElement(tag);
+  child.textContent = text;  // Never markup: names come from data.
+  Object.assign(child, attributes);
+  parent.append(child);
+  return child;
+}
+
+const round = (value) => (value === null ? '–' : String(Number(value.toPrecision(3))));
+
+/* The legend, and what is known of one node. */
+class Panel {
+  constructor(page) { this.page = page; }
+
+  legend() {
+    const box = element('legend');
+    const { colour, data } = this.page;
+    box.replaceChildren();
+    if (!colour) return;
+    if (colour.kind === 'class') {
+      colour.classes.forEach((name, i) => this.entry(box, name, i, data.palette[i]));
+    } else {
+      const stops = [0, 0.25, 0.5, 0.75, 1].map(rampColour).join(',');
+      add(box, 'div', '', { className: 'ramp' }).style.background = `linear-gradient(90deg, ${stops})`;
+      const ends = add(box, 'div', '', { className: 'ends' });
+      [colour.low, colour.high].forEach((value) => add(ends, 'span', round(value)));
+    }
+    if (colour.values.includes(null)) this.entry(box, 'none', null, UNKNOWN);
+  }
+
+  /* A class, or what has none: a click leaves only its nodes in colour. */
+  entry(box, name, value, color) {
+    const { page } = this;
+    const button = add(box, 'button', '', { type: 'button' });
+    add(button, 'i').style.background = color;
+    add(button, 'b', name);
+    button.setAttribute('aria-pressed', String(page.only === value));
+    button.addEventListener('click', () => {
+      page.single(page.only === value ? undefined : value);
+      [...box.querySelectorAll('button')].forEach((one) => one.setAttribute('aria-pressed',
+        String(one === button && page.only === value)));
+    });
+  }
+
+  describe() {
+    const box = element('node');
+    const { focus, data } = this.page;
+    box.replaceChildren();
+    if (focus === null) {
+      add(box, 'p', 'Point at a node to see its neighbours; click or tap to keep it.');
+      return;
+    }
+    add(box, 'h2', data.nodes.names[focus], { tabIndex: -1 });
+    if (this.page.sprite) this.picture(box, focus);
+    this.facts(box, focus, data.colours.filter((colour) => !colour.isFeature));
+    const views = this.page.shownViews;
+    views.forEach((view) => {
+      const name = views.length > 1 ? `${data.graphs[view.index].name}: ` : '';
+      this.listed(box, `${name}edges from`, view.neighbours(view.sources, focus));
+      this.listed(box, `${name}edges to`, view.neighbours(view.targets, focus));
+    });
+    const features = data.colours.filter((colour) => colour.isFeature);
+    if (features.length) add(box, 'h3', 'features');
+    this.facts(box, focus, features);
+  }
+
+  facts(box, node, known) {
+    const list = add(box, 'dl');
+    known.forEach(({ name, kind, classes, values }) => {
+      const value = values[node];
+      add(list, 'dt', name);
+      add(list, 'dd', kind === 'class' && value !== null ? classes[value] : round(value));
+    });
+  }
+
+  listed(box, title, found) {
+    add(box, 'h3', `${title} (${found.length.toLocaleString('en')})`);
+    const list = add(box, 'ul');
+    found.slice(0, MAX_LISTED).forEach(([node, weight]) => {
+      this.button(add(list, 'li'), node, weight).addEventListener('click', () => {
+        element('node').querySelector('h2').focus();  // The button is gone.
+      });
+    });
+    if (found.length > MAX_LISTED) add(list, 'li', `… and ${found.length - MAX_LISTED} weaker ones`);
+  }
+
+  /* A way to a node. */
+  button(item, node, weight = null) {
+    const button = add(item, 'button', this.page.data.nodes.names[node], { type: 'button' });
+    if (weight !== null) add(button, 'span', round(weight));
+    button.addEventListener('click', () => this.page.visit(node));
+    return button;
+  }
+
+  picture(box, node) {
+    const { columns, width, height } = this.page.data.images;
+    const canvas = add(box, 'canvas', '', { width, height });
+    canvas.getContext('2d').drawImage(this.page.sprite, (node % columns) * width,
+      Math.floor(node / columns) * height, width, height, 0, 0, width, height);
+  }
+}
