@@ -8,10 +8,11 @@ from scipy import stats
 
 from reproduction import labels, labels_models
 from reproduction.consistent import GRAPHS, ConsistentNet
+from reproduction.encoders import encode, encode_drawn
 from reproduction.figures import labels as draw
 from reproduction.files import read_json
 from reproduction.labels import Run, execute, main, public_split, split
-from reproduction.labels_models import METHODS, SETTING, are_words, choices, encode
+from reproduction.labels_models import METHODS, SETTING, are_words, choices
 from reproduction.labels_tables import (
     LABELS,
     LABELS_FILE,
@@ -141,14 +142,30 @@ def test_validation_chooses_by_its_loss_where_accuracies_tie(loaded, monkeypatch
     assert result == {'val': 0.8, 'test': 1.0, 'choice': {'number': 1}, 'epoch': 5}
 
 
-def test_encoder_sees_no_labels(data):
-    found = encode(data, 1, TINY)
+@pytest.mark.parametrize('graph', ['nearest', 'uniform', 'drawn'])
+def test_encoder_sees_no_labels(data, graph):
+    options, scale = TINY['encoder'], 10.0 if graph == 'drawn' else None
+
+    def rows():
+        if graph == 'nearest':
+            return encode(data, 1, options)
+        return encode_drawn(data, 1, options, scale)
+
+    found = rows()
     assert found.shape == (48, 8)
+    torch.testing.assert_close(found.norm(dim=1), torch.ones(48))
     data.y = torch.zeros_like(data.y)
-    assert torch.equal(encode(data, 1, TINY), found)
+    assert torch.equal(rows(), found)
     # A dense and a sparse table give the same.
     data.x = data.x.to_sparse_csr()
-    torch.testing.assert_close(encode(data, 1, TINY), found, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(rows(), found, rtol=1e-4, atol=1e-5)
+
+
+def test_drawn_encoders_differ_by_their_scale(data):
+    options = TINY['encoder']
+    rows = [encode_drawn(data, 1, options, scale) for scale in (None, 1e-9, 10.0)]
+    torch.testing.assert_close(rows[0], rows[1])
+    assert not torch.allclose(rows[0], rows[2], atol=1e-3)
 
 
 @pytest.mark.parametrize('graph', GRAPHS)

@@ -16,12 +16,10 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch_geometric import seed_everything
 from torch_geometric.data import Data
-from torch_geometric.nn.models import DeepGraphInfomax
 
 from reproduction.consistent import ConsistentNet
-from reproduction.noisy_models import NoGraphNet, Training, gcn, train
+from reproduction.noisy_models import NoGraphNet, Training, train
 from torch_geometric_gsl import HESGSL, IDGL, KNNGCN, SLAPS, SUBLIME, MLPClassifier
-from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
 
 #: Every number that results depend on.
 SETTING: dict[str, Any] = {
@@ -32,7 +30,7 @@ SETTING: dict[str, Any] = {
     'patience': 100,
     'eval_every': 4,
     'breaks_ties': True,
-    # Of the encoder: the information of a graph of nearest nodes, without a label.
+    # Of the encoders: the information of a graph of nearest nodes, without a label.
     'encoder': {'k': 20, 'channels': 256, 'epochs': 100, 'lr': 0.001},
     'trees': 300,
     'consistent': {'num_candidates': 20, 'node_dropout': 0.5, 'weight_decay': 5e-3},
@@ -48,7 +46,7 @@ class Method(NamedTuple):
         kind: What trains it: `table` (scikit-learn) or `network`.
         choices: What its four trainings differ in: two values of two options, or four
             of one.
-        is_encoded: Whether it sees the encoder's output instead of the features.
+        is_encoded: Whether it sees an encoder's output instead of the features.
     """
 
     title: str
@@ -102,25 +100,13 @@ METHODS = {
         {'initial_scale': [5.0, 10.0], 'order': [2, 4]},
     ),
     'uniform_encoder': Method(
-        'uniform draws on the encoder, consistency',
-        'network',
-        {'num_candidates': [10, 20], 'order': [2, 4]},
-        is_encoded=True,
+        'encoder on uniform draws', 'table', COSTS, is_encoded=True
     ),
     'ours_encoder': Method(
-        'cosine draws on the encoder, consistency',
-        'network',
-        {'initial_scale': [5.0, 10.0], 'order': [2, 4]},
-        is_encoded=True,
+        'encoder on cosine draws', 'table', COSTS | {'scale': [10.0]}, is_encoded=True
     ),
 }
-GRAPHS = {
-    'nearest': 'nearest',
-    'uniform': 'uniform',
-    'ours': 'drawn',
-    'uniform_encoder': 'uniform',
-    'ours_encoder': 'drawn',
-}
+GRAPHS = {'nearest': 'nearest', 'uniform': 'uniform', 'ours': 'drawn'}
 NETWORKS: dict[str, Callable[..., Any]] = {
     'mlp': MLPClassifier,
     'knn_gcn': KNNGCN,
@@ -166,8 +152,8 @@ def are_words(x: Tensor) -> bool:
 
 def table(name: str, choice: dict[str, Any], setting: Any) -> ClassifierMixin:
     """Build the classifier of a training."""
-    if name in ('logreg', 'encoder'):
-        return LogisticRegression(max_iter=2000, **choice)
+    if name == 'logreg' or METHODS[name].is_encoded:
+        return LogisticRegression(max_iter=2000, C=choice['C'])
     if name == 'random_forest':
         return RandomForestClassifier(setting['trees'], random_state=0, **choice)
     if name == 'hist_boosting':
@@ -210,57 +196,3 @@ def _fit(classifier: Any, data: Data, choice: dict[str, Any]) -> Training:
 
 def to_numpy(x: Tensor) -> Any:
     return (x if x.layout == torch.strided else x.to_dense()).numpy()
-
-
-def encode(data: Data, seed: int, setting: dict[str, Any]) -> Tensor:
-    """Return what an encoder without labels makes of the nodes (Deep Graph Infomax)."""
-    options = setting['encoder']
-    seed_everything(seed)
-    x, channels = data['x'], options['channels']
-    edge_index = nearest_neighbours(x, options['k']).edge_index
-    conv = gcn(data.num_features, channels, 1)
-
-    def summary(z: Tensor, *_: Any) -> Tensor:
-        return z.mean(dim=0).sigmoid()
-
-    def corruption(x: Tensor, edge_index: Tensor) -> tuple[Tensor, Tensor]:
-        return _shuffled(x), edge_index
-
-    encoder = _Encoder(conv, channels)
-    model = DeepGraphInfomax(channels, encoder, summary, corruption)
-    optimizer = torch.optim.Adam(model.parameters(), options['lr'])
-    for _ in range(options['epochs']):
-        optimizer.zero_grad()
-        model.loss(*model(x, edge_index)).backward()
-        optimizer.step()
-    with torch.no_grad():
-        out: Tensor = model.encoder(x, edge_index)
-    return torch.nn.functional.normalize(out)
-
-
-class _Encoder(torch.nn.Module):
-    def __init__(self, conv: torch.nn.Module, channels: int) -> None:
-        super().__init__()
-        self.conv, self.act = conv, torch.nn.PReLU(channels)
-
-    def reset_parameters(self) -> None:
-        self.conv.reset_parameters()  # type: ignore[operator]
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        out: Tensor = self.act(self.conv(x, edge_index))
-        return out
-
-
-def _shuffled(x: Tensor) -> Tensor:
-    """Return the rows in a random order."""
-    order = torch.randperm(x.size(0))
-    if x.layout == torch.strided:
-        return x[order]
-    offsets, column, value = x.crow_indices(), x.col_indices(), x.values()
-    size = offsets.diff()[order]
-    start = torch.cat([size.new_zeros(1), size.cumsum(0)])
-    place = torch.arange(int(start[-1])) - start[:-1].repeat_interleave(size)
-    place += offsets[:-1][order].repeat_interleave(size)
-    return torch.sparse_csr_tensor(
-        start, column[place], value[place], x.shape, check_invariants=False
-    )
