@@ -20,6 +20,7 @@ FLOORS = {
     'ops': 1,
     'datasets': 1,
     'nn.linear': 1,
+    'nn.one_type': 1,
     'nn.similarity': 2,
     'nn.sampler': 3,
     'nn.conv': 4,

@@ -15,6 +15,7 @@ from torch_geometric_gsl._checks import (
     check_messages,
 )
 from torch_geometric_gsl._warnings import one_of_each
+from torch_geometric_gsl.nn.one_type import OneType
 from torch_geometric_gsl.nn.sampler._assignment import Assignment
 from torch_geometric_gsl.nn.sampler._envelopes import EnvelopeMemory
 from torch_geometric_gsl.nn.sampler._export import exported_sum
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from torch_sparse import SparseTensor
 
 
-class GumbelKNNSampler(torch.nn.Module):
+class GumbelKNNSampler(OneType):
     r"""The differentiable sampler of neighbours from the `"Neural Gaussian
     Similarity Modeling for Differential Graph Structure Learning"
     <https://arxiv.org/abs/2312.09498>`_ paper (equation 4).
