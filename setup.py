@@ -41,6 +41,11 @@ extras_require = {
     'datasets': datasets_requires,
     'sklearn': ['scikit-learn>=1.6'],
     'plot': plot_requires,
+    # Other searches of nearest neighbours, and what else PyG can work with.
+    'knn': ['faiss-cpu', 'pynndescent'],
+    'hub': ['huggingface_hub'],
+    'graphgym': ['pytorch-lightning', 'yacs'],
+    'lightning': ['lightning'],
     'paper': paper_requires,
     'full': sparse_requires + datasets_requires + plot_requires,
     'test': [
