@@ -50,6 +50,7 @@ extras_require = {
     'full': sparse_requires + datasets_requires + plot_requires,
     'test': [
         'hypothesis',
+        'huggingface_hub',
         'pandas',
         *paper_requires,
         'pytest>=9.0',
@@ -59,6 +60,7 @@ extras_require = {
         'selenium',
         # As in `pyproject.toml`: a test reads the metadata that it writes.
         'setuptools>=77',
+        'yacs',
         # Its interpreter runs the kernels on a CPU.
         "triton; sys_platform == 'linux'",
     ],

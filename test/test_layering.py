@@ -33,6 +33,7 @@ FLOORS = {
     'visualization': 5,
     'baselines': 6,
     'sklearn': 7,
+    'graphgym': 7,
 }
 
 
