@@ -146,8 +146,7 @@ def test_what_cannot_be_made(gym, cfg):
         create(gym)
 
 
-def test_training_by_its_own_trainer(gym, cfg, tmp_path):
-    pytest.importorskip('pytorch_lightning')
+def test_a_training_step_of_its_own(gym, cfg):
     cfg.model.type = 'gslnet'
     cfg.optim.max_epoch = 1
     model = create(gym)
