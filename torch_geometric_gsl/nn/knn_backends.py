@@ -26,8 +26,8 @@ from torch_geometric_gsl.ops.sparse_rows import SparseRows
 BACKENDS = {'exact': None, 'faiss': 'faiss-cpu', 'pynndescent': 'pynndescent'}
 #: Faiss returns no longer lists.
 MAX_FAISS = 2048
-# Of 2,000 random rows of 16 columns, lists of 3 neighbours held 84 % of the nearest ones,
-# and 100 % where they were cut from lists of 30.
+# Of 2,000 random rows of 16 columns, lists of 3 neighbours held 84 % of the nearest
+# ones, and 100 % where they were cut from lists of 30.
 _LEAST_LIST = 30
 
 
