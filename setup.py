@@ -41,10 +41,16 @@ extras_require = {
     'datasets': datasets_requires,
     'sklearn': ['scikit-learn>=1.6'],
     'plot': plot_requires,
+    # Other searches of nearest neighbours, and what else PyG can work with.
+    'knn': ['faiss-cpu', 'pynndescent'],
+    'hub': ['huggingface_hub'],
+    'graphgym': ['pytorch-lightning', 'yacs'],
+    'lightning': ['lightning'],
     'paper': paper_requires,
     'full': sparse_requires + datasets_requires + plot_requires,
     'test': [
         'hypothesis',
+        'huggingface_hub',
         'pandas',
         *paper_requires,
         'pytest>=9.0',
@@ -54,6 +60,7 @@ extras_require = {
         'selenium',
         # As in `pyproject.toml`: a test reads the metadata that it writes.
         'setuptools>=77',
+        'yacs',
         # Its interpreter runs the kernels on a CPU.
         "triton; sys_platform == 'linux'",
     ],

@@ -30,7 +30,9 @@ PAGES = [
     ),
 ]
 #: Libraries of the extras, which a machine may lack.
-OPTIONAL = {'matplotlib', 'sklearn', 'torch_scatter', 'torch_sparse'}
+OPTIONAL = {
+    *('faiss', 'matplotlib', 'sklearn', 'torch_scatter', 'torch_sparse', 'yacs'),
+}
 #: test/test_contributing.py runs it, with its two blocks together.
 ELSEWHERE = re.compile(
     r'<!-- worked example: begin -->.*?<!-- worked example: end -->', re.S

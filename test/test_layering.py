@@ -14,14 +14,17 @@ ROOT = Path(torch_geometric_gsl.__file__).parent
 FLOORS = {
     'typing': 0,
     '_checks': 0,
+    '_files': 0,
     '_graph_checks': 0,
     '_warnings': 0,
     'ops': 1,
     'datasets': 1,
     'nn.linear': 1,
+    'nn.one_type': 1,
     'nn.similarity': 2,
     'nn.sampler': 3,
     'nn.conv': 4,
+    'nn.knn_backends': 4,
     'nn.nearest_neighbours': 4,
     'nn.models': 5,
     'nn.self_supervision': 5,
@@ -30,6 +33,7 @@ FLOORS = {
     'visualization': 5,
     'baselines': 6,
     'sklearn': 7,
+    'graphgym': 7,
 }
 
 

@@ -4,7 +4,10 @@ SCRIPT = """
 import sys
 from typing import Any
 
-OPTIONAL = {'torch_sparse', 'torch_scatter', 'sklearn', 'matplotlib'}
+OPTIONAL = {
+    *('torch_sparse', 'torch_scatter', 'sklearn', 'matplotlib', 'yacs', 'lightning'),
+    *('faiss', 'huggingface_hub', 'pynndescent', 'pytorch_lightning'),
+}
 wanted = []
 
 class Blind:
@@ -26,6 +29,7 @@ import torch_geometric
 import torch_geometric.datasets
 import torch_geometric.loader
 import torch_geometric.nn
+import torch_geometric.nn.model_hub
 import torch_geometric.transforms
 
 wanted.clear()  # What PyTorch Geometric looks for is its own affair.
@@ -36,8 +40,9 @@ import pkgutil
 import torch
 import torch_geometric_gsl
 
-# Which says by itself what it lacks.
-sys.modules['torch_geometric_gsl.sklearn'] = None
+# Which say by themselves what they lack.
+NEEDY = ('torch_geometric_gsl.sklearn', 'torch_geometric_gsl.graphgym')
+sys.modules |= dict.fromkeys(NEEDY)
 has_triton = importlib.util.find_spec('triton') is not None
 for info in pkgutil.walk_packages(
     torch_geometric_gsl.__path__, 'torch_geometric_gsl.'
@@ -66,9 +71,20 @@ try:
     sampler(x, return_adj_t=True)
 except ImportError as error:
     print('refused', error)
-del sys.modules['torch_geometric_gsl.sklearn']
+for name in NEEDY:
+    del sys.modules[name]
+    try:
+        importlib.import_module(name)
+    except ImportError as error:
+        print('refused', error)
+import torch_geometric_gsl.transforms as T
+for backend in ('faiss', 'pynndescent'):
+    try:
+        T.SimilarityKNNGraph(backend=backend)
+    except ImportError as error:
+        print('refused', error)
 try:
-    import torch_geometric_gsl.sklearn
+    torch_geometric_gsl.GSLNet.from_pretrained('someone/model')
 except ImportError as error:
     print('refused', error)
 """
@@ -85,4 +101,11 @@ def test_works_without_optional_libraries():
         "'torch_geometric_gsl[sparse]'",
         "refused 'torch_geometric_gsl.sklearn' needs scikit-learn: "
         "pip install 'torch_geometric_gsl[sklearn]'",
+        "refused 'torch_geometric_gsl.graphgym' needs yacs: "
+        "pip install 'torch_geometric_gsl[graphgym]'",
+        "refused backend='faiss' needs the library faiss: pip install 'faiss-cpu'",
+        "refused backend='pynndescent' needs the library pynndescent: "
+        "pip install 'pynndescent'",
+        "refused 'someone/model' is not a folder, and the model hub needs "
+        "huggingface_hub: pip install 'huggingface_hub'",
     ]

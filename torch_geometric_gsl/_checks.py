@@ -14,8 +14,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.fx import Proxy
 
 from torch_geometric_gsl.typing import Features
+
+_HETERO_TRACER = 'torch_geometric.nn.fx'
 
 
 def check_type(value: object, kind: type, name: str, what: str) -> None:
@@ -133,8 +136,23 @@ def check_finite(x: Tensor, name: str) -> None:
         )
 
 
+def check_one_type(x: object) -> None:
+    """Raise if features are those of several types of nodes, or are to become so."""
+    # PyG's `to_hetero` traces modules by a tracer of its own.
+    is_traced = isinstance(x, Proxy) and type(x.tracer).__module__ == _HETERO_TRACER
+    if is_traced or isinstance(x, dict):
+        what = "'to_hetero'" if is_traced else 'a dict'
+        raise TypeError(
+            f"'x' must be a torch.Tensor (got {what}): a learned graph joins nodes of "
+            f"one type. Learn one over all types on 'data.to_homogeneous()', or give "
+            f"a 'GumbelKNNSampler' the pair (x_src, x_dst) of two types, and its edges "
+            f"to a 'HeteroConv'"
+        )
+
+
 def check_features(x: Any, name: str = 'x', width: int | None = None) -> None:
     """Raise unless :obj:`x` is a finite floating-point matrix of that width."""
+    check_one_type(x)
     check_type(x, Tensor, name, 'a torch.Tensor')
     if x.layout not in (torch.strided, torch.sparse_csr):
         raise ValueError(f"'{name}' must be dense or sparse CSR (got {x.layout})")

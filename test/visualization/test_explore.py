@@ -14,6 +14,7 @@ import torch
 from PIL import Image
 from torch_geometric.data import Data
 
+from torch_geometric_gsl import _files
 from torch_geometric_gsl.visualization import _page, explore
 
 EDGES = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]])
@@ -218,7 +219,7 @@ def test_the_file_is_replaced_as_a_whole(tmp_path, monkeypatch):
     def fail(*args):
         raise OSError('no space left')
 
-    monkeypatch.setattr(_page.os, 'replace', fail)
+    monkeypatch.setattr(_files.os, 'replace', fail)
     with pytest.raises(OSError, match='no space left'):
         explore(GRAPH, path=path)
     assert [file.name for file in tmp_path.iterdir()] == ['graph.html']

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -12,6 +14,7 @@ from torch_geometric_gsl._checks import (
     check_features,
     check_option,
 )
+from torch_geometric_gsl.nn.knn_backends import check_backend, search_edges
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
@@ -34,12 +37,13 @@ def nearest_neighbours(
     similarity: str = 'linear',
     loop: bool = False,
     memory_budget: int = MEMORY_BUDGET,
+    backend: Any = 'exact',
 ) -> SampledGraph:
     """Join each node to those of the largest cosine, weighted by a similarity.
 
-    The search is exact, by blocks of rows. Sparse features are neither made dense nor
-    projected. In a batch no edge joins two graphs, and the nodes of a graph with fewer
-    than :obj:`k` others have fewer neighbours.
+    The search is exact, by blocks of rows, or that of another library. Sparse features
+    are neither made dense nor projected. In a batch no edge joins two graphs, and the
+    nodes of a graph with fewer than :obj:`k` others have fewer neighbours.
 
     Args:
         x (torch.Tensor): The node features, dense or sparse CSR.
@@ -51,11 +55,21 @@ def nearest_neighbours(
             (default: :obj:`False`)
         memory_budget (int, optional): Bytes for one block of rows.
             (default: :obj:`2**25`)
+        backend (str or KNNIndex, optional): Who searches, as in
+            :class:`~torch_geometric_gsl.transforms.SimilarityKNNGraph`.
+            (default: :obj:`"exact"`)
     """
     check_features(x)
     check_count(k, 'k')
+    check_backend(backend)
     check_option(similarity, WEIGHTS, 'similarity')
     weigh = resolve_similarity(similarity, x.size(1))
+    if backend != 'exact':
+        if batch is None and x.size(0) > 0:
+            check_candidate_count(k, x.size(0) - int(not loop))
+        linear = LinearSimilarity(x.size(1))
+        edge_index = search_edges(x, graph_sizes(x, batch), k, linear, backend, loop)
+        return _weighted(weigh, linear, (x, x), edge_index)
     if x.layout != torch.strided:
         edge_index, cosine = _sparse_neighbours(x, k, batch, loop, memory_budget)
         return SampledGraph(
@@ -97,11 +111,7 @@ def nearest_in_context(
     sampler = GumbelKNNSampler(cosine, k, method='stream').eval()
     edge_index, _ = sampler((context, x), batch=batch)
     weigh = resolve_similarity(similarity, context.size(1))
-    if x.layout == torch.strided:
-        return SampledGraph(edge_index, weigh((context, x), edge_index))
-    value = cosine((context, x), edge_index)
-    weight = _sparse_weights(weigh, (context, x), edge_index, value)
-    return SampledGraph(edge_index, weight)
+    return _weighted(weigh, cosine, (context, x), edge_index)
 
 
 def graph_sizes(x: Tensor, batch: Tensor | None) -> list[int]:
@@ -133,6 +143,19 @@ def _sparse_neighbours(
         cosines.append(cosine)
         start += size
     return SampledGraph(torch.cat(edges, dim=1), torch.cat(cosines))
+
+
+def _weighted(
+    weigh: Similarity,
+    cosine: Similarity,
+    pair: tuple[Tensor, Tensor],
+    edge_index: Tensor,
+) -> SampledGraph:
+    """Weigh edges whose cosines are not known."""
+    if pair[1].layout == torch.strided:
+        return SampledGraph(edge_index, weigh(pair, edge_index))
+    value = cosine(pair, edge_index)
+    return SampledGraph(edge_index, _sparse_weights(weigh, pair, edge_index, value))
 
 
 def _sparse_weights(

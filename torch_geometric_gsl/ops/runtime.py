@@ -68,6 +68,11 @@ def disable_compile(function: Function) -> Function:
     return cast(Function, torch.compiler.disable(function))
 
 
+def is_exporting() -> bool:
+    """Return whether :func:`torch.export.export` looks on, since PyTorch 2.7."""
+    return hasattr(torch.compiler, 'is_exporting') and torch.compiler.is_exporting()
+
+
 def maybe_compile(
     function: Callable[..., Result],
     numel: int,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +10,7 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
+from torch_geometric_gsl._files import read_tensors
 from torch_geometric_gsl.typing import SampledGraph
 
 
@@ -79,28 +78,10 @@ def to_csr(graph: SampledGraph, shape: tuple[int, int], by_weight: bool = False)
     return scipy.sparse.csr_matrix((data, source[order], offsets), shape=shape)
 
 
-def write_file(content: dict[str, Any], path: str | Path) -> None:
-    """Replace a file as a whole by plain values and tensors."""
-    path = Path(path)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f'.{path.name}.')
-    os.close(handle)
-    try:
-        torch.save(content, name)
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
-
-
 def read_file(path: str | Path, kind: str) -> dict[str, Any]:
-    """Read what :func:`write_file` wrote; nothing in the file is executed."""
-    try:
-        content = torch.load(path, weights_only=True, map_location='cpu')
-    except (FileNotFoundError, IsADirectoryError, PermissionError):
-        raise
-    except Exception as error:
-        raise OSError(f"'{path}' holds no saved estimator: {error}") from error
-    if not isinstance(content, dict) or 'estimator' not in content:
+    """Read an estimator's file, written by :func:`write_tensors`."""
+    content = read_tensors(path, 'saved estimator')
+    if 'estimator' not in content:
         raise OSError(f"'{path}' holds no saved estimator")
     if content['estimator'] != kind:
         raise ValueError(f"'{path}' holds a {content['estimator']}, not a {kind}")

@@ -21,6 +21,7 @@ from torch_geometric_gsl._checks import (
     check_positive,
     check_probability,
 )
+from torch_geometric_gsl._files import write_tensors
 from torch_geometric_gsl.baselines.knn_gcn import KNNGCN
 from torch_geometric_gsl.nn.models.gsl_net import GSLNet
 from torch_geometric_gsl.nn.nearest_neighbours import (
@@ -32,7 +33,6 @@ from torch_geometric_gsl.sklearn._arrays import (
     read_file,
     to_csr,
     to_tensor,
-    write_file,
 )
 from torch_geometric_gsl.sklearn._training import (
     GRAPHS,
@@ -260,7 +260,7 @@ class GSLEstimator(BaseEstimator):  # type: ignore[misc]
             'names': getattr(self, 'feature_names_in_', np.array([])).tolist(),
             'targets': self._saved_targets(),
         }
-        write_file(content, path)
+        write_tensors(content, path)
 
     @classmethod
     def load(cls, path: str | Path) -> Any:

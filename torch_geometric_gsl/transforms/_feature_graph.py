@@ -29,21 +29,28 @@ class FeatureGraph(BaseTransform):
     """Build the graph of each example by itself, so that a batch changes nothing."""
 
     def __init__(
-        self, k: int, similarity: str | Similarity, loop: bool, clamp: bool
+        self,
+        k: int,
+        similarity: str | Similarity,
+        loop: bool,
+        clamp: bool,
+        attr: str = 'x',
     ) -> None:
         check_similarity(similarity)
         check_flag(clamp, 'clamp')
+        check_type(attr, str, 'attr', 'the name of an attribute')
         self.k = k
         self.similarity = similarity
         self.loop = loop
         self.clamp = clamp
+        self.attr = attr
 
     @abstractmethod
     def build(self, x: Tensor, k: int, similarity: Similarity) -> SampledGraph:
         """Return the graph of one example, whose nodes have k candidates at least."""
 
     def forward(self, data: Data) -> Data:
-        x, batch = node_features(data), data.batch
+        x, batch = node_features(data, self.attr), data.batch
         similarity = resolve_similarity(self.similarity, x.size(1))
         sizes = [x.size(0)]
         if batch is not None:
@@ -66,6 +73,10 @@ class FeatureGraph(BaseTransform):
                 start += size
         set_graph(data, SampledGraph(torch.cat(edges, dim=1), torch.cat(weights)))
         return data
+
+    def extra_repr(self) -> str:
+        """Return what is said of other features than :obj:`data.x`."""
+        return '' if self.attr == 'x' else f', attr={self.attr}'
 
 
 def check_similarity(similarity: object) -> None:

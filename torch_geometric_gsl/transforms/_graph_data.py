@@ -29,13 +29,27 @@ def check_data(data: object) -> None:
     check_type(data, Data, 'data', 'a homogeneous torch_geometric.data.Data')
 
 
-def node_features(data: Data) -> Tensor:
-    """Return :obj:`data.x`, checked."""
+def node_features(data: Data, attr: str = 'x') -> Tensor:
+    """Return an attribute that holds features of the nodes, checked.
+
+    Where nothing else tells the number of nodes, it is noted in :obj:`data`.
+    """
     check_data(data)
-    if data.x is None:
-        raise ValueError("'data.x' must hold node features (got None)")
-    check_features(data.x, 'data.x')
-    return data.x
+    value = data.get(attr)
+    name = f'data.{attr}'
+    if value is None:
+        raise ValueError(f"'{name}' must hold node features (got None)")
+    check_features(value, name)
+    x: Tensor = value
+    counts = _node_counts(data)
+    if counts and sum(counts) != x.size(0):
+        raise ValueError(
+            f"'{name}' must have one row per node "
+            f'(got {x.size(0)} for {sum(counts)} nodes)'
+        )
+    if not counts and attr not in _NODE_VECTORS:
+        data.num_nodes = x.size(0)
+    return x
 
 
 def set_graph(data: Data, graph: SampledGraph) -> None:

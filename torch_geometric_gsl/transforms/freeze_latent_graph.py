@@ -28,7 +28,7 @@ class FreezeLatentGraph(BaseTransform):
     r"""Store the graph that a trained model learned, so that any model takes it
     (functional name: :obj:`freeze_latent_graph`).
 
-    The model is asked for its graph of :obj:`data.x` in evaluation mode, without
+    The model is asked for its graph of the features in evaluation mode, without
     gradient, and is left in its former mode. The edges run from neighbours to nodes,
     sorted by node, with weights in :obj:`data.edge_weight`. They are the :obj:`k`
     nearest nodes of the layer and their weights sum to 1 for each node, unless its
@@ -58,10 +58,12 @@ class FreezeLatentGraph(BaseTransform):
         use_edge_index (bool, optional): If :obj:`True`, :obj:`data.edge_index` is
             given to the model as its candidates: use it where training did.
             (default: :obj:`False`)
+        attr (str, optional): The features that the model is given: an attribute of the
+            nodes. (default: :obj:`"x"`)
 
     Raises:
         TypeError: If an argument has the wrong type, :obj:`data` is heterogeneous,
-            or :obj:`data.x` is not a floating-point tensor.
+            or the features are not a floating-point tensor.
         ValueError: If an argument is out of range, the model has transition nodes
             or no such layer, or :obj:`data` lacks what the model needs.
 
@@ -81,6 +83,7 @@ class FreezeLatentGraph(BaseTransform):
         k: int | None = None,
         threshold: float = 0.0,
         use_edge_index: bool = False,
+        attr: str = 'x',
     ) -> None:
         _check_model(model)
         if isinstance(layer, bool) or not isinstance(layer, int):
@@ -94,9 +97,11 @@ class FreezeLatentGraph(BaseTransform):
         self.k = k
         self.threshold = threshold
         self.use_edge_index = use_edge_index
+        check_type(attr, str, 'attr', 'the name of an attribute')
+        self.attr = attr
 
     def forward(self, data: Data) -> Data:
-        x = node_features(data)
+        x = node_features(data, self.attr)
         with evaluation(self.model):
             edge_index, edge_weight = self._graph(data)
         check_edge_index(edge_index, x, x)
@@ -121,7 +126,7 @@ class FreezeLatentGraph(BaseTransform):
         batch = data.batch
         parts = self.model.modules()
         most = max((m.k for m in parts if isinstance(m, GumbelKNNSampler)), default=0)
-        x = node_features(data)
+        x = node_features(data, self.attr)
         if batch is None and x.size(0) <= most:
             # Graphs of a batch may have fewer candidates than neighbours are drawn.
             batch = torch.zeros(x.size(0), dtype=torch.long, device=x.device)
@@ -142,9 +147,10 @@ class FreezeLatentGraph(BaseTransform):
         return graph
 
     def __repr__(self) -> str:
+        attr = '' if self.attr == 'x' else f', attr={self.attr}'
         return (
             f'{self.__class__.__name__}({self.model}, layer={self.layer}, k={self.k}, '
-            f'threshold={self.threshold})'
+            f'threshold={self.threshold}{attr})'
         )
 
 

@@ -41,7 +41,7 @@ def _accept_similarity_first(init: Init) -> Init:
 
 @functional_transform('sampled_latent_graph')
 class SampledLatentGraph(FeatureGraph):
-    r"""Sample a latent graph from the features :obj:`data.x`, as
+    r"""Sample a latent graph from the features of the nodes, as
     :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler` does in training, but
     without gradient (functional name: :obj:`sampled_latent_graph`).
 
@@ -87,6 +87,8 @@ class SampledLatentGraph(FeatureGraph):
             in a graph that has fewer than :obj:`k`, and a node without candidates
             has no edges. If :obj:`False`, such a graph raises.
             (default: :obj:`True`)
+        attr (str, optional): The features: an attribute of the nodes, such as
+            :obj:`"pos"`. (default: :obj:`"x"`)
         **kwargs (optional): Additional arguments of
             :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`: :obj:`hard`,
             :obj:`replace`, :obj:`loop`, :obj:`method`, :obj:`num_arrivals` or
@@ -96,9 +98,9 @@ class SampledLatentGraph(FeatureGraph):
     Raises:
         TypeError: If an argument has the wrong type or is unknown,
             :obj:`sample_in_eval` is given, :obj:`data` is heterogeneous, or
-            :obj:`data.x` is not a floating-point tensor.
+            the features are not a floating-point tensor.
         ValueError: If an argument is out of range, the named similarity has
-            parameters, :obj:`data.x` is missing, or a graph has too few nodes and
+            parameters, the features are missing, or a graph has too few nodes and
             :obj:`clamp` is :obj:`False`.
 
     Example:
@@ -120,6 +122,7 @@ class SampledLatentGraph(FeatureGraph):
         *,
         seed: int | None = None,
         clamp: bool = True,
+        attr: str = 'x',
         **kwargs: Any,
     ) -> None:
         if seed is not None:
@@ -137,7 +140,7 @@ class SampledLatentGraph(FeatureGraph):
         self.seed = seed
         self.kwargs = kwargs
         sampler = self._sampler(LinearSimilarity(1), k)  # Checks the arguments now.
-        super().__init__(k, similarity, sampler.loop, clamp)
+        super().__init__(k, similarity, sampler.loop, clamp, attr)
 
     def _sampler(self, similarity: Similarity, k: int) -> GumbelKNNSampler:
         return GumbelKNNSampler(
@@ -162,5 +165,5 @@ class SampledLatentGraph(FeatureGraph):
         return (
             f'{self.__class__.__name__}(k={self.k}, similarity={self.similarity}, '
             f'tau={self.tau}, scale={self.scale}, seed={self.seed}, '
-            f'clamp={self.clamp}{extra})'
+            f'clamp={self.clamp}{self.extra_repr()}{extra})'
         )

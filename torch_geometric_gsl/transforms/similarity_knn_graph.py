@@ -8,10 +8,16 @@ from torch_geometric.data.datapipes import functional_transform
 from torch_geometric.utils import to_undirected
 
 from torch_geometric_gsl._checks import check_count, check_flag
+from torch_geometric_gsl.nn.knn_backends import (
+    check_backend,
+    check_is_nearest,
+    search_edges,
+)
 from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
+from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET
 from torch_geometric_gsl.transforms._feature_graph import FeatureGraph
 from torch_geometric_gsl.typing import SampledGraph
@@ -19,7 +25,7 @@ from torch_geometric_gsl.typing import SampledGraph
 
 @functional_transform('similarity_knn_graph')
 class SimilarityKNNGraph(FeatureGraph):
-    r"""Join each node with the :obj:`k` nodes whose features :obj:`data.x` are most
+    r"""Join each node with the :obj:`k` nodes whose features are most
     similar to its own, under any similarity (functional name:
     :obj:`similarity_knn_graph`).
 
@@ -28,7 +34,8 @@ class SimilarityKNNGraph(FeatureGraph):
         \qquad w_{ij} = \phi_{ij}
 
     where :math:`\phi_{ij}` is the similarity of candidate :math:`j` for node
-    :math:`i`. The search is exact, by blocks of rows. The edges run from neighbours
+    :math:`i`. The search is exact, by blocks of rows, unless another :obj:`backend`
+    is asked for; the weights are exact in any case. The edges run from neighbours
     to nodes, sorted by node, and :obj:`data.edge_weight` holds the similarities
     themselves. In a batch no edge joins two examples. Sparse CSR features need a
     similarity with a projection, or the default, the cosine, which compares them
@@ -63,13 +70,25 @@ class SimilarityKNNGraph(FeatureGraph):
             no edges. If :obj:`False`, such a graph raises. (default: :obj:`True`)
         memory_budget (int, optional): Bytes of temporary memory of one block of
             rows. (default: :obj:`2**25`)
+        backend (str or KNNIndex, optional): Who searches: :obj:`"exact"`, this package;
+            :obj:`"faiss"`, the exact index of that library, in :obj:`float32`;
+            an empty index of :mod:`torch_geometric.nn.pool`, such as
+            :class:`~torch_geometric.nn.pool.ApproxMIPSKNNIndex`; or
+            :obj:`"pynndescent"`, approximately, also of sparse features, with a seed
+            from the global generator. All but the first serve :obj:`"linear"`,
+            :obj:`"heat_kernel"` and modules like them, whose most similar nodes are
+            the nearest, and need their library. (default: :obj:`"exact"`)
+        attr (str, optional): The features: an attribute of the nodes, such as
+            :obj:`"pos"`. Positions are compared by their distances with
+            :obj:`HeatKernelSimilarity(3, normalize=False)`. (default: :obj:`"x"`)
 
     Raises:
         TypeError: If an argument has the wrong type, :obj:`data` is heterogeneous,
-            or :obj:`data.x` is not a floating-point tensor.
+            or the features are not a floating-point tensor.
         ValueError: If an argument is out of range, the named similarity has
-            parameters, :obj:`data.x` is missing, or a graph has too few nodes and
-            :obj:`clamp` is :obj:`False`.
+            parameters, the features are missing, a graph has too few nodes and
+            :obj:`clamp` is :obj:`False`, or the :obj:`backend` cannot serve.
+        ImportError: If the library of the :obj:`backend` is missing.
 
     Example:
         >>> from torch_geometric.data import Data
@@ -91,12 +110,20 @@ class SimilarityKNNGraph(FeatureGraph):
         force_undirected: bool = False,
         clamp: bool = True,
         memory_budget: int = MEMORY_BUDGET,
+        backend: Any = 'exact',
+        attr: str = 'x',
     ) -> None:
         check_count(k, 'k')
         check_flag(loop, 'loop')
         check_flag(force_undirected, 'force_undirected')
         check_count(memory_budget, 'memory_budget')
-        super().__init__(k, similarity, loop, clamp)
+        super().__init__(k, similarity, loop, clamp, attr)
+        check_backend(backend)
+        if backend != 'exact' and isinstance(similarity, str):
+            named = resolve_similarity(similarity, 1)
+            response = named.response(torch.empty(0, 1))
+            check_is_nearest(response, named.comparison, repr(similarity))
+        self.backend = backend
         self.force_undirected = force_undirected
         self.memory_budget = memory_budget
 
@@ -106,7 +133,11 @@ class SimilarityKNNGraph(FeatureGraph):
             'memory_budget': self.memory_budget,
         }
         is_cosine = type(similarity) is LinearSimilarity and similarity.lin is None
-        if is_cosine and x.layout != torch.strided:
+        if self.backend != 'exact':
+            args = similarity, self.backend, self.loop
+            edge_index = search_edges(x, [x.size(0)], k, *args)
+            graph = SampledGraph(edge_index, similarity(x, edge_index))
+        elif is_cosine and x.layout != torch.strided:
             graph = nearest_neighbours(x, k, **search)
         else:
             sampler = GumbelKNNSampler(similarity, k, method='stream', **search).eval()
@@ -118,8 +149,9 @@ class SimilarityKNNGraph(FeatureGraph):
         return SampledGraph(*both)
 
     def __repr__(self) -> str:
+        backend = '' if self.backend == 'exact' else f', backend={self.backend}'
         return (
             f'{self.__class__.__name__}(k={self.k}, similarity={self.similarity}, '
             f'loop={self.loop}, force_undirected={self.force_undirected}, '
-            f'clamp={self.clamp})'
+            f'clamp={self.clamp}{backend}{self.extra_repr()})'
         )

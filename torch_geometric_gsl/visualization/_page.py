@@ -7,9 +7,7 @@ import html
 import io
 import json
 import math
-import os
 import re
-import tempfile
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torch_geometric_gsl._files import replacing
 from torch_geometric_gsl.typing import SampledGraph
 from torch_geometric_gsl.visualization._drawing import palette
 
@@ -139,15 +138,5 @@ def make_page(title: str, content: Json) -> str:
 
 def write_page(path: Path, page: str) -> None:
     """Write a file that is there as a whole or not at all."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f'.{path.name}.')
-    try:
-        with open(handle, 'w', encoding='utf-8') as file:
-            file.write(page)
-        # `mkstemp` lets nobody else read it.
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(name, 0o666 & ~umask)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    with replacing(path) as draft:
+        draft.write_text(page, encoding='utf-8')

@@ -20,6 +20,7 @@ from torch_geometric_gsl._checks import (
 )
 from torch_geometric_gsl.nn.conv.observed_prior import ObservedPrior
 from torch_geometric_gsl.nn.linear import apply_linear
+from torch_geometric_gsl.nn.one_type import OneType
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.sampler.plan import SamplingPlan
 from torch_geometric_gsl.nn.similarity.base import Similarity
@@ -62,7 +63,7 @@ def check_embedding(
         )
 
 
-class LearnedGraphConv(torch.nn.Module):
+class LearnedGraphConv(OneType):
     """Base class of the layers that learn the graph on which they sum messages."""
 
     def __init__(

@@ -10,7 +10,7 @@ from torch_geometric_gsl._checks import check_count, check_num_nodes
 from torch_geometric_gsl.nn.conv.latent_graph_conv import LearnedGraphConv
 from torch_geometric_gsl.nn.sampler.plan import SamplingPlan
 from torch_geometric_gsl.nn.similarity.base import Similarity
-from torch_geometric_gsl.ops.runtime import full_precision
+from torch_geometric_gsl.ops.runtime import full_precision, is_exporting
 from torch_geometric_gsl.ops.scores import unit_rows
 from torch_geometric_gsl.typing import SampledGraph
 
@@ -211,6 +211,13 @@ class TransitionGraphConv(LearnedGraphConv):
         """Return the projected nodes of the data set and the transition nodes."""
         name = 'x' if context is None else 'context'
         nodes = x if context is None else context
+        if is_exporting() and isinstance(nodes.size(0), torch.SymInt):
+            raise ValueError(
+                f"'{name}' must have a fixed number of rows for 'torch.export', the "
+                f"nodes that the transition nodes belong to: only that of 'x' may "
+                f"change, where a 'context' is given (got num_nodes={self.num_nodes} "
+                f'and a dynamic dimension)'
+            )
         h = self._project(nodes, name)
         check_num_nodes(nodes, self.num_nodes, name=name)
         return h, unit_rows(self._gather(self.theta_t, unit_rows(h)))

@@ -6,10 +6,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torch_geometric_gsl.nn.models.pretrained import Pretrained
 from torch_geometric_gsl.nn.models.tasks import TASKS, Task
+from torch_geometric_gsl.nn.one_type import OneType
 
 
-class NodeClassifier(torch.nn.Module, ABC):
+class NodeClassifier(OneType, Pretrained, ABC):
     r"""Base class of the models that classify nodes without a given graph.
 
     A model maps node features to logits, or to the outputs of another :obj:`task`.

@@ -14,6 +14,7 @@ from torch_geometric_gsl._checks import (
     check_context,
     check_features,
     check_generator,
+    check_one_type,
     check_probability,
     split_pair,
 )
@@ -277,6 +278,7 @@ class GSLNet(RemembersRows, NodeClassifier):
             generator (torch.Generator, optional): Source of randomness of the
                 graphs; dropout uses the global one. (default: :obj:`None`)
         """
+        check_one_type(x)
         context = self._context(context, edge_index, batch, embedding)
         given = self._arguments(x, edge_index, batch, context, embedding)
         x, args = self._last_layer(x, given, _outputs, generator)

@@ -15,8 +15,10 @@ from torch_geometric_gsl._checks import (
     check_messages,
 )
 from torch_geometric_gsl._warnings import one_of_each
+from torch_geometric_gsl.nn.one_type import OneType
 from torch_geometric_gsl.nn.sampler._assignment import Assignment
 from torch_geometric_gsl.nn.sampler._envelopes import EnvelopeMemory
+from torch_geometric_gsl.nn.sampler._export import exported_sum
 from torch_geometric_gsl.nn.sampler._inputs import assign_parts
 from torch_geometric_gsl.nn.sampler._parts import all_pairs
 from torch_geometric_gsl.nn.sampler.distribution import NeighbourDistribution, describe
@@ -27,14 +29,15 @@ from torch_geometric_gsl.nn.sampler.plan import (
     SamplingPlan,
 )
 from torch_geometric_gsl.nn.similarity.base import Similarity
-from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET
+from torch_geometric_gsl.ops.pair_scores import PairScores
+from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, is_exporting
 from torch_geometric_gsl.typing import Batch, Features, SampledGraph
 
 if TYPE_CHECKING:
     from torch_sparse import SparseTensor
 
 
-class GumbelKNNSampler(torch.nn.Module):
+class GumbelKNNSampler(OneType):
     r"""The differentiable sampler of neighbours from the `"Neural Gaussian
     Similarity Modeling for Differential Graph Structure Learning"
     <https://arxiv.org/abs/2312.09498>`_ paper (equation 4).
@@ -257,7 +260,9 @@ class GumbelKNNSampler(torch.nn.Module):
         r"""Sum messages over the sampled neighbours, :math:`\sum_j A_{ij} h_j`.
 
         In training mode it sums over the graph that :meth:`forward` samples, in
-        evaluation mode over *all* candidates with their noise-free weights.
+        evaluation mode over *all* candidates with their noise-free weights. A program
+        of :func:`torch.export.export` sums in evaluation mode, over all pairs at once:
+        its memory grows with their number, whatever the :obj:`memory_budget`.
 
         Args:
             x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The node features.
@@ -274,6 +279,16 @@ class GumbelKNNSampler(torch.nn.Module):
             TypeError: If an input has the wrong type or dtype.
             ValueError: If an input is invalid, or the method asked for cannot serve.
         """
+        if is_exporting():
+            return exported_sum(
+                self._pairs(x),
+                h,
+                self.tau,
+                is_noisy=self.is_noisy,
+                loop=self.loop or isinstance(x, tuple | list),
+                edge_index=edge_index,
+                batch=batch,
+            )
         assigned = self._begin(x, edge_index, batch, generator)
         check_messages(h, assigned.pairs.src.size(0), assigned.pairs.src.device)
         with torch.autocast(h.device.type, enabled=False), one_of_each():
@@ -380,12 +395,9 @@ class GumbelKNNSampler(torch.nn.Module):
         is_pair = isinstance(x, tuple | list)
         options = {f: getattr(self, f) for f in CallOptions._fields if f in CHECKS}
         options |= {'loop': self.loop or is_pair, 'bounds': self.similarity.bounds}
-        scale = self.factor
-        options |= {'scale': memory.read(scale)}
+        options |= {'scale': memory.read(self.factor)}
         given = CallOptions(is_noisy=is_noisy, **options)
-        pairs = self.similarity.pair_scores(x, scale)
-        if self.null_score is not None:
-            pairs = pairs._replace(null=self.null_score.to(pairs.src.dtype))
+        pairs = self._pairs(x)
         if edge_index is not None or batch is not None:
             parts = assign_parts(pairs, is_pair, edge_index, batch, given)
             return Assignment(pairs, parts)
@@ -393,6 +405,13 @@ class GumbelKNNSampler(torch.nn.Module):
             return Assignment(pairs, [])
         check_candidate_count(self.k, pairs.src.size(0) - int(not given.loop))
         return Assignment(pairs, [all_pairs(pairs, given, memory)])
+
+    def _pairs(self, x: Features) -> PairScores:
+        """Return the scores of all pairs, on demand."""
+        pairs = self.similarity.pair_scores(x, self.factor)
+        if self.null_score is None:
+            return pairs
+        return pairs._replace(null=self.null_score.to(pairs.src.dtype))
 
     def __repr__(self) -> str:
         return (

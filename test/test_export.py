@@ -1,0 +1,140 @@
+"""Evaluation as a program of `torch.export`, with any number of rows."""
+
+import io
+
+import pytest
+import torch
+from oracles import seeded
+from torch.export import Dim, export
+
+from torch_geometric_gsl import GSLNet, LatentGraphConv, TransitionGraphConv
+
+N, IN, OUT = 20, 6, 4
+SIMILARITIES = ['neural_gaussian', 'linear', 'gaussian', 'heat_kernel']
+SIZES = [1, 2, 7, 150]
+
+pytestmark = pytest.mark.skipif(
+    not hasattr(torch.compiler, 'is_exporting'), reason='PyTorch 2.7 tells of exports'
+)
+
+
+def features(num_nodes=N, seed=3):
+    return torch.randn(num_nodes, IN, generator=seeded(seed))
+
+
+def make(similarity='neural_gaussian', **kwargs):
+    torch.manual_seed(5)
+    return GSLNet(IN, 8, 2, OUT, similarity, k=1, **kwargs).eval()
+
+
+def program(model, strict=False, **given):
+    shapes = {'x': {0: Dim('n')}, **dict.fromkeys(given)}
+    return export(model, (features(),), given, dynamic_shapes=shapes, strict=strict)
+
+
+def assert_agree(exported, model, sizes=SIZES, **given):
+    run = exported.module()
+    for size in sizes:
+        x = features(size, seed=size)
+        torch.testing.assert_close(run(x, **given), model(x, **given))
+
+
+@pytest.mark.parametrize('similarity', SIMILARITIES)
+def test_all_nodes(similarity):
+    model = make(similarity)
+    assert_agree(program(model), model)
+
+
+@pytest.mark.parametrize('similarity', SIMILARITIES)
+def test_transition_nodes_of_a_context(similarity):
+    model = make(similarity, num_transition_nodes=7, num_nodes=N)
+    context = features(seed=4)
+    assert_agree(program(model, context=context), model, context=context)
+
+
+@pytest.mark.parametrize(
+    'kwargs',
+    [
+        {'null': True},
+        {'scale': 'learned'},
+        {'eval_tolerance': 1e-3, 'scale': 30.0},
+        {'compare': 'input'},
+        {'memory_budget': 1},
+        {'add_self_loops': True},
+    ],
+    ids=lambda kwargs: next(iter(kwargs)),
+)
+def test_options(kwargs):
+    model = make('linear', **kwargs)
+    assert_agree(program(model), model)
+
+
+def test_without_loops():
+    model = make(loop=False)
+    assert_agree(program(model), model, sizes=[2, 7, 150])
+
+
+def test_strict_tracing():
+    model = make()
+    assert_agree(program(model, strict=True), model)
+
+
+def test_both_layers():
+    for conv in (LatentGraphConv(IN, OUT), TransitionGraphConv(IN, OUT, N, 7)):
+        context = features(seed=4)
+        exported = program(conv.eval(), context=context)
+        assert_agree(exported, conv, context=context)
+
+
+def test_rows_that_are_remembered_travel_with_the_program():
+    model = make().remember(features(seed=4))
+    file = io.BytesIO()
+    torch.export.save(program(model), file)
+    file.seek(0)
+    assert_agree(torch.export.load(file), model)
+
+
+def test_a_fixed_number_of_rows_of_transition_nodes():
+    model = make(num_transition_nodes=7, num_nodes=N)
+    run = export(model, (features(),)).module()
+    torch.testing.assert_close(run(features(seed=8)), model(features(seed=8)))
+
+
+def test_nodes_of_transition_nodes_do_not_change_in_number():
+    model = make(num_transition_nodes=7, num_nodes=N)
+    with pytest.raises(ValueError, match="'x' must have a fixed number of rows"):
+        program(model)
+
+
+def test_what_cannot_be_exported_says_why():
+    x = features()
+    with pytest.raises(ValueError, match='records evaluation alone'):
+        export(make().train(), (x,))
+    edge_index = torch.randint(N, (2, 40), generator=seeded(1))
+    with pytest.raises(ValueError, match="'edge_index' cannot be given"):
+        export(make(), (x,), {'edge_index': edge_index})
+    with pytest.raises(ValueError, match="'batch' cannot be given"):
+        export(make(), (x,), {'batch': torch.zeros(N, dtype=torch.long)})
+
+
+def test_scores_by_definition():
+    """The exported sum against a loop over pairs in double precision."""
+    conv = LatentGraphConv(IN, OUT, 'gaussian', k=1, tau=0.5).double().eval()
+    x = features(9).double()
+    run = program_of_doubles(conv)
+    h = x @ conv.lin.weight.t()
+    z = h / h.norm(dim=1, keepdim=True)
+    rows = []
+    for i in range(9):
+        score = torch.stack(
+            [conv.sampler.similarity((z[j : j + 1], z[i : i + 1])) for j in range(9)]
+        )
+        weight = (score.flatten() / 0.5).exp()
+        rows.append((weight / weight.sum()) @ h)
+    expected = torch.stack(rows) + x @ conv.lin_root.weight.t() + conv.bias
+    torch.testing.assert_close(run(x), expected)
+
+
+def program_of_doubles(conv):
+    shapes = {'x': {0: Dim('n')}}
+    return export(conv, (features().double(),), dynamic_shapes=shapes).module()

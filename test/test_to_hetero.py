@@ -1,0 +1,88 @@
+"""`to_hetero` cannot make typed models of ours, and says why."""
+
+import pytest
+import torch
+from oracles import seeded
+from torch_geometric.data import HeteroData
+from torch_geometric.nn import GraphConv, HeteroConv, to_hetero, to_hetero_with_bases
+
+import torch_geometric_gsl as gsl
+
+IN, OUT, N = 6, 4, 10
+METADATA = (['a', 'b'], [('a', 'to', 'b'), ('b', 'of', 'a')])
+REASON = 'a learned graph joins nodes of one type'
+MODULES = {
+    'LatentGraphConv': lambda: gsl.LatentGraphConv(IN, OUT),
+    'TransitionGraphConv': lambda: gsl.TransitionGraphConv(IN, OUT, N, 3),
+    'GSLNet': lambda: gsl.GSLNet(IN, 8, 2, OUT),
+    'GumbelKNNSampler': lambda: gsl.GumbelKNNSampler(gsl.LinearSimilarity(IN)),
+    'KNNGCN': lambda: gsl.KNNGCN(IN, 8, 2, OUT),
+    'KNNLINKX': lambda: gsl.KNNLINKX(IN, 8, 2, OUT, num_nodes=N),
+    'SLAPS': lambda: gsl.SLAPS(IN, 8, 2, OUT),
+    'SUBLIME': lambda: gsl.SUBLIME(IN, 8, 2, OUT),
+    'HESGSL': lambda: gsl.HESGSL(IN, 8, 2, OUT),
+    'NodeFormer': lambda: gsl.NodeFormer(IN, 8, 2, OUT),
+    'IDGL': lambda: gsl.IDGL(IN, 8, 2, OUT),
+    'IDGLAnchor': lambda: gsl.IDGLAnchor(IN, 8, 2, OUT),
+    'MLPClassifier': lambda: gsl.MLPClassifier(IN, 8, 2, OUT),
+}
+
+
+class Outer(torch.nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.lin = torch.nn.Linear(IN, IN)
+        self.inner = inner
+
+    def forward(self, x):
+        return self.inner(self.lin(x))
+
+
+@pytest.mark.parametrize('name', MODULES)
+def test_to_hetero(name):
+    module = MODULES[name]()
+    for make in (lambda: module, lambda: Outer(module)):
+        with pytest.raises(TypeError, match=rf"got 'to_hetero'\): {REASON}"):
+            to_hetero(make(), METADATA)
+        with pytest.raises(TypeError, match=REASON):
+            to_hetero_with_bases(make(), METADATA, num_bases=2)
+
+
+@pytest.mark.parametrize('name', MODULES)
+def test_features_by_type(name):
+    x = {'a': torch.randn(3, IN), 'b': torch.randn(4, IN)}
+    with pytest.raises(TypeError, match=rf'got a dict\): {REASON}'):
+        MODULES[name]()(x)
+
+
+def test_other_tracers_are_left_alone():
+    class Tracer(torch.fx.Tracer):
+        def is_leaf_module(self, module, name):
+            return isinstance(module, gsl.LatentGraphConv | torch.nn.Linear)
+
+    outer = Outer(gsl.LatentGraphConv(IN, OUT)).eval()
+    traced = torch.fx.GraphModule(outer, Tracer().trace(outer))
+    x = torch.randn(N, IN, generator=seeded())
+    assert torch.equal(traced(x), outer(x))
+
+
+def test_the_way_out_between_two_types():
+    x = {'a': torch.randn(5, IN), 'b': torch.randn(7, IN)}
+    sampler = gsl.GumbelKNNSampler(gsl.LinearSimilarity(IN), k=2).eval()
+    graphs = {kind: sampler((x[kind[0]], x[kind[2]])) for kind in METADATA[1]}
+    conv = HeteroConv({kind: GraphConv(IN, OUT) for kind in METADATA[1]})
+    found = conv(
+        x,
+        {kind: graph.edge_index for kind, graph in graphs.items()},
+        edge_weight_dict={kind: graph.edge_weight for kind, graph in graphs.items()},
+    )
+    assert found['a'].shape == (5, OUT)
+    assert found['b'].shape == (7, OUT)
+
+
+def test_the_way_out_over_all_types():
+    data = HeteroData()
+    data['a'].x, data['b'].x = torch.randn(5, IN), torch.randn(7, IN)
+    for kind in METADATA[1]:
+        data[kind].edge_index = torch.randint(5, (2, 9), generator=seeded())
+    assert gsl.GSLNet(IN, 8, 2, OUT)(data.to_homogeneous().x).shape == (12, OUT)

@@ -1,0 +1,21 @@
+"""Modules on nodes of one type."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from torch_geometric_gsl._checks import check_one_type
+
+
+class OneType(torch.nn.Module):
+    r"""Base class of the modules that :func:`torch_geometric.nn.to_hetero` cannot copy
+    for each type: they would learn one graph in each, and none between two.
+    """
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        # A module inside a traced one is called, and its `forward` never runs.
+        for value in (*args, *kwargs.values()):
+            check_one_type(value)
+        return super().__call__(*args, **kwargs)
