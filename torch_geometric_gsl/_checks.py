@@ -133,8 +133,8 @@ def check_finite(x: Tensor, name: str) -> None:
         )
 
 
-def check_features(x: Any, name: str = 'x', width: int | None = None) -> None:
-    """Raise unless :obj:`x` is a finite floating-point matrix of that width."""
+def check_matrix(x: Any, name: str = 'x', width: int | None = None) -> None:
+    """Raise unless :obj:`x` is a floating-point matrix of that width."""
     check_type(x, Tensor, name, 'a torch.Tensor')
     if x.layout not in (torch.strided, torch.sparse_csr):
         raise ValueError(f"'{name}' must be dense or sparse CSR (got {x.layout})")
@@ -146,6 +146,11 @@ def check_features(x: Any, name: str = 'x', width: int | None = None) -> None:
         raise TypeError(f"'{name}' must be floating-point (got {x.dtype})")
     if width is not None and width != -1 and x.size(1) != width:
         raise ValueError(f"'{name}' must have {width} channels (got {x.size(1)})")
+
+
+def check_features(x: Any, name: str = 'x', width: int | None = None) -> None:
+    """Raise unless :obj:`x` is a finite floating-point matrix of that width."""
+    check_matrix(x, name, width)
     check_finite(x, name)
 
 

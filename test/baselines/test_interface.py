@@ -22,10 +22,16 @@ from torch_geometric_gsl.transforms import FreezeLatentGraph
 
 N, IN, OUT = 12, 6, 4
 SIZES = (IN, 8, 2, OUT)
+FORMS = ('T', 'free', 'anchors')
 # How each model is built; one that is missing here fails a test below.
 FACTORIES = {
     'GSLNet': (gsl.GSLNet, {'k': 2}),
     'GSLNet-T': (gsl.GSLNet, {'num_transition_nodes': 5, 'num_nodes': N}),
+    'GSLNet-free': (gsl.GSLNet, {'num_transition_nodes': 5, 'transition': 'free'}),
+    'GSLNet-anchors': (
+        gsl.GSLNet,
+        {'num_transition_nodes': 5, 'transition': 'anchors'},
+    ),
     'KNNGCN': (gsl.KNNGCN, {'k': 2, 'root_weight': True}),
     'KNNLINKX': (gsl.KNNLINKX, {'num_nodes': N, 'k': 2}),
     'SLAPS': (gsl.SLAPS, {'k': 2, 'binary': False, 'denoising_channels': 16}),
@@ -52,8 +58,7 @@ FACTORIES = {
     'MLPClassifier': (gsl.MLPClassifier, {}),
 }
 REFUSED = {
-    ('GSLNet-T', 'edge_index'),
-    ('GSLNet-T', 'batch'),
+    *((f'GSLNet-{kind}', name) for kind in FORMS for name in ('edge_index', 'batch')),
     ('SLAPS', 'edge_index'),
     ('SUBLIME', 'edge_index'),
     ('HESGSL', 'edge_index'),
@@ -65,7 +70,8 @@ OF_NUM_NODES = {'GSLNet-T', 'KNNLINKX'}
 WITHOUT_GRAPH = {'NodeFormer', 'MLPClassifier'}
 EACH = pytest.mark.parametrize('name', FACTORIES)
 LAYOUTS = pytest.mark.parametrize('layout', ['dense', 'sparse'])
-OF_EMBEDDINGS = {'GSLNet', 'GSLNet-T', 'SLAPS', 'SUBLIME', 'HESGSL'}
+OF_EMBEDDINGS = {name for name in FACTORIES if 'GSLNet' in name}
+OF_EMBEDDINGS |= {'SLAPS', 'SUBLIME', 'HESGSL'}
 CACHING = ['KNNGCN', 'KNNLINKX', 'IDGL', 'IDGLAnchor']
 BATCH = torch.arange(N) // (N // 2)
 # Each node has two neighbours in its own graph.
@@ -77,7 +83,8 @@ EDGES = torch.stack([(TARGET + STEP) % (N // 2) + BATCH[TARGET] * (N // 2), TARG
 def make(name, in_channels=IN, **options):
     torch.manual_seed(1)
     kind, own = FACTORIES[name]
-    return kind(in_channels, *SIZES[1:], **{**own, **options})
+    model = kind(in_channels, *SIZES[1:], **{**own, **options})
+    return model.choose_anchors(features()) if name == 'GSLNet-anchors' else model
 
 
 def features():
@@ -107,7 +114,7 @@ def calls(model):
 
 def test_every_model_is_covered():
     concrete = {*baselines.__all__, 'GSLNet'}
-    assert {name.removesuffix('-T') for name in FACTORIES} == concrete
+    assert {name.partition('-')[0] for name in FACTORIES} == concrete
     assert all(isinstance(make(name), NodeClassifier) for name in FACTORIES)
 
 

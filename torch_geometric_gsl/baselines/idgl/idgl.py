@@ -199,13 +199,16 @@ class IDGL(NeighbourModel):
             last = out
         return last
 
-    def loss(self, x: Tensor, y: Tensor, mask: Tensor, **kwargs: Any) -> Tensor:
+    def loss(
+        self, x: Tensor, y: Tensor, mask: Tensor | None = None, **kwargs: Any
+    ) -> Tensor:
         r"""Return the loss of the first iteration plus the mean of the later ones.
 
         Args:
             x (torch.Tensor): The node features, dense or sparse CSR.
             y (torch.Tensor): The labels :math:`[|\mathcal{V}|]`.
-            mask (torch.Tensor): The labelled nodes, as a boolean mask or as indices.
+            mask (torch.Tensor, optional): The labelled nodes, as a boolean mask or as
+                indices; all nodes if :obj:`None`. (default: :obj:`None`)
             **kwargs (optional): Additional arguments of :meth:`forward`.
 
         Returns:

@@ -203,14 +203,17 @@ class SLAPS(GeneratedGraphModel):
         edges = self._edges(x, edge_index, batch, generator=generator)
         return self._denoise(x, edges, generator)
 
-    def loss(self, x: Tensor, y: Tensor, mask: Tensor, **kwargs: Any) -> Tensor:
+    def loss(
+        self, x: Tensor, y: Tensor, mask: Tensor | None = None, **kwargs: Any
+    ) -> Tensor:
         r"""Return the loss of the classifier plus the weighted one of the autoencoder,
         both on one graph.
 
         Args:
             x (torch.Tensor): The node features, dense or sparse CSR.
             y (torch.Tensor): The labels :math:`[|\mathcal{V}|]`.
-            mask (torch.Tensor): The labelled nodes, as a boolean mask or as indices.
+            mask (torch.Tensor, optional): The labelled nodes, as a boolean mask or as
+                indices; all nodes if :obj:`None`. (default: :obj:`None`)
             **kwargs (optional): Additional arguments of :meth:`forward`.
 
         Returns:

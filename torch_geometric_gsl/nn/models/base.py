@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl.nn.models.tasks import TASKS, Task
+from torch_geometric_gsl.nn.models.tasks import TASKS, Task, every_node
 
 
 class NodeClassifier(torch.nn.Module, ABC):
@@ -67,16 +67,20 @@ class NodeClassifier(torch.nn.Module, ABC):
             ValueError: If an argument is given that has no meaning for the model.
         """
 
-    def loss(self, x: Tensor, y: Tensor, mask: Tensor, **kwargs: Any) -> Tensor:
+    def loss(
+        self, x: Tensor, y: Tensor, mask: Tensor | None = None, **kwargs: Any
+    ) -> Tensor:
         r"""Return the loss to be minimised in training.
 
-        Labels are read where :obj:`mask` tells, and nowhere else.
+        Labels are read where :obj:`mask` tells, and nowhere else. In a mini-batch of
+        labelled rows, all of them are meant: :obj:`model.loss(x, y)`.
 
         Args:
             x (torch.Tensor): The node features, dense or sparse CSR.
             y (torch.Tensor): The labels :math:`[|\mathcal{V}|]`, or as the :obj:`task`
                 says.
-            mask (torch.Tensor): The labelled nodes, as a boolean mask or as indices.
+            mask (torch.Tensor, optional): The labelled nodes, as a boolean mask or as
+                indices; all nodes if :obj:`None`. (default: :obj:`None`)
             **kwargs (optional): Additional arguments of the forward method.
 
         Returns:
@@ -111,7 +115,7 @@ class NodeClassifier(torch.nn.Module, ABC):
 
     @torch.no_grad()
     def score(
-        self, x: Tensor, y: Tensor, mask: Tensor, **kwargs: Any
+        self, x: Tensor, y: Tensor, mask: Tensor | None = None, **kwargs: Any
     ) -> dict[str, float]:
         r"""Return how good predictions are, by the name of the :obj:`task`'s metric.
 
@@ -121,13 +125,15 @@ class NodeClassifier(torch.nn.Module, ABC):
         Args:
             x (torch.Tensor): The node features, dense or sparse CSR.
             y (torch.Tensor): The labels.
-            mask (torch.Tensor): The nodes that count, as a boolean mask or as indices.
+            mask (torch.Tensor, optional): The nodes that count, as a boolean mask or as
+                indices; all nodes if :obj:`None`. (default: :obj:`None`)
             **kwargs (optional): Additional arguments of the forward method.
 
         Returns:
             dict[str, float]: The score, of which larger is better.
         """
         out = self._evaluated(x, **kwargs)
+        mask = every_node(out) if mask is None else mask
         target = self._task.target(out, y, mask)
         score = self._task.score(self._task.predict(out[mask]), target)
         return {self._task.metric: float(score)}
@@ -136,8 +142,9 @@ class NodeClassifier(torch.nn.Module, ABC):
     def _task(self) -> Task:
         return TASKS[self.task]
 
-    def _label_loss(self, out: Tensor, y: Tensor, mask: Tensor) -> Tensor:
+    def _label_loss(self, out: Tensor, y: Tensor, mask: Tensor | None) -> Tensor:
         """Return the mean loss of labelled nodes, of which there must be one."""
+        mask = every_node(out) if mask is None else mask
         target = self._task.target(out, y, mask)
         return self._task.loss(out[mask], target)
 
