@@ -13,7 +13,6 @@ import torch_geometric_gsl as gsl
 from torch_geometric_gsl import baselines
 from torch_geometric_gsl.baselines import _neighbour_model
 from torch_geometric_gsl.baselines._neighbour_model import (
-    FixedGraphModel,
     NeighbourModel,
 )
 from torch_geometric_gsl.nn.models.base import NodeClassifier
@@ -64,6 +63,13 @@ REFUSED = {
     ('HESGSL', 'edge_index'),
     ('NodeFormer', 'edge_index'),
     ('MLPClassifier', 'edge_index'),
+    ('GSLNet-free', 'context'),
+    ('KNNLINKX', 'context'),
+    ('SLAPS', 'context'),
+    ('SUBLIME', 'context'),
+    ('HESGSL', 'context'),
+    ('IDGL', 'context'),
+    ('IDGLAnchor', 'context'),
 }
 # They have weights for each node of one data set.
 OF_NUM_NODES = {'GSLNet-T', 'KNNLINKX'}
@@ -122,7 +128,8 @@ def test_every_model_is_covered():
 def test_signature(name):
     kind = type(make(name))
     common = inspect.signature(NodeClassifier.forward).parameters
-    assert list(common) == ['self', 'x', 'edge_index', 'batch', 'generator']
+    names = ['self', 'x', 'edge_index', 'batch', 'context', 'generator']
+    assert list(common) == names
     own = dict(inspect.signature(kind.forward).parameters)
     # A graph that stands for the model's own has weights.
     weight = own.pop('edge_weight', None)
@@ -132,10 +139,6 @@ def test_signature(name):
     embedding = own.pop('embedding', None)
     assert (embedding is not None) == issubclass(kind, gsl.GSLNet)
     assert embedding is None or embedding.kind is inspect.Parameter.KEYWORD_ONLY
-    # New rows join a context where they change nothing for it.
-    context = own.pop('context', None)
-    takes_context = gsl.GSLNet, gsl.MLPClassifier, FixedGraphModel
-    assert (context is not None) == issubclass(kind, takes_context)
     # With a context, edges and graph ids come in pairs.
     plain = [p.replace(annotation=None) for p in own.values()]
     assert plain == [p.replace(annotation=None) for p in common.values()]
@@ -369,15 +372,15 @@ def test_gradient_inside_of_autocast(name, layout, is_batch):
 
 @EACH
 @pytest.mark.parametrize('training', [True, False])
-@pytest.mark.parametrize('argument', ['edge_index', 'batch'])
+@pytest.mark.parametrize('argument', ['edge_index', 'batch', 'context'])
 def test_an_argument_works_or_is_refused(name, argument, training):
     model = make(name).train(training)
-    value = {'edge_index': EDGES, 'batch': BATCH}[argument]
+    value = {'edge_index': EDGES, 'batch': BATCH, 'context': features()}[argument]
+    ways = [((), {argument: value})]
+    if argument != 'context':  # Which is given by its name alone.
+        ways.append(((value,) if argument == 'edge_index' else (None, value), {}))
     for call in calls(model):
-        for args, kwargs in (
-            ((value,) if argument == 'edge_index' else (None, value), {}),
-            ((), {argument: value}),
-        ):
+        for args, kwargs in ways:
             if (name, argument) in REFUSED:
                 match = rf"'{argument}' has no meaning .* \(got a Tensor\)"
                 with pytest.raises(ValueError, match=match):

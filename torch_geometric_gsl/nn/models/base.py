@@ -48,6 +48,7 @@ class NodeClassifier(torch.nn.Module, ABC):
         edge_index: Tensor | None = None,
         batch: Tensor | None = None,
         *,
+        context: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
         r"""Run the forward pass.
@@ -59,6 +60,9 @@ class NodeClassifier(torch.nn.Module, ABC):
                 (default: :obj:`None`)
             batch (torch.Tensor, optional): Sorted graph ids of the nodes.
                 (default: :obj:`None`)
+            context (torch.Tensor, optional): The rows that are the neighbours of those
+                of :obj:`x`, in place of these. What else is given by row is a pair
+                then. (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness, where there is
                 any; dropout of hidden samples uses the global one.
                 (default: :obj:`None`)
