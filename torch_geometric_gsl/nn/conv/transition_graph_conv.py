@@ -10,28 +10,18 @@ from torch_geometric_gsl._checks import (
     check_absent,
     check_count,
     check_num_nodes,
-    check_option,
 )
-from torch_geometric_gsl.nn.conv.anchors import KeepsAnchors
 from torch_geometric_gsl.nn.conv.latent_graph_conv import LearnedGraphConv
+from torch_geometric_gsl.nn.conv.transition_nodes import (
+    FREE,
+    KeepsAnchors,
+    check_transition,
+)
 from torch_geometric_gsl.nn.sampler.plan import SamplingPlan
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.runtime import full_precision
 from torch_geometric_gsl.ops.scores import unit_rows
 from torch_geometric_gsl.typing import SampledGraph
-
-#: How transition nodes come about, by name.
-TRANSITIONS = ('projected', 'free', 'anchors')
-#: Why free transition nodes take no context.
-FREE = "with transition='free': rows see learned vectors, and no rows"
-
-
-def check_transition(transition: str, num_nodes: int | None) -> None:
-    """Raise unless a form of transition nodes is known, and takes that number."""
-    check_option(transition, TRANSITIONS, 'transition')
-    if transition != 'projected':
-        where = f'with transition={transition!r}, which serves any number of rows'
-        check_absent(num_nodes, 'num_nodes', where)
 
 
 class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):

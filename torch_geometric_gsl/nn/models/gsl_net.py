@@ -18,15 +18,15 @@ from torch_geometric_gsl._checks import (
     check_probability,
     split_pair,
 )
-from torch_geometric_gsl.nn.conv.anchors import KeepsAnchors
 from torch_geometric_gsl.nn.conv.latent_graph_conv import (
     LatentGraphConv,
     compared_channels,
 )
-from torch_geometric_gsl.nn.conv.transition_graph_conv import (
+from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
+from torch_geometric_gsl.nn.conv.transition_nodes import (
     FREE,
-    TransitionGraphConv,
-    check_transition,
+    KeepsAnchors,
+    check_transition_nodes,
 )
 from torch_geometric_gsl.nn.models.base import NodeClassifier
 from torch_geometric_gsl.nn.models.layers import (
@@ -169,7 +169,7 @@ class GSLNet(KeepsAnchors, RemembersRows, NodeClassifier):
         super().__init__()
         sizes = layer_sizes(in_channels, hidden_channels, num_layers, out_channels)
         check_probability(dropout, 'dropout')
-        _check_transition_nodes(num_transition_nodes, num_nodes, transition)
+        check_transition_nodes(num_transition_nodes, num_nodes, transition)
         self.in_channels = in_channels
         self.hidden_channels = hidden_channels
         self.num_layers = num_layers
@@ -482,25 +482,6 @@ class GSLNet(KeepsAnchors, RemembersRows, NodeClassifier):
         if self.chosen_scale is not None:
             text += f", scale='auto' ({float(self.chosen_scale):g})"
         return f'{text})'
-
-
-def _check_transition_nodes(
-    num_transition_nodes: int | None, num_nodes: int | None, transition: str
-) -> None:
-    """Raise unless both numbers are given, or none, or those that the form takes."""
-    check_transition(transition, num_nodes)
-    if transition == 'projected':
-        if (num_transition_nodes is None) != (num_nodes is None):
-            raise ValueError(
-                f"'num_transition_nodes' and 'num_nodes' go together (got "
-                f"{num_transition_nodes} and {num_nodes}), unless 'transition' is "
-                f"'free' or 'anchors'"
-            )
-    elif num_transition_nodes is None:
-        raise ValueError(
-            f"'num_transition_nodes' must be given with transition={transition!r} "
-            f'(got None)'
-        )
 
 
 def _outputs(

@@ -1,4 +1,4 @@
-"""Rows of the data that a module keeps as its transition nodes."""
+"""The forms of transition nodes, and rows of the data that are some."""
 
 from __future__ import annotations
 
@@ -8,8 +8,46 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl._checks import check_finite, check_generator, check_matrix
+from torch_geometric_gsl._checks import (
+    check_absent,
+    check_finite,
+    check_generator,
+    check_matrix,
+    check_option,
+)
 from torch_geometric_gsl.ops.sparse_rows import dense_rows
+
+#: How transition nodes come about, by name.
+TRANSITIONS = ('projected', 'free', 'anchors')
+#: Why free transition nodes take no context.
+FREE = "with transition='free': rows see learned vectors, and no rows"
+
+
+def check_transition(transition: str, num_nodes: int | None) -> None:
+    """Raise unless a form of transition nodes is known, and takes that number."""
+    check_option(transition, TRANSITIONS, 'transition')
+    if transition != 'projected':
+        where = f'with transition={transition!r}, which serves any number of rows'
+        check_absent(num_nodes, 'num_nodes', where)
+
+
+def check_transition_nodes(
+    num_transition_nodes: int | None, num_nodes: int | None, transition: str
+) -> None:
+    """Raise unless both numbers are given, or none, or those that the form takes."""
+    check_transition(transition, num_nodes)
+    if transition == 'projected':
+        if (num_transition_nodes is None) != (num_nodes is None):
+            raise ValueError(
+                f"'num_transition_nodes' and 'num_nodes' go together (got "
+                f"{num_transition_nodes} and {num_nodes}), unless 'transition' is "
+                f"'free' or 'anchors'"
+            )
+    elif num_transition_nodes is None:
+        raise ValueError(
+            f"'num_transition_nodes' must be given with transition={transition!r} "
+            f'(got None)'
+        )
 
 
 class KeepsAnchors(torch.nn.Module):
