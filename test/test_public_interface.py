@@ -19,7 +19,13 @@ import torch_geometric_gsl as gsl
 
 N, IN, OUT = 12, 6, 4
 TRANSITION = {'num_transition_nodes': 5, 'num_nodes': N}
+FREE = {'num_transition_nodes': 5, 'transition': 'free'}
+ANCHORS = {'num_transition_nodes': 5, 'transition': 'anchors'}
 SMALL = {'embedding_channels': 4, 'projected_channels': 4}
+
+
+def with_anchors(module):
+    return module.choose_anchors(torch.randn(2 * N, IN))
 
 
 def make_sampler(**kwargs):
@@ -51,10 +57,16 @@ FACTORIES = {
         lambda: gsl.LatentGraphConv(IN, OUT),
         lambda: gsl.LatentGraphConv(IN, OUT, 'cosine', method='dense'),
     ],
-    'TransitionGraphConv': [lambda: gsl.TransitionGraphConv(IN, OUT, N, 5)],
+    'TransitionGraphConv': [
+        lambda: gsl.TransitionGraphConv(IN, OUT, N, 5),
+        lambda: gsl.TransitionGraphConv(IN, OUT, **FREE),
+        lambda: with_anchors(gsl.TransitionGraphConv(IN, OUT, **ANCHORS)),
+    ],
     'GSLNet': [
         lambda: gsl.GSLNet(IN, 8, 2, OUT),
         lambda: gsl.GSLNet(IN, 8, 2, OUT, **TRANSITION),
+        lambda: gsl.GSLNet(IN, 8, 2, OUT, **FREE),
+        lambda: with_anchors(gsl.GSLNet(IN, 8, 2, OUT, **ANCHORS)),
     ],
     'GraphDenoising': [
         lambda: gsl.GraphDenoising(make_sampler(), IN, 8, mask_ratio=2.0),
@@ -179,8 +191,9 @@ def test_reset_reproduces_a_fresh_init(factory, monkeypatch):
     module = factory()
     fresh = {name: value.clone() for name, value in module.state_dict().items()}
     assert fresh
-    for value in module.state_dict().values():
-        value.fill_(7)
+    for name, value in module.state_dict().items():
+        if name != 'anchors':  # Data, which a reset leaves as they are.
+            value.fill_(7)
     torch.set_rng_state(states[-1])
     module.reset_parameters()
     torch.testing.assert_close(dict(module.state_dict()), fresh, rtol=0, atol=0)

@@ -150,8 +150,8 @@ def check_one_type(x: object) -> None:
         )
 
 
-def check_features(x: Any, name: str = 'x', width: int | None = None) -> None:
-    """Raise unless :obj:`x` is a finite floating-point matrix of that width."""
+def check_matrix(x: Any, name: str = 'x', width: int | None = None) -> None:
+    """Raise unless :obj:`x` is a floating-point matrix of that width."""
     check_one_type(x)
     check_type(x, Tensor, name, 'a torch.Tensor')
     if x.layout not in (torch.strided, torch.sparse_csr):
@@ -164,6 +164,11 @@ def check_features(x: Any, name: str = 'x', width: int | None = None) -> None:
         raise TypeError(f"'{name}' must be floating-point (got {x.dtype})")
     if width is not None and width != -1 and x.size(1) != width:
         raise ValueError(f"'{name}' must have {width} channels (got {x.size(1)})")
+
+
+def check_features(x: Any, name: str = 'x', width: int | None = None) -> None:
+    """Raise unless :obj:`x` is a finite floating-point matrix of that width."""
+    check_matrix(x, name, width)
     check_finite(x, name)
 
 

@@ -13,7 +13,6 @@ import torch_geometric_gsl as gsl
 from torch_geometric_gsl import baselines
 from torch_geometric_gsl.baselines import _neighbour_model
 from torch_geometric_gsl.baselines._neighbour_model import (
-    FixedGraphModel,
     NeighbourModel,
 )
 from torch_geometric_gsl.nn.models.base import NodeClassifier
@@ -22,10 +21,16 @@ from torch_geometric_gsl.transforms import FreezeLatentGraph
 
 N, IN, OUT = 12, 6, 4
 SIZES = (IN, 8, 2, OUT)
+FORMS = ('T', 'free', 'anchors')
 # How each model is built; one that is missing here fails a test below.
 FACTORIES = {
     'GSLNet': (gsl.GSLNet, {'k': 2}),
     'GSLNet-T': (gsl.GSLNet, {'num_transition_nodes': 5, 'num_nodes': N}),
+    'GSLNet-free': (gsl.GSLNet, {'num_transition_nodes': 5, 'transition': 'free'}),
+    'GSLNet-anchors': (
+        gsl.GSLNet,
+        {'num_transition_nodes': 5, 'transition': 'anchors'},
+    ),
     'KNNGCN': (gsl.KNNGCN, {'k': 2, 'root_weight': True}),
     'KNNLINKX': (gsl.KNNLINKX, {'num_nodes': N, 'k': 2}),
     'SLAPS': (gsl.SLAPS, {'k': 2, 'binary': False, 'denoising_channels': 16}),
@@ -52,20 +57,27 @@ FACTORIES = {
     'MLPClassifier': (gsl.MLPClassifier, {}),
 }
 REFUSED = {
-    ('GSLNet-T', 'edge_index'),
-    ('GSLNet-T', 'batch'),
+    *((f'GSLNet-{kind}', name) for kind in FORMS for name in ('edge_index', 'batch')),
     ('SLAPS', 'edge_index'),
     ('SUBLIME', 'edge_index'),
     ('HESGSL', 'edge_index'),
     ('NodeFormer', 'edge_index'),
     ('MLPClassifier', 'edge_index'),
+    ('GSLNet-free', 'context'),
+    ('KNNLINKX', 'context'),
+    ('SLAPS', 'context'),
+    ('SUBLIME', 'context'),
+    ('HESGSL', 'context'),
+    ('IDGL', 'context'),
+    ('IDGLAnchor', 'context'),
 }
 # They have weights for each node of one data set.
 OF_NUM_NODES = {'GSLNet-T', 'KNNLINKX'}
 WITHOUT_GRAPH = {'NodeFormer', 'MLPClassifier'}
 EACH = pytest.mark.parametrize('name', FACTORIES)
 LAYOUTS = pytest.mark.parametrize('layout', ['dense', 'sparse'])
-OF_EMBEDDINGS = {'GSLNet', 'GSLNet-T', 'SLAPS', 'SUBLIME', 'HESGSL'}
+OF_EMBEDDINGS = {name for name in FACTORIES if 'GSLNet' in name}
+OF_EMBEDDINGS |= {'SLAPS', 'SUBLIME', 'HESGSL'}
 CACHING = ['KNNGCN', 'KNNLINKX', 'IDGL', 'IDGLAnchor']
 BATCH = torch.arange(N) // (N // 2)
 # Each node has two neighbours in its own graph.
@@ -77,7 +89,8 @@ EDGES = torch.stack([(TARGET + STEP) % (N // 2) + BATCH[TARGET] * (N // 2), TARG
 def make(name, in_channels=IN, **options):
     torch.manual_seed(1)
     kind, own = FACTORIES[name]
-    return kind(in_channels, *SIZES[1:], **{**own, **options})
+    model = kind(in_channels, *SIZES[1:], **{**own, **options})
+    return model.choose_anchors(features()) if name == 'GSLNet-anchors' else model
 
 
 def features():
@@ -107,7 +120,7 @@ def calls(model):
 
 def test_every_model_is_covered():
     concrete = {*baselines.__all__, 'GSLNet'}
-    assert {name.removesuffix('-T') for name in FACTORIES} == concrete
+    assert {name.partition('-')[0] for name in FACTORIES} == concrete
     assert all(isinstance(make(name), NodeClassifier) for name in FACTORIES)
 
 
@@ -115,7 +128,8 @@ def test_every_model_is_covered():
 def test_signature(name):
     kind = type(make(name))
     common = inspect.signature(NodeClassifier.forward).parameters
-    assert list(common) == ['self', 'x', 'edge_index', 'batch', 'generator']
+    names = ['self', 'x', 'edge_index', 'batch', 'context', 'generator']
+    assert list(common) == names
     own = dict(inspect.signature(kind.forward).parameters)
     # A graph that stands for the model's own has weights.
     weight = own.pop('edge_weight', None)
@@ -125,10 +139,6 @@ def test_signature(name):
     embedding = own.pop('embedding', None)
     assert (embedding is not None) == issubclass(kind, gsl.GSLNet)
     assert embedding is None or embedding.kind is inspect.Parameter.KEYWORD_ONLY
-    # New rows join a context where they change nothing for it.
-    context = own.pop('context', None)
-    takes_context = gsl.GSLNet, gsl.MLPClassifier, FixedGraphModel
-    assert (context is not None) == issubclass(kind, takes_context)
     # With a context, edges and graph ids come in pairs.
     plain = [p.replace(annotation=None) for p in own.values()]
     assert plain == [p.replace(annotation=None) for p in common.values()]
@@ -362,15 +372,15 @@ def test_gradient_inside_of_autocast(name, layout, is_batch):
 
 @EACH
 @pytest.mark.parametrize('training', [True, False])
-@pytest.mark.parametrize('argument', ['edge_index', 'batch'])
+@pytest.mark.parametrize('argument', ['edge_index', 'batch', 'context'])
 def test_an_argument_works_or_is_refused(name, argument, training):
     model = make(name).train(training)
-    value = {'edge_index': EDGES, 'batch': BATCH}[argument]
+    value = {'edge_index': EDGES, 'batch': BATCH, 'context': features()}[argument]
+    ways = [((), {argument: value})]
+    if argument != 'context':  # Which is given by its name alone.
+        ways.append(((value,) if argument == 'edge_index' else (None, value), {}))
     for call in calls(model):
-        for args, kwargs in (
-            ((value,) if argument == 'edge_index' else (None, value), {}),
-            ((), {argument: value}),
-        ):
+        for args, kwargs in ways:
             if (name, argument) in REFUSED:
                 match = rf"'{argument}' has no meaning .* \(got a Tensor\)"
                 with pytest.raises(ValueError, match=match):

@@ -8,7 +8,7 @@ from torch_geometric_gsl.ops import scores
 from torch_geometric_gsl.ops.nearest_lists import find_nearest
 from torch_geometric_gsl.ops.neighbours import Neighbours, pair_dots
 from torch_geometric_gsl.ops.pair_scores import PairScores, compare_groups
-from torch_geometric_gsl.ops.sparse_rows import SparseRows
+from torch_geometric_gsl.ops.sparse_rows import SparseRows, dense_rows
 
 BUDGETS = (1, 600, 2**25)
 
@@ -23,6 +23,16 @@ def make(n=9, d=7, seed=0):
 
 def dense(rows):
     return rows @ torch.eye(rows.size(1), dtype=rows.dtype)
+
+
+@pytest.mark.parametrize('index', [[8, 2, 2, 0], []])
+def test_dense_copies_of_rows(index):
+    x, index = make()[0], torch.tensor(index, dtype=torch.long)
+    for own in (x, x.to_sparse_csr()):
+        rows = dense_rows(own, index)
+        assert torch.equal(rows, x[index])
+        rows.fill_(3)
+    assert float(x.max()) <= 1
 
 
 @pytest.mark.parametrize(

@@ -21,15 +21,15 @@ KNOWN = {
     ('idgl', 0): '4e4591c5eb',
     ('idgl_anchor', 0): '4eea0f5b8c',
     ('nodeformer', 0): '29aab05408',
-    ('lin_sim', 0): '3adaa18fb1',
-    ('lin_sim_t', 0): '4ae40fa446',
-    ('gau_sim', 0): 'd993b061e4',
-    ('gau_sim_t', 0): '615f06cd95',
-    ('neural_gau_sim', 0): '3eb11641b2',
-    ('neural_gau_sim_t', 0): '94e74170f7',
+    ('lin_sim', 0): '36e17def17',
+    ('lin_sim_t', 0): '8526b72a79',
+    ('gau_sim', 0): '4eb77eb2f5',
+    ('gau_sim_t', 0): 'ab92128642',
+    ('neural_gau_sim', 0): 'f568f08b98',
+    ('neural_gau_sim_t', 0): 'e03a277194',
     ('mlp', 0): 'a8f8c19b5a',
     ('knn_gcn_root', 0): '1f5b147a45',
-    ('uniform', 0): '3672e018c4',
+    ('uniform', 0): 'fbef2f8477',
 }
 
 

@@ -27,6 +27,11 @@ from torch_geometric_gsl.typing import SampledGraph
 
 #: One probability for both networks of a model, or one for each.
 Probabilities = float | tuple[float, float]
+#: Why a model takes no context.
+UNDIRECTED = (
+    'whose graph is undirected: a new row would change what the others get, so give '
+    'old and new rows in one call'
+)
 
 
 class GeneratedGraphModel(Baseline):
@@ -72,6 +77,7 @@ class GeneratedGraphModel(Baseline):
         edge_index: Tensor | None = None,
         batch: Tensor | None = None,
         *,
+        context: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> list[SampledGraph]:
         r"""Return the one graph that all layers share, before edges are dropped.
@@ -84,6 +90,8 @@ class GeneratedGraphModel(Baseline):
                 (default: :obj:`None`)
             batch (torch.Tensor, optional): Sorted graph ids of the nodes.
                 (default: :obj:`None`)
+            context (None, optional): Not supported: a new row would change what the
+                others get. (default: :obj:`None`)
             generator (torch.Generator, optional): Not drawn from.
                 (default: :obj:`None`)
 
@@ -94,6 +102,7 @@ class GeneratedGraphModel(Baseline):
         check_input(x, self.classifier[0].lin)  # type: ignore[arg-type]
         where = f'for {type(self).__name__}, which takes no candidates'
         check_absent(edge_index, 'edge_index', where)
+        check_absent(context, 'context', f'for {type(self).__name__}, {UNDIRECTED}')
         check_generator(generator, x.device)
         if batch is None and x.size(0) > 0:
             check_candidate_count(self.k, x.size(0) - 1)

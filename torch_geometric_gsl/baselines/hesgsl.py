@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from torch_geometric_gsl._checks import at_least, check_count
 from torch_geometric_gsl.baselines.slaps.slaps import SLAPS
-from torch_geometric_gsl.nn.models.tasks import chosen_labels
+from torch_geometric_gsl.nn.models.tasks import chosen_labels, every_node
 from torch_geometric_gsl.ops.edges import Edges
 from torch_geometric_gsl.ops.masking import MaskedFeatures
 from torch_geometric_gsl.ops.runtime import full_precision
@@ -185,7 +185,7 @@ class HESGSL(SLAPS):
             )
 
     def homophily_loss(
-        self, x: Tensor, y: Tensor, mask: Tensor, **kwargs: Any
+        self, x: Tensor, y: Tensor, mask: Tensor | None = None, **kwargs: Any
     ) -> Tensor:
         r"""Return the loss :math:`\mathcal{L}_{\mathrm{HES}}` of the graph alone, not
         weighted; the arguments are those of :meth:`loss`.
@@ -194,14 +194,17 @@ class HESGSL(SLAPS):
         """
         return self._propagate(x, self._edges(x, **kwargs), y, mask)
 
-    def loss(self, x: Tensor, y: Tensor, mask: Tensor, **kwargs: Any) -> Tensor:
+    def loss(
+        self, x: Tensor, y: Tensor, mask: Tensor | None = None, **kwargs: Any
+    ) -> Tensor:
         r"""Return the loss of the classifier plus the weighted ones of the autoencoder
         and of the graph, all on one graph.
 
         Args:
             x (torch.Tensor): The node features, dense or sparse CSR.
             y (torch.Tensor): The labels :math:`[|\mathcal{V}|]`.
-            mask (torch.Tensor): The labelled nodes, as a boolean mask or as indices.
+            mask (torch.Tensor, optional): The labelled nodes, as a boolean mask or as
+                indices; all nodes if :obj:`None`. (default: :obj:`None`)
             **kwargs (optional): Additional arguments of :meth:`forward`.
 
         Returns:
@@ -214,11 +217,14 @@ class HESGSL(SLAPS):
             return loss
         return loss + self.homophily_weight * self._propagate(x, edges, y, mask)
 
-    def _propagate(self, x: Tensor, edges: Edges, y: Tensor, mask: Tensor) -> Tensor:
+    def _propagate(
+        self, x: Tensor, edges: Edges, y: Tensor, mask: Tensor | None
+    ) -> Tensor:
         """Compare pseudo-labels with what arrives of them after some hops."""
         with torch.no_grad():
             out = self._classify(x, edges, None, drop=False)
             label = out.argmax(dim=1)
+            mask = every_node(out) if mask is None else mask
             label[mask] = chosen_labels(out, y, mask)
             arrived = full_precision(F.one_hot(label, self.out_channels).to(x.dtype))
         for _ in range(self.num_hops):

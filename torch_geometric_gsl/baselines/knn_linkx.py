@@ -6,6 +6,7 @@ from torch import Tensor
 from torch_geometric.nn.models import LINKX
 
 from torch_geometric_gsl._checks import (
+    check_absent,
     check_count,
     check_num_nodes,
     check_probability,
@@ -111,6 +112,14 @@ class KNNLINKX(FixedGraphModel):
         node_mlp: Any = self.linkx.node_mlp
         check_input(x, node_mlp.lins[0])
         check_num_nodes(x, self.num_nodes, 'the weights of the edges')
+
+    def remember(self, x: Tensor, *, persistent: bool = False) -> Any:
+        r"""Raise a :class:`ValueError`: the model cannot answer new rows."""
+        self._context(x)
+
+    def _context(self, context: Tensor | None, *own: Any) -> None:
+        where = 'for KNNLINKX: the weights of its edges belong to the nodes of one data'
+        check_absent(context, 'context', f'{where} set')
 
     def _logits(self, x: Tensor, graph: SampledGraph) -> Tensor:
         # LINKX itself would multiply sparse features in half precision.

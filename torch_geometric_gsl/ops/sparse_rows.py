@@ -238,3 +238,12 @@ def stack_rows(above: Tensor, below: Tensor) -> Tensor:
         size,
         check_invariants=False,
     )
+
+
+def dense_rows(x: Tensor, index: Tensor) -> Tensor:
+    """Return a dense copy of some rows of a matrix, dense or sparse CSR."""
+    if x.layout == torch.strided:
+        return x[index]
+    words = Neighbours(x.col_indices(), x.size(1), x.crow_indices())
+    rows: SparseRows = SparseRows(x.values(), words)[index]
+    return rows._dense()

@@ -117,9 +117,11 @@ class CandidateNet(NodeClassifier):
         edge_index: Tensor | None = None,
         batch: Tensor | None = None,
         *,
+        context: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        for name, value in (('edge_index', edge_index), ('batch', batch)):
+        given = {'edge_index': edge_index, 'batch': batch, 'context': context}
+        for name, value in given.items():
             if value is not None:
                 raise ValueError(f"'{name}' must be None: candidates are searched once")
         if self._edge_index is None:

@@ -14,7 +14,8 @@ from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
 
 N, S, IN, OUT, K, TAU, SCALE = 7, 6, 11, 4, 3, 0.4, 1.5
-KINDS = pytest.mark.parametrize('kind', ['full', 'transition'])
+# A graph of all nodes, or that of transition nodes in each of their forms.
+KINDS = pytest.mark.parametrize('kind', ['full', 'projected', 'free', 'anchors'])
 features = partial(normal, N, IN)
 TRAINING = pytest.mark.parametrize('training', [True, False])
 
@@ -22,7 +23,10 @@ TRAINING = pytest.mark.parametrize('training', [True, False])
 def build(kind, *args, in_channels=IN, **kwargs):
     if kind == 'full':
         return LatentGraphConv(in_channels, OUT, *args, **kwargs)
-    return TransitionGraphConv(in_channels, OUT, N, S, *args, **kwargs)
+    num_nodes = N if kind == 'projected' else None
+    size = in_channels, OUT, num_nodes, S
+    conv = TransitionGraphConv(*size, *args, transition=kind, **kwargs)
+    return conv.choose_anchors(normal(S, IN, seed=9)) if kind == 'anchors' else conv
 
 
 def make(kind, **kwargs):
@@ -56,9 +60,7 @@ def weights(conv, x, seed):
     z = [unit(row) for row in product(x.tolist(), conv.lin.weight.t().tolist())]
     similarity = conv.sampler.similarity
     (w_b,), (w_c,) = similarity.w_b.tolist(), similarity.w_c.tolist()
-    sources = z
-    if isinstance(conv, TransitionGraphConv):
-        sources = [unit(row) for row in product(conv.w_t.tolist(), z)]
+    sources = [unit(row) for row in nodes(conv, z)]
     score = []
     for row in z:
         b, c = sigmoid(inner(row, w_b)), 0.1 * sigmoid(inner(row, w_c))
@@ -72,9 +74,29 @@ def weights(conv, x, seed):
     return torch.tensor(rows, dtype=torch.double)
 
 
+def nodes(conv, z):
+    """Return the places of the sources."""
+    form = getattr(conv, 'transition', 'full')
+    if form == 'projected':
+        return product(conv.w_t.tolist(), z)
+    if form == 'anchors':
+        return product(conv.anchors.tolist(), conv.lin.weight.t().tolist())
+    return z if form == 'full' else conv.transition_nodes.tolist()
+
+
+def messages_of(conv, h):
+    """Return what the sources send."""
+    form = getattr(conv, 'transition', 'full')
+    if form == 'projected':
+        return conv.w_e @ h
+    if form == 'anchors':
+        return conv.anchors @ conv.lin.weight.t()
+    return h if form == 'full' else conv.messages
+
+
 def oracle(conv, x, seed):
     h = x @ conv.lin.weight.t()
-    messages = conv.w_e @ h if isinstance(conv, TransitionGraphConv) else h
+    messages = messages_of(conv, h)
     out = weights(conv, x, seed) @ messages
     if conv.add_self_loops:
         out = 0.5 * out + 0.5 * h
@@ -241,4 +263,4 @@ def test_bad_embeddings():
     with pytest.raises(TypeError, match="'embedding' must be floating-point"):
         conv(x, embedding=x[:, :3].long())
     with pytest.raises(TypeError, match='embedding_channels'):
-        build('transition', embedding_channels=3)
+        build('projected', embedding_channels=3)

@@ -32,6 +32,16 @@ def test_labelled_nodes(kind):
 
 
 @KINDS
+def test_all_nodes_without_a_mask(kind):
+    expected = loss(kind, mask=torch.arange(N))
+    assert torch.equal(loss(kind, mask=None), expected)
+    with pytest.raises(ValueError, match=r"'y' has labels outside 0\.\.2"):
+        loss(kind, y=Y.masked_fill(~MASK, -1), mask=None)
+    model, x = kind(5, 8, 2, OUT), torch.rand(N, 5)
+    assert model.score(x, Y) == model.score(x, Y, torch.arange(N))
+
+
+@KINDS
 @pytest.mark.parametrize('missing', [-1, -100, OUT])
 def test_labels_of_other_nodes(kind, missing):
     expected = loss(kind)
@@ -42,7 +52,7 @@ def test_labels_of_other_nodes(kind, missing):
 @pytest.mark.parametrize(
     ('error', 'mask', 'match'),
     [
-        (TypeError, None, r"'mask' must be a torch\.Tensor \(got NoneType\)"),
+        (TypeError, 3, r"'mask' must be a torch\.Tensor \(got int\)"),
         (TypeError, MASK.tolist(), r"'mask' must be a torch\.Tensor \(got list\)"),
         (TypeError, MASK.float(), r"'mask' must have dtype .* \(got torch\.float32\)"),
         (TypeError, MASK.byte(), r"'mask' must have dtype torch\.bool, .*uint8\)"),

@@ -5,14 +5,21 @@ import torch
 from torch.nn import functional as F
 
 from torch_geometric_gsl import (
+    HESGSL,
+    IDGL,
     KNNGCN,
     KNNLINKX,
+    SLAPS,
+    SUBLIME,
     GSLNet,
+    IDGLAnchor,
     LatentGraphConv,
     MLPClassifier,
+    NodeFormer,
     TransitionGraphConv,
     resolve_similarity,
 )
+from torch_geometric_gsl.baselines.nodeformer.attention import kernel_attention
 
 N, IN, HIDDEN, OUT = 40, 6, 8, 3
 BATCH = torch.arange(N) // 20
@@ -212,32 +219,116 @@ def test_networks_without_a_graph_need_no_context():
     torch.testing.assert_close(out, net(x)[:4])
 
 
-def test_transition_weights_of_the_edges_have_no_new_rows():
+@pytest.mark.parametrize('kind', [SLAPS, SUBLIME, HESGSL, IDGL, IDGLAnchor])
+def test_new_rows_would_change_what_others_get(kind):
+    net = kind(IN, HIDDEN, 2, OUT, k=3)
+    x, y = draw_rows(5), torch.arange(5) % OUT
+    whose = f"'context' has no meaning for {kind.__name__}, whose graph is "
+    text = f'{whose}.*: a new row would change what the others get, so give old and'
+    for call in (net, net.graphs, net.predict, lambda x, **kw: net.loss(x, y, **kw)):
+        with pytest.raises(ValueError, match=text):
+            call(x, context=draw_rows())
+
+
+@pytest.mark.parametrize('number', [3, N])
+def test_weights_of_the_edges_have_no_new_rows(number):
     net = KNNLINKX(IN, HIDDEN, 2, OUT, num_nodes=N)
-    with pytest.raises(ValueError, match='belong to the nodes of one data set'):
-        net(draw_rows(3), context=draw_rows())
+    for call in (net, net.graphs, net.predict):
+        with pytest.raises(ValueError, match='belong to the nodes of one data set'):
+            call(draw_rows(number), context=draw_rows())
+    with pytest.raises(ValueError, match=r"'context' has no meaning for KNNLINKX: the"):
+        net.remember(draw_rows())
 
 
-@pytest.mark.parametrize('kind', ['GSLNet', 'transition', 'KNNGCN', 'sparse'])
+@torch.no_grad()
+@pytest.mark.parametrize('is_sparse', [False, True])
+@pytest.mark.parametrize('is_batch', [False, True])
+def test_attention_to_a_context(is_sparse, is_batch):
+    torch.manual_seed(0)
+    net = NodeFormer(IN, HIDDEN, 3, OUT).double().eval()
+    x, new = draw_rows().relu().double(), draw_rows(9).double().relu() + 0.1
+
+    def call(rows, **given):
+        sparse = {'context': given['context'].to_sparse_csr()} if is_sparse else {}
+        return net(rows.to_sparse_csr() if is_sparse else rows, **{**given, **sparse})
+
+    ids = torch.arange(9) // 4 % 2
+    ids = ids.sort().values
+    pair = {'batch': (BATCH, ids)} if is_batch else {}
+    own = {'batch': BATCH} if is_batch else {}
+    # A row of the context gets what it got there.
+    rows = torch.tensor([3, 3, 17])
+    joined = {'batch': (BATCH, BATCH[rows])} if is_batch else {}
+    torch.testing.assert_close(call(x[rows], context=x, **joined), net(x, **own)[rows])
+    # What a row gets depends on no other row.
+    together = call(new, context=x, **pair)
+    for row in range(9):
+        alone = {'batch': (BATCH, ids[row : row + 1])} if is_batch else {}
+        found = call(new[row : row + 1], context=x, **alone)
+        torch.testing.assert_close(found[0], together[row])
+    assert call(new[:0], context=x).shape == (0, OUT)
+    # The definition: keys and values are those of the context's own call.
+    layer, hidden = net.layers[0], torch.nn.functional.elu
+    h, source = (hidden(net.norms[0](net.lin_in(rows))) for rows in (new, x))
+    if not is_batch:
+        query, key, value = (
+            lin(rows).view(len(rows), layer.heads, HIDDEN)
+            for lin, rows in (
+                (layer.query, h),
+                (layer.key, source),
+                (layer.value, source),
+            )
+        )
+        root = (HIDDEN**0.5 * layer.tau) ** 0.5
+        out = kernel_attention(query / root, key / root, value, layer.directions)
+        expected = layer.out(out.flatten(1))
+        found = layer(h, source, [(len(new), len(x))])
+        torch.testing.assert_close(found, expected)
+
+
+def test_attention_needs_rows():
+    net, x = NodeFormer(IN, HIDDEN, 2, OUT), draw_rows(3)
+    with pytest.raises(ValueError, match="'context' must have at least one row "):
+        net(x, context=x[:0])
+    ids = torch.tensor([0, 0, 1])
+    match = "'context' must have at least one row in each graph of its rows"
+    with pytest.raises(ValueError, match=match):
+        net(x, context=x, batch=(ids, ids + 1))
+    # Graphs of the context may have no new rows.
+    out = net.eval()(x[:2], context=x, batch=(ids, ids[:2]))
+    torch.testing.assert_close(out, net(x[:2], context=x[:2]))
+    with pytest.raises(TypeError, match="'batch' must be a pair with a 'context'"):
+        net(x, context=x, batch=ids)
+    with pytest.raises(ValueError, match="'batch' must be sorted"):
+        net(x, context=x, batch=(ids, ids.flip(0)))
+    net.train().loss(x, ids, context=draw_rows()).backward()
+    assert all(p.grad.isfinite().all() for p in net.parameters())
+
+
+OTHERS = {'KNNGCN': KNNGCN, 'NodeFormer': NodeFormer}
+
+
+@pytest.mark.parametrize('kind', ['GSLNet', 'transition', 'sparse', *OTHERS])
 def test_rows_are_remembered(kind):
     x, new = draw_rows().relu(), draw_rows(8) + 1
     net = make(**NETS['transition' if kind == 'transition' else 'projected'])
-    if kind == 'KNNGCN':
-        net = KNNGCN(IN, HIDDEN, 2, OUT).eval()
+    if kind in OTHERS:
+        net = OTHERS[kind](IN, HIDDEN, 2, OUT).eval()
     if kind == 'sparse':
         x, new = x.to_sparse_csr(), new.to_sparse_csr()
     expected = net(new, context=x)
     assert net.remember(x) is net
     assert torch.equal(net(new), expected)
     assert torch.equal(net.predict(new), expected.argmax(dim=1))
-    for graph, other in zip(net.graphs(new), net.graphs(new, context=x), strict=True):
+    graphs = getattr(net, 'graphs', lambda *_, **__: [])
+    for graph, other in zip(graphs(new), graphs(new, context=x), strict=True):
         assert torch.equal(graph.edge_index, other.edge_index)
     # Part of the state if asked for, and back with it in a model that kept none.
     assert 'reference' not in net.state_dict()
     state = net.remember(x, persistent=True).state_dict()
-    twin = (
-        KNNGCN(IN, HIDDEN, 2, OUT) if kind == 'KNNGCN' else make(**NETS.get(kind, {}))
-    )
+    twin = make(**NETS.get(kind, {}))
+    if kind in OTHERS:
+        twin = OTHERS[kind](IN, HIDDEN, 2, OUT)
     twin.load_state_dict(state)
     assert torch.equal(twin.eval()(new), expected)
     other = net.forget()(new) if kind != 'transition' else None

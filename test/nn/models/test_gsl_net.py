@@ -16,7 +16,10 @@ from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES
 N, IN, HIDDEN, OUT = 24, 6, 8, 2
 FULL = {}
 TRANSITION = {'num_transition_nodes': 7, 'num_nodes': N}
-KINDS = pytest.mark.parametrize('kind', [FULL, TRANSITION], ids=['full', 'transition'])
+FREE = {'num_transition_nodes': 7, 'transition': 'free'}
+KINDS = pytest.mark.parametrize(
+    'kind', [FULL, TRANSITION, FREE], ids=['full', 'transition', 'free']
+)
 
 
 def problem():
@@ -40,6 +43,10 @@ def test_repr():
     model = GSLNet(16, 32, 3, 7, num_transition_nodes=10, num_nodes=100)
     assert str(model) == (
         'GSLNet(16, 32, num_layers=3, out_channels=7, num_transition_nodes=10)'
+    )
+    assert str(GSLNet(16, 32, 2, 7, **FREE)) == (
+        'GSLNet(16, 32, num_layers=2, out_channels=7, num_transition_nodes=7, '
+        "transition='free')"
     )
     assert str(GSLNet(16, 32, 2, 7, compare='input')) == (
         "GSLNet(16, 32, num_layers=2, out_channels=7, compare='input')"
@@ -181,6 +188,27 @@ def test_shared_similarity():
             r"'num_transition_nodes' and 'num_nodes' go together \(got None and 3\)",
         ),
         (ValueError, {'num_transition_nodes': 3}, r'go together \(got 3 and None\)'),
+        (ValueError, {'transition': 'none'}, "'transition' must be one of"),
+        (
+            ValueError,
+            {'transition': 'free'},
+            r"'num_transition_nodes' must be given with transition='free' \(got None\)",
+        ),
+        (
+            ValueError,
+            {'transition': 'anchors', 'num_transition_nodes': 3, 'num_nodes': 9},
+            "'num_nodes' has no meaning with transition='anchors', which serves any",
+        ),
+        (
+            ValueError,
+            {'transition': 'free', 'num_transition_nodes': 3, 'compare': 'input'},
+            "'compare' must be 'projected' with transition nodes",
+        ),
+        (
+            ValueError,
+            FREE | {'regularizers': {'entropy': 0.1}},
+            "'regularizers' have no meaning with transition nodes",
+        ),
     ],
 )
 def test_bad_arguments(error, kwargs, match):

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from torch_geometric_gsl._checks import (
+    check_absent,
     check_batch,
     check_count,
     check_generator,
@@ -22,6 +23,12 @@ from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.models.layers import check_input
 from torch_geometric_gsl.nn.similarity.cosine_similarity import CosineSimilarity
 from torch_geometric_gsl.typing import SampledGraph
+
+#: Why the model takes no context.
+WHOLE = (
+    'whose graph is refined as a whole: a new row would change what the others get, so '
+    'give old and new rows in one call'
+)
 
 
 class IDGL(NeighbourModel):
@@ -176,6 +183,7 @@ class IDGL(NeighbourModel):
         edge_index: Tensor | None = None,
         batch: Tensor | None = None,
         *,
+        context: Tensor | None = None,
         edge_weight: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
@@ -189,23 +197,29 @@ class IDGL(NeighbourModel):
             batch (torch.Tensor, optional): Sorted graph ids of the nodes: no learned
                 edge joins two graphs, and all graphs end the iteration together.
                 (default: :obj:`None`)
+            context (None, optional): Not supported: a new row would change what the
+                others get. (default: :obj:`None`)
             edge_weight (torch.Tensor, optional): The weights of :obj:`edge_index`,
                 not negative; ones if :obj:`None`. (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness of the anchors
                 in training mode, if there are any; dropout uses the global one.
                 (default: :obj:`None`)
         """
-        for out, _, _ in self._iterate(x, edge_index, batch, edge_weight, generator):
+        args = edge_index, batch, edge_weight, generator
+        for out, _, _ in self._iterate(x, *args, context=context):
             last = out
         return last
 
-    def loss(self, x: Tensor, y: Tensor, mask: Tensor, **kwargs: Any) -> Tensor:
+    def loss(
+        self, x: Tensor, y: Tensor, mask: Tensor | None = None, **kwargs: Any
+    ) -> Tensor:
         r"""Return the loss of the first iteration plus the mean of the later ones.
 
         Args:
             x (torch.Tensor): The node features, dense or sparse CSR.
             y (torch.Tensor): The labels :math:`[|\mathcal{V}|]`.
-            mask (torch.Tensor): The labelled nodes, as a boolean mask or as indices.
+            mask (torch.Tensor, optional): The labelled nodes, as a boolean mask or as
+                indices; all nodes if :obj:`None`. (default: :obj:`None`)
             **kwargs (optional): Additional arguments of :meth:`forward`.
 
         Returns:
@@ -229,6 +243,7 @@ class IDGL(NeighbourModel):
         edge_index: Tensor | None = None,
         batch: Tensor | None = None,
         *,
+        context: Tensor | None = None,
         edge_weight: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> list[SampledGraph]:
@@ -240,6 +255,8 @@ class IDGL(NeighbourModel):
                 (default: :obj:`None`)
             batch (torch.Tensor, optional): Sorted graph ids of the nodes.
                 (default: :obj:`None`)
+            context (None, optional): Not supported: a new row would change what the
+                others get. (default: :obj:`None`)
             edge_weight (torch.Tensor, optional): The weights of :obj:`edge_index`.
                 (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness of the anchors.
@@ -249,7 +266,8 @@ class IDGL(NeighbourModel):
             list: The graph :math:`f(\mathbf{A}^{(t)})` of each iteration, sorted by
             target, as a :class:`~torch_geometric_gsl.typing.SampledGraph`.
         """
-        steps = self._iterate(x, edge_index, batch, edge_weight, generator)
+        args = edge_index, batch, edge_weight, generator
+        steps = self._iterate(x, *args, context=context)
         return [graph.edges(nodes.anchors, x.dtype) for _, graph, nodes in steps]
 
     def _iterate(
@@ -260,12 +278,14 @@ class IDGL(NeighbourModel):
         edge_weight: Tensor | None = None,
         generator: torch.Generator | None = None,
         *,
+        context: Tensor | None = None,
         is_smooth: bool = False,
     ) -> Iterator[tuple[Tensor, Graph, Nodes]]:
         """Yield the logits, the graph and the nodes until the graph stays as it is."""
         lins: Any = self.lins
         metrics: Any = self.metrics
         check_input(x, lins[0])
+        check_absent(context, 'context', f'for {type(self).__name__}, {WHOLE}')
         check_generator(generator, x.device)
         if batch is not None:
             check_batch(batch, x)

@@ -11,6 +11,7 @@ from torch_geometric.nn import Linear
 
 from torch_geometric_gsl._checks import (
     check_absent,
+    check_context,
     check_count,
     check_generator,
     check_positive,
@@ -27,7 +28,8 @@ from torch_geometric_gsl.nn.models.layers import (
     reset_activation,
     resolve_activation,
 )
-from torch_geometric_gsl.nn.nearest_neighbours import graph_sizes
+from torch_geometric_gsl.nn.models.reference import RemembersRows
+from torch_geometric_gsl.nn.nearest_neighbours import context_sizes, graph_sizes
 from torch_geometric_gsl.ops.noise import arrival_times
 from torch_geometric_gsl.ops.runtime import full_dtype, full_precision
 
@@ -55,10 +57,17 @@ class NodeFormerLayer(torch.nn.Module):
         self.directions.copy_(self._draw_directions(None))
 
     def forward(
-        self, x: Tensor, sizes: list[int], generator: torch.Generator | None = None
+        self,
+        x: Tensor,
+        source: Tensor,
+        sizes: list[tuple[int, int]],
+        generator: torch.Generator | None = None,
     ) -> Tensor:
-        shape = (x.size(0), self.heads, x.size(1))
-        parts = [lin(x).view(shape) for lin in (self.query, self.key, self.value)]
+        """Let rows attend to sources: so many to so many of them in each graph."""
+        parts = (
+            self._heads(self.query, x),
+            *(self._heads(lin, source) for lin in (self.key, self.value)),
+        )
         dtype = parts[0].dtype
         with torch.autocast(x.device.type, enabled=False):
             query, key, value = map(full_precision, parts)
@@ -67,16 +76,23 @@ class NodeFormerLayer(torch.nn.Module):
             if self.training:
                 directions = self._draw_directions(generator)
                 noise = self._draw_noise(key, generator)
-            keys = repeat(None) if noise is None else noise.split(sizes)
-            nodes = [part.split(sizes) for part in (scale * query, scale * key, value)]
-            heads = [
-                kernel_attention(q, k, v, directions, g)
-                for q, k, v, g in zip(*nodes, keys, strict=False)
-            ]
+            rows, sources = ([size[i] for size in sizes] for i in (0, 1))
+            graphs = zip(
+                (scale * query).split(rows),
+                (scale * key).split(sources),
+                value.split(sources),
+                repeat(None) if noise is None else noise.split(sources),
+                strict=False,
+            )
+            heads = [kernel_attention(q, k, v, directions, g) for q, k, v, g in graphs]
             # Of no nodes there is no graph.
-            out = torch.cat(heads) if heads else value
+            out = torch.cat(heads) if heads else query
         hidden: Tensor = self.out(out.to(dtype).flatten(1))
         return hidden
+
+    def _heads(self, lin: torch.nn.Linear, x: Tensor) -> Tensor:
+        heads: Tensor = lin(x).view(x.size(0), self.heads, x.size(1))
+        return heads
 
     def _draw_directions(self, generator: torch.Generator | None) -> Tensor:
         return orthogonal_directions(
@@ -94,7 +110,7 @@ class NodeFormerLayer(torch.nn.Module):
         return -time.log_() / self.tau
 
 
-class NodeFormer(Baseline):
+class NodeFormer(RemembersRows, Baseline):
     r"""The network of the `"NodeFormer: A Scalable Graph Structure Learning
     Transformer for Node Classification" <https://arxiv.org/abs/2306.08385>`_ paper,
     where no graph is given.
@@ -114,6 +130,10 @@ class NodeFormer(Baseline):
     :math:`\mathrm{Dropout}(\mathrm{ELU}(\mathrm{LayerNorm}(\mathbf{X}
     \mathbf{W}_{\textrm{in}} + \mathbf{b}_{\textrm{in}})))`, and the logits are an
     affine function of the last ones.
+
+    New rows take a :obj:`context`: :math:`j` runs over its rows alone, whose
+    :math:`\mathbf{k}_{pj}` and :math:`\mathbf{v}_{pj}` are those of a call without new
+    rows, so that what a new row gets depends on no other one.
 
     .. note::
         What needs a given graph is left out: the relational bias and the edge loss
@@ -144,7 +164,8 @@ class NodeFormer(Baseline):
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
-          CSR, batch vector :math:`(|\mathcal{V}|)` *(optional)*
+          CSR, batch vector :math:`(|\mathcal{V}|)` *(optional)*, context
+          :math:`(|\mathcal{V}_c|, F_{in})` *(optional)*
         - **output:** node features :math:`(|\mathcal{V}|, F_{out})`
 
     Raises:
@@ -213,6 +234,7 @@ class NodeFormer(Baseline):
         edge_index: Tensor | None = None,
         batch: Tensor | None = None,
         *,
+        context: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
         r"""Run the forward pass.
@@ -223,6 +245,9 @@ class NodeFormer(Baseline):
                 each other. (default: :obj:`None`)
             batch (torch.Tensor, optional): Sorted graph ids of the nodes: no node
                 attends to another graph. (default: :obj:`None`)
+            context (torch.Tensor, optional): The rows to which those of :obj:`x`
+                attend, in place of these. Graph ids are a pair then, of the context
+                and of :obj:`x`. (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness of the
                 attention; dropout uses the global one. (default: :obj:`None`)
         """
@@ -231,12 +256,24 @@ class NodeFormer(Baseline):
             edge_index, 'edge_index', 'for NodeFormer, which attends to all pairs'
         )
         check_generator(generator, x.device)
-        sizes = graph_sizes(x, batch)
-        first, *norms = self.norms
-        h = self._drop(self.act(first(apply_linear(self.lin_in, x))))
-        for layer, norm in zip(self.layers, norms, strict=True):
-            h = self._drop(norm(layer(h, sizes, generator) + h))
+        context = self._context(context, batch)
+        if context is None:
+            own = sizes = [(size, size) for size in graph_sizes(x, batch)]
+        else:
+            check_context(context, x)
+            sizes = context_sizes(x, context, batch)
+            own = [(size, size) for _, size in sizes if size > 0]
+        h = self._embed(x)
+        source = h if context is None else self._embed(context)
+        for layer, norm in zip(self.layers, list(self.norms)[1:], strict=True):
+            if context is not None:
+                h = self._drop(norm(layer(h, source, sizes, generator) + h))
+            source = self._drop(norm(layer(source, source, own, generator) + source))
+            h = source if context is None else h
         return apply_linear(self.lin_out, h)
+
+    def _embed(self, x: Tensor) -> Tensor:
+        return self._drop(self.act(self.norms[0](apply_linear(self.lin_in, x))))
 
     def _drop(self, h: Tensor) -> Tensor:
         return F.dropout(h, self.dropout, self.training)

@@ -170,6 +170,7 @@ class SLAPS(GeneratedGraphModel):
         edge_index: Tensor | None = None,
         batch: Tensor | None = None,
         *,
+        context: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
         r"""Run the forward pass of the classifier.
@@ -180,11 +181,13 @@ class SLAPS(GeneratedGraphModel):
                 candidates. (default: :obj:`None`)
             batch (torch.Tensor, optional): Sorted graph ids of the nodes.
                 (default: :obj:`None`)
+            context (None, optional): Not supported: a new row would change what the
+                others get. (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness of hidden
                 features and of dropped edges; dropout of hidden samples uses the
                 global one. (default: :obj:`None`)
         """
-        edges = self._edges(x, edge_index, batch, generator=generator)
+        edges = self._edges(x, edge_index, batch, context=context, generator=generator)
         return self._classify(x, edges, generator)
 
     def denoising_loss(
@@ -193,6 +196,7 @@ class SLAPS(GeneratedGraphModel):
         edge_index: Tensor | None = None,
         batch: Tensor | None = None,
         *,
+        context: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
         r"""Return the loss :math:`\mathcal{L}_{\mathrm{DAE}}` of the autoencoder alone,
@@ -200,17 +204,20 @@ class SLAPS(GeneratedGraphModel):
 
         Features are hidden in evaluation mode, too.
         """
-        edges = self._edges(x, edge_index, batch, generator=generator)
+        edges = self._edges(x, edge_index, batch, context=context, generator=generator)
         return self._denoise(x, edges, generator)
 
-    def loss(self, x: Tensor, y: Tensor, mask: Tensor, **kwargs: Any) -> Tensor:
+    def loss(
+        self, x: Tensor, y: Tensor, mask: Tensor | None = None, **kwargs: Any
+    ) -> Tensor:
         r"""Return the loss of the classifier plus the weighted one of the autoencoder,
         both on one graph.
 
         Args:
             x (torch.Tensor): The node features, dense or sparse CSR.
             y (torch.Tensor): The labels :math:`[|\mathcal{V}|]`.
-            mask (torch.Tensor): The labelled nodes, as a boolean mask or as indices.
+            mask (torch.Tensor, optional): The labelled nodes, as a boolean mask or as
+                indices; all nodes if :obj:`None`. (default: :obj:`None`)
             **kwargs (optional): Additional arguments of :meth:`forward`.
 
         Returns:

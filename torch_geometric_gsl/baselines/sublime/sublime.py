@@ -203,6 +203,7 @@ class SUBLIME(GeneratedGraphModel):
         edge_index: Tensor | None = None,
         batch: Tensor | None = None,
         *,
+        context: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
         r"""Run the forward pass of the classifier, with no gradient to the graph.
@@ -213,12 +214,16 @@ class SUBLIME(GeneratedGraphModel):
                 candidates. (default: :obj:`None`)
             batch (torch.Tensor, optional): Sorted graph ids of the nodes.
                 (default: :obj:`None`)
+            context (None, optional): Not supported: a new row would change what the
+                others get. (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness of hidden
                 features and of dropped edges; dropout of hidden samples uses the
                 global one. (default: :obj:`None`)
         """
         with torch.no_grad():
-            (graph,) = self.graphs(x, edge_index, batch, generator=generator)
+            (graph,) = self.graphs(
+                x, edge_index, batch, context=context, generator=generator
+            )
         return self._classify(x, _edges(graph, x.size(0)), generator)
 
     def contrastive_loss(
@@ -227,6 +232,7 @@ class SUBLIME(GeneratedGraphModel):
         edge_index: Tensor | None = None,
         batch: Tensor | None = None,
         *,
+        context: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
         r"""Return the loss :math:`\mathcal{L}_{\mathrm{con}}` of the two views alone,
@@ -235,17 +241,22 @@ class SUBLIME(GeneratedGraphModel):
         Features are hidden in evaluation mode, too. In training mode the anchor graph
         moves afterwards.
         """
-        (graph,) = self.graphs(x, edge_index, batch, generator=generator)
+        (graph,) = self.graphs(
+            x, edge_index, batch, context=context, generator=generator
+        )
         return self._contrast(x, graph, _edges(graph, x.size(0)), generator)
 
-    def loss(self, x: Tensor, y: Tensor, mask: Tensor, **kwargs: Any) -> Tensor:
+    def loss(
+        self, x: Tensor, y: Tensor, mask: Tensor | None = None, **kwargs: Any
+    ) -> Tensor:
         r"""Return the loss of the classifier plus the weighted one of the contrast,
         both on one graph, which learns from the second alone.
 
         Args:
             x (torch.Tensor): The node features, dense or sparse CSR.
             y (torch.Tensor): The labels :math:`[|\mathcal{V}|]`.
-            mask (torch.Tensor): The labelled nodes, as a boolean mask or as indices.
+            mask (torch.Tensor, optional): The labelled nodes, as a boolean mask or as
+                indices; all nodes if :obj:`None`. (default: :obj:`None`)
             **kwargs (optional): Additional arguments of :meth:`forward`.
 
         Returns:

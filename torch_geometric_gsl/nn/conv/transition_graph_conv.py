@@ -6,8 +6,17 @@ import torch
 from torch import Tensor
 from torch_geometric.nn.inits import glorot
 
-from torch_geometric_gsl._checks import check_count, check_num_nodes
+from torch_geometric_gsl._checks import (
+    check_absent,
+    check_count,
+    check_num_nodes,
+)
 from torch_geometric_gsl.nn.conv.latent_graph_conv import LearnedGraphConv
+from torch_geometric_gsl.nn.conv.transition_nodes import (
+    FREE,
+    KeepsAnchors,
+    check_transition,
+)
 from torch_geometric_gsl.nn.sampler.plan import SamplingPlan
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.runtime import full_precision, is_exporting
@@ -15,7 +24,7 @@ from torch_geometric_gsl.ops.scores import unit_rows
 from torch_geometric_gsl.typing import SampledGraph
 
 
-class TransitionGraphConv(LearnedGraphConv):
+class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
     r"""The graph convolution on a learned transition graph from the `"Neural
     Gaussian Similarity Modeling for Differential Graph Structure Learning"
     <https://arxiv.org/abs/2312.09498>`_ paper.
@@ -38,6 +47,28 @@ class TransitionGraphConv(LearnedGraphConv):
     belong to the nodes of one data set: the layer is transductive. A matrix
     :math:`\mathbf{W}_e \mathbf{X}` as wide as the input is never formed.
 
+    Two forms with no parameter that depends on :math:`n`, which are not in the paper,
+    replace :math:`\mathbf{R}` and the messages :math:`\mathbf{W}_e ( \mathbf{X}
+    \mathbf{W} )`:
+
+    .. math::
+        \mathbf{r}_j = \frac{\mathbf{u}_j}{\lVert \mathbf{u}_j \rVert_2}, \quad
+        \mathbf{V} \in \mathbb{R}^{s \times F_{out}} \quad
+        (\texttt{free}), \qquad\qquad
+        \mathbf{r}_j = \frac{\mathbf{W}^{\top} \mathbf{a}_j}{\lVert \mathbf{W}^{\top}
+        \mathbf{a}_j \rVert_2}, \quad
+        \mathbf{V} = \mathbf{A} \mathbf{W} \quad (\texttt{anchors})
+
+    with learned vectors :math:`\mathbf{u}_j` (:obj:`transition_nodes`) and
+    :math:`\mathbf{V}` (:obj:`messages`), or with the rows :math:`\mathbf{a}_j` of
+    anchors :math:`\mathbf{A} \in \mathbb{R}^{s \times F_{in}}`, which
+    :meth:`choose_anchors` takes from the data once. A row's output in evaluation mode
+    depends on no other row of the call, and :math:`b` rows cost
+    :math:`\mathcal{O}(b s)`, and :math:`\mathcal{O}(s)` more for the projection of
+    anchors: these forms serve mini-batches and new rows. With :obj:`"anchors"` the
+    layer is a :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv` whose context is
+    :math:`\mathbf{A}`.
+
     .. note::
         The parameters :obj:`theta_t` and :obj:`theta_e` hold
         :math:`n \mathbf{W}_t` and :math:`n \mathbf{W}_e`. An optimizer such as Adam
@@ -49,7 +80,8 @@ class TransitionGraphConv(LearnedGraphConv):
         in_channels (int): Size of each input sample, or :obj:`-1` to derive the size
             from the first input to the forward method.
         out_channels (int): Size of each output sample.
-        num_nodes (int): The number of nodes :math:`n`.
+        num_nodes (int, optional): The number of nodes :math:`n`, with
+            :obj:`transition="projected"` only. (default: :obj:`None`)
         num_transition_nodes (int, optional): The number of transition nodes
             :math:`s`. (default: :obj:`500`)
         similarity (str or Similarity, optional): The similarity of two nodes, by
@@ -70,29 +102,39 @@ class TransitionGraphConv(LearnedGraphConv):
             does not have. (default: :obj:`False`)
         bias (bool, optional): If :obj:`False`, the layer does not learn a bias.
             (default: :obj:`True`)
+        transition (str, optional): How transition nodes come about: from projections
+            of the :math:`n` nodes (:obj:`"projected"`, the paper), as learned vectors
+            (:obj:`"free"`), or as rows of the data that are kept (:obj:`"anchors"`).
+            (default: :obj:`"projected"`)
         **kwargs (optional): Additional arguments of
             :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`, such as
             :obj:`scale`, :obj:`hard` or :obj:`method`.
 
     Shapes:
-        - **input:** node features :math:`(n, F_{in})`, dense or sparse CSR
+        - **input:** node features :math:`(n, F_{in})`, dense or sparse CSR, context
+          *(optional)*: :math:`(n, F_{in})`, or :math:`(s, F_{in})` with anchors
         - **output:** node features :math:`(n, F_{out})`
 
     Raises:
         TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range.
+        ValueError: If an argument is out of range or has no meaning for the form of the
+            transition nodes, or there are no anchors yet.
 
     Example:
         >>> conv = TransitionGraphConv(16, 32, num_nodes=100, num_transition_nodes=10)
         >>> conv(torch.randn(100, 16)).shape
         torch.Size([100, 32])
+        >>> options = {'num_transition_nodes': 10, 'transition': 'anchors'}
+        >>> conv = TransitionGraphConv(16, 32, **options)
+        >>> conv.choose_anchors(torch.randn(100, 16))(torch.randn(7, 16)).shape
+        torch.Size([7, 32])
     """
 
     def __init__(
         self,
         in_channels: int,
         out_channels: int,
-        num_nodes: int,
+        num_nodes: int | None = None,
         num_transition_nodes: int = 500,
         similarity: str | Similarity = 'neural_gaussian',
         k: int = 5,
@@ -102,9 +144,12 @@ class TransitionGraphConv(LearnedGraphConv):
         root_weight: bool = True,
         add_self_loops: bool = False,
         bias: bool = True,
+        transition: str = 'projected',
         **kwargs: Any,
     ) -> None:
-        check_count(num_nodes, 'num_nodes')
+        check_transition(transition, num_nodes)
+        if transition == 'projected':
+            check_count(num_nodes, 'num_nodes')
         check_count(num_transition_nodes, 'num_transition_nodes')
         super().__init__(
             in_channels,
@@ -123,29 +168,42 @@ class TransitionGraphConv(LearnedGraphConv):
         )
         self.num_nodes = num_nodes
         self.num_transition_nodes = num_transition_nodes
-        self.theta_t = torch.nn.Parameter(torch.empty(num_transition_nodes, num_nodes))
-        self.theta_e = torch.nn.Parameter(torch.empty(num_transition_nodes, num_nodes))
-        self._reset_projections()
+        self.transition = transition
+        if num_nodes is not None:
+            size = num_transition_nodes, num_nodes
+            self.theta_t = torch.nn.Parameter(torch.empty(size))
+            self.theta_e = torch.nn.Parameter(torch.empty(size))
+        elif transition == 'free':
+            size = num_transition_nodes, out_channels
+            self.transition_nodes = torch.nn.Parameter(torch.empty(size))
+            self.messages = torch.nn.Parameter(torch.empty(size))
+        if transition == 'anchors':
+            self.register_buffer('anchors', None)
+        self._reset_transition()
 
     def reset_parameters(self) -> None:
         super().reset_parameters()
-        self._reset_projections()
+        self._reset_transition()
 
-    def _reset_projections(self) -> None:
-        for theta in (self.theta_t, self.theta_e):
-            glorot(theta)
-            with torch.no_grad():
-                theta.mul_(self.num_nodes)
+    def _reset_transition(self) -> None:
+        if self.transition == 'projected':
+            for theta in (self.theta_t, self.theta_e):
+                glorot(theta)
+                with torch.no_grad():
+                    theta.mul_(theta.size(1))
+        elif self.transition == 'free':
+            for rows in (self.transition_nodes, self.messages):
+                torch.nn.init.normal_(rows, std=self.out_channels**-0.5)
 
     @property
     def w_t(self) -> Tensor:
         r"""Return the projection :math:`\mathbf{W}_t` that places transition nodes."""
-        return self.theta_t / self.num_nodes
+        return self.theta_t / self.theta_t.size(1)
 
     @property
     def w_e(self) -> Tensor:
         r"""Return the projection :math:`\mathbf{W}_e` that gathers their messages."""
-        return self.theta_e / self.num_nodes
+        return self.theta_e / self.theta_e.size(1)
 
     def forward(
         self,
@@ -159,14 +217,15 @@ class TransitionGraphConv(LearnedGraphConv):
         Args:
             x (torch.Tensor): The node features, dense or sparse CSR.
             context (torch.Tensor, optional): The :math:`n` rows of which the transition
-                nodes are made, where :obj:`x` holds others. (default: :obj:`None`)
+                nodes are made, where :obj:`x` holds others; rows that are the anchors
+                of this call. (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness.
                 (default: :obj:`None`)
         """
-        source, transition = self._transition(x, context)
-        messages = self._gather(self.theta_e, source)
-        h = source if context is None else self._project(x)
-        out = self.sampler.propagate((transition, h), messages, generator=generator)
+        h, source = self._projections(x, context)
+        pair = self._nodes(source, h), h
+        messages = self._messages(source, h)
+        out = self.sampler.propagate(pair, messages, generator=generator)
         return self._finish(x, h, out)
 
     def graph(
@@ -180,55 +239,89 @@ class TransitionGraphConv(LearnedGraphConv):
 
         Args:
             x (torch.Tensor): The node features, dense or sparse CSR.
-            context (torch.Tensor, optional): The rows of which the transition nodes are
-                made, where :obj:`x` holds others. (default: :obj:`None`)
+            context (torch.Tensor, optional): As in :meth:`forward`.
+                (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness.
                 (default: :obj:`None`)
 
         Returns:
             SampledGraph: The edges and their weights, sorted by target.
         """
-        h, transition = self._transition(x, context)
-        h = h if context is None else self._project(x)
-        graph: SampledGraph = self.sampler((transition, h), generator=generator)
+        h, source = self._projections(x, context)
+        pair = self._nodes(source, h), h
+        graph: SampledGraph = self.sampler(pair, generator=generator)
         return graph
 
-    def plan(self, x: Tensor) -> SamplingPlan:
+    def plan(self, x: Tensor, *, context: Tensor | None = None) -> SamplingPlan:
         r"""Return the training-time sampling plan.
 
         Args:
             x (torch.Tensor): The node features, dense or sparse CSR.
+            context (torch.Tensor, optional): As in :meth:`forward`.
+                (default: :obj:`None`)
 
         Returns:
             SamplingPlan: The method, its numbers, and why.
         """
-        h, transition = self._transition(x)
-        return self.sampler.plan((transition, h))
+        h, source = self._projections(x, context)
+        return self.sampler.plan((self._nodes(source, h), h))
 
-    def _transition(
-        self, x: Tensor, context: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Return the projected nodes of the data set and the transition nodes."""
-        name = 'x' if context is None else 'context'
-        nodes = x if context is None else context
-        if is_exporting() and isinstance(nodes.size(0), torch.SymInt):
+    def _projections(
+        self, x: Tensor, context: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return the projections of the rows, and of those behind transition nodes."""
+        rows, name = (x, 'x') if context is None else (context, 'context')
+        if self.transition == 'free':
+            check_absent(context, 'context', FREE)
+            return self._project(x), None
+        if self.transition == 'anchors':
+            rows = self._anchor_rows(context)
+            name = 'anchors' if context is None else name
+        if self.num_nodes is not None:
+            self._check_export(rows, name)
+        h = self._project(x)
+        source = h if rows is x else self._project(rows, name)
+        if self.num_nodes is not None:
+            check_num_nodes(rows, self.num_nodes, name=name)
+        return h, source
+
+    def _nodes(self, source: Tensor | None, h: Tensor) -> Tensor:
+        """Return the transition nodes, to be compared with rows like those given."""
+        if source is None:
+            return unit_rows(self.transition_nodes).to(h.dtype)
+        if self.transition == 'anchors':
+            return source
+        return unit_rows(self._gather(self.theta_t, unit_rows(source)))
+
+    def _messages(self, source: Tensor | None, h: Tensor) -> Tensor:
+        """Return what the transition nodes send to rows like those given."""
+        if source is None:
+            return self.messages.to(h.dtype)
+        if self.transition == 'anchors':
+            return source
+        return self._gather(self.theta_e, source)
+
+    def _check_export(self, rows: Tensor, name: str) -> None:
+        """Raise if the rows that belong to transition nodes are of any number."""
+        if is_exporting() and isinstance(rows.size(0), torch.SymInt):
             raise ValueError(
                 f"'{name}' must have a fixed number of rows for 'torch.export', the "
                 f"nodes that the transition nodes belong to: only that of 'x' may "
                 f"change, where a 'context' is given (got num_nodes={self.num_nodes} "
                 f'and a dynamic dimension)'
             )
-        h = self._project(nodes, name)
-        check_num_nodes(nodes, self.num_nodes, name=name)
-        return h, unit_rows(self._gather(self.theta_t, unit_rows(h)))
 
     def _gather(self, theta: Tensor, h: Tensor) -> Tensor:
         """Sum over all nodes, in full precision: their parts are small."""
         with torch.autocast(h.device.type, enabled=False):
             full = full_precision(h)
-            return (theta.to(full.dtype) @ (full / self.num_nodes)).to(h.dtype)
+            return (theta.to(full.dtype) @ (full / h.size(0))).to(h.dtype)
 
     def _sizes(self) -> str:
-        nodes = f'num_nodes={self.num_nodes}'
-        transition = f'num_transition_nodes={self.num_transition_nodes}'
-        return f'{super()._sizes()}, {nodes}, {transition}'
+        text = super()._sizes()
+        if self.num_nodes is not None:
+            text += f', num_nodes={self.num_nodes}'
+        text += f', num_transition_nodes={self.num_transition_nodes}'
+        if self.transition != 'projected':
+            text += f', transition={self.transition!r}'
+        return text

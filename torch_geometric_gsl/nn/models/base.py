@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl.nn.models.pretrained import Pretrained
-from torch_geometric_gsl.nn.models.tasks import TASKS, Task
+from torch_geometric_gsl.nn.models.tasks import TASKS, Task, every_node
 from torch_geometric_gsl.nn.one_type import OneType
 
 
@@ -50,6 +50,7 @@ class NodeClassifier(OneType, Pretrained, ABC):
         edge_index: Tensor | None = None,
         batch: Tensor | None = None,
         *,
+        context: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
         r"""Run the forward pass.
@@ -61,6 +62,9 @@ class NodeClassifier(OneType, Pretrained, ABC):
                 (default: :obj:`None`)
             batch (torch.Tensor, optional): Sorted graph ids of the nodes.
                 (default: :obj:`None`)
+            context (torch.Tensor, optional): The rows that are the neighbours of those
+                of :obj:`x`, in place of these. What else is given by row is a pair
+                then. (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness, where there is
                 any; dropout of hidden samples uses the global one.
                 (default: :obj:`None`)
@@ -69,16 +73,20 @@ class NodeClassifier(OneType, Pretrained, ABC):
             ValueError: If an argument is given that has no meaning for the model.
         """
 
-    def loss(self, x: Tensor, y: Tensor, mask: Tensor, **kwargs: Any) -> Tensor:
+    def loss(
+        self, x: Tensor, y: Tensor, mask: Tensor | None = None, **kwargs: Any
+    ) -> Tensor:
         r"""Return the loss to be minimised in training.
 
-        Labels are read where :obj:`mask` tells, and nowhere else.
+        Labels are read where :obj:`mask` tells, and nowhere else. In a mini-batch of
+        labelled rows, all of them are meant: :obj:`model.loss(x, y)`.
 
         Args:
             x (torch.Tensor): The node features, dense or sparse CSR.
             y (torch.Tensor): The labels :math:`[|\mathcal{V}|]`, or as the :obj:`task`
                 says.
-            mask (torch.Tensor): The labelled nodes, as a boolean mask or as indices.
+            mask (torch.Tensor, optional): The labelled nodes, as a boolean mask or as
+                indices; all nodes if :obj:`None`. (default: :obj:`None`)
             **kwargs (optional): Additional arguments of the forward method.
 
         Returns:
@@ -113,7 +121,7 @@ class NodeClassifier(OneType, Pretrained, ABC):
 
     @torch.no_grad()
     def score(
-        self, x: Tensor, y: Tensor, mask: Tensor, **kwargs: Any
+        self, x: Tensor, y: Tensor, mask: Tensor | None = None, **kwargs: Any
     ) -> dict[str, float]:
         r"""Return how good predictions are, by the name of the :obj:`task`'s metric.
 
@@ -123,13 +131,15 @@ class NodeClassifier(OneType, Pretrained, ABC):
         Args:
             x (torch.Tensor): The node features, dense or sparse CSR.
             y (torch.Tensor): The labels.
-            mask (torch.Tensor): The nodes that count, as a boolean mask or as indices.
+            mask (torch.Tensor, optional): The nodes that count, as a boolean mask or as
+                indices; all nodes if :obj:`None`. (default: :obj:`None`)
             **kwargs (optional): Additional arguments of the forward method.
 
         Returns:
             dict[str, float]: The score, of which larger is better.
         """
         out = self._evaluated(x, **kwargs)
+        mask = every_node(out) if mask is None else mask
         target = self._task.target(out, y, mask)
         score = self._task.score(self._task.predict(out[mask]), target)
         return {self._task.metric: float(score)}
@@ -138,8 +148,9 @@ class NodeClassifier(OneType, Pretrained, ABC):
     def _task(self) -> Task:
         return TASKS[self.task]
 
-    def _label_loss(self, out: Tensor, y: Tensor, mask: Tensor) -> Tensor:
+    def _label_loss(self, out: Tensor, y: Tensor, mask: Tensor | None) -> Tensor:
         """Return the mean loss of labelled nodes, of which there must be one."""
+        mask = every_node(out) if mask is None else mask
         target = self._task.target(out, y, mask)
         return self._task.loss(out[mask], target)
 

@@ -11,6 +11,7 @@ from torch_geometric.nn.resolver import aggregation_resolver
 
 from torch_geometric_gsl._checks import (
     check_absent,
+    check_batch,
     check_context,
     check_features,
     check_generator,
@@ -23,6 +24,11 @@ from torch_geometric_gsl.nn.conv.latent_graph_conv import (
     compared_channels,
 )
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
+from torch_geometric_gsl.nn.conv.transition_nodes import (
+    FREE,
+    KeepsAnchors,
+    check_transition_nodes,
+)
 from torch_geometric_gsl.nn.models.base import NodeClassifier
 from torch_geometric_gsl.nn.models.layers import (
     layer_sizes,
@@ -45,7 +51,7 @@ from torch_geometric_gsl.typing import Batch, Features, SampledGraph
 Arguments = dict[str, Any]
 
 
-class GSLNet(RemembersRows, NodeClassifier):
+class GSLNet(KeepsAnchors, RemembersRows, NodeClassifier):
     r"""The network of the `"Neural Gaussian Similarity Modeling for Differential
     Graph Structure Learning" <https://arxiv.org/abs/2312.09498>`_ paper: layers that
     learn their own graph, with an activation and dropout between them.
@@ -59,6 +65,12 @@ class GSLNet(RemembersRows, NodeClassifier):
     :class:`~torch_geometric_gsl.nn.conv.TransitionGraphConv` if
     :obj:`num_transition_nodes` is given (the paper's models with the suffix -T).
     The last layer has neither activation nor dropout.
+
+    Transition nodes that are :obj:`"free"` or :obj:`"anchors"` serve new rows and
+    mini-batches of any number of rows. :meth:`choose_anchors` keeps rows
+    :math:`\mathbf{A}^{(0)}` of the input; the network runs on them beside those of a
+    call, and their hidden rows :math:`\mathbf{A}^{(\ell)}` are the anchors of the later
+    layers.
 
     With :obj:`compare="input"` the similarity of all layers sees the features
     :math:`\mathbf{X}` themselves. It is one similarity, with few parameters, and each
@@ -76,7 +88,12 @@ class GSLNet(RemembersRows, NodeClassifier):
         num_transition_nodes (int, optional): The number of transition nodes; if
             :obj:`None`, the graph joins all nodes. (default: :obj:`None`)
         num_nodes (int, optional): The number of nodes, needed with
-            :obj:`num_transition_nodes`. (default: :obj:`None`)
+            :obj:`num_transition_nodes` that are :obj:`"projected"`.
+            (default: :obj:`None`)
+        transition (str, optional): How transition nodes come about:
+            :obj:`"projected"` (the paper), :obj:`"free"` or :obj:`"anchors"`, as in
+            :class:`~torch_geometric_gsl.nn.conv.TransitionGraphConv`.
+            (default: :obj:`"projected"`)
         dropout (float, optional): Dropout probability of the hidden samples.
             (default: :obj:`0.5`)
         act (str, Callable or None, optional): The activation, or :obj:`None` for none.
@@ -120,8 +137,8 @@ class GSLNet(RemembersRows, NodeClassifier):
     Raises:
         TypeError: If an argument has the wrong type.
         ValueError: If an argument is out of range, or only one of
-            :obj:`num_transition_nodes` and :obj:`num_nodes` is given, or
-            :obj:`compare` is unknown or lacks its width.
+            :obj:`num_transition_nodes` and :obj:`num_nodes` is given where they go
+            together, or :obj:`compare` is unknown or lacks its width.
 
     Example:
         >>> model = GSLNet(16, 32, num_layers=2, out_channels=7)
@@ -139,6 +156,7 @@ class GSLNet(RemembersRows, NodeClassifier):
         num_transition_nodes: int | None = None,
         num_nodes: int | None = None,
         *,
+        transition: str = 'projected',
         dropout: float = 0.5,
         act: Any = 'elu',
         compare: str = 'projected',
@@ -152,24 +170,23 @@ class GSLNet(RemembersRows, NodeClassifier):
         super().__init__()
         sizes = layer_sizes(in_channels, hidden_channels, num_layers, out_channels)
         check_probability(dropout, 'dropout')
-        if (num_transition_nodes is None) != (num_nodes is None):
-            raise ValueError(
-                f"'num_transition_nodes' and 'num_nodes' go together (got "
-                f'{num_transition_nodes} and {num_nodes})'
-            )
+        check_transition_nodes(num_transition_nodes, num_nodes, transition)
         self.in_channels = in_channels
         self.hidden_channels = hidden_channels
         self.num_layers = num_layers
         self.out_channels = out_channels
         self.num_transition_nodes = num_transition_nodes
         self.num_nodes = num_nodes
+        self.transition = transition
+        if transition == 'anchors':
+            self.register_buffer('anchors', None)
         self.dropout = dropout
         self.act = resolve_activation(act)
         self.task = task
         resolve_task(task, out_channels)
         self.readout = None if readout is None else aggregation_resolver(readout)
         self.compare = compare
-        self.regularizers = check_regularizers(regularizers, num_nodes)
+        self.regularizers = check_regularizers(regularizers, num_transition_nodes)
         width = compared_channels(compare, in_channels, embedding_channels)
         self.scale = scale
         self.chosen_scale: Tensor | None
@@ -179,14 +196,14 @@ class GSLNet(RemembersRows, NodeClassifier):
         )
         kwargs['scale'] = 1.0 if is_auto else scale
         conv: Any = LatentGraphConv
-        if num_nodes is not None:
+        if num_transition_nodes is not None:
             if width is not None:
                 raise ValueError(
                     f"'compare' must be 'projected' with transition nodes "
                     f'(got {compare!r})'
                 )
             conv = TransitionGraphConv
-            kwargs |= {'num_nodes': num_nodes}
+            kwargs |= {'num_nodes': num_nodes, 'transition': transition}
             kwargs |= {'num_transition_nodes': num_transition_nodes}
         elif width is not None:
             kwargs |= {'compare': 'embedding', 'embedding_channels': width}
@@ -272,7 +289,8 @@ class GSLNet(RemembersRows, NodeClassifier):
             context (torch.Tensor, optional): The rows that are the neighbours of those
                 of :obj:`x`, in place of these, in every layer. What else is given by
                 row is a pair then, of the context and of :obj:`x`; edges are those of
-                the context, and those from it to :obj:`x`. (default: :obj:`None`)
+                the context, and those from it to :obj:`x`. With transition nodes, the
+                rows that make them up. (default: :obj:`None`)
             embedding (torch.Tensor, optional): What the similarity compares, if
                 :obj:`compare` says so. (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness of the
@@ -284,7 +302,9 @@ class GSLNet(RemembersRows, NodeClassifier):
         x, args = self._last_layer(x, given, _outputs, generator)
         return self._read(self.convs[-1](x, **args, generator=generator), batch)
 
-    def loss(self, x: Tensor, y: Tensor, mask: Tensor, **kwargs: Any) -> Tensor:
+    def loss(
+        self, x: Tensor, y: Tensor, mask: Tensor | None = None, **kwargs: Any
+    ) -> Tensor:
         r"""Return the cross-entropy of labelled nodes, and the :obj:`regularizers`.
 
         These are means over the nodes and the layers, of the graphs of this call.
@@ -292,7 +312,8 @@ class GSLNet(RemembersRows, NodeClassifier):
         Args:
             x (torch.Tensor): The node features, dense or sparse CSR.
             y (torch.Tensor): The labels :math:`[|\mathcal{V}|]`.
-            mask (torch.Tensor): The labelled nodes, as a boolean mask or as indices.
+            mask (torch.Tensor, optional): The labelled nodes, as a boolean mask or as
+                indices; all nodes if :obj:`None`. (default: :obj:`None`)
             **kwargs (optional): Additional arguments of the forward method.
 
         Returns:
@@ -369,6 +390,8 @@ class GSLNet(RemembersRows, NodeClassifier):
         for conv in self.convs[:-1]:
             context = args.get('context')
             if context is not None:
+                if self.transition == 'anchors':  # Their own ones in all layers.
+                    of_context = {'context': context}
                 out = conv(context, **of_context, generator=generator)
                 args = args | {'context': self._hidden(out)}
             x = self._hidden(call(conv, x, args | {'context': context}, generator))
@@ -398,10 +421,9 @@ class GSLNet(RemembersRows, NodeClassifier):
             check_features(x)
             check_context(context, x)
         given = {'edge_index': edge_index, 'batch': batch, 'embedding': embedding}
-        if self.num_nodes is not None:
-            for name in ('edge_index', 'batch'):
-                check_absent(given[name], name, 'with transition nodes')
-            return {'context': context}, {}
+        if self.num_transition_nodes is not None:
+            check_absent(edge_index, 'edge_index', 'with transition nodes')
+            return self._transition_arguments(x, batch, context), {}
         if context is None:
             if self.compare == 'input':
                 given['embedding'] = x
@@ -415,6 +437,21 @@ class GSLNet(RemembersRows, NodeClassifier):
             'edge_index': pairs['edge_index'][1],
             'context': context,
         }, of_context
+
+    def _transition_arguments(
+        self, x: Tensor, batch: Any, context: Tensor | None
+    ) -> Arguments:
+        """Return the arguments of layers of transition nodes."""
+        if self.readout is None or self.transition == 'projected':
+            check_absent(batch, 'batch', 'with transition nodes')
+        elif batch is not None:
+            check_features(x)
+            check_batch(batch, x)
+        if self.transition == 'free':
+            check_absent(context, 'context', FREE)
+        if self.transition == 'anchors':
+            context = self._anchor_rows(context)
+        return {'context': context}
 
     def _read(self, out: Tensor, batch: Any) -> Tensor:
         """Return the outputs of nodes, or of graphs if these are asked for."""
@@ -433,8 +470,10 @@ class GSLNet(RemembersRows, NodeClassifier):
             f'{self.__class__.__name__}({self.in_channels}, {self.hidden_channels}, '
             f'num_layers={self.num_layers}, out_channels={self.out_channels}'
         )
-        if self.num_nodes is not None:
+        if self.num_transition_nodes is not None:
             text += f', num_transition_nodes={self.num_transition_nodes}'
+        if self.transition != 'projected':
+            text += f', transition={self.transition!r}'
         if self.compare != 'projected':
             text += f', compare={self.compare!r}'
         if self.task != 'classification':

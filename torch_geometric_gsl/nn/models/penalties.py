@@ -32,12 +32,14 @@ REGULARIZERS: dict[str, Term] = {
 }
 
 
-def check_regularizers(regularizers: Any, num_nodes: int | None) -> dict[str, float]:
+def check_regularizers(
+    regularizers: Any, num_transition_nodes: int | None
+) -> dict[str, float]:
     """Return the weights of regularizers by their names; raise if they make no sense.
 
     Args:
         regularizers (dict or None): The weights.
-        num_nodes (int or None): The number of nodes of a model of transition nodes.
+        num_transition_nodes (int or None): The number of transition nodes, if any.
     """
     if regularizers is None:
         return {}
@@ -48,7 +50,7 @@ def check_regularizers(regularizers: Any, num_nodes: int | None) -> dict[str, fl
     for name, weight in regularizers.items():
         check_option(name, REGULARIZERS, 'regularizers')
         check_number(weight, f'regularizers[{name!r}]')
-    if regularizers and num_nodes is not None:
+    if regularizers and num_transition_nodes is not None:
         raise ValueError(
             "'regularizers' have no meaning with transition nodes "
             f'(got {dict(regularizers)})'

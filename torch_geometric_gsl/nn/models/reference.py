@@ -40,11 +40,17 @@ class RemembersRows(torch.nn.Module):
 
         Raises:
             TypeError: If an argument has the wrong type.
-            ValueError: If the rows have the wrong width, or the similarity compares an
-                embedding that each call gives.
+            ValueError: If the rows have the wrong width, the similarity compares an
+                embedding that each call gives, or new rows need no others.
         """
         check_features(x, width=getattr(self, 'in_channels', None))
         check_flag(persistent, 'persistent')
+        transition = getattr(self, 'transition', 'projected')
+        if transition != 'projected':
+            raise ValueError(
+                f'rows cannot be remembered with transition={transition!r}: new rows '
+                'need none'
+            )
         if getattr(self, 'compare', None) == 'embedding':
             raise ValueError(
                 "rows cannot be remembered with compare='embedding': each call gives "

@@ -46,6 +46,11 @@ def resolve_task(task: str, out_channels: int) -> Task:
     return TASKS[task]
 
 
+def every_node(out: Tensor) -> Tensor:
+    """Return a mask of all nodes, given the outputs of a model."""
+    return torch.ones(out.size(0), dtype=torch.bool, device=out.device)
+
+
 def chosen_labels(out: Tensor, y: Tensor, mask: Tensor) -> Tensor:
     """Return the labels of the labelled nodes, checked against the logits of all."""
     num_nodes, num_classes = out.shape

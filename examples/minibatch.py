@@ -1,0 +1,99 @@
+"""Train in mini-batches on a table that need not fit into memory, beside an MLP.
+
+    python examples/minibatch.py
+    (ulimit -d 1500000; python examples/minibatch.py --rows 4_000_000)  # 4.1 GB
+
+The class of a row is that of the nearest of 100 points in six hidden dimensions. Blocks
+of consecutive rows are batches: shuffle a table of your own once. `ulimit -d` limits
+what a process allocates, in KiB, of which pages of a file that it maps to read are no
+part (`ulimit -v` would count them). The same command resumes from the last checkpoint.
+"""
+
+import argparse
+import resource
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader
+from tqdm import tqdm, trange
+
+import torch_geometric_gsl as gsl
+
+WIDTH, CLASSES, BATCH = 256, 10, 2048
+ROW = np.dtype([('x', np.float32, WIDTH), ('y', np.int64)])
+NET: dict[str, Any] = {'num_transition_nodes': 128, 'k': 1, 'method': 'dense'}
+NET |= {'similarity': 'linear', 'scale': 10.0}
+
+
+def write_table(path: Path, num_blocks: int, seed: int) -> None:
+    random, part = np.random.default_rng(seed), path.with_suffix('.part')
+    points, spread = random.normal(size=(100, 6)), random.normal(size=(6, WIDTH))
+    header = {'fortran_order': False, 'shape': (num_blocks * BATCH,)}
+    with part.open('wb') as file:
+        np.lib.format.write_array_header_1_0(file, header | {'descr': ROW.descr})
+        for _ in trange(num_blocks, desc='table', disable=None):
+            rows, hidden = np.empty(BATCH, ROW), random.normal(size=(BATCH, 6))
+            near = hidden @ points.T - (points**2).sum(axis=1) / 2
+            rows['y'] = near.argmax(axis=1) % CLASSES
+            rows['x'] = hidden @ spread + random.normal(size=(BATCH, WIDTH))
+            rows.tofile(file)
+    part.replace(path)
+
+
+def read_blocks(path: Path, first: int, count: int = 1) -> list[torch.Tensor]:
+    """Read rows from a table, which is mapped anew, so that no page stays."""
+    rows = np.load(path, mmap_mode='r')[first * BATCH : (first + count) * BATCH]
+    return [torch.from_numpy(rows[name].copy()) for name in ('x', 'y')]
+
+
+def train(model: Any, order: Any, table: Path, checkpoint: Path) -> None:
+    """Train on blocks in that order, from the last checkpoint on if there is one."""
+    optimizer, done = torch.optim.Adam(model.parameters(), lr=0.005), 0
+    if checkpoint.exists():
+        kept = torch.load(checkpoint, weights_only=True)
+        model.load_state_dict(kept['model'])
+        optimizer.load_state_dict(kept['optimizer'])
+        done = kept['done']
+    loader = DataLoader(order[done:], None, collate_fn=partial(read_blocks, table))
+    for x, y in tqdm(loader, checkpoint.stem, len(order), initial=done, disable=None):
+        torch.manual_seed(done)  # The same noise in a run that is resumed.
+        optimizer.zero_grad()
+        model.train().loss(x, y).backward()
+        optimizer.step()
+        done += 1
+        if done % 100 == 0 or done == len(order):
+            state = {'model': model.state_dict(), 'optimizer': optimizer.state_dict()}
+            torch.save(state | {'done': done}, part := checkpoint.with_suffix('.part'))
+            part.replace(checkpoint)
+
+
+parser = argparse.ArgumentParser()
+for option, default in {'rows': 200_000, 'epochs': 1, 'seed': 0}.items():
+    parser.add_argument(f'--{option}', type=int, default=default)
+args = parser.parse_args()
+if args.rows < 16 * BATCH:
+    parser.error(f"'--rows' must be at least {16 * BATCH} (got {args.rows})")
+table = Path(f'runs/minibatch/{args.rows}_{args.seed}/table.npy')
+table.parent.mkdir(parents=True, exist_ok=True)
+if not table.exists():
+    write_table(table, args.rows // BATCH, args.seed)
+random, count = np.random.default_rng(args.seed), args.rows // BATCH - 8
+order = np.concatenate([random.permutation(count) for _ in range(args.epochs)])
+x, y = read_blocks(table, count, 8)
+for name in ('free', 'anchors', 'mlp'):
+    torch.manual_seed(args.seed)
+    sizes, begin = (WIDTH, 64, 2, CLASSES), time.perf_counter()
+    model: Any = gsl.MLPClassifier(*sizes, dropout=0.0)
+    if name != 'mlp':
+        model = gsl.GSLNet(*sizes, dropout=0.0, transition=name, **NET)
+    if name == 'anchors':
+        model.choose_anchors(read_blocks(table, 0)[0])
+    train(model, order.tolist(), table, table.with_name(f'{name}.pt'))
+    seconds, score = time.perf_counter() - begin, model.score(x, y)['accuracy']
+    print(f'{name:<8}{score:.1%} of rows held back, {seconds:.0f} s')
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+print(f'table {table.stat().st_size / 2**30:.2f} GiB, peak {peak:.2f} GiB')

@@ -1,0 +1,200 @@
+"""Networks whose transition nodes are free or anchors: mini-batches and new rows."""
+
+import copy
+import io
+
+import pytest
+import torch
+from oracles import seeded
+from torch.nn import functional as F
+
+from torch_geometric_gsl import GSLNet, LatentGraphConv
+from torch_geometric_gsl.transforms import FreezeLatentGraph
+
+N, S, IN, HIDDEN, OUT = 40, 7, 6, 8, 3
+FORMS = pytest.mark.parametrize('form', ['free', 'anchors'])
+TRAINING = pytest.mark.parametrize('training', [True, False])
+TASKS = {'classification': 3, 'regression': 2, 'binary': 1, 'multilabel': 3}
+
+
+def draw_rows(number=N, seed=2):
+    return torch.randn(number, IN, generator=seeded(seed))
+
+
+def make(form, num_layers=3, **options):
+    torch.manual_seed(0)
+    options = {'out_channels': OUT, 'k': 3, **options}
+    net = GSLNet(
+        IN, HIDDEN, num_layers, num_transition_nodes=S, transition=form, **options
+    )
+    return (
+        net.choose_anchors(draw_rows(), generator=seeded(1)) if form != 'free' else net
+    )
+
+
+@FORMS
+@TRAINING
+def test_layer_by_layer(form, training):
+    net, x = make(form, dropout=0.0).train(training), draw_rows(9, seed=3)
+    noise, h, rows = seeded(4), x, net.anchors
+    graphs = []
+    for number, conv in enumerate(net.convs):
+        is_last = number == len(net.convs) - 1
+        given = {} if rows is None else {'context': rows}
+        if rows is not None and not is_last:
+            # Anchors see each other.
+            rows = F.elu(conv(rows, context=rows, generator=noise))
+        own = copy.deepcopy(conv)
+        twin = noise.clone_state()
+        graphs.append(own.graph(h, **given, generator=twin))
+        h = conv(h, **given, generator=noise)
+        h = h if is_last else F.elu(h)
+    torch.testing.assert_close(net(x, generator=seeded(4)), h)
+    found = net.graphs(x, generator=seeded(4))
+    assert len(found) == 3
+    for graph, expected in zip(found, graphs, strict=True):
+        assert torch.equal(graph.edge_index, expected.edge_index)
+        assert graph.edge_index[0].max() < S
+        torch.testing.assert_close(graph.edge_weight, expected.edge_weight)
+
+
+@TRAINING
+def test_anchors_are_the_context_of_a_full_graph(training):
+    net, x = make('anchors', dropout=0.0).train(training), draw_rows(9, seed=3)
+    full = GSLNet(IN, HIDDEN, 3, OUT, k=3, dropout=0.0).train(training)
+    assert isinstance(full.convs[0], LatentGraphConv)
+    full.load_state_dict({k: v for k, v in net.state_dict().items() if k != 'anchors'})
+    expected = full(x, context=net.anchors, generator=seeded(4))
+    torch.testing.assert_close(net(x, generator=seeded(4)), expected)
+    other = draw_rows(11, seed=5)
+    found = net(x, context=other, generator=seeded(4))
+    torch.testing.assert_close(found, full(x, context=other, generator=seeded(4)))
+
+
+@FORMS
+@pytest.mark.parametrize('options', [{}, {'similarity': 'cosine', 'null': True}])
+@pytest.mark.parametrize('layout', ['dense', 'sparse'])
+def test_new_rows_by_a_plain_call(form, options, layout):
+    net, x = make(form, scale=3.0, **options).double().eval(), draw_rows().double()
+
+    def call(rows):
+        return net(rows.to_sparse_csr() if layout == 'sparse' else rows)
+
+    together = call(x)
+    for row in (0, 17, 39):
+        torch.testing.assert_close(call(x[row : row + 1])[0], together[row])
+    torch.testing.assert_close(call(torch.cat([x[:1], 99 * x]))[0], together[0])
+    assert torch.equal(net.predict(x[3:9]), together[3:9].argmax(dim=1))
+    assert call(x[:0]).shape == (0, OUT)
+
+
+@FORMS
+def test_training_in_batches(form):
+    """Two classes in alternate quarters, which no line parts."""
+    x = torch.randn(600, 2, generator=seeded(1))
+    y = (x.prod(dim=1) > 0).long()
+    torch.manual_seed(0)
+    net = GSLNet(
+        2, 16, 2, 2, num_transition_nodes=20, transition=form, scale=5.0, dropout=0.0
+    )
+    if form == 'anchors':
+        net.choose_anchors(x[:500])
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.02)
+    for epoch in range(15):
+        for rows in torch.randperm(500, generator=seeded(epoch)).split(50):
+            optimizer.zero_grad()
+            net.train().loss(x[rows], y[rows]).backward()
+            optimizer.step()
+    assert net.score(x[500:], y[500:])['accuracy'] > 0.85
+
+
+@FORMS
+@pytest.mark.parametrize('task', TASKS)
+def test_tasks(form, task):
+    net, x = make(form, task=task, out_channels=TASKS[task], dropout=0.0), draw_rows()
+    y = torch.arange(N) % 3 if task == 'classification' else (x[:, : TASKS[task]] > 0)
+    y = y if task == 'classification' else y.float()
+    every = torch.arange(N)
+    loss = net.loss(x, y, generator=seeded(1))
+    expected = net.loss(x, y, every, generator=seeded(1))
+    assert torch.equal(loss, expected)
+    assert torch.equal(loss, net.loss(x, y, every >= 0, generator=seeded(1)))
+    loss.backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in net.parameters())
+    assert len(net.predict(x[:4])) == 4
+    assert net.score(x, y) == net.score(x, y, every)
+
+
+@FORMS
+def test_state(form):
+    net, x = make(form), draw_rows(9, seed=3)
+    expected = net.eval()(x)
+    stream = io.BytesIO()
+    torch.save(net.state_dict(), stream)
+    stream.seek(0)
+    size = {'num_transition_nodes': S, 'transition': form, 'k': 3}
+    twin = GSLNet(IN, HIDDEN, 3, OUT, **size)
+    twin.load_state_dict(torch.load(stream, weights_only=True))
+    assert torch.equal(twin.eval()(x), expected)
+    assert torch.equal(copy.deepcopy(net)(x), expected)
+    kept = None if net.anchors is None else net.anchors.clone()
+    net.reset_parameters()
+    assert not torch.allclose(net(x), expected)
+    assert kept is None or torch.equal(net.anchors, kept)
+    # The anchors are those of the network, and not kept again by its layers.
+    assert [name for name, _ in net.named_buffers()] == ['anchors'] * (form != 'free')
+
+
+@FORMS
+def test_graphs_of_a_batch_are_read_out(form):
+    net, x = make(form, readout='mean').eval(), draw_rows(20)
+    batch = torch.arange(20) // 10
+    parts = [net(x[:10]), net(x[10:])]
+    torch.testing.assert_close(net(x, batch=batch), torch.cat(parts))
+    with pytest.raises(ValueError, match="'batch' must be sorted"):
+        net(x, batch=batch.flip(0))
+    with pytest.raises(TypeError, match=r"'x' must be a torch\.Tensor"):
+        net(None, batch=batch)
+    loss = net.train().loss(x, torch.tensor([0, 1]), batch=batch)
+    assert loss.isfinite()
+
+
+def test_a_learned_scale_is_chosen_with_the_same_anchors():
+    net, kept = make('anchors', scale='auto'), draw_rows(S, seed=8)
+    net.choose_anchors(kept)
+    seen = []
+    net.choose_scale(lambda net: seen.append(net.anchors.clone()) or 1.0, (1.0, 3.0))
+    assert all(torch.equal(rows, kept) for rows in seen)
+    assert len(seen) == 2
+
+
+def test_what_has_no_meaning():
+    x, edges = draw_rows(), torch.zeros(2, 1, dtype=torch.long)
+    for form in ('free', 'anchors'):
+        net = make(form)
+        for call in (net, net.graphs):
+            for name, value in (
+                ('edge_index', edges),
+                ('batch', torch.zeros(N).long()),
+            ):
+                match = f"'{name}' has no meaning with transition nodes"
+                with pytest.raises(ValueError, match=match):
+                    call(x, **{name: value})
+        with pytest.raises(ValueError, match=f"remembered with transition='{form}'"):
+            net.remember(x)
+        with pytest.raises(ValueError, match="'model' must learn a graph of the nodes"):
+            FreezeLatentGraph(net)
+    net = make('free')
+    for call in (net, net.graphs, net.predict):
+        with pytest.raises(
+            ValueError, match="'context' has no meaning with transition="
+        ):
+            call(x, context=x)
+    for other in (net, GSLNet(IN, HIDDEN, 2, OUT)):
+        with pytest.raises(ValueError, match="'transition' must be 'anchors' for anch"):
+            other.choose_anchors(x)
+    size = {'num_transition_nodes': S, 'transition': 'anchors'}
+    net = GSLNet(IN, HIDDEN, 2, OUT, **size)
+    for call in (net, net.graphs, net.predict):
+        with pytest.raises(ValueError, match="'anchors' must be chosen first"):
+            call(x)

@@ -1,0 +1,144 @@
+"""The forms of transition nodes, and rows of the data that are some."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torch_geometric_gsl._checks import (
+    check_absent,
+    check_finite,
+    check_generator,
+    check_matrix,
+    check_option,
+)
+from torch_geometric_gsl.ops.sparse_rows import dense_rows
+
+#: How transition nodes come about, by name.
+TRANSITIONS = ('projected', 'free', 'anchors')
+#: Why free transition nodes take no context.
+FREE = "with transition='free': rows see learned vectors, and no rows"
+
+
+def check_transition(transition: str, num_nodes: int | None) -> None:
+    """Raise unless a form of transition nodes is known, and takes that number."""
+    check_option(transition, TRANSITIONS, 'transition')
+    if transition != 'projected':
+        where = f'with transition={transition!r}, which serves any number of rows'
+        check_absent(num_nodes, 'num_nodes', where)
+
+
+def check_transition_nodes(
+    num_transition_nodes: int | None, num_nodes: int | None, transition: str
+) -> None:
+    """Raise unless both numbers are given, or none, or those that the form takes."""
+    check_transition(transition, num_nodes)
+    if transition == 'projected':
+        if (num_transition_nodes is None) != (num_nodes is None):
+            raise ValueError(
+                f"'num_transition_nodes' and 'num_nodes' go together (got "
+                f"{num_transition_nodes} and {num_nodes}), unless 'transition' is "
+                f"'free' or 'anchors'"
+            )
+    elif num_transition_nodes is None:
+        raise ValueError(
+            f"'num_transition_nodes' must be given with transition={transition!r} "
+            f'(got None)'
+        )
+
+
+class KeepsAnchors(torch.nn.Module):
+    r"""Base class of the modules whose transition nodes can be rows of the data.
+
+    Example:
+        >>> from torch_geometric_gsl import TransitionGraphConv
+        >>> options = {'num_transition_nodes': 10, 'transition': 'anchors'}
+        >>> conv = TransitionGraphConv(16, 32, **options)
+        >>> conv.choose_anchors(torch.randn(100, 16)).anchors.shape
+        torch.Size([10, 16])
+    """
+
+    in_channels: int
+    num_transition_nodes: int | None
+    transition: str
+    anchors: Tensor | None
+
+    def choose_anchors(
+        self, x: Tensor, *, generator: torch.Generator | None = None
+    ) -> Any:
+        r"""Keep rows as transition nodes, :obj:`num_transition_nodes` at random.
+
+        They are drawn without replacement, and no other row is read: :obj:`x` may be a
+        memory-mapped table. As many rows as there are transition nodes are all kept, in
+        their order, so that rows can be given that were chosen otherwise, or that are
+        no rows of the data, such as centres of clusters. They are dense, go with the
+        :obj:`state_dict`, and outlast :meth:`reset_parameters`.
+
+        Args:
+            x (torch.Tensor): The rows, dense or sparse CSR.
+            generator (torch.Generator, optional): Source of randomness.
+                (default: :obj:`None`)
+
+        Returns:
+            torch.nn.Module: The module itself.
+
+        Raises:
+            TypeError: If an argument has the wrong type.
+            ValueError: If the module has no anchors, or the rows are too few, have the
+                wrong width, or hold NaN or infinite values.
+        """
+        count = self.num_transition_nodes
+        if self.transition != 'anchors' or count is None:
+            raise ValueError(
+                f"'transition' must be 'anchors' for anchors to be chosen "
+                f'(got {self.transition!r})'
+            )
+        check_matrix(x, width=self.in_channels)
+        check_generator(generator, x.device)
+        if x.size(0) < count:
+            raise ValueError(
+                f"'x' must have at least num_transition_nodes={count} rows "
+                f'(got {x.size(0)})'
+            )
+        chosen = _choose(x.size(0), count, generator)
+        rows = dense_rows(x, chosen.to(x.device)).detach()
+        check_finite(rows, 'x')
+        self._set_anchors(rows)
+        return self
+
+    def _set_anchors(self, rows: Tensor) -> None:
+        like = next(self.parameters())
+        rows = rows.to(device=like.device, dtype=like.dtype)
+        self.register_buffer('anchors', rows)
+
+    def _anchor_rows(self, context: Tensor | None) -> Tensor:
+        """Return the anchors of a call, which may be given."""
+        rows = self.anchors if context is None else context
+        if rows is None:
+            raise ValueError(
+                "'anchors' must be chosen first, by choose_anchors(x), or given as "
+                "'context' (got None)"
+            )
+        return rows
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
+    ) -> None:
+        kept = state_dict.get(f'{prefix}anchors')
+        if kept is not None and self.transition == 'anchors' and self.anchors is None:
+            # Of the shape that it must have: another one is told as for parameters.
+            width = kept.size(-1) if self.in_channels == -1 else self.in_channels
+            self._set_anchors(kept.new_zeros(self.num_transition_nodes or 0, width))
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+
+def _choose(size: int, count: int, generator: torch.Generator | None) -> Tensor:
+    """Draw so many of the first numbers, in order, in time and memory of the few."""
+    if count == size:
+        return torch.arange(size)
+    device = 'cpu' if generator is None else generator.device
+    seed = int(torch.randint(2**62, (), generator=generator, device=device))
+    return torch.tensor(sorted(random.Random(seed).sample(range(size), count)))
