@@ -178,8 +178,12 @@ class GSLNet(KeepsAnchors, RemembersRows, NodeClassifier):
         self.num_transition_nodes = num_transition_nodes
         self.num_nodes = num_nodes
         self.transition = transition
+        # An attribute where there are none to come: torch.export miscounts buffers
+        # that are None.
         if transition == 'anchors':
             self.register_buffer('anchors', None)
+        else:
+            self.anchors = None
         self.dropout = dropout
         self.act = resolve_activation(act)
         self.task = task
@@ -191,9 +195,11 @@ class GSLNet(KeepsAnchors, RemembersRows, NodeClassifier):
         self.scale = scale
         self.chosen_scale: Tensor | None
         is_auto = scale == 'auto'
-        self.register_buffer(
-            'chosen_scale', torch.ones((), dtype=torch.float64) if is_auto else None
-        )
+        if is_auto:
+            one = torch.ones((), dtype=torch.float64)
+            self.register_buffer('chosen_scale', one)
+        else:
+            self.chosen_scale = None
         kwargs['scale'] = 1.0 if is_auto else scale
         conv: Any = LatentGraphConv
         if num_transition_nodes is not None:
