@@ -46,9 +46,12 @@ def reset(gallery_conf: Mapping[str, Any], fname: str) -> None:
 def keep_pages(
     block: Any, block_vars: Mapping[str, Any], gallery_conf: Mapping[str, Any]
 ) -> str:
-    """Put what a script writes for browsers beside its page; show nothing of it."""
+    """Put what a script writes for browsers beside its page; show nothing of it.
+
+    Its name begins with that of the script, and is not that of the page itself.
+    """
     script = Path(block_vars['src_file'])
-    for path in script.parent.glob(f'{script.stem}*.html'):
+    for path in script.parent.glob(f'{script.stem}_*.html'):
         shutil.move(path, Path(block_vars['target_file']).with_name(path.name))
     return ''
 

@@ -114,10 +114,10 @@ for name, make in makers.items():
 
 # %%
 # Fifteen steps are no training, but they show what each network sees. Rows of a cluster
-# share a class, so neighbours tell a row's class before the network can: on this table
-# a graph pays. Transition nodes, nearly uniform at a scale of 1, do not know clusters.
-# The nearest rows are the better graph here; what they cost is the search, which looks
-# at all pairs, but once.
+# share a class, so neighbours tell it before the network can: on this table a graph
+# pays. Transition nodes, drawn nearly at random at a scale of 1, know little of the
+# clusters. The nearest rows are as good a graph here as the drawn one; what they cost
+# is a search that looks at all pairs, though only once.
 #
 # Evaluate
 # --------
@@ -160,6 +160,8 @@ figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4), layout='constrained
 left.loglog(sizes, [size**2 for size in sizes], 'k--', label='all pairs')
 for scale, values in looks.items():
     left.loglog(sizes, values, marker='o', label=f'proposals, scale {scale:g}')
+left.minorticks_off()
+left.set_xticks(sizes, [f'{size:,}' for size in sizes])
 left.set(xlabel='rows', ylabel='pairs looked at in a layer')
 left.legend(fontsize=8)
 right.loglog(ROWS, SECONDS, marker='o')
