@@ -46,7 +46,8 @@ print(edge_index.shape, out.shape)
 # better it suits, and the first to arrive is the neighbour. The first arrivals can be
 # found by trying some candidates at random, without a look at the others:
 
-print(sampler.plan(x))
+plan = sampler.plan(x)
+print(f'{plan.method}: {plan.num_proposals} of 5000 are tried for each draw')
 
 # %%
 # A task that needs its neighbours
@@ -61,7 +62,7 @@ print(sampler.plan(x))
 train = HiddenRelation(150, delta=110, seed=1)
 test = HiddenRelation(20, delta=110, seed=2)
 data = test[0]
-print(data)
+print(data.x.shape, data.pos.shape, data.y.shape)
 
 # %%
 # My own network

@@ -1,6 +1,8 @@
 """The pages of the gallery, which run when the documentation is built, not here."""
 
 import ast
+import doctest
+import importlib.util
 import re
 import sys
 from pathlib import Path
@@ -108,3 +110,16 @@ def test_quoted_figures_are_those_of_the_benchmarks():
     for rows, seconds in pairs:
         cell = rf'- {rows:,} x [\d,]+\n     - {seconds} / '
         assert re.search(cell, benchmarks), (rows, seconds)
+
+
+def test_notebooks_have_no_roles():
+    pytest.importorskip('sphinx_gallery')
+    path = ROOT / 'docs' / '_ext' / 'gallery.py'
+    spec = importlib.util.spec_from_file_location('gallery', path)
+    extension = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(extension)
+    assert doctest.testmod(extension) == (0, 1)
+    texts = [extension.plain(re.sub(r'\n# ', '\n', read(name))) for name in PAGES]
+    assert [
+        role for text in texts for role in re.findall(r':(?!math:)\w+:`', text)
+    ] == []
