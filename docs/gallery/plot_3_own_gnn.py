@@ -34,20 +34,20 @@ from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
 # reaches the similarity through the weights.
 
 seed_everything(0)
-x = torch.randn(5000, 16)
+x = torch.randn(1000, 16)
 sampler = GumbelKNNSampler(NeuralGaussianSimilarity(16), k=5)
 edge_index, edge_weight = sampler(x)
 out = GraphConv(16, 32)(x, edge_index, edge_weight)
 print(edge_index.shape, out.shape)
 
 # %%
-# Five thousand rows are 25 million pairs, and most of them were never looked at. The
+# A thousand rows are a million pairs, and most of them were never looked at. The
 # draw is a :term:`race`: every candidate arrives after a random time, the earlier the
 # better it suits, and the first to arrive is the neighbour. The first arrivals can be
 # found by trying some candidates at random, without a look at the others:
 
 plan = sampler.plan(x)
-print(f'{plan.method}: {plan.num_proposals} of 5000 are tried for each draw')
+print(f'{plan.method}: {plan.num_proposals} of 1000 are tried for each draw')
 
 # %%
 # A task that needs its neighbours
