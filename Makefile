@@ -56,10 +56,12 @@ format: $(TOOLS_STAMP)  ## Apply the style
 	$(PY) -m ruff format .
 
 docs: $(TOOLS_STAMP)  ## Build the documentation into docs/_build/html
+	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} \
 	$(PY) -m sphinx -W --keep-going -b html -d docs/_build/doctrees docs docs/_build/html
 
 clean:  ## Remove what tests and builds leave behind
-	rm -rf build dist *.egg-info docs/_build .coverage .coverage.* htmlcov coverage.xml
+	rm -rf build dist *.egg-info docs/_build docs/auto_gallery docs/generated
+	rm -rf .coverage .coverage.* htmlcov coverage.xml
 	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -path './$(VENV)' -prune -o -type d -name __pycache__ -exec rm -rf {} +
 

@@ -67,9 +67,12 @@ extras_require = {
     'docs': [
         'furo',
         'matplotlib',
+        # Of the gallery, whose first page has a DataFrame.
+        'pandas',
         'scikit-learn',
         'sphinx',
         'sphinx-copybutton',
+        'sphinx-gallery>=0.22',
         # Formulas without a network.
         'sphinx-mathjax-offline',
     ],

@@ -9,6 +9,11 @@ DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 sys.path[:0] = [str(DOCS / '_ext'), str(ROOT)]
 
+# Pages of the gallery are quick without compiled loops, which take a minute to compile.
+os.environ.setdefault('TORCH_COMPILE_DISABLE', '1')
+
+import gallery  # noqa: E402
+
 import torch_geometric_gsl  # noqa: E402
 
 project = 'torch_geometric_gsl'
@@ -23,12 +28,15 @@ extensions = [
     'sphinx.ext.napoleon',
     'sphinx.ext.viewcode',
     'sphinx_copybutton',
+    'sphinx_gallery.gen_gallery',
     # MathJax as files of the documentation: formulas need no network.
     'sphinx-mathjax-offline',
     'changelog',
+    'gallery',
     'reference',
 ]
-exclude_patterns = ['_build', '_ext', '_figures', '_templates']
+exclude_patterns = ['_build', '_ext', '_figures', '_templates', 'gallery']
+sphinx_gallery_conf = gallery.CONF
 
 html_theme = 'furo'
 html_title = f'GSL {release}'

@@ -26,7 +26,7 @@ PAGES = [
     *(
         path
         for path in sorted((ROOT / 'docs').rglob('*.rst'))
-        if not {'_build', 'generated'} & {*path.parts}
+        if not {'_build', 'auto_gallery', 'generated'} & {*path.parts}
     ),
 ]
 #: Libraries of the extras, which a machine may lack.

@@ -10,6 +10,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from torch_geometric_gsl.sklearn import GSLNeighborsTransformer
+from torch_geometric_gsl.sklearn._arrays import to_tensor
 
 
 def draw(number=80):
@@ -85,3 +86,18 @@ def test_pipelines():
 def test_bad_parameters(options, text):
     with pytest.raises(ValueError, match=text):
         GSLNeighborsTransformer(**options).fit(draw()[0])
+
+
+def test_a_row_stands_before_its_duplicates():
+    x, _ = draw(20)
+    graph = GSLNeighborsTransformer(3, max_iter=0).fit_transform(
+        np.repeat(x, 3, axis=0)
+    )
+    assert np.array_equal(graph.indices[graph.indptr[:-1]], np.arange(60))
+    assert np.array_equal(np.diff(graph.indptr), np.full(60, 4))
+    assert (np.diff(graph.data.reshape(60, 4), axis=1) >= 0).all()
+
+
+def test_sparse_rows_come_without_a_warning(recwarn):
+    to_tensor(scipy.sparse.csr_matrix(draw(20)[0]), 'cpu')
+    assert [str(warning.message) for warning in recwarn] == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,13 +53,17 @@ def to_tensor(x: Any, device: str) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(x)).to(device)
     x = scipy.sparse.csr_matrix(x)
     x.sum_duplicates()
-    return torch.sparse_csr_tensor(
-        torch.from_numpy(x.indptr.astype(np.int64)),
-        torch.from_numpy(x.indices.astype(np.int64)),
-        torch.from_numpy(x.data),
-        x.shape,
-        check_invariants=False,
-    ).to(device)
+    with warnings.catch_warnings():
+        # That CSR is a beta feature.
+        warnings.filterwarnings('ignore', message='Sparse CSR tensor support')
+        rows = torch.sparse_csr_tensor(
+            torch.from_numpy(x.indptr.astype(np.int64)),
+            torch.from_numpy(x.indices.astype(np.int64)),
+            torch.from_numpy(x.data),
+            x.shape,
+            check_invariants=False,
+        )
+    return rows.to(device)
 
 
 def to_csr(graph: SampledGraph, shape: tuple[int, int], by_weight: bool = False) -> Any:

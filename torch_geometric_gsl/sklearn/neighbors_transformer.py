@@ -173,8 +173,9 @@ class GSLNeighborsTransformer(TransformerMixin, BaseEstimator):  # type: ignore[
         distance = (top - self._similarity((self._x, x), edge_index)).clamp(min=0)
         if is_own and has_self:
             loops = torch.arange(len(x)).expand(2, -1)
-            edge_index = torch.cat([edge_index, loops], dim=1)
-            distance = torch.cat([distance, distance.new_zeros(len(x))])
+            # First, so that a row stands before its duplicates.
+            edge_index = torch.cat([loops, edge_index], dim=1)
+            distance = torch.cat([distance.new_zeros(len(x)), distance])
         value = distance if has_self else torch.ones_like(distance)
         shape = len(x), self.n_samples_fit_
         return to_csr(SampledGraph(edge_index, value), shape, by_weight=has_self)
