@@ -21,15 +21,15 @@ KNOWN = {
     ('idgl', 0): '4e4591c5eb',
     ('idgl_anchor', 0): '4eea0f5b8c',
     ('nodeformer', 0): '29aab05408',
-    ('lin_sim', 0): '36e17def17',
-    ('lin_sim_t', 0): '8526b72a79',
-    ('gau_sim', 0): '4eb77eb2f5',
-    ('gau_sim_t', 0): 'ab92128642',
-    ('neural_gau_sim', 0): 'f568f08b98',
-    ('neural_gau_sim_t', 0): 'e03a277194',
+    ('lin_sim', 0): '7236939851',
+    ('lin_sim_t', 0): '864c26900f',
+    ('gau_sim', 0): 'bd003de8e3',
+    ('gau_sim_t', 0): 'af60628e9b',
+    ('neural_gau_sim', 0): '1dfd9ad913',
+    ('neural_gau_sim_t', 0): '43016729ae',
     ('mlp', 0): 'a8f8c19b5a',
     ('knn_gcn_root', 0): '1f5b147a45',
-    ('uniform', 0): 'fbef2f8477',
+    ('uniform', 0): '711b5a4dd1',
 }
 
 
