@@ -177,9 +177,9 @@ def conclude(errors: dict[str, float], data: Any, weight: Tensor) -> None:
     share = float(true_matrix(data).gather(1, near).mean())
     rest = max(0.0, 1 - errors[other])
     print(
-        f'\nThe learned graph explains {1 - own:.0%} of the targets, the best of the '
-        f'others {rest:.0%};\n{share:.0%} of the nearest neighbours that it found are '
-        'true ones.'
+        f'\nThe learned graph explains {1 - own:.0%} of the variance of the targets, '
+        f'the best of the others {rest:.0%};\n{share:.0%} of the nearest neighbours '
+        'that it found are true ones.'
     )
 
 

@@ -296,3 +296,11 @@ def test_the_figure(finished):
     assert lines['MLP'].get_xdata().tolist() == [5, 20]
     assert lines['MLP'].get_ydata().tolist() == pytest.approx([60.75, 60.75])
     assert len(LABELS) == 5
+
+
+def test_two_commands_keep_the_results_of_each_other(tmp_path):
+    first, second = (Results(tmp_path / LABELS_FILE, TINY, METHODS) for _ in range(2))
+    first.add('wine/5/mlp/2', {'val': 1.0, 'test': 0.5})
+    second.add('digits/5/mlp/2', {'val': 1.0, 'test': 0.7})
+    first.add('wine/5/mlp/3', {'val': 1.0, 'test': 0.6})
+    assert list(results(tmp_path)) == ['digits/5/mlp/2', 'wine/5/mlp/2', 'wine/5/mlp/3']

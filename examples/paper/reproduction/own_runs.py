@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from filelock import FileLock
 from tqdm import tqdm
 
 from reproduction.command import make_parser, positive
@@ -49,7 +50,8 @@ def parse_args(
 class Results:
     """The finished runs of a setting, in a file that is replaced as a whole.
 
-    Results of another setting, or of a method that was another, are left out.
+    Results of another setting, or of a method that was another, are left out. Commands
+    that run at the same time add theirs to one file.
     """
 
     def __init__(
@@ -57,28 +59,37 @@ class Results:
     ) -> None:
         self.path = path
         digests = {name: _digest(setting, method) for name, method in methods.items()}
-        content = read_kept(self.path) or {}
-        kept = {
-            method
-            for method, digest in content.get('digests', {}).items()
-            if digests.get(method) == digest
-        }
-        runs = {
-            name: result
-            for name, result in content.get('runs', {}).items()
-            if name.split('/')[-2] in kept
-        }
-        self.content = {'setting': setting, 'digests': digests, 'runs': runs}
+        self.content: dict[str, Any] = {'setting': setting, 'digests': digests}
+        self.content['runs'] = self._read()
 
     @property
     def runs(self) -> dict[str, Result]:
         found: dict[str, Result] = self.content['runs']
         return found
 
+    def _read(self) -> dict[str, Result]:
+        """Return the runs of the file that are of this setting and these methods."""
+        content = read_kept(self.path) or {}
+        digests = self.content['digests']
+        kept = {
+            method
+            for method, digest in content.get('digests', {}).items()
+            if digests.get(method) == digest
+        }
+        return {
+            name: result
+            for name, result in content.get('runs', {}).items()
+            if name.split('/')[-2] in kept
+        }
+
     def add(self, name: str, result: Result) -> None:
-        self.content['runs'] = dict(sorted((self.runs | {name: result}).items()))
-        self.content['environment'] = environment(device='cpu')
-        write_json(self.path, self.content)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(self.path.with_name(f'.{self.path.name}.lock')):
+            # Another command may have added some since.
+            runs = self.runs | self._read() | {name: result}
+            self.content['runs'] = dict(sorted(runs.items()))
+            self.content['environment'] = environment(device='cpu')
+            write_json(self.path, self.content)
 
     def complete(
         self,
