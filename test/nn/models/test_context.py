@@ -354,3 +354,11 @@ def test_rows_that_cannot_be_remembered():
         make(**NETS['embedding']).remember(draw_rows())
     with pytest.raises(TypeError, match="'persistent' must be a bool"):
         make().remember(draw_rows(), persistent='yes')
+
+
+def test_only_rows_that_calls_can_take_are_remembered():
+    with pytest.raises(ValueError, match='cannot be remembered with a readout'):
+        make(readout='mean').remember(draw_rows())
+    net = make(num_transition_nodes=4, num_nodes=N)
+    with pytest.raises(ValueError, match=f"'x' must have num_nodes={N} rows"):
+        net.remember(draw_rows()[1:])

@@ -221,6 +221,11 @@ def test_damaged_weights(tmp_path, monkeypatch):
         ('[]', OSError, "was not written by 'save_pretrained'"),
         ('{"hidden_channels": 8}', OSError, "was not written by 'save_pretrained'"),
         ('{"format": 1, "class": "GSLNet"}', OSError, 'it must have'),
+        (
+            '{"format": 1, "class": [], "arguments": {}, "sha256": ""}',
+            OSError,
+            'is damaged',
+        ),
         ('{"format": 2}', ValueError, r'must have the format 1, .*\(got 2\)'),
     ],
 )

@@ -208,7 +208,8 @@ def _read_config(path: Path) -> dict[str, Any]:
             f"'{path}' must have the format {FORMAT}, another version of the package "
             f'wrote it (got {form!r})'
         )
-    if not content.keys() >= _KEYS or not isinstance(content['arguments'], dict):
+    is_whole = content.keys() >= _KEYS and isinstance(content['class'], str)
+    if not is_whole or not isinstance(content['arguments'], dict):
         raise OSError(f"'{path}' is damaged: it must have {sorted(_KEYS)}")
     found: dict[str, Any] = content
     return found
