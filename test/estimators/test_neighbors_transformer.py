@@ -5,7 +5,11 @@ import pytest
 import scipy.sparse
 from sklearn.cluster import SpectralClustering
 from sklearn.datasets import load_wine
-from sklearn.neighbors import KNeighborsClassifier, KNeighborsTransformer
+from sklearn.neighbors import (
+    KNeighborsClassifier,
+    KNeighborsRegressor,
+    KNeighborsTransformer,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -80,8 +84,34 @@ def test_pipelines():
         ({'n_neighbors': 0}, "'n_neighbors' must be at least 1"),
         ({'mode': 'weights'}, "'mode' must be one of"),
         ({'max_iter': -1}, "'max_iter' must be at least 0"),
+        ({'similarity': 'cosine'}, r"'similarity' must be one of .*\(got 'cosine'\)"),
     ],
 )
 def test_bad_parameters(options, text):
     with pytest.raises(ValueError, match=text):
         GSLNeighborsTransformer(**options).fit(draw()[0])
+
+
+def test_targets_that_are_no_classes_teach_what_features_teach():
+    x, y = draw()
+    options = {'n_neighbors': 3, 'max_iter': 3, 'random_state': 0}
+    plain = GSLNeighborsTransformer(**options).fit(x).feature_weights_
+    random = np.random.RandomState(0)
+    for other in (random.randn(len(x)), random.randn(len(x), 2), np.full(len(x), -1)):
+        found = GSLNeighborsTransformer(**options).fit(x, other).feature_weights_
+        assert np.array_equal(found, plain)
+    model = make_pipeline(
+        GSLNeighborsTransformer(**options), KNeighborsRegressor(3, metric='precomputed')
+    )
+    assert model.fit(x, random.randn(len(x))).predict(x[:2]).shape == (2,)
+    some = np.where(np.arange(len(x)) < 10, y, -1)  # Fewer rows than neighbours.
+    taught = GSLNeighborsTransformer(**options | {'n_neighbors': 15}).fit(x, some)
+    assert taught.transform(x[:2]).nnz == 32
+
+
+def test_labels_are_checked():
+    x, y = draw()
+    with pytest.raises(ValueError, match='inconsistent numbers of samples'):
+        GSLNeighborsTransformer(3).fit(x, y[:-1])
+    with pytest.raises(ValueError, match='Input y contains NaN'):
+        GSLNeighborsTransformer(3).fit(x, np.where(y == 0, np.nan, y))
