@@ -29,7 +29,7 @@ class RemembersRows(torch.nn.Module):
     reference: Tensor | None
 
     def remember(self, x: Tensor, *, persistent: bool = False) -> Any:
-        r"""Keep rows that are the context of later calls in evaluation mode.
+        r"""Keep a copy of rows that are the context of later calls in evaluation mode.
 
         A call that gives a :obj:`context`, edges or graph ids of its own does not take
         them, nor does one in training mode.
@@ -68,7 +68,9 @@ class RemembersRows(torch.nn.Module):
                 "rows cannot be remembered with compare='embedding': each call gives "
                 'the embedding of its context'
             )
-        self.register_buffer('reference', x.detach(), persistent=persistent)
+        # A copy, which no later change of the rows reaches; nor can torch.export take
+        # an input that is a view of what is kept.
+        self.register_buffer('reference', x.detach().clone(), persistent=persistent)
         return self
 
     def forget(self) -> Any:
