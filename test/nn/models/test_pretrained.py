@@ -322,3 +322,8 @@ def test_to_the_hub_and_back(tmp_path, monkeypatch):
     assert torch.equal(again(features()), model(features()))
     names = ['config.json', 'model.pth']
     assert wanted == [('someone/model', name, 'v1') for name in names]
+
+
+def test_an_absolute_path_is_no_name_on_the_hub(tmp_path):
+    with pytest.raises(FileNotFoundError, match='is not a folder with a saved model'):
+        GSLNet.from_pretrained(str(tmp_path / 'none'))

@@ -144,7 +144,10 @@ class Pretrained(PyGModelHubMixin):  # type: ignore[misc, unused-ignore]
         if Path(pretrained_model_name_or_path).is_dir():
             names = (CONFIG_NAME, MODEL_WEIGHTS_NAME)
             files = [Path(pretrained_model_name_or_path) / name for name in names]
-        elif isinstance(pretrained_model_name_or_path, Path):
+        elif (
+            isinstance(pretrained_model_name_or_path, Path)
+            or Path(pretrained_model_name_or_path).is_absolute()
+        ):
             raise FileNotFoundError(
                 f"'{pretrained_model_name_or_path}' is not a folder with a saved model"
             )
