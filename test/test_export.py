@@ -94,6 +94,13 @@ def test_rows_that_are_remembered_travel_with_the_program():
     assert_agree(torch.export.load(file), model)
 
 
+def test_an_input_may_be_a_part_of_what_is_remembered():
+    x = features()
+    model = make().remember(x)
+    exported = export(model, (x[:9],), dynamic_shapes={'x': {0: Dim('n')}})
+    assert_agree(exported, model)
+
+
 def test_a_fixed_number_of_rows_of_transition_nodes():
     model = make(num_transition_nodes=7, num_nodes=N)
     run = export(model, (features(),)).module()

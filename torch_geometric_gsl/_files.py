@@ -47,6 +47,8 @@ def read_tensors(path: str | Path, what: str, device: Any = 'cpu') -> dict[str, 
         # Without the advice of PyTorch to trust the file.
         refused = re.search(r'GLOBAL (\S{1,100})', str(error))
         reason = str(error).partition('\n')[0]
+        if 'weights_only' in reason:
+            reason = 'it is no file of plain values and tensors'
         if refused:
             reason = f'it refers to {refused[1]}, which is not loaded'
         raise OSError(f"'{path}' holds no {what}: {reason}") from error

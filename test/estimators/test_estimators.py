@@ -232,6 +232,8 @@ def test_files_that_hold_no_estimator(tmp_path, wine):
         ({'dropout': 1.5}, "'dropout'"),
         ({'max_iter': 2.5}, "'max_iter' must be an integer"),
         ({'similarity': 'x', 'graph': 'learned'}, 'x'),
+        ({'weight_decay': -1.0}, r"'weight_decay' must be at least 0 \(got -1.0\)"),
+        ({'device': 'none'}, r"'device' must be one that PyTorch has \(got 'none'\)"),
     ],
 )
 def test_bad_parameters(wine, options, text):
@@ -263,3 +265,60 @@ def test_cross_validation(wine):
     scores = cross_val_score(GSLClassifier(**FEW), *wine, cv=3)
     assert scores.min() > 0.8
     assert clone(GSLClassifier(k=7)).k == 7
+
+
+def test_a_rare_class_takes_no_validation_from_the_others(wine):
+    x, y = wine
+    model = GSLClassifier(**FEW).fit(np.r_[x, x[:2]], np.r_[y, 3, 3])
+    expected = [
+        GSLClassifier(graph, **FEW).fit(np.r_[x, x[:2]], np.r_[y, 3, 3])
+        for graph in GRAPHS
+    ]
+    least = min(expected, key=lambda other: other.validation_loss_)
+    assert model.graph_choice_ == least.graph
+    table = model._split(np.r_[y, 3, 3], np.arange(len(y) + 2), np.random.RandomState())
+    assert len(table[1]) > 20
+    assert not set(table[1]) & {len(y), len(y) + 1}
+
+
+def test_weights_are_not_negative(wine):
+    weight = np.where(np.arange(len(wine[1])) == 0, -1.0, 1.0)
+    with pytest.raises(ValueError, match='Negative values'):
+        GSLClassifier('none', **FEW).fit(*wine, sample_weight=weight)
+
+
+def test_damaged_files(tmp_path, wine):
+    path = tmp_path / 'model.pt'
+    GSLClassifier('none', **FEW).fit(*wine).save(path)
+    content = torch.load(path, weights_only=True)
+    changes = [
+        {'params': content['params'] | {'k': -1}},
+        {'params': content['params'] | {'other': 1}},
+        {'state': {}},
+        {'x': 'x'},
+        {'targets': {'classes': [1], 'dtype': 'zz'}},
+    ]
+    damaged = [content | change for change in changes]
+    damaged += [
+        {k: v for k, v in content.items() if k != name}
+        for name in content
+        if name != 'estimator'
+    ]
+    for one in damaged:
+        torch.save(one, path)
+        with pytest.raises(OSError, match='GSLClassifier that cannot be restored'):
+            GSLClassifier.load(path)
+    path.write_bytes(pickle.dumps(Bomb()))
+    with pytest.raises(OSError, match='no file of plain values and tensors'):
+        GSLClassifier.load(path)
+
+
+def test_parameters_from_a_grid_of_numpy(tmp_path, wine):
+    path = tmp_path / 'model.pt'
+    options = FEW | {'k': np.int64(4), 'tau': np.float64(0.5)}
+    model = GSLClassifier('nearest', **options).fit(*wine)
+    model.save(path)
+    again = GSLClassifier.load(path)
+    assert again.k == 4
+    assert again.tau == 0.5
+    assert np.array_equal(again.predict(wine[0]), model.predict(wine[0]))

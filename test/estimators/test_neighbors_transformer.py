@@ -5,7 +5,11 @@ import pytest
 import scipy.sparse
 from sklearn.cluster import SpectralClustering
 from sklearn.datasets import load_wine
-from sklearn.neighbors import KNeighborsClassifier, KNeighborsTransformer
+from sklearn.neighbors import (
+    KNeighborsClassifier,
+    KNeighborsRegressor,
+    KNeighborsTransformer,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -81,6 +85,7 @@ def test_pipelines():
         ({'n_neighbors': 0}, "'n_neighbors' must be at least 1"),
         ({'mode': 'weights'}, "'mode' must be one of"),
         ({'max_iter': -1}, "'max_iter' must be at least 0"),
+        ({'similarity': 'cosine'}, r"'similarity' must be one of .*\(got 'cosine'\)"),
     ],
 )
 def test_bad_parameters(options, text):
@@ -101,3 +106,38 @@ def test_a_row_stands_before_its_duplicates():
 def test_sparse_rows_come_without_a_warning(recwarn):
     to_tensor(scipy.sparse.csr_matrix(draw(20)[0]), 'cpu')
     assert [str(warning.message) for warning in recwarn] == []
+
+
+def test_targets_that_are_no_classes_teach_what_features_teach():
+    x, y = draw()
+    options = {'n_neighbors': 3, 'max_iter': 3, 'random_state': 0}
+    plain = GSLNeighborsTransformer(**options).fit(x).feature_weights_
+    random = np.random.RandomState(0)
+    for other in (random.randn(len(x)), random.randn(len(x), 2), np.full(len(x), -1)):
+        found = GSLNeighborsTransformer(**options).fit(x, other).feature_weights_
+        assert np.array_equal(found, plain)
+    model = make_pipeline(
+        GSLNeighborsTransformer(**options), KNeighborsRegressor(3, metric='precomputed')
+    )
+    assert model.fit(x, random.randn(len(x))).predict(x[:2]).shape == (2,)
+    some = np.where(np.arange(len(x)) < 10, y, -1)  # Fewer rows than neighbours.
+    taught = GSLNeighborsTransformer(**options | {'n_neighbors': 15}).fit(x, some)
+    assert taught.transform(x[:2]).nnz == 32
+
+
+def test_labels_are_checked():
+    x, y = draw()
+    with pytest.raises(ValueError, match='inconsistent numbers of samples'):
+        GSLNeighborsTransformer(3).fit(x, y[:-1])
+    with pytest.raises(ValueError, match='Input y contains NaN'):
+        GSLNeighborsTransformer(3).fit(x, np.where(y == 0, np.nan, y))
+
+
+@pytest.mark.parametrize('similarity', ['difference', 'gaussian', 'neural_gaussian'])
+def test_no_distances_where_equal_rows_are_not_the_nearest(similarity):
+    x, _ = draw()
+    options = {'similarity': similarity, 'max_iter': 0, 'random_state': 0}
+    with pytest.raises(ValueError, match=r"largest for equal rows \(got 'distance'"):
+        GSLNeighborsTransformer(3, **options).fit(x)
+    graph = GSLNeighborsTransformer(3, mode='connectivity', **options).fit_transform(x)
+    assert graph.nnz == 3 * len(x)

@@ -15,6 +15,7 @@ from sklearn.utils.validation import (
 from torch import Tensor
 
 from torch_geometric_gsl._checks import (
+    at_least,
     check_count,
     check_flag,
     check_option,
@@ -114,7 +115,14 @@ class GSLEstimator(BaseEstimator):  # type: ignore[misc]
             check_positive(getattr(self, name), name)
         check_probability(self.dropout, 'dropout')
         check_probability(self.validation_fraction, 'validation_fraction')
+        at_least(0, self.weight_decay, 'weight_decay')
         check_flag(self.standardize, 'standardize')
+        try:
+            torch.empty(0, device=self.device)
+        except (AssertionError, RuntimeError, TypeError) as error:
+            raise ValueError(
+                f"'device' must be one that PyTorch has (got {self.device!r}): {error}"
+            ) from error
 
     def _scaled_rows(self, x: Any) -> Tensor:
         """Return rows as the network sees them."""
@@ -141,7 +149,9 @@ class GSLEstimator(BaseEstimator):  # type: ignore[misc]
             is_known (numpy.ndarray): The rows whose target counts.
             sample_weight (numpy.ndarray or None): The weights of rows.
         """
-        weight = _check_sample_weight(sample_weight, x, dtype=x.dtype)
+        weight = _check_sample_weight(
+            sample_weight, x, dtype=x.dtype, ensure_non_negative=True
+        )
         is_known = is_known & (weight > 0)
         if not is_known.any():
             raise ValueError("'sample_weight' must be positive for a row with a label")
@@ -209,7 +219,9 @@ class GSLEstimator(BaseEstimator):  # type: ignore[misc]
             rows[: int(self.validation_fraction * len(rows))]
             for rows in (order[y[order] == c] for c in range(self._num_outputs))
         ]
-        if min(map(len, held)) == 0 or sum(map(len, held)) < LEAST_VALIDATION:
+        # Rows of one class do not tell how good a network is.
+        num_held = sum(len(rows) > 0 for rows in held)
+        if num_held < 2 or sum(map(len, held)) < LEAST_VALIDATION:
             return np.sort(order), order[:0]
         held_rows = np.concatenate(held)
         return np.sort(np.setdiff1d(order, held_rows)), np.sort(held_rows)
@@ -239,6 +251,8 @@ class GSLEstimator(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         params = self.get_params()
         for name, value in params.items():
+            if isinstance(value, np.generic):  # As grids of NumPy give them.
+                params[name] = value = value.item()
             if not isinstance(value, str | int | float | bool | None):
                 raise TypeError(
                     f"'{name}' must be a plain value to be saved "
@@ -270,11 +284,21 @@ class GSLEstimator(BaseEstimator):  # type: ignore[misc]
             path (str or pathlib.Path): The file.
 
         Raises:
-            OSError: If the file holds no saved estimator.
+            OSError: If the file holds no saved estimator, or a damaged one.
             ValueError: If it is one of another class.
         """
         content = read_file(path, cls.__name__)
+        try:
+            return cls._restored(content)
+        except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
+            raise OSError(
+                f"'{path}' holds a {cls.__name__} that cannot be restored: {error}"
+            ) from error
+
+    @classmethod
+    def _restored(cls, content: dict[str, Any]) -> Any:
         self = cls(**content['params'])
+        self._check_parameters()
         mean, width = (
             None if value is None else value.numpy()
             for value in content['scaling'].values()

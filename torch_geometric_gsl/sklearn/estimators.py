@@ -55,8 +55,9 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
         weight_decay (float, optional): Its weight decay. (default: :obj:`5e-4`)
         max_iter (int, optional): The most epochs. (default: :obj:`300`)
         validation_fraction (float, optional): The share of labelled rows that is held
-            back, of each class. With too few of them none is: the last epoch counts
-            then, and :obj:`"auto"` learns a graph. (default: :obj:`0.2`)
+            back, of each class with enough of them. With too few in all none is: the
+            epoch of the least training loss counts then, and :obj:`"auto"` learns a
+            graph. (default: :obj:`0.2`)
         n_iter_no_change (int, optional): The number of epochs without an improvement
             that end the training. (default: :obj:`50`)
         standardize (bool, optional): Whether dense columns get mean 0 and deviation 1,
@@ -93,8 +94,9 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
         Args:
             X (array-like): The rows, dense or sparse.
             y (array-like): Their classes, -1 where they are not known.
-            sample_weight (array-like, optional): What the loss of each row counts. A
-                row of weight 0 remains a node of the graph. (default: :obj:`None`)
+            sample_weight (array-like, optional): What the loss of each row counts, no
+                less than 0. A row of weight 0 remains a node of the graph.
+                (default: :obj:`None`)
         """
         self._check_parameters()
         X, y = validate_data(self, X, y, accept_sparse='csr', dtype=DTYPES)

@@ -7,7 +7,14 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.multiclass import type_of_target
+from sklearn.utils.validation import (
+    check_array,
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
 from torch import Tensor
 from tqdm import tqdm
 
@@ -21,6 +28,10 @@ from torch_geometric_gsl.sklearn._base import DTYPES
 from torch_geometric_gsl.typing import SampledGraph
 
 MODES = ('distance', 'connectivity')
+#: The similarities that are largest for equal rows.
+NEAREST = ('linear', 'heat_kernel')
+#: The similarities that weigh columns.
+SIMILARITIES = ('linear', 'difference', 'gaussian', 'neural_gaussian', 'heat_kernel')
 
 
 class GSLNeighborsTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -39,7 +50,9 @@ class GSLNeighborsTransformer(TransformerMixin, BaseEstimator):  # type: ignore[
             among them, :obj:`"connectivity"` ones, without a row itself.
             (default: :obj:`"distance"`)
         similarity (str, optional): The similarity. The distance is what it lacks to
-            its upper bound, such as 1 less the cosine. (default: :obj:`"linear"`)
+            its upper bound, such as 1 less the cosine, so that :obj:`"distance"` needs
+            one that is largest for equal rows, :obj:`"linear"` or
+            :obj:`"heat_kernel"`. (default: :obj:`"linear"`)
         max_iter (int, optional): The number of epochs; 0 learns nothing.
             (default: :obj:`50`)
         learning_rate (float, optional): The rate of Adam. (default: :obj:`0.01`)
@@ -93,11 +106,18 @@ class GSLNeighborsTransformer(TransformerMixin, BaseEstimator):  # type: ignore[
 
         Args:
             X (array-like): The rows.
-            y (array-like, optional): Classes, -1 where they are not known.
+            y (array-like, optional): Classes, -1 where they are not known. Targets of
+                another kind, such as those of a regression, are not looked at.
                 (default: :obj:`None`)
         """
+        check_option(self.similarity, SIMILARITIES, 'similarity')
         check_count(self.n_neighbors, 'n_neighbors')
         check_option(self.mode, MODES, 'mode')
+        if self.mode == 'distance' and self.similarity not in NEAREST:
+            raise ValueError(
+                f"'mode' must be 'connectivity' where the similarity is not the "
+                f"largest for equal rows (got 'distance' with {self.similarity!r})"
+            )
         check_count(self.max_iter, 'max_iter', minimum=0)
         check_positive(self.learning_rate, 'learning_rate')
         x = validate_data(self, X, dtype=DTYPES, ensure_min_samples=2)
@@ -112,29 +132,27 @@ class GSLNeighborsTransformer(TransformerMixin, BaseEstimator):  # type: ignore[
         self.n_samples_fit_ = len(x)
         with torch.random.fork_rng([]):
             torch.manual_seed(int(random.randint(2**31 - 1)))
-            self._learn(None if y is None else np.asarray(y))
+            self._learn(*_labels(x, y))
         self.n_iter_ = self.max_iter
         weight = self._similarity.feature_weight
         self.feature_weights_ = weight.detach().numpy().copy()
         return self
 
-    def _learn(self, y: Any) -> None:
+    def _learn(self, known: Tensor, label: Tensor) -> None:
         options = {'feature_weights': True}
         self._similarity: Any = resolve_similarity(
             self.similarity, self._x.size(1), **options
         ).to(self._x.dtype)
-        sampler = GumbelKNNSampler(
-            self._similarity, self.n_neighbors, tau=1.0, scale=10.0, loop=False
-        )
-        if y is None:
+        has_labels = len(label) > 0 and int(label.bincount().amax()) > 1
+        # Each labelled row has one candidate less than there are of them.
+        k = min(self.n_neighbors, len(label) - 1) if has_labels else self.n_neighbors
+        sampler = GumbelKNNSampler(self._similarity, k, tau=1.0, scale=10.0, loop=False)
+        if not has_labels:
             task: Any = GraphDenoising(sampler, self._x.size(1), 64).to(self._x.dtype)
             loss = partial(task, self._x)
         else:
             task = sampler
-            is_known = y != -1 if y.dtype.kind in 'if' else np.ones(len(y), dtype=bool)
-            label = torch.from_numpy(np.unique(y[is_known], return_inverse=True)[1])
-            x = self._x[torch.from_numpy(is_known)]
-            loss = partial(leave_one_out_loss, sampler, x, label)
+            loss = partial(leave_one_out_loss, sampler, self._x[known], label)
         optimizer = torch.optim.Adam(task.parameters(), lr=float(self.learning_rate))
         for _ in tqdm(range(self.max_iter), disable=not self.verbose, leave=False):
             optimizer.zero_grad()
@@ -187,3 +205,18 @@ class GSLNeighborsTransformer(TransformerMixin, BaseEstimator):  # type: ignore[
             [f'gslneighborstransformer{i}' for i in range(self.n_samples_fit_)],
             dtype=object,
         )
+
+
+def _labels(x: Any, y: Any) -> tuple[Tensor, Tensor]:
+    """Return the rows whose class is known, and their classes as numbers."""
+    none = torch.empty(0, dtype=torch.long)
+    if y is None:
+        return none, none
+    y = check_array(y, ensure_2d=False, dtype=None, input_name='y')
+    check_consistent_length(x, y)
+    if type_of_target(y, input_name='y') not in ('binary', 'multiclass'):
+        return none, none
+    y = column_or_1d(y)
+    is_known = y != -1 if y.dtype.kind in 'if' else np.ones(len(y), dtype=bool)
+    label = np.unique(y[is_known], return_inverse=True)[1]
+    return torch.from_numpy(np.flatnonzero(is_known)), torch.from_numpy(label)

@@ -354,3 +354,22 @@ def test_rows_that_cannot_be_remembered():
         make(**NETS['embedding']).remember(draw_rows())
     with pytest.raises(TypeError, match="'persistent' must be a bool"):
         make().remember(draw_rows(), persistent='yes')
+
+
+def test_only_rows_that_calls_can_take_are_remembered():
+    with pytest.raises(ValueError, match='cannot be remembered with a readout'):
+        make(readout='mean').remember(draw_rows())
+    net = make(num_transition_nodes=4, num_nodes=N)
+    with pytest.raises(ValueError, match=f"'x' must have num_nodes={N} rows"):
+        net.remember(draw_rows()[1:])
+
+
+@pytest.mark.parametrize('is_sparse', [False, True])
+def test_what_is_remembered_is_a_copy(is_sparse):
+    x, new = draw_rows().relu(), draw_rows(5).relu()
+    if is_sparse:
+        x, new = x.to_sparse_csr(), new.to_sparse_csr()
+    net = make().eval().remember(x)
+    expected = net(new)
+    (x.values() if is_sparse else x).mul_(2)
+    assert torch.equal(net(new), expected)

@@ -221,6 +221,11 @@ def test_damaged_weights(tmp_path, monkeypatch):
         ('[]', OSError, "was not written by 'save_pretrained'"),
         ('{"hidden_channels": 8}', OSError, "was not written by 'save_pretrained'"),
         ('{"format": 1, "class": "GSLNet"}', OSError, 'it must have'),
+        (
+            '{"format": 1, "class": [], "arguments": {}, "sha256": ""}',
+            OSError,
+            'is damaged',
+        ),
         ('{"format": 2}', ValueError, r'must have the format 1, .*\(got 2\)'),
     ],
 )
@@ -317,3 +322,8 @@ def test_to_the_hub_and_back(tmp_path, monkeypatch):
     assert torch.equal(again(features()), model(features()))
     names = ['config.json', 'model.pth']
     assert wanted == [('someone/model', name, 'v1') for name in names]
+
+
+def test_an_absolute_path_is_no_name_on_the_hub(tmp_path):
+    with pytest.raises(FileNotFoundError, match='is not a folder with a saved model'):
+        GSLNet.from_pretrained(str(tmp_path / 'none'))

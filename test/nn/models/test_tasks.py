@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from sklearn.metrics import r2_score
 from torch.nn import functional as F
 
 import torch_geometric_gsl as gsl
@@ -185,3 +186,28 @@ def test_bad_options():
     net = GSLNet(IN, 8, 2, 2, readout='mean')
     with pytest.raises(ValueError, match="'context' has no meaning with a readout"):
         net(torch.ones(3, IN), context=torch.ones(N, IN))
+
+
+def test_scores_of_labels_that_do_not_vary():
+    x, y = torch.rand(N, IN), torch.full((N,), 2.0)
+    model = GSLNet(IN, 8, 2, 1, task='regression')
+    assert model.score(x, y)['r2'] == r2_score(y, model.predict(x)) == 0
+    assert model.score(x, model.predict(x), torch.tensor([3]))['r2'] == 1
+    both = torch.stack([y, torch.rand(N)], dim=1)
+    model = GSLNet(IN, 8, 2, 2, task='regression')
+    expected = r2_score(both, model.predict(x))
+    assert model.score(x, both)['r2'] == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_score_without_ones():
+    model = GSLNet(IN, 8, 1, 2, task='multilabel').requires_grad_(False)
+    for parameter in model.parameters():
+        parameter.zero_()
+    model.convs[-1].bias.fill_(-1.0)
+    assert model.score(torch.rand(N, IN), torch.zeros(N, 2)) == {'micro_f1': 0}
+
+
+def test_a_readout_keeps_the_outputs():
+    model = GSLNet(IN, 8, 2, 3, readout=['mean', 'max'])
+    with pytest.raises(ValueError, match="'readout' must keep the 3 channels"):
+        model(torch.rand(N, IN))

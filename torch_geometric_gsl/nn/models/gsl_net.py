@@ -466,6 +466,11 @@ class GSLNet(KeepsAnchors, RemembersRows, NodeClassifier):
         if batch is None:
             batch = torch.zeros(len(out), dtype=torch.long, device=out.device)
         graphs: Tensor = self.readout(out, batch)
+        if graphs.size(-1) != out.size(-1):
+            raise ValueError(
+                f"'readout' must keep the {out.size(-1)} channels of the nodes "
+                f'(got {graphs.size(-1)} from {self.readout})'
+            )
         return graphs
 
     def _hidden(self, x: Tensor) -> Tensor:

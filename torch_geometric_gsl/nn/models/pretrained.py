@@ -144,7 +144,10 @@ class Pretrained(PyGModelHubMixin):  # type: ignore[misc, unused-ignore]
         if Path(pretrained_model_name_or_path).is_dir():
             names = (CONFIG_NAME, MODEL_WEIGHTS_NAME)
             files = [Path(pretrained_model_name_or_path) / name for name in names]
-        elif isinstance(pretrained_model_name_or_path, Path):
+        elif (
+            isinstance(pretrained_model_name_or_path, Path)
+            or Path(pretrained_model_name_or_path).is_absolute()
+        ):
             raise FileNotFoundError(
                 f"'{pretrained_model_name_or_path}' is not a folder with a saved model"
             )
@@ -208,7 +211,8 @@ def _read_config(path: Path) -> dict[str, Any]:
             f"'{path}' must have the format {FORMAT}, another version of the package "
             f'wrote it (got {form!r})'
         )
-    if not content.keys() >= _KEYS or not isinstance(content['arguments'], dict):
+    is_whole = content.keys() >= _KEYS and isinstance(content['class'], str)
+    if not is_whole or not isinstance(content['arguments'], dict):
         raise OSError(f"'{path}' is damaged: it must have {sorted(_KEYS)}")
     found: dict[str, Any] = content
     return found

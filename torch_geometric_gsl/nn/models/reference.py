@@ -7,7 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl._checks import check_features, check_flag
+from torch_geometric_gsl._checks import (
+    check_features,
+    check_flag,
+    check_num_nodes,
+)
 
 
 class RemembersRows(torch.nn.Module):
@@ -25,7 +29,7 @@ class RemembersRows(torch.nn.Module):
     reference: Tensor | None
 
     def remember(self, x: Tensor, *, persistent: bool = False) -> Any:
-        r"""Keep rows that are the context of later calls in evaluation mode.
+        r"""Keep a copy of rows that are the context of later calls in evaluation mode.
 
         A call that gives a :obj:`context`, edges or graph ids of its own does not take
         them, nor does one in training mode.
@@ -40,11 +44,19 @@ class RemembersRows(torch.nn.Module):
 
         Raises:
             TypeError: If an argument has the wrong type.
-            ValueError: If the rows have the wrong width, the similarity compares an
-                embedding that each call gives, or new rows need no others.
+            ValueError: If the rows have the wrong width or, with projected transition
+                nodes, another number, the similarity compares an embedding that each
+                call gives, the model has a readout, or new rows need no others.
         """
         check_features(x, width=getattr(self, 'in_channels', None))
         check_flag(persistent, 'persistent')
+        if getattr(self, 'readout', None) is not None:
+            raise ValueError(
+                'rows cannot be remembered with a readout, which tells of whole graphs'
+            )
+        num_nodes = getattr(self, 'num_nodes', None)
+        if num_nodes is not None:
+            check_num_nodes(x, num_nodes)
         transition = getattr(self, 'transition', 'projected')
         if transition != 'projected':
             raise ValueError(
@@ -56,7 +68,9 @@ class RemembersRows(torch.nn.Module):
                 "rows cannot be remembered with compare='embedding': each call gives "
                 'the embedding of its context'
             )
-        self.register_buffer('reference', x.detach(), persistent=persistent)
+        # A copy, which no later change of the rows reaches; nor can torch.export take
+        # an input that is a view of what is kept.
+        self.register_buffer('reference', x.detach().clone(), persistent=persistent)
         return self
 
     def forget(self) -> Any:

@@ -143,13 +143,16 @@ def _explained_share(prediction: Tensor, target: Tensor) -> Tensor:
     target = target.reshape(len(prediction), -1).double()
     error = (target - prediction.reshape(target.shape).double()).square().sum(dim=0)
     spread = (target - target.mean(dim=0)).square().sum(dim=0)
-    return (1 - error / spread).mean()
+    # As in scikit-learn, what does not vary is worth 1 if it is met, and else 0.
+    met = (error == 0).double()
+    return torch.where(spread > 0, 1 - error / spread, met).mean()
 
 
 def _micro_f1(prediction: Tensor, target: Tensor) -> Tensor:
     target = target.bool()
     hits = (prediction & target).sum().double()
-    return 2 * hits / (prediction.sum() + target.sum())
+    # Without a one in either it is 0, as in scikit-learn.
+    return 2 * hits / (prediction.sum() + target.sum()).clamp(min=1)
 
 
 def _is_likely(out: Tensor) -> Tensor:
