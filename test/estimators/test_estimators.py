@@ -106,6 +106,24 @@ def test_all_rows_as_candidates_are_none_left_out(wine):
     assert found[0].shape == found[1].shape == (178, 178)
 
 
+def test_no_fewer_candidates_than_draws(wine):
+    x, y = wine
+    options = {**FEW, 'k': 12, 'num_candidates': 8, 'dropout': 0.0}
+    few = GSLClassifier('learned', **options).fit(x, y)
+    assert np.diff(few.graph_.indptr).max() == 12
+    same = GSLClassifier('learned', **{**options, 'num_candidates': 12}).fit(x, y)
+    assert np.array_equal(few.predict_proba(x), same.predict_proba(x))
+
+
+@pytest.mark.parametrize('none', [-1, None])
+def test_texts_beside_no_class_are_told(wine, none):
+    x, y = wine
+    names = np.array(['a', 'b', none], dtype=object)[y]
+    kind = type(none).__name__
+    with pytest.raises(ValueError, match=rf"'y' must .* \(got {kind} and str\).*-1"):
+        GSLClassifier(**FEW).fit(x, names)
+
+
 def test_rows_without_a_label(wine):
     x, y = wine
     some = np.where(np.arange(len(y)) % 6 == 0, y, -1)
@@ -227,7 +245,7 @@ def test_files_that_hold_no_estimator(tmp_path, wine):
     [
         ({'graph': 'best'}, r"'graph' must be one of .*\(got 'best'\)"),
         ({'k': 0}, r"'k' must be at least 1 \(got 0\)"),
-        ({'k': 5, 'num_candidates': 3}, "'num_candidates' must be at least 5"),
+        ({'num_candidates': 0}, "'num_candidates' must be at least 1"),
         ({'tau': -1.0}, "'tau' must be positive"),
         ({'dropout': 1.5}, "'dropout'"),
         ({'max_iter': 2.5}, "'max_iter' must be an integer"),

@@ -47,6 +47,18 @@ class Scaling(NamedTuple):
         return (x - self.mean) / self.width
 
 
+def check_same_kind(y: Any) -> None:
+    """Raise if classes are texts and something else, such as numbers or none."""
+    if np.asarray(y).dtype.kind != 'O':
+        return
+    kinds = sorted({type(value).__name__ for value in np.ravel(y)})
+    if 'str' in kinds and len(kinds) > 1:
+        raise ValueError(
+            f"'y' must hold classes of one kind (got {' and '.join(kinds)}). Rows "
+            'without a class are those of -1: number the classes, as with LabelEncoder'
+        )
+
+
 def to_tensor(x: Any, device: str) -> Tensor:
     """Return rows as a tensor, sparse CSR if they are sparse."""
     if not scipy.sparse.issparse(x):

@@ -110,7 +110,7 @@ class GSLEstimator(BaseEstimator):  # type: ignore[misc]
             check_count(getattr(self, name), name)
         check_count(self.n_iter_no_change, 'n_iter_no_change')
         if self.num_candidates is not None:
-            check_count(self.num_candidates, 'num_candidates', minimum=self.k)
+            check_count(self.num_candidates, 'num_candidates')
         for name in ('tau', 'initial_scale', 'learning_rate'):
             check_positive(getattr(self, name), name)
         check_probability(self.dropout, 'dropout')
@@ -180,9 +180,14 @@ class GSLEstimator(BaseEstimator):  # type: ignore[misc]
         with torch.random.fork_rng(devices):
             self._keep(choose(graphs, run))
 
+    def _num_nearest(self) -> int | None:
+        """Return the number of candidates: no fewer than are drawn."""
+        number: int | None = self.num_candidates
+        return None if number is None else max(number, self.k)
+
     def _candidates(self) -> Tensor | None:
         """Return edges from the nearest rows, or None for all pairs."""
-        number = self.num_candidates
+        number = self._num_nearest()
         self._edges = None
         if number is not None and number < self._x.size(0) - 1:
             self._edges = nearest_neighbours(self._x, number).edge_index
@@ -231,7 +236,7 @@ class GSLEstimator(BaseEstimator):  # type: ignore[misc]
         rows = self._new_rows(X)
         edges = None
         if isinstance(self._model, GSLNet) and self._edges is not None:
-            number = self.num_candidates or 1
+            number = self._num_nearest() or 1
             found = nearest_in_context(rows, self._x, number)
             edges = self._edges, found.edge_index
         out: Tensor = self._model(rows, edges, context=self._x)

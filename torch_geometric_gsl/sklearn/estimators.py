@@ -8,6 +8,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
+from torch_geometric_gsl.sklearn._arrays import check_same_kind
 from torch_geometric_gsl.sklearn._base import DTYPES, GSLEstimator
 
 #: The label of rows whose class is not known.
@@ -41,8 +42,8 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
         k (int, optional): The number of neighbours, at most one less than the rows.
             (default: :obj:`5`)
         num_candidates (int or None, optional): The number of nearest rows that a
-            learned graph weighs; :obj:`None` for all rows, which costs more.
-            (default: :obj:`32`)
+            learned graph weighs, no fewer than :obj:`k`; :obj:`None` for all rows,
+            which costs more. (default: :obj:`32`)
         tau (float, optional): The temperature of a learned graph. (default: :obj:`1.0`)
         initial_scale (float, optional): Where its learned scale begins.
             (default: :obj:`10.0`)
@@ -100,6 +101,7 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
         """
         self._check_parameters()
         X, y = validate_data(self, X, y, accept_sparse='csr', dtype=DTYPES)
+        check_same_kind(y)
         check_classification_targets(y)
         known = np.ones(len(y), dtype=bool)
         values = np.unique(y)
@@ -146,7 +148,7 @@ class GSLRegressor(RegressorMixin, GSLEstimator):  # type: ignore[misc]
             (default: :obj:`"linear"`)
         k (int, optional): The number of neighbours. (default: :obj:`5`)
         num_candidates (int or None, optional): The number of nearest rows that a
-            learned graph weighs. (default: :obj:`32`)
+            learned graph weighs, no fewer than :obj:`k`. (default: :obj:`32`)
         tau (float, optional): The temperature. (default: :obj:`1.0`)
         initial_scale (float, optional): Where the learned scale begins.
             (default: :obj:`10.0`)
