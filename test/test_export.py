@@ -7,7 +7,7 @@ import torch
 from oracles import seeded
 from torch.export import Dim, export
 
-from torch_geometric_gsl import GSLNet, LatentGraphConv, TransitionGraphConv
+from torch_geometric_gsl import KNNGCN, GSLNet, LatentGraphConv, TransitionGraphConv
 
 N, IN, OUT = 20, 6, 4
 SIMILARITIES = ['neural_gaussian', 'linear', 'gaussian', 'heat_kernel']
@@ -122,6 +122,11 @@ def test_what_cannot_be_exported_says_why():
         export(make(), (x,), {'edge_index': edge_index})
     with pytest.raises(ValueError, match="'batch' cannot be given"):
         export(make(), (x,), {'batch': torch.zeros(N, dtype=torch.long)})
+
+
+def test_nearest_neighbours_cannot_be_exported():
+    with pytest.raises(ValueError, match='KNNGCN cannot be recorded'):
+        export(KNNGCN(IN, 8, 2, OUT, k=3).eval(), (features(),))
 
 
 def test_scores_by_definition():

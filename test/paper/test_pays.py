@@ -8,7 +8,7 @@ from scipy import stats
 from reproduction import half_tables, labels_tables, noisy_tables, relation_tables
 from reproduction.files import write_json
 from reproduction.pays_tables import Setting, pays_grid
-from reproduction.summary import Cell, compare
+from reproduction.summary import Cell, compare, holm
 
 
 def results(methods, names):
@@ -33,7 +33,8 @@ def finished(tmp_path):
         'uniform': [0.71, 0.73, 0.74],
         'ours': [0.80, 0.83, 0.81],
     }
-    errors = {'mlp': [0.9, 1.0, 1.1], 'linear': [0.5, 0.6], 'tanh': [0.1, 0.3, 0.2]}
+    errors = {'mlp': [0.9, 1.0, 1.1, 9.0], 'uniform': [1.0, 1.1, 1.2]}
+    errors['tanh'] = [0.1, 0.3, 0.2, 9.0]
     write(tmp_path, relation_tables.HIDDEN, errors, '120/{method}/{seed}')
     name = 'CiteSeer/+300/{method}/{seed}'
     write(tmp_path, noisy_tables.NOISE, accuracies, name)
@@ -48,19 +49,19 @@ def test_rows(finished):
     titles = [title for title, _ in grid.rows]
     assert titles == [
         'hidden relation at 120°, error',
-        'CiteSeer, +300 % wrong edges',
+        'CiteSeer, +300 % random edges',
         "CiteSeer, no graph, Planetoid's split",
         'wine, no graph, 5 labels a class',
         'CS, no graph, half labelled',
     ]
     rows = dict(grid.rows)
     hidden = rows[titles[0]]
-    assert [entry.ours for entry in hidden[:-1]] == ['1.000', '0.550', '', '0.200']
-    assert [entry.is_best for entry in hidden[:-1]] == [False, False, False, True]
-    # The cosine is the best control, of the two seeds that it has.
-    assert hidden[-1] == ('-0.350', '', False)
+    # Of the three seeds that all of its methods have.
+    assert [entry.ours for entry in hidden[:-1]] == ['1.000', '', '1.100', '0.200', '3']
+    assert [entry.is_best for entry in hidden[:4]] == [False, False, False, True]
+    assert hidden[-1].ours == '-0.800'
     wine = rows[titles[3]]
-    assert [entry.ours for entry in wine[:-1]] == ['71.0', '', '72.7', '81.3']
+    assert [entry.ours for entry in wine[:-1]] == ['71.0', '', '72.7', '81.3', '3']
     assert wine[-1].ours == '+8.7'
     # One split has no test.
     assert rows[titles[2]][-1] == ('+8.7', '', False)
@@ -70,12 +71,25 @@ def test_p_values_are_corrected_for_all_rows(finished):
     rows = dict(pays_grid(finished).rows)
     ours, best = Cell({0: 80.0, 1: 83.0, 2: 81.0}), Cell({0: 71.0, 1: 73.0, 2: 74.0})
     plain = float(stats.ttest_rel([80, 83, 81], [71, 73, 74]).pvalue)
+    ratios = [math.log(0.9 / 0.1), math.log(1.0 / 0.3), math.log(1.1 / 0.2)]
+    error = float(stats.ttest_1samp(ratios, 0.0).pvalue)
     overlap = compare(ours, best).p_value
     assert plain < overlap
-    # Three rows are tested: the smallest counts thrice, the two others twice or more.
-    assert rows['wine, no graph, 5 labels a class'][-1].paper == f'p = {3 * plain:.3f}'
-    for title in ('CiteSeer, +300 % wrong edges', 'CS, no graph, half labelled'):
-        assert rows[title][-1].paper == f'p = {2 * overlap:.3f}'
+    found = holm({'hidden': error, 'wine': plain, 'noise': overlap, 'half': overlap})
+    titles = {
+        'hidden': 'hidden relation at 120°, error',
+        'wine': 'wine, no graph, 5 labels a class',
+        'noise': 'CiteSeer, +300 % random edges',
+        'half': 'CS, no graph, half labelled',
+    }
+    for name, title in titles.items():
+        assert rows[title][-1].paper == f'p = {found[name]:.3f}'
+
+
+def test_rows_of_too_few_common_runs_are_left_out(tmp_path):
+    tests = {'mlp': [0.7, 0.7, 0.7], 'ours': [0.8, 0.8, 0.8], 'uniform': [0.7, 0.7]}
+    write(tmp_path, half_tables.HALF, tests, 'CS/{method}/{seed}')
+    assert pays_grid(tmp_path).is_empty
 
 
 def test_errors_are_compared_by_their_ratios():

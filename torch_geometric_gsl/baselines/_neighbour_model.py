@@ -25,6 +25,7 @@ from torch_geometric_gsl.nn.nearest_neighbours import (
     nearest_in_context,
     nearest_neighbours,
 )
+from torch_geometric_gsl.ops.runtime import is_exporting
 from torch_geometric_gsl.ops.sparse_rows import stack_rows
 from torch_geometric_gsl.typing import Features, SampledGraph, plain_edges
 
@@ -154,9 +155,14 @@ class FixedGraphModel(RemembersRows, NeighbourModel):
             generator (torch.Generator, optional): Not drawn from: dropout uses the
                 global one. (default: :obj:`None`)
         """
-        self._check_features(x)
+        if is_exporting():
+            raise ValueError(
+                f"{type(self).__name__} cannot be recorded by 'torch.export': which "
+                "edges there are depends on the values of 'x'"
+            )
         args = edge_index, batch, edge_weight
         context = self._context(context, *args)
+        self._check_features(x)
         if context is None:
             return self._logits(x, self._graph(x, *args, generator))
         own, new = self._context_graphs(x, context, *args, generator)

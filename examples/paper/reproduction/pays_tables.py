@@ -37,34 +37,52 @@ class Setting(NamedTuple):
         known = [cell for cell in self.cells[:-1] if cell is not None and cell.test]
         return max(known, key=lambda cell: cell.mean, default=None)
 
+    @property
+    def num_runs(self) -> int:
+        """Return the number of runs of the learned graph."""
+        return 0 if self.cells[-1] is None else len(self.cells[-1].test)
+
     def p_value(self) -> float:
         """Test the learned graph against the best control on the same seeds."""
         ours, best = self.cells[-1], self.best_control()
-        if ours is None or best is None or self.kind == 'split':
-            return math.nan
-        seeds = sorted(ours.test.keys() & best.test.keys())
-        if len(seeds) < LEAST_RUNS:
+        too_few = self.num_runs < LEAST_RUNS
+        if ours is None or best is None or too_few or self.kind == 'split':
             return math.nan
         if self.kind == 'overlapping':
             found = compare(ours, best)
             return math.nan if found is None else found.p_value
-        pair = [[cell.test[seed] for seed in seeds] for cell in (ours, best)]
+        pair = [[cell.test[seed] for seed in ours.test] for cell in (ours, best)]
         if self.kind == 'error':
             pair = [[math.log(-error) for error in errors] for errors in pair]
         return float(stats.ttest_rel(*pair).pvalue)
 
 
 def settings(root: Path) -> list[Setting]:
-    """List the rows that have finished runs of the learned graph."""
+    """List the rows of enough runs, each cut to the seeds that all its methods have."""
     found = [_hidden(root), *_noisy(root), *_labels(root), *_half(root)]
-    return [row for row in found if row.cells[-1] is not None and row.cells[-1].test]
+    rows = [_common(row) for row in found if row.cells[-1] is not None]
+    return [row for row in rows if row.num_runs >= LEAST_RUNS]
+
+
+def _common(row: Setting) -> Setting:
+    """Cut all cells to the seeds that they share."""
+    tests = [cell.test for cell in row.cells if cell is not None]
+    seeds = sorted(set.intersection(*(set(test) for test in tests)))
+    cells = tuple(
+        cell and cell._replace(test={seed: cell.test[seed] for seed in seeds})
+        for cell in row.cells
+    )
+    return row._replace(cells=cells)
 
 
 def _hidden(root: Path) -> Setting:
     errors = relation_tables.read_errors(root)
-    names = 'mlp', 'linear', 'uniform', relation_tables.OURS
-    cells = tuple(_negative(errors[name][DELTA].error) for name in names)
-    return Setting(f'hidden relation at {DELTA}°, error', cells, 'error')
+    mlp, uniform, ours = (
+        _negative(errors[name][DELTA].error)
+        for name in ('mlp', 'uniform', relation_tables.OURS)
+    )
+    title = f'hidden relation at {DELTA}°, error'
+    return Setting(title, (mlp, None, uniform, ours), 'error')
 
 
 def _negative(error: Mapping[int, float]) -> Cell:
@@ -76,7 +94,7 @@ def _noisy(root: Path) -> list[Setting]:
     names = 'mlp', 'gcn_root', 'uniform', noisy_tables.OURS
     rows = []
     for dataset in sorted({key[0] for key in found}):
-        for change, of in ((0, 'its own graph'), (CHANGE, f'+{CHANGE} % wrong edges')):
+        for change, of in ((0, 'its own graph'), (CHANGE, f'+{CHANGE} % random edges')):
             cells = tuple(found.get((dataset, change, name)) for name in names)
             rows.append(Setting(f'{dataset}, {of}', cells, 'overlapping'))
     return rows
@@ -116,12 +134,13 @@ def pays_grid(root: Path) -> Grid:
     entries = [(row.title, _entries(row, corrected.get(row.title))) for row in rows]
     note = (
         'Test accuracy in %, of the first row the error of the table below: means of '
-        'the runs. The last column is the difference of the learned graph from the '
-        f'best of the others on the same runs, of {LEAST_RUNS} runs or more with its '
-        'p-value, two-sided and corrected for the number of rows (Holm). All runs of '
-        "Planetoid's splits share one split, which cannot be tested."
+        f'the runs that all methods of a row have, {LEAST_RUNS} or more. The last '
+        'column is the difference of the learned graph from the best of the others '
+        'here, with its p-value, two-sided and corrected for the number of rows '
+        "(Holm). All runs of Planetoid's splits share one split, which cannot be "
+        'tested.'
     )
-    head = ['', *COLUMNS, 'difference']
+    head = ['', *COLUMNS, 'runs', 'difference']
     return Grid(head, entries, [note], 'no finished runs yet')
 
 
@@ -133,14 +152,11 @@ def _entries(row: Setting, p_value: float | None) -> list[Entry]:
         Entry('' if math.isnan(m) else f'{m:.{digits}f}', '', sign * m == max(known))
         for m in means
     ]
+    texts.append(Entry(str(row.num_runs)))
     ours, best = row.cells[-1], row.best_control()
     if ours is None or best is None:
         return [*texts, Entry('')]
-    seeds = ours.test.keys() & best.test.keys()
-    if not seeds:
-        return [*texts, Entry('')]
-    total = math.fsum(ours.test[seed] - best.test[seed] for seed in seeds)
-    text = f'{sign * total / len(seeds):+.{digits}f}'
+    text = f'{sign * (ours.mean - best.mean):+.{digits}f}'
     if p_value is None:
         return [*texts, Entry(text)]
     p = 'p < 0.001' if p_value < 0.001 else f'p = {p_value:.3f}'
