@@ -106,6 +106,21 @@ def test_all_rows_as_candidates_are_none_left_out(wine):
     assert found[0].shape == found[1].shape == (178, 178)
 
 
+@pytest.mark.parametrize('graph', GRAPHS)
+def test_rows_of_training_get_classes_among_each_other(wine, graph, tmp_path):
+    x, y = wine
+    some = np.where(np.arange(len(y)) % 3 == 0, y, -1)
+    model = GSLClassifier(graph, **FEW).fit(x, some)
+    edges = model._edges if graph == 'learned' else None
+    expected = model._model(model._x, edges).argmax(dim=1).numpy()
+    assert np.array_equal(model.transduction_, expected)
+    model.save(tmp_path / 'model.pt')
+    found = GSLClassifier.load(tmp_path / 'model.pt').transduction_
+    assert np.array_equal(found, expected)
+    if graph == 'none':
+        assert np.array_equal(model.predict(x), expected)
+
+
 def test_no_fewer_candidates_than_draws(wine):
     x, y = wine
     options = {**FEW, 'k': 12, 'num_candidates': 8, 'dropout': 0.0}

@@ -242,6 +242,13 @@ class GSLEstimator(BaseEstimator):  # type: ignore[misc]
         out: Tensor = self._model(rows, edges, context=self._x)
         return out.cpu().numpy()
 
+    @torch.no_grad()
+    def _own_outputs(self) -> Any:
+        """Return what the network makes of the rows of training."""
+        edges = self._edges if isinstance(self._model, GSLNet) else None
+        out: Tensor = self._model(self._x, edges)
+        return out.cpu().numpy()
+
     # Files
 
     def save(self, path: str | Path) -> None:

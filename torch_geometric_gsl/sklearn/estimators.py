@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from torch_geometric_gsl.sklearn._arrays import check_same_kind
 from torch_geometric_gsl.sklearn._base import DTYPES, GSLEstimator
@@ -71,6 +71,9 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
 
     Attributes:
         classes_ (numpy.ndarray): The classes.
+        transduction_ (numpy.ndarray): The classes that the network gives the rows of
+            training, among which it learned. :meth:`predict` takes all rows for new
+            ones, so that one of training would have itself among its neighbours.
         graph_choice_ (str): What validation chose.
         graph_ (scipy.sparse.csr_matrix): The graph of the training rows: in row
             :math:`i` the weights of the neighbours of :math:`i`, without noise.
@@ -118,6 +121,12 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
         label[known] = np.searchsorted(self.classes_, y[known])
         self._fit(X, label, known, sample_weight)
         return self
+
+    @property
+    def transduction_(self) -> Any:
+        """Return the classes of the rows of training."""
+        check_is_fitted(self)
+        return self.classes_[self._own_outputs().argmax(axis=1)]
 
     def predict_proba(self, X: Any) -> Any:
         r"""Return the probability of each class for each row."""
