@@ -6,6 +6,7 @@ import math
 from collections import Counter, defaultdict
 from pathlib import Path
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy import stats
 
@@ -27,6 +28,19 @@ DATASETS = ('CiteSeer', 'PubMed', '20News', 'digits', 'wine', 'breast_cancer')
 OURS, ENCODED = 'ours', 'ours_encoder'
 #: Level of the tests.
 LEVEL = 0.05
+#: Points below ours at which the figure ends.
+MARGIN = 12.0
+#: The methods that the figure tells apart, by their colours.
+SHOWN = {
+    'logreg': '#7f7f7f',
+    'mlp': '#d62728',
+    'encoder': '#9467bd',
+    'knn_gcn': '#8c564b',
+    'nearest': '#2ca02c',
+    'uniform': '#ff7f0e',
+    OURS: '#1f77b4',
+    ENCODED: '#17becf',
+}
 
 Key = tuple[str, str, str]
 Found = dict[Key, Cell]
@@ -46,8 +60,9 @@ def read_cells(root: Path) -> Found:
 def compare_ours(found: Found) -> dict[Key, tuple[float, float]]:
     """Return mean differences of ours from each other method, and their p-values.
 
-    Training nodes hardly overlap from split to split, so that the paired t-test takes
-    them for independent. Of the public split there is only one.
+    The paired t-test is about other draws of labels from the same table: it takes the
+    splits for independent, though their test nodes are mostly the same. Of the public
+    split there is only one.
     """
     pairs = {}
     for (dataset, labels, method), cell in found.items():
@@ -104,8 +119,9 @@ def labels_paired(root: Path) -> Grid:
     ]
     note = (
         'Pairs of a data set and a number of labels in which ours is better, not '
-        f'different, or worse at a level of {LEVEL}: two-sided paired t-tests, '
-        f"corrected for all {len(p_values)} of them (Holm's method)."
+        f'detectably different, or worse at a level of {LEVEL}: two-sided paired '
+        't-tests over draws of labels from the same table, corrected for all '
+        f"{len(p_values)} of them (Holm's method)."
     )
     return Grid(['ours against', *kinds], rows, [note], 'no finished runs yet')
 
@@ -135,36 +151,49 @@ def _best(found: Found, dataset: str, labels: str) -> set[str]:
 
 
 def labels_figure(root: Path) -> Figure | None:
-    """Draw the accuracies of all methods over the number of labels."""
+    """Draw the accuracies of all methods over the number of labels.
+
+    Data sets of a single number of labels have no line. What lies far below ours is cut
+    off.
+    """
     found = read_cells(root)
-    datasets = [name for name in DATASETS if any(key[0] == name for key in found)]
+    numbers = {
+        name: [n for n in LABELS[:-1] if (name, n, OURS) in found] for name in DATASETS
+    }
+    datasets = [name for name, known in numbers.items() if len(known) > 1]
     if not datasets:
         return None
-    columns = min(3, len(datasets))
-    lines = -(-len(datasets) // columns)
-    size = 3.4 * columns + 2.4, 3.2 * lines
+    size = 3.4 * len(datasets) + 2.6, 3.6
     figure = Figure(figsize=size, layout='constrained')
-    axes = figure.subplots(lines, columns, squeeze=False).flatten()
-    for ax, dataset in zip(axes, datasets, strict=False):
-        for name, method in METHODS.items():
-            known = [n for n in LABELS[:-1] if (dataset, n, name) in found]
-            ax.plot(
-                [int(n) for n in known],
-                [found[dataset, n, name].mean for n in known],
-                '-' if name == OURS else ':',
-                marker='o' if name == OURS else '.',
-                linewidth=2.5 if name == OURS else 1.2,
-                label=method.title,
-            )
-        numbers = [int(n) for n in LABELS[:-1]]
+    axes = figure.subplots(1, len(datasets), squeeze=False)[0]
+    for ax, dataset in zip(axes, datasets, strict=True):
+        # Those of the legend lie above the others.
+        for name in sorted(METHODS, key=lambda name: (name in SHOWN, name == OURS)):
+            _draw_line(ax, name, {n: found.get((dataset, n, name)) for n in LABELS})
+        ticks = [int(n) for n in LABELS[:-1]]
+        least = min(found[dataset, n, OURS].mean for n in numbers[dataset])
+        ax.set_ylim(bottom=least - MARGIN)
         ax.set_xscale('log')
-        ax.set_xticks(numbers, [str(n) for n in numbers])
+        ax.set_xticks(ticks, [str(n) for n in ticks])
         ax.minorticks_off()
         ax.set(title=dataset, xlabel='labels of each class')
         ax.grid(alpha=0.3)
-    for ax in axes[len(datasets) :]:
-        ax.set_axis_off()
     axes[0].set_ylabel('test accuracy, %')
-    handles, titles = axes[0].get_legend_handles_labels()
-    figure.legend(handles, titles, loc='outside right center')
+    lines = dict(zip(*axes[0].get_legend_handles_labels()[::-1], strict=True))
+    figure.legend(lines.values(), lines.keys(), loc='outside right center')
     return figure
+
+
+def _draw_line(ax: Axes, name: str, cells: dict[str, Cell | None]) -> None:
+    """Draw the means of a method, in grey if it is none of the legend."""
+    known = {int(n): c.mean for n, c in cells.items() if n != PUBLIC and c is not None}
+    is_ours, is_shown = name == OURS, name in SHOWN
+    ax.plot(
+        list(known),
+        list(known.values()),
+        '-' if is_ours else ':',
+        marker='o' if is_ours else '.',
+        color=SHOWN.get(name, '#bbbbbb'),
+        linewidth=2.5 if is_ours else 1.2,
+        label=METHODS[name].title if is_shown else 'other methods',
+    )
