@@ -16,6 +16,7 @@ from torch_geometric_gsl._checks import (
     check_finite,
     check_flag,
     check_generator,
+    check_one_type,
     check_value,
     split_pair,
 )
@@ -160,6 +161,7 @@ class FixedGraphModel(RemembersRows, NeighbourModel):
                 f"{type(self).__name__} cannot be recorded by 'torch.export': which "
                 "edges there are depends on the values of 'x'"
             )
+        check_one_type(x)
         args = edge_index, batch, edge_weight
         context = self._context(context, *args)
         self._check_features(x)
