@@ -71,9 +71,6 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
 
     Attributes:
         classes_ (numpy.ndarray): The classes.
-        transduction_ (numpy.ndarray): The classes that the network gives the rows of
-            training, among which it learned. :meth:`predict` takes all rows for new
-            ones, so that one of training would have itself among its neighbours.
         graph_choice_ (str): What validation chose.
         graph_ (scipy.sparse.csr_matrix): The graph of the training rows: in row
             :math:`i` the weights of the neighbours of :math:`i`, without noise.
@@ -124,7 +121,14 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
 
     @property
     def transduction_(self) -> Any:
-        """Return the classes of the rows of training."""
+        r"""Return the classes that the network gives the rows of training.
+
+        :meth:`predict` takes all rows for new ones, so that one of training would have
+        itself among its neighbours.
+
+        Returns:
+            numpy.ndarray: A class for each row, labelled or not.
+        """
         check_is_fitted(self)
         return self.classes_[self._own_outputs().argmax(axis=1)]
 
