@@ -1,16 +1,18 @@
-"""Files that are there as a whole or not at all, and tensors in them."""
+"""Replace files as a whole, and read and write tensors in them."""
 
 from __future__ import annotations
 
 import os
-import re
 import tempfile
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from torch_geometric_gsl._damage import ERRORS, check_memory, refused_global
 
 
 @contextmanager
@@ -19,16 +21,16 @@ def replacing(path: str | Path) -> Iterator[Path]:
     path = Path(path)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f'.{path.name}.')
     os.close(handle)
+    draft = Path(name)
     try:
-        yield Path(name)
+        yield draft
         # `mkstemp` lets nobody else read it.
         umask = os.umask(0)
         os.umask(umask)
-        os.chmod(name, 0o666 & ~umask)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+        draft.chmod(0o666 & ~umask)
+        os.replace(draft, path)
+    finally:  # There is none left where it took its place.
+        draft.unlink(missing_ok=True)
 
 
 def write_tensors(content: dict[str, Any], path: str | Path) -> None:
@@ -39,19 +41,19 @@ def write_tensors(content: dict[str, Any], path: str | Path) -> None:
 
 def read_tensors(path: str | Path, what: str, device: Any = 'cpu') -> dict[str, Any]:
     """Read what :func:`write_tensors` wrote; nothing in the file is executed."""
-    try:
-        content = torch.load(path, weights_only=True, map_location=device)
-    except (FileNotFoundError, IsADirectoryError, PermissionError):
-        raise
-    except Exception as error:
-        # Without the advice of PyTorch to trust the file.
-        refused = re.search(r'GLOBAL (\S{1,100})', str(error))
-        reason = str(error).partition('\n')[0]
-        if 'weights_only' in reason:
-            reason = 'it is no file of plain values and tensors'
-        if refused:
-            reason = f'it refers to {refused[1]}, which is not loaded'
-        raise OSError(f"'{path}' holds no {what}: {reason}") from error
+    with Path(path).open('rb') as stream, warnings.catch_warnings():
+        # Of the protocol of a pickle, which is refused anyway.
+        warnings.filterwarnings('ignore', 'Detected pickle protocol')
+        try:
+            content = torch.load(stream, weights_only=True, map_location=device)
+        except (*ERRORS, OSError) as error:
+            check_memory(error, Path(path).stat().st_size)
+            reason = str(error).partition('\n')[0]
+            if (name := refused_global(error)) is not None:
+                reason = f'it refers to {name}, which is not loaded'
+            elif 'weights_only' in reason:  # Advice of PyTorch to trust the file.
+                reason = 'it is no file of plain values and tensors'
+            raise OSError(f"'{path}' holds no {what}: {reason}") from error
     if not isinstance(content, dict):
         raise OSError(f"'{path}' holds no {what} (got a {type(content).__name__})")
     return content

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from torch_geometric.data import Data, InMemoryDataset
 from torch_geometric.data.data import BaseData
 
+from torch_geometric_gsl._damage import ERRORS, check_memory, refused_global
 from torch_geometric_gsl._warnings import warn_caller
-from torch_geometric_gsl.datasets._io.damage import ERRORS, check_memory, refused_global
 
 _DIGEST_BYTES = hashlib.sha256().digest_size
 

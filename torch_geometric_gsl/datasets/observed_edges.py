@@ -11,7 +11,7 @@ from torch_geometric.datasets import Planetoid, WikipediaNetwork
 from torch_geometric.utils import remove_self_loops, to_undirected
 
 from torch_geometric_gsl._checks import check_count, check_option
-from torch_geometric_gsl.datasets._io.damage import damaged
+from torch_geometric_gsl._damage import damaged
 from torch_geometric_gsl.datasets._io.safe_pickle import Function, read_pickle
 from torch_geometric_gsl.datasets.registry import raw_folder
 

@@ -11,8 +11,8 @@ from typing import ClassVar, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
+from torch_geometric_gsl._damage import damaged
 from torch_geometric_gsl.datasets._feature_table import FeatureTable
-from torch_geometric_gsl.datasets._io.damage import damaged
 from torch_geometric_gsl.datasets._io.safe_pickle import (
     DType,
     Function,

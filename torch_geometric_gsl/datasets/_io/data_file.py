@@ -15,7 +15,7 @@ from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
 from torch_geometric.data.storage import GlobalStorage
 
 from torch_geometric_gsl._checks import check_features
-from torch_geometric_gsl.datasets._io.damage import ERRORS, check_memory, refused_global
+from torch_geometric_gsl._damage import ERRORS, check_memory, refused_global
 from torch_geometric_gsl.datasets._io.labels import check_labels, encode
 
 _MASKS = ('train_mask', 'val_mask', 'test_mask')

@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch_geometric.data import Data
 
-from torch_geometric_gsl.datasets._io.damage import ERRORS
+from torch_geometric_gsl._damage import ERRORS
 from torch_geometric_gsl.datasets._io.labels import MISSING, check_labels, encode
 
 _READ_HEADER = {

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from torch_geometric_gsl.datasets._io.damage import damaged
+from torch_geometric_gsl._damage import damaged
 from torch_geometric_gsl.datasets._io.npz_file import open_npz
 from torch_geometric_gsl.datasets._io.safe_pickle import (
     StandIn,

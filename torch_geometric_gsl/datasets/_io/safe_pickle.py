@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from torch_geometric_gsl.datasets._io.damage import ERRORS, check_memory, refused_global
+from torch_geometric_gsl._damage import ERRORS, check_memory, refused_global
 
 # Types of numbers, as NumPy and torch name them.
 _DTYPE = r'[iu][1248]|f[248]'
