@@ -16,10 +16,10 @@ from torch_geometric_gsl.typing import SampledGraph
 
 
 class Scaling(NamedTuple):
-    """What columns are moved and divided by; sparse rows get unit norm instead.
+    """Move columns and divide them; sparse rows get unit norm instead.
 
     Args:
-        mean (numpy.ndarray, optional): The means of dense columns.
+        mean (numpy.ndarray, optional): The means of dense columns, which are taken off.
             (default: :obj:`None`)
         width (numpy.ndarray, optional): Their standard deviations, 1 where that is 0.
             (default: :obj:`None`)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import colorsys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -115,10 +115,21 @@ def count_nodes(edge_index: Tensor, y: Tensor | None, pos: Tensor | None) -> int
         check_features(pos, 'pos')
         if pos.layout != torch.strided:
             raise ValueError(f"'pos' must be dense (got {pos.layout})")
-    sizes = {'y': y, 'pos': pos}
-    given = {name: value.size(0) for name, value in sizes.items() if value is not None}
-    num_nodes = max([maybe_num_nodes(edge_index), *given.values()])
-    for name, size in given.items():
+    given = {'y': y, 'pos': pos}
+    sizes = {name: value.size(0) for name, value in given.items() if value is not None}
+    return agreed_count(edge_index, sizes)
+
+
+def agreed_count(edge_index: Tensor, sizes: Mapping[str, int], least: int = 0) -> int:
+    """Count the nodes of edges; raise unless all that is known of them is of so many.
+
+    Args:
+        edge_index (torch.Tensor): The edges.
+        sizes (Mapping): The numbers of rows by their names in an error.
+        least (int, optional): A number that there are at least. (default: :obj:`0`)
+    """
+    num_nodes = max([least, maybe_num_nodes(edge_index), *sizes.values()])
+    for name, size in sizes.items():
         if size != num_nodes:
             raise ValueError(
                 f"'{name}' must have one row per node "

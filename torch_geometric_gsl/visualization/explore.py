@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
-from torch_geometric.utils.num_nodes import maybe_num_nodes
 
 from torch_geometric_gsl._checks import check_count, check_type
 from torch_geometric_gsl._graph_checks import check_graph
 from torch_geometric_gsl.typing import SampledGraph
+from torch_geometric_gsl.visualization._drawing import agreed_count
 from torch_geometric_gsl.visualization._layout import principal_components
 from torch_geometric_gsl.visualization._page import (
     Json,
@@ -173,16 +173,7 @@ def _count(
     if names is not None:
         sizes['names'] = len(names)
     edges = torch.cat([graph.edge_index for graph in graphs.values()], dim=1)
-    num_nodes: int = max(rows, maybe_num_nodes(edges), *sizes.values(), 0)
-    for name, size in sizes.items():
-        if size != num_nodes:
-            raise ValueError(
-                f"'{name}' must have one row per node "
-                f'(got {size} for {num_nodes} nodes)'
-            )
-    if num_nodes == 0:
-        raise ValueError("'graph' must have nodes (got none)")
-    return num_nodes
+    return agreed_count(edges, sizes, rows)
 
 
 def _names(given: Sequence[Any] | None, number: int, name: str) -> list[str]:

@@ -177,12 +177,7 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
             size = num_transition_nodes, out_channels
             self.transition_nodes = torch.nn.Parameter(torch.empty(size))
             self.messages = torch.nn.Parameter(torch.empty(size))
-        # An attribute where there are none to come: torch.export miscounts buffers
-        # that are None.
-        if transition == 'anchors':
-            self.register_buffer('anchors', None)
-        else:
-            self.anchors = None
+        self._await_anchors()
         self._reset_transition()
 
     def reset_parameters(self) -> None:

@@ -66,6 +66,17 @@ class KeepsAnchors(torch.nn.Module):
     transition: str
     anchors: Tensor | None
 
+    def _await_anchors(self) -> None:
+        """Make room for anchors, if the form has any.
+
+        Where it has none they are no buffer: torch.export miscounts buffers that are
+        None.
+        """
+        if self.transition == 'anchors':
+            self.register_buffer('anchors', None)
+        else:
+            self.anchors = None
+
     def choose_anchors(
         self, x: Tensor, *, generator: torch.Generator | None = None
     ) -> Any:

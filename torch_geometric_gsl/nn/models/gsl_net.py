@@ -178,12 +178,7 @@ class GSLNet(KeepsAnchors, RemembersRows, NodeClassifier):
         self.num_transition_nodes = num_transition_nodes
         self.num_nodes = num_nodes
         self.transition = transition
-        # An attribute where there are none to come: torch.export miscounts buffers
-        # that are None.
-        if transition == 'anchors':
-            self.register_buffer('anchors', None)
-        else:
-            self.anchors = None
+        self._await_anchors()
         self.dropout = dropout
         self.act = resolve_activation(act)
         self.task = task

@@ -19,7 +19,7 @@ from torch_geometric_gsl._checks import (
 
 
 class Task(NamedTuple):
-    """What is to be told of a node.
+    """Hold the parts of a task: its labels, its loss, its prediction and its score.
 
     Args:
         metric (str): The name of the score.

@@ -29,7 +29,7 @@ _HEAD = 64
 
 
 class Nodes(NamedTuple):
-    """What has to be the same for bounds to serve again."""
+    """Describe nodes: bounds serve again for those of the same description."""
 
     num_targets: int
     num_sources: int
