@@ -1,0 +1,98 @@
+"""Rows that are remembered are the context of later calls."""
+
+import pytest
+import torch
+
+from torch_geometric_gsl import (
+    KNNGCN,
+    GSLNet,
+    NodeFormer,
+)
+
+N, IN, HIDDEN, OUT = 40, 6, 8, 3
+BATCH = torch.arange(N) // 20
+EDGES = torch.stack([torch.arange(N).repeat(4), torch.randperm(4 * N) % N])
+
+NETS = {
+    'embedding': {'compare': 'embedding', 'embedding_channels': 5},
+    'transition': {'num_transition_nodes': 7, 'num_nodes': N},
+}
+
+
+def make(**options):
+    torch.manual_seed(0)
+    return GSLNet(IN, HIDDEN, 2, OUT, **options).eval()
+
+
+def draw_rows(number=N):
+    return torch.randn(number, IN, generator=torch.Generator().manual_seed(2))
+
+
+OTHERS = {'KNNGCN': KNNGCN, 'NodeFormer': NodeFormer}
+
+
+@pytest.mark.parametrize('kind', ['GSLNet', 'transition', 'sparse', *OTHERS])
+def test_rows_are_remembered(kind):
+    x, new = draw_rows().relu(), draw_rows(8) + 1
+    net = make(**NETS.get(kind, {}))
+    if kind in OTHERS:
+        net = OTHERS[kind](IN, HIDDEN, 2, OUT).eval()
+    if kind == 'sparse':
+        x, new = x.to_sparse_csr(), new.to_sparse_csr()
+    expected = net(new, context=x)
+    assert net.remember(x) is net
+    assert torch.equal(net(new), expected)
+    assert torch.equal(net.predict(new), expected.argmax(dim=1))
+    graphs = getattr(net, 'graphs', lambda *_, **__: [])
+    for graph, other in zip(graphs(new), graphs(new, context=x), strict=True):
+        assert torch.equal(graph.edge_index, other.edge_index)
+    # Part of the state if asked for, and back with it in a model that kept none.
+    assert 'reference' not in net.state_dict()
+    state = net.remember(x, persistent=True).state_dict()
+    twin = make(**NETS.get(kind, {}))
+    if kind in OTHERS:
+        twin = OTHERS[kind](IN, HIDDEN, 2, OUT)
+    twin.load_state_dict(state)
+    assert torch.equal(twin.eval()(new), expected)
+    other = net.forget()(new) if kind != 'transition' else None
+    assert other is None or not torch.allclose(other, expected)
+
+
+def test_training_and_own_edges_take_no_remembered_rows():
+    net, x = make(dropout=0.0), draw_rows()
+    plain = net(x, edge_index=EDGES), net(x, batch=BATCH)
+    net.remember(-x)
+    assert torch.equal(net(x, edge_index=EDGES), plain[0])
+    assert torch.equal(net(x, batch=BATCH), plain[1])
+    generator = torch.Generator().manual_seed(0)
+    trained = net.train()(x, generator=generator)
+    again = net.forget()(x, generator=generator.manual_seed(0))
+    assert torch.equal(trained, again)
+
+
+def test_rows_that_cannot_be_remembered():
+    with pytest.raises(ValueError, match="'x' must have 6 channels"):
+        make().remember(torch.ones(3, 2))
+    with pytest.raises(ValueError, match="with compare='embedding'"):
+        make(**NETS['embedding']).remember(draw_rows())
+    with pytest.raises(TypeError, match="'persistent' must be a bool"):
+        make().remember(draw_rows(), persistent='yes')
+
+
+def test_only_rows_that_calls_can_take_are_remembered():
+    with pytest.raises(ValueError, match='cannot be remembered with a readout'):
+        make(readout='mean').remember(draw_rows())
+    net = make(num_transition_nodes=4, num_nodes=N)
+    with pytest.raises(ValueError, match=f"'x' must have num_nodes={N} rows"):
+        net.remember(draw_rows()[1:])
+
+
+@pytest.mark.parametrize('is_sparse', [False, True])
+def test_what_is_remembered_is_a_copy(is_sparse):
+    x, new = draw_rows().relu(), draw_rows(5).relu()
+    if is_sparse:
+        x, new = x.to_sparse_csr(), new.to_sparse_csr()
+    net = make().eval().remember(x)
+    expected = net(new)
+    (x.values() if is_sparse else x).mul_(2)
+    assert torch.equal(net(new), expected)

@@ -1,0 +1,163 @@
+"""Pictures of graphs: nodes with edges, and matrices."""
+
+import numpy as np
+import pytest
+import torch
+from pictures import NOTHING, dots_of, lines_of, ring
+
+from torch_geometric_gsl.typing import SampledGraph
+from torch_geometric_gsl.visualization import (
+    plot_adjacency,
+    plot_graph,
+)
+
+
+def test_plot_adjacency_shows_weights_sorted_by_class():
+    # Classes 5 and 7; the order of the nodes is 1, 3, 0, 2.
+    y = torch.tensor([7, 5, 7, 5])
+    edge_index = torch.tensor([[1, 0, 2, 1], [3, 2, 1, 1]])
+    graph = SampledGraph(edge_index, torch.tensor([0.5, 0.25, 1.0, 0.75]))
+    ax = plot_adjacency(graph, y)
+    (_, bar) = ax.figure.axes
+    expected = np.zeros((4, 4))
+    expected[1, 0], expected[3, 2], expected[0, 3], expected[0, 0] = 0.5, 0.25, 1, 0.75
+    assert np.array_equal(ax.images[0].get_array(), expected)
+    assert [text.get_text() for text in ax.get_yticklabels()] == ['5', '7']
+    assert ax.get_yticks().tolist() == [1, 3]
+    assert ax.get_xlabel() == 'source node, by class'
+    assert ax.get_title() == '4 nodes, 4 edges'
+    assert bar.get_ylabel() == 'weight'
+    right = plot_graph(graph, y)
+    # Two classes of two nodes; the loop is not drawn.
+    assert [len(dots.get_offsets()) for dots in dots_of(right)] == [2, 2]
+    lines = lines_of(right)
+    assert len(lines['edges between'].get_segments()) == 1
+    colors = [dots.get_facecolors()[0].tolist() for dots in dots_of(right)]
+    tints = lines['edges inside'].get_colors()[:, :3].tolist()
+    assert tints == [colors[1][:3], colors[0][:3]]
+    texts = [text.get_text() for text in right.get_legend().get_texts()]
+    assert texts == ['class 5', 'class 7']
+
+
+def test_plot_graph_says_how_much_weight_joins_classes():
+    y = torch.tensor([0, 0, 1])
+    edge_index = torch.tensor([[0, 2, 2], [1, 1, 2]])
+    ax = plot_graph((edge_index, torch.tensor([3.0, 1.0, 9.0])), y)
+    assert ax.get_title() == (
+        '3 nodes and their strongest edges\n'
+        '75 % of the weight joins equal classes (33 % by chance)'
+    )
+    text = '3 nodes and their strongest edges'
+    assert plot_graph(ring(3)).get_title() == text
+    assert plot_graph(NOTHING, torch.tensor([0, 1, 1])).get_title() == text
+
+
+@pytest.mark.parametrize('y', [torch.tensor([0, 1]), torch.tensor([0])])
+def test_graphs_without_edges_are_drawn(y):
+    for plot in (plot_graph, plot_adjacency):
+        plot(NOTHING, y).figure.draw_without_rendering()
+
+
+def test_plot_graph_draws_edges_between_their_nodes():
+    pos = torch.tensor([[0.0, 0.0], [4.0, 1.0], [2.0, 3.0]])
+    right = plot_graph(ring(3), pos=pos)
+    (dots,) = dots_of(right)
+    assert dots.get_offsets().tolist() == pos.tolist()
+    # Sorted by target.
+    ends = [pos[[(i - 1) % 3, i]].tolist() for i in range(3)]
+    lines = lines_of(right)['edges between']
+    assert [segment.tolist() for segment in lines.get_segments()] == ends
+    # Stronger edges are wider: the weights are 1, 0.1 and 0.55.
+    assert lines.get_linewidths() == pytest.approx([2, 0.65, 1.325])
+    assert right.get_xlabel() == 'position 1'
+    assert right.get_legend() is None
+
+
+def test_plot_graph_draws_the_strongest_edges():
+    # Node 0 hears six others; three are drawn, and no edge of weight zero.
+    edge_index = torch.tensor([[1, 2, 3, 4, 5, 6, 0], [0, 0, 0, 0, 0, 0, 1]])
+    weight = torch.tensor([0.1, 0.6, 0.2, 0.5, 0.3, 0.4, 0.0])
+    pos = torch.arange(14.0).view(7, 2)
+    right = plot_graph((edge_index, weight), pos=pos)
+    segments = lines_of(right)['edges between'].get_segments()
+    assert sorted(segment[0, 0] / 2 for segment in segments) == [2, 4, 6]
+
+
+def test_plot_graph_of_many_nodes():
+    y = torch.arange(40) // 20
+    graph = ring(40)
+    state = torch.get_rng_state()
+    right = plot_graph(graph, y, max_nodes=8)
+    assert torch.equal(state, torch.get_rng_state())
+    left, bar = plot_adjacency(graph, y, max_cells=8).figure.axes
+    # Five nodes share a cell: four of five edges stay inside it.
+    matrix = left.images[0].get_array()
+    assert matrix.shape == (8, 8)
+    assert matrix.sum() == pytest.approx(float(graph.edge_weight.sum()) / 5)
+    assert np.count_nonzero(matrix) == 16
+    assert bar.get_ylabel() == 'mean weight of a target'
+    # Two nodes at random, each with the one source that it has.
+    places = [np.asarray(dots.get_offsets()) for dots in dots_of(right)]
+    number = sum(map(len, places))
+    assert 3 <= number <= 4
+    text = f'{number} of 40 nodes and their strongest edges'
+    assert right.get_title().splitlines()[0] == text
+    again = dots_of(plot_graph(graph, y, max_nodes=8))
+    for place, dots in zip(places, again, strict=True):
+        assert np.array_equal(place, dots.get_offsets())
+    other = dots_of(plot_graph(graph, y, max_nodes=8, seed=1))
+    assert not np.array_equal(places[0], other[0].get_offsets())
+
+
+def test_plot_graph_of_features_with_gradient_and_many_classes():
+    graph, x = ring(10), torch.randn(10, 5).requires_grad_()
+    graph.edge_weight.requires_grad_()
+    right = plot_graph(graph, torch.arange(10), x)
+    # The principal components of the features.
+    offsets = np.concatenate([dots.get_offsets() for dots in dots_of(right)])
+    singular = torch.linalg.svdvals((x - x.mean(dim=0)).detach().double())
+    assert np.allclose(np.linalg.norm(offsets, axis=0), singular[:2])
+    assert right.get_ylabel() == 'principal component 2'
+    styles = {
+        (tuple(dots.get_facecolors()[0]), len(dots.get_paths()[0].vertices))
+        for dots in dots_of(right)
+    }
+    assert len(styles) == 10
+
+
+@pytest.mark.parametrize(
+    ('kwargs', 'error', 'match'),
+    [
+        ({'max_nodes': 3}, ValueError, r"'max_nodes' must be at least 4 \(got 3\)"),
+        ({'y': [0, 0, 0]}, TypeError, r"'y' must be a torch.Tensor \(got list\)"),
+        ({'y': torch.zeros(3)}, TypeError, r"'y' must be an integer"),
+        ({'y': torch.tensor([0])}, ValueError, 'one label per node'),
+        (
+            {'y': torch.tensor([0] * 4), 'pos': torch.zeros(3, 2)},
+            ValueError,
+            r"'pos' must have one row per node \(got 3 for 4 nodes\)",
+        ),
+        ({'pos': torch.zeros(3)}, ValueError, r"'pos' must have shape .* \(got \[3\]"),
+        ({'pos': torch.eye(3).to_sparse_csr()}, ValueError, "'pos' must be dense"),
+        ({'graph': None}, TypeError, r"'graph' must be .* \(got NoneType\)"),
+        ({'graph': NOTHING}, ValueError, "'graph' must have nodes"),
+    ],
+)
+def test_plot_graph_errors(kwargs, error, match):
+    with pytest.raises(error, match=match):
+        plot_graph(**{'graph': ring(3), **kwargs})
+
+
+@pytest.mark.parametrize(
+    ('kwargs', 'error', 'match'),
+    [
+        ({'max_cells': 0}, ValueError, r"'max_cells' must be at least 1 \(got 0\)"),
+        ({'y': [0, 0, 0]}, TypeError, r"'y' must be a torch.Tensor \(got list\)"),
+        ({'y': torch.tensor([0] * 2)}, ValueError, 'one label per node'),
+        ({'graph': NOTHING}, ValueError, "'graph' must have nodes"),
+        ({'ax': 3}, TypeError, r"'ax' must be matplotlib axes \(got int\)"),
+    ],
+)
+def test_plot_adjacency_errors(kwargs, error, match):
+    with pytest.raises(error, match=match):
+        plot_adjacency(**{'graph': ring(3), **kwargs})
