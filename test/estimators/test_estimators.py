@@ -11,14 +11,12 @@ from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_wine, make_classification
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import cross_val_score
-from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from torch_geometric_gsl.sklearn import (
     GSLClassifier,
     GSLNeighborsTransformer,
     GSLRegressor,
-    make_table_transformer,
 )
 
 QUICK = {'max_iter': 20, 'learning_rate': 0.05}
@@ -277,21 +275,6 @@ def test_bad_parameters(wine, options, text):
 def test_a_bar_shows_the_epochs(wine, capsys):
     GSLClassifier('none', **FEW, verbose=True).fit(*wine)
     assert 'none' in capsys.readouterr().err
-
-
-def test_pipelines_and_tables(wine):
-    pandas = pytest.importorskip('pandas')
-    x, y = wine
-    frame = pandas.DataFrame(x[:, :4], columns=list('abcd'))
-    frame['b'] = frame['b'].where(np.arange(len(frame)) % 7 > 0)
-    frame['kind'] = np.where(y == 0, 'first', 'other')
-    frame.loc[3, 'kind'] = None
-    frame['flag'] = y == 1
-    model = make_pipeline(make_table_transformer(), GSLClassifier('learned', **FEW))
-    model.fit(frame, y)
-    assert model.score(frame, y) > 0.9
-    new = frame.iloc[:2].assign(kind='never seen')
-    assert model.predict(new).shape == (2,)
 
 
 def test_cross_validation(wine):

@@ -5,7 +5,7 @@ from typing import Any
 from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 
 
 def make_table_transformer() -> Any:
@@ -24,8 +24,16 @@ def make_table_transformer() -> Any:
         >>> model = make_pipeline(make_table_transformer(), GSLClassifier())
     """
     numbers = SimpleImputer(strategy='median', add_indicator=True)
-    values = OneHotEncoder(handle_unknown='ignore', sparse_output=False)
+    values = make_pipeline(
+        FunctionTransformer(_plain_values, feature_names_out='one-to-one'),
+        OneHotEncoder(handle_unknown='ignore', sparse_output=False),
+    )
     return make_column_transformer(
-        (make_pipeline(numbers), make_column_selector(dtype_include='number')),
+        (numbers, make_column_selector(dtype_include='number')),
         (values, make_column_selector(dtype_exclude='number')),
     )
+
+
+def _plain_values(frame: Any) -> Any:
+    """Return columns whose missing values are None, whatever pandas had for them."""
+    return frame.astype(object).where(frame.notna(), None)
