@@ -1,148 +1,20 @@
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, cast
 
 import torch
 from torch import Tensor
-from torch_geometric.nn import Linear
-from torch_geometric.nn.inits import zeros
 
 from torch_geometric_gsl._checks import (
     check_absent,
-    check_count,
-    check_features,
-    check_finite,
-    check_flag,
-    check_option,
-    check_parameter_match,
     split_pair,
 )
-from torch_geometric_gsl.nn.conv.observed_prior import ObservedPrior
-from torch_geometric_gsl.nn.linear import apply_linear
-from torch_geometric_gsl.nn.one_type import OneType
-from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
+from torch_geometric_gsl.nn.conv.learned_graph_conv import (
+    LearnedGraphConv,
+    check_embedding,
+)
 from torch_geometric_gsl.nn.sampler.plan import SamplingPlan
-from torch_geometric_gsl.nn.similarity.base import Similarity
-from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.typing import Batch, Features, SampledGraph
-
-#: What a similarity may compare.
-COMPARED = ('projected', 'input', 'embedding')
-#: What given edges are.
-OBSERVED = ('candidates', 'prior')
-
-
-def compared_channels(
-    compare: str, in_channels: int, embedding_channels: int | None
-) -> int | None:
-    """Return the width of what a similarity compares; None if it is projected."""
-    check_option(compare, COMPARED, 'compare')
-    if compare == 'embedding':
-        check_count(embedding_channels, 'embedding_channels')
-        return embedding_channels
-    check_absent(embedding_channels, 'embedding_channels', f'with compare={compare!r}')
-    if compare == 'projected':
-        return None
-    if in_channels == -1:
-        raise ValueError("'in_channels' must be known with compare='input' (got -1)")
-    return in_channels
-
-
-def check_embedding(
-    embedding: Tensor, sampler: GumbelKNNSampler, num_nodes: int
-) -> None:
-    """Raise unless a sampler can compare the rows of an embedding of the nodes."""
-    check_features(embedding, 'embedding', sampler.similarity.in_channels)
-    parameter = next(sampler.parameters(), None)
-    check_parameter_match(embedding, parameter, 'embedding')
-    if embedding.size(0) != num_nodes:
-        raise ValueError(
-            f"'embedding' must have one row per node "
-            f'(got {embedding.size(0)} for {num_nodes} nodes)'
-        )
-
-
-class LearnedGraphConv(OneType):
-    """Base class of the layers that learn the graph on which they sum messages."""
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        similarity: str | Similarity = 'neural_gaussian',
-        k: int = 5,
-        tau: float = 0.25,
-        *,
-        similarity_kwargs: dict[str, Any] | None = None,
-        root_weight: bool = True,
-        add_self_loops: bool = False,
-        bias: bool = True,
-        compare: str = 'projected',
-        embedding_channels: int | None = None,
-        observed: str = 'candidates',
-        **kwargs: Any,
-    ) -> None:
-        super().__init__()
-        check_flag(root_weight, 'root_weight')
-        check_flag(add_self_loops, 'add_self_loops')
-        check_flag(bias, 'bias')
-        if in_channels != -1:
-            check_count(in_channels, 'in_channels')
-        check_count(out_channels, 'out_channels')
-        self.in_channels = in_channels
-        self.out_channels = out_channels
-        self.root_weight = root_weight
-        self.add_self_loops = add_self_loops
-        linear = partial(Linear, bias=False, weight_initializer='glorot')
-        self.lin = linear(in_channels, out_channels)
-        self.lin_root = linear(in_channels, out_channels) if root_weight else None
-        self.bias: torch.nn.Parameter | None = None
-        if bias:
-            self.bias = torch.nn.Parameter(torch.empty(out_channels))
-        check_option(observed, OBSERVED, 'observed')
-        self.compare = compare
-        self.prior = ObservedPrior() if observed == 'prior' else None
-        width = compared_channels(compare, in_channels, embedding_channels)
-        width = out_channels if width is None else width
-        compared = resolve_similarity(similarity, width, **(similarity_kwargs or {}))
-        self.sampler = GumbelKNNSampler(compared, k, tau, **kwargs)
-        # Not that of a subclass, whose own parameters are yet to come.
-        LearnedGraphConv.reset_parameters(self)
-
-    def reset_parameters(self) -> None:
-        r"""Reset all learnable parameters of the module."""
-        self.lin.reset_parameters()
-        if self.lin_root is not None:
-            self.lin_root.reset_parameters()
-        zeros(self.bias)
-        self.sampler.reset_parameters()
-        if self.prior is not None:
-            self.prior.reset_parameters()
-
-    def _project(self, x: Tensor, name: str = 'x') -> Tensor:
-        check_features(x, name, self.lin.in_channels)
-        check_parameter_match(x, self.lin.weight, name)
-        h = apply_linear(self.lin, x)
-        check_finite(h, f'{name} @ weight')
-        return h
-
-    def _finish(self, x: Tensor, h: Tensor, out: Tensor) -> Tensor:
-        if self.add_self_loops:
-            out = (out + h) / 2
-        if self.lin_root is not None:
-            out = out + apply_linear(self.lin_root, x)
-        return out if self.bias is None else out + self.bias
-
-    def __repr__(self) -> str:
-        sampler = self.sampler
-        return (
-            f'{self.__class__.__name__}({self._sizes()}, '
-            f'similarity={sampler.similarity}, k={sampler.k}, tau={sampler.tau})'
-        )
-
-    def _sizes(self) -> str:
-        return f'{self.in_channels}, {self.out_channels}'
 
 
 class LatentGraphConv(LearnedGraphConv):

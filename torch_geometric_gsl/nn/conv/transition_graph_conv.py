@@ -11,7 +11,7 @@ from torch_geometric_gsl._checks import (
     check_count,
     check_num_nodes,
 )
-from torch_geometric_gsl.nn.conv.latent_graph_conv import LearnedGraphConv
+from torch_geometric_gsl.nn.conv.learned_graph_conv import LearnedGraphConv
 from torch_geometric_gsl.nn.conv.transition_nodes import (
     FREE,
     KeepsAnchors,

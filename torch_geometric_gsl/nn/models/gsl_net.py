@@ -19,10 +19,8 @@ from torch_geometric_gsl._checks import (
     check_probability,
     split_pair,
 )
-from torch_geometric_gsl.nn.conv.latent_graph_conv import (
-    LatentGraphConv,
-    compared_channels,
-)
+from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
+from torch_geometric_gsl.nn.conv.learned_graph_conv import compared_channels
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
 from torch_geometric_gsl.nn.conv.transition_nodes import (
     FREE,

@@ -11,7 +11,7 @@ from torch_geometric_gsl._checks import (
     check_probability,
     check_type,
 )
-from torch_geometric_gsl.nn.conv.latent_graph_conv import check_embedding
+from torch_geometric_gsl.nn.conv.learned_graph_conv import check_embedding
 from torch_geometric_gsl.nn.models.layers import check_input
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.self_supervision.layers import TwoLayers
