@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -35,11 +35,7 @@ from torch_geometric_gsl.nn.models.layers import (
 )
 from torch_geometric_gsl.nn.models.penalties import check_regularizers, penalty
 from torch_geometric_gsl.nn.models.reference import RemembersRows
-from torch_geometric_gsl.nn.models.scale_choice import (
-    SCALES,
-    choose_scale,
-    set_scale,
-)
+from torch_geometric_gsl.nn.models.scale_choice import ChoosesScale
 from torch_geometric_gsl.nn.models.tasks import resolve_task
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.noise import clone_generator
@@ -49,7 +45,7 @@ from torch_geometric_gsl.typing import Batch, Features, SampledGraph
 Arguments = dict[str, Any]
 
 
-class GSLNet(KeepsAnchors, RemembersRows, NodeClassifier):
+class GSLNet(ChoosesScale, KeepsAnchors, RemembersRows, NodeClassifier):
     r"""The network of the `"Neural Gaussian Similarity Modeling for Differential
     Graph Structure Learning" <https://arxiv.org/abs/2312.09498>`_ paper: layers that
     learn their own graph, with an activation and dropout between them.
@@ -185,34 +181,31 @@ class GSLNet(KeepsAnchors, RemembersRows, NodeClassifier):
         self.compare = compare
         self.regularizers = check_regularizers(regularizers, num_transition_nodes)
         width = compared_channels(compare, in_channels, embedding_channels)
-        self.scale = scale
-        self.chosen_scale: Tensor | None
-        is_auto = scale == 'auto'
-        if is_auto:
-            one = torch.ones((), dtype=torch.float64)
-            self.register_buffer('chosen_scale', one)
-        else:
-            self.chosen_scale = None
-        kwargs['scale'] = 1.0 if is_auto else scale
+        kwargs |= {'similarity': similarity, 'scale': self._await_scale(scale)}
+        self.convs = self._make_layers(sizes, width, kwargs)
+        self.reset_parameters()
+
+    def _make_layers(
+        self, sizes: list[tuple[int, int]], width: int | None, options: Arguments
+    ) -> torch.nn.ModuleList:
+        """Return the layers; where all compare rows of one width, one similarity."""
         conv: Any = LatentGraphConv
-        if num_transition_nodes is not None:
+        if self.num_transition_nodes is not None:
             if width is not None:
                 raise ValueError(
                     f"'compare' must be 'projected' with transition nodes "
-                    f'(got {compare!r})'
+                    f'(got {self.compare!r})'
                 )
             conv = TransitionGraphConv
-            kwargs |= {'num_nodes': num_nodes, 'transition': transition}
-            kwargs |= {'num_transition_nodes': num_transition_nodes}
+            names = 'num_nodes', 'transition', 'num_transition_nodes'
+            options |= {name: getattr(self, name) for name in names}
         elif width is not None:
-            kwargs |= {'compare': 'embedding', 'embedding_channels': width}
-        self.convs = torch.nn.ModuleList(
-            conv(*size, similarity=similarity, **kwargs) for size in sizes
-        )
-        if width is not None:  # What they compare is the same: so is the similarity.
-            for layer in self.convs[1:]:
-                layer.sampler = self.convs[0].sampler
-        self.reset_parameters()
+            options |= {'compare': 'embedding', 'embedding_channels': width}
+        layers = torch.nn.ModuleList(conv(*size, **options) for size in sizes)
+        if width is not None:
+            for layer in layers[1:]:
+                layer.sampler = layers[0].sampler
+        return layers
 
     def reset_parameters(self) -> None:
         r"""Reset all learnable parameters of the module."""
@@ -221,50 +214,6 @@ class GSLNet(KeepsAnchors, RemembersRows, NodeClassifier):
             self.readout.reset_parameters()
         for conv in self.convs:
             conv.reset_parameters()  # type: ignore[operator]
-
-    def choose_scale(
-        self, train: Callable[[GSLNet], float], scales: Iterable[float] = SCALES
-    ) -> dict[float, float]:
-        r"""Train with each of several scales, and keep what validation prefers.
-
-        It serves a model whose :obj:`scale` is :obj:`"auto"`. Each training begins with
-        new parameters and the same random numbers; in the end the model is that of the
-        best score as its training left it. Its scale is part of its state.
-
-        Args:
-            train (Callable): Trains the model and returns its score on validation
-                nodes, the larger the better; NaN is no score.
-            scales (Iterable[float], optional): The scales. Of equal scores the
-                smallest wins. (default: :obj:`(1.0, 3.0, 10.0, 30.0)`)
-
-        Returns:
-            dict[float, float]: The score of each scale, in ascending order.
-
-        Raises:
-            TypeError: If :obj:`train` or :obj:`scales` has the wrong type.
-            ValueError: If the model's :obj:`scale` is not :obj:`"auto"`, a scale is
-                out of range, or there is no score.
-
-        Example:
-            >>> x, y = torch.randn(60, 4), torch.arange(60) % 2
-            >>> model = GSLNet(4, 8, 2, 2, scale='auto')
-            >>> def train(model):
-            ...     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-            ...     model.train().loss(x, y, torch.arange(30)).backward()
-            ...     optimizer.step()
-            ...     out = model.eval()(x)
-            ...     return float((out.argmax(dim=1) == y)[30:45].float().mean())
-            >>> sorted(model.choose_scale(train, scales=(1, 10)))
-            [1.0, 10.0]
-        """
-        if self.chosen_scale is None:
-            raise ValueError(f"'scale' must be 'auto' to be chosen (got {self.scale})")
-        return choose_scale(self, train, scales)
-
-    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        super()._load_from_state_dict(*args, **kwargs)
-        if self.chosen_scale is not None:
-            set_scale(self, float(self.chosen_scale))
 
     def forward(
         self,

@@ -9,12 +9,78 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.sampler.plan import CHECKS
 
 #: The scales that a choice begins with: flat, and as sharp as graphs that pay.
 SCALES = (1.0, 3.0, 10.0, 30.0)
+
+
+class ChoosesScale(torch.nn.Module):
+    """Base class of the models whose scale validation can choose."""
+
+    scale: float | str
+    chosen_scale: Tensor | None
+
+    def _await_scale(self, scale: float | str) -> float | str:
+        """Make room for a scale that is to be chosen; return that of new layers.
+
+        Where none is to come there is no buffer: torch.export miscounts buffers that
+        are None.
+        """
+        self.scale = scale
+        if scale != 'auto':
+            self.chosen_scale = None
+            return scale
+        self.register_buffer('chosen_scale', torch.ones((), dtype=torch.float64))
+        return 1.0
+
+    def choose_scale(
+        self, train: Callable[[Any], float], scales: Iterable[float] = SCALES
+    ) -> dict[float, float]:
+        r"""Train with each of several scales, and keep what validation prefers.
+
+        It serves a model whose :obj:`scale` is :obj:`"auto"`. Each training begins with
+        new parameters and the same random numbers; in the end the model is that of the
+        best score as its training left it. Its scale is part of its state.
+
+        Args:
+            train (Callable): Trains the model and returns its score on validation
+                nodes, the larger the better; NaN is no score.
+            scales (Iterable[float], optional): The scales. Of equal scores the
+                smallest wins. (default: :obj:`(1.0, 3.0, 10.0, 30.0)`)
+
+        Returns:
+            dict[float, float]: The score of each scale, in ascending order.
+
+        Raises:
+            TypeError: If :obj:`train` or :obj:`scales` has the wrong type.
+            ValueError: If the model's :obj:`scale` is not :obj:`"auto"`, a scale is
+                out of range, or there is no score.
+
+        Example:
+            >>> from torch_geometric_gsl import GSLNet
+            >>> x, y = torch.randn(60, 4), torch.arange(60) % 2
+            >>> model = GSLNet(4, 8, 2, 2, scale='auto')
+            >>> def train(model):
+            ...     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+            ...     model.train().loss(x, y, torch.arange(30)).backward()
+            ...     optimizer.step()
+            ...     out = model.eval()(x)
+            ...     return float((out.argmax(dim=1) == y)[30:45].float().mean())
+            >>> sorted(model.choose_scale(train, scales=(1, 10)))
+            [1.0, 10.0]
+        """
+        if self.chosen_scale is None:
+            raise ValueError(f"'scale' must be 'auto' to be chosen (got {self.scale})")
+        return _choose_scale(self, train, scales)
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        super()._load_from_state_dict(*args, **kwargs)
+        if self.chosen_scale is not None:
+            set_scale(self, float(self.chosen_scale))
 
 
 def set_scale(model: Any, scale: float) -> None:
@@ -25,7 +91,7 @@ def set_scale(model: Any, scale: float) -> None:
             module.scale = scale
 
 
-def choose_scale(
+def _choose_scale(
     model: Any, train: Callable[[Any], float], scales: Iterable[float]
 ) -> dict[float, float]:
     """Train a model with each of some scales, and keep the best of the trained ones.
