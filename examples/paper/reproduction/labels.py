@@ -34,7 +34,8 @@ from torch_geometric_gsl.datasets.registry import raw_folder
 FIRST_SEED, SEEDS = 2, 10
 #: The graphs of encoders other than that of the nearest nodes.
 ENCODED = {'uniform_encoder': 'uniform', 'ours_encoder': 'drawn'}
-# Its words count once: validation nodes prefer that to its weights, for all methods.
+# Their words count once, for all methods. On validation nodes that was better than
+# their weights (seed 2: 74.8 to 73.2 % of an MLP, 76.2 to 73.0 % of `nearest`).
 BINARY = ('PubMed',)
 # Of the public split: nodes of a class for training, and nodes for validation.
 PUBLIC_TRAIN, PUBLIC_VAL = 20, 500
@@ -75,18 +76,15 @@ def unit_words(x: Tensor) -> Tensor:
     )
 
 
-#: The settings of encoders by their texts.
-SETTINGS: dict[str, dict[str, Any]] = {}
-
-
 @functools.lru_cache(maxsize=1)
-def load_encoded(dataset: str, seed: int, graph: str, setting: str) -> Tensor:
-    """Return what an encoder makes of a data set; `setting` tells results apart."""
-    data, options = load(dataset), SETTINGS[setting]
+def load_encoded(
+    dataset: str, seed: int, graph: str, options: tuple[tuple[str, Any], ...]
+) -> Tensor:
+    """Return what an encoder of some options makes of a data set."""
     if graph == 'nearest':
-        return encode(data, seed, options)
+        return encode(load(dataset), seed, dict(options))
     scale = METHODS['ours_encoder'].choices['scale'][0] if graph == 'drawn' else None
-    return encode_drawn(data, seed, options, scale)
+    return encode_drawn(load(dataset), seed, dict(options), scale)
 
 
 def split(data: Data, labels: int, seed: int) -> Data:
@@ -137,10 +135,9 @@ def execute(run: Run, setting: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         else split(data, int(run.labels), run.seed)
     )
     if METHODS[run.method].is_encoded:
-        text = repr(setting['encoder'])
-        SETTINGS[text] = setting['encoder']
+        options = tuple(sorted(setting['encoder'].items()))
         graph = ENCODED.get(run.method, 'nearest')
-        data.x = load_encoded(run.dataset, run.seed, graph, text)
+        data.x = load_encoded(run.dataset, run.seed, graph, options)
     best: Training | None = None
     for training in trainings(run.method, hide_test(data), run.seed, setting):
         if best is None or training.beats(best, breaks_ties=True):

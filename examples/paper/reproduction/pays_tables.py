@@ -24,8 +24,8 @@ class Setting(NamedTuple):
     Args:
         title: What the row says of the data.
         cells: The results of the columns; errors are given as their negatives.
-        kind: `error`, `accuracy` of splits that overlap or of splits that hardly do,
-            or `split` where all seeds share one.
+        kind: `error`, or accuracies of splits that are `overlapping`, of `disjoint`
+            draws of labels, or of one `split` that all seeds share.
     """
 
     title: str
