@@ -165,8 +165,6 @@ class _GatherRows(Function):
         ctx: Any, x: Tensor, sizes: Sequence[int], group: Any, traffic: Traffic
     ) -> Tensor:
         ctx.call = sizes, group, traffic
-        if len(sizes) == 1:
-            return x.clone()
         traffic.add('gather', _bytes_of_rows(x, sizes))
         most = max(sizes)
         padded = x.new_zeros(most, *x.shape[1:])
@@ -190,8 +188,6 @@ class _ScatterSum(Function):
         ctx: Any, x: Tensor, sizes: Sequence[int], group: Any, traffic: Traffic
     ) -> Tensor:
         ctx.call = sizes, group, traffic
-        if len(sizes) == 1:
-            return x.clone()
         traffic.add('scatter', _bytes_of_rows(x, sizes))
         blocks = pad_sequence(list(x.split(list(sizes))), batch_first=True)
         out = (_reduce_scatter if x.is_cuda else _exchange)(blocks, group)
