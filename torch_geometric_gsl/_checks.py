@@ -74,6 +74,19 @@ def check_count(value: object, name: str, minimum: int = 1) -> None:
         raise ValueError(f"'{name}' must be at least {minimum} (got {value})")
 
 
+def check_rows(rows: Any, num_targets: int) -> None:
+    """Raise unless a pair of numbers tells where some targets begin and end."""
+    if not isinstance(rows, tuple | list) or len(rows) != 2:
+        raise TypeError(f"'rows' must be a pair of integers (got {rows!r})")
+    for number in rows:
+        check_count(number, 'rows', 0)
+    if not rows[0] <= rows[1] <= num_targets:
+        raise ValueError(
+            f"'rows' must lie between 0 and the number of targets, {num_targets} "
+            f'(got {tuple(rows)})'
+        )
+
+
 def check_flag(value: object, name: str) -> None:
     """Raise unless :obj:`value` is a boolean: the text 'no' would count as true."""
     if not isinstance(value, bool):

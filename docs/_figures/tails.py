@@ -50,7 +50,7 @@ def truncated_draw(
     arrivals = Arrivals(source.unsqueeze(1), -time.unsqueeze(1) - own, time[:, -1:])
     place, share = torch.zeros(runs, 0, dtype=torch.long), torch.tensor(0.0)
     if size:  # Another tail in each run, as in each call.
-        place = spread_sources(n, size, score.device, None, runs).view(runs, size)
+        place = spread_sources(torch.rand(runs, size, dtype=torch.double), n)
         share = torch.tensor(n / size).log()
     # What has arrived does not arrive again.
     late = score[place].masked_fill(log_time.gather(1, place) <= time[:, -1:], -inf)

@@ -28,7 +28,7 @@ OPTIONS = [
 def group(request, monkeypatch):
     """The targets that share a tail: of eight, two groups of three and one of two."""
     size = getattr(request, 'param', 3)
-    monkeypatch.setattr(tail_module, '_group_size', lambda tail, draws: size)
+    monkeypatch.setattr(tail_module, 'group_size', lambda options: size)
     return size
 
 

@@ -11,10 +11,10 @@ from torch_geometric_gsl.ops.candidates import Candidates
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
 from torch_geometric_gsl.ops.tail import (
     Tail,
-    _group_size,
     added_variance,
     default_num_arrivals,
     draw_tail,
+    group_size,
     spread_sources,
     tail_scores,
     tail_size,
@@ -22,7 +22,6 @@ from torch_geometric_gsl.ops.tail import (
 )
 
 INF = math.inf
-CPU = torch.device('cpu')
 DOUBLE = {'dtype': torch.float64}
 
 
@@ -48,7 +47,8 @@ def test_spread_sources(num_sources, data):
     size = data.draw(st.integers(1, num_sources))
     repeats = data.draw(st.integers(1, 3))
     generator = seeded(data.draw(st.integers(0, 99)))
-    found = spread_sources(num_sources, size, CPU, generator, repeats).tolist()
+    part = torch.rand(repeats, size, dtype=torch.double, generator=generator)
+    found = spread_sources(part, num_sources).flatten().tolist()
     assert len(found) == repeats * size
     check_parts(found, size, num_sources)
     if size == num_sources:
@@ -61,7 +61,7 @@ def test_groups_of_targets_share_a_tail(num_sources, data):
     tail = tail_of(zeros(n, num_sources), 3, size)
     assert tail.source.dtype == torch.long
     # Other ones in each of the races, and in each group: the last may be smaller.
-    assert tail.group == _group_size(size, 3)
+    assert tail.group == group_size(DrawOptions(3, 0.5, 1, num_tail=size))
     assert tail.source.shape == (math.ceil(n / tail.group), 3 * size)
     check_parts(tail.source.flatten().tolist(), size, num_sources)
     # Together they stand for all sources.
@@ -158,7 +158,8 @@ def test_the_generator_of_a_tail():
 
 
 def test_groups():
-    assert [_group_size(size, 5) for size in (1, 102, 103, 512)] == [16, 16, 16, 80]
+    options = [DrawOptions(5, 1.0, 16, num_tail=s) for s in (1, 102, 103, 512)]
+    assert [group_size(o) for o in options] == [16, 16, 16, 80]
     x = torch.tensor([[1, 2], [3, 4]])
     assert ungroup(x, 1, 2) is x
     assert ungroup(x, 2, 3).tolist() == [[1, 2], [1, 2], [3, 4]]

@@ -35,7 +35,7 @@ class Head(NamedTuple):
     low: Tensor
     high: Tensor
 
-    def take(self, target: Tensor) -> Head:
+    def take(self, target: Tensor | slice) -> Head:
         """Return the heads of some targets."""
         return Head(*(x[target] for x in self))
 

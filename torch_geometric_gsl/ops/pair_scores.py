@@ -54,6 +54,8 @@ class PairScores(NamedTuple):
             if :obj:`None`. (default: :obj:`None`)
         null (torch.Tensor, optional): The score of the null neighbour, a candidate of
             all targets that passes no message. (default: :obj:`None`)
+        first (int, optional): The number of the first target among all that are drawn:
+            noise is that of these numbers. (default: :obj:`0`)
 
     Example:
         >>> response = scores.Response(scores.identity)
@@ -72,6 +74,7 @@ class PairScores(NamedTuple):
     excluded: Tensor | None = None
     candidates: Candidates | None = None
     null: Tensor | None = None
+    first: int = 0
 
     def rows(self, rows: slice = slice(None)) -> Tensor:
         r"""Score all sources for a block of targets; :math:`-\infty` excludes.
@@ -201,6 +204,15 @@ class PairScores(NamedTuple):
             )
             for dst, *params, excluded in zip(*parts, strict=True)
         ]
+
+    def block(self, rows: slice) -> PairScores:
+        r"""Return the scores of consecutive targets, which keep their noise.
+
+        Args:
+            rows (slice): The targets.
+        """
+        sizes = [rows.start, rows.stop - rows.start, self.dst.size(0) - rows.stop]
+        return self.split(sizes)[1]._replace(first=self.first + rows.start)
 
     def select(self, source: Tensor) -> PairScores:
         r"""Return the scores of some distinct sources alone.

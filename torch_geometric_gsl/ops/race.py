@@ -129,7 +129,7 @@ def race_arrivals(
             proposal_rates(pairs, envelope, rows, count),
             count,
             rows.start,
-            race_states(seed, rows.start * num_races, number),
+            race_states(seed, (pairs.first + rows.start) * num_races, number),
             Arrivals(source[rows], noise[rows], horizon[rows]),
             torch.zeros(number, dtype=torch.long, device=dst.device),
             dst.new_zeros(number),

@@ -182,7 +182,8 @@ class RaceBlock(NamedTuple):
         num_races, size = self.options.num_races, self.options.num_tail
         number = self.found.numel()
         place = torch.arange(size, device=seed.device)
-        state = race_states(seed, self.first * num_races, number).unsqueeze(1)
+        first = (self.pairs.first + self.first) * num_races
+        state = race_states(seed, first, number).unsqueeze(1)
         word, other = (random_words(state + (2 * place + i) * STEP) for i in (1, 2))
         # One of each of S equal parts of the rates.
         part = (place + upper_uniform(other)) * (2.0**32 / size) - 2.0**31

@@ -39,6 +39,6 @@ def stream_arrivals(
     """
     num_targets = pairs.dst.size(0)
     seed = draw_seed(pairs.dst.device, generator)
-    state = race_states(seed, 0, num_targets * k).view(num_targets, k)
+    state = race_states(seed, pairs.first * k, num_targets * k).view(num_targets, k)
     found = scan_arrivals(pairs, state, num_arrivals, memory_budget=memory_budget)
     return Arrivals(found.source, found.noise, found.log_time[..., -1])

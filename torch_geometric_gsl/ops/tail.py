@@ -12,7 +12,13 @@ from torch import Tensor
 
 from torch_geometric_gsl.ops.candidates import Candidates
 from torch_geometric_gsl.ops.neighbours import Neighbours
-from torch_geometric_gsl.ops.noise import below, draw_seed, random_words, states
+from torch_geometric_gsl.ops.noise import (
+    below,
+    draw_seed,
+    precise_uniform,
+    random_words,
+    states,
+)
 from torch_geometric_gsl.ops.pair_scores import PairScores, compare_groups, exclude
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, disable_compile
@@ -124,7 +130,7 @@ def draw_tail(
 
     For each draw one source is drawn from each of :math:`S` equal parts of the
     candidates. Small groups of targets share them, unless each has candidates of its
-    own.
+    own; the first target of :obj:`pairs` is the first of a group.
 
     Args:
         pairs (PairScores): The scores.
@@ -139,10 +145,13 @@ def draw_tail(
         return None
     if pairs.candidates is not None:
         return _own_tail(pairs.candidates, options, pairs.dst, generator)
-    num_sources, device = pairs.src.size(0), pairs.src.device
-    group = _group_size(size, k)
+    num_sources, group = pairs.src.size(0), group_size(options)
     num_groups = -(-pairs.dst.size(0) // group)
-    source = spread_sources(num_sources, size, device, generator, num_groups * k)
+    first = pairs.first // group
+    seed = draw_seed(pairs.src.device, generator)
+    row, column = states(seed, slice(first, first + num_groups), k * size)
+    part = precise_uniform(random_words(row.unsqueeze(1) + column))
+    source = spread_sources(part.view(-1, size), num_sources)
     share = pairs.src.new_full((), math.log(num_sources / size))
     return Tail(source.view(num_groups, k * size), share, group)
 
@@ -255,36 +264,25 @@ def lost_variance(tau: float, num_arrivals: int, num_sources: int) -> float:
     return float(lost / ((weight**2).sum(axis=1).mean() - 1 / n))
 
 
-def _group_size(tail: int, draws: int) -> int:
+def group_size(options: DrawOptions) -> int:
     """Return the number of targets that share the sources of their tail."""
     # Their errors are correlated, so it is small, but a target's share of the gathered
     # sources should not exceed 32.
-    return max(16, draws * tail // 32)
+    return max(16, options.k * options.num_tail // 32)
 
 
-def spread_sources(
-    num_sources: int,
-    size: int,
-    device: torch.device,
-    generator: torch.Generator | None = None,
-    repeats: int = 1,
-) -> Tensor:
-    r"""Draw one source from each of :obj:`size` equal parts of all sources.
+def spread_sources(part: Tensor, num_sources: int) -> Tensor:
+    r"""Return one source from each of :math:`S` equal parts of all sources.
 
     Args:
+        part (torch.Tensor): How far it lies in its part, between 0 and 1, in double
+            precision: :math:`[B, S]` for :math:`B` times as many sources. With
+            :math:`S = N` they are all sources.
         num_sources (int): The number of sources :math:`N`.
-        size (int): The number of parts, at most :math:`N`; all sources if equal.
-        device (torch.device): The device.
-        generator (torch.Generator, optional): Source of randomness; the global
-            generator if :obj:`None`. (default: :obj:`None`)
-        repeats (int, optional): How often to do so. (default: :obj:`1`)
 
     Returns:
-        torch.Tensor: Sources :math:`[\mathrm{repeats} \cdot \mathrm{size}]`.
+        torch.Tensor: Sources :math:`[B, S]`.
     """
-    part = torch.rand(
-        (repeats, size), dtype=torch.double, device=device, generator=generator
-    )
-    part += torch.arange(size, device=device)
-    place = part.mul_(num_sources / size).long().clamp_(max=num_sources - 1)
-    return place.flatten()
+    place = part + torch.arange(part.size(1), device=part.device)
+    place = place.mul_(num_sources / part.size(1)).long()
+    return place.clamp_(max=num_sources - 1)

@@ -29,7 +29,7 @@ from torch_geometric_gsl.ops.dense import (
 )
 from torch_geometric_gsl.ops.envelope import Envelope
 from torch_geometric_gsl.ops.listed import candidate_graph, nearest_candidates
-from torch_geometric_gsl.ops.noise import arrival_times
+from torch_geometric_gsl.ops.noise import draw_seed, race_states, uniform
 from torch_geometric_gsl.ops.noise_free import (
     nearest_graph,
     noise_free_sum,
@@ -41,7 +41,7 @@ from torch_geometric_gsl.ops.race import FIRST_ROUND, race_arrivals
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
 from torch_geometric_gsl.ops.runtime import disable_compile
 from torch_geometric_gsl.ops.stream import stream_arrivals
-from torch_geometric_gsl.ops.tail import Tail, draw_tail
+from torch_geometric_gsl.ops.tail import Tail, draw_tail, group_size
 from torch_geometric_gsl.ops.tree_sum import may_pay, tree_sum
 from torch_geometric_gsl.typing import SampledGraph
 
@@ -59,6 +59,7 @@ class AllPairs(NamedTuple):
     num_targets: int
     most: int  # The number of candidates of the target with the most.
     envelope: Envelope | None = None  # Bounds of sharp scores.
+    kept: slice = slice(None)  # Those of the targets that were asked for.
 
     def graph(self, generator: torch.Generator | None) -> SampledGraph:
         """Return the graph."""
@@ -74,6 +75,8 @@ class AllPairs(NamedTuple):
         else:
             k, tau, budget = options.k, options.tau, given.memory_budget
             graph = nearest_graph(scores, k, tau, memory_budget=budget)
+        if self.kept != slice(None):
+            graph = _graph_of_targets(graph, self.kept)
         first = graph.edge_index.new_tensor([[self.sources[0]], [self.targets[0]]])
         return SampledGraph(graph.edge_index + first, graph.edge_weight)
 
@@ -81,11 +84,12 @@ class AllPairs(NamedTuple):
         """Sum messages over the drawn graph, or over all pairs without noise."""
         given, options = self.given, self.options
         if not given.is_noisy:
-            return self._noise_free_sum(h)
+            return self._noise_free_sum(h)[self.kept]
         if self.plan.method == 'dense' and options.replace:
-            return self._weights(generator).to(h.dtype) @ h
+            return self._weights(generator)[self.kept].to(h.dtype) @ h
         drawn = _draw(self, generator)
-        return drawn_sum(h, self.scores, *drawn, options, given.memory_budget)
+        out = drawn_sum(h, self.scores, *drawn, options, given.memory_budget)
+        return out[self.kept]
 
     def _weights(self, generator: torch.Generator | None) -> Tensor:
         score, options, null = self.scores.rows(), self.options, self.scores.null
@@ -112,7 +116,7 @@ class AllPairs(NamedTuple):
                 return noise_free_sum(h, scores, tau, memory_budget=budget)
             clusters = k_means(scores.src, num_clusters(scores.src.size(0)))
             return tree_sum(*args, clusters, memory_budget=budget).to(h.dtype)
-        num_targets, num_sources = self.scores.dst.size(0), self.scores.src.size(0)
+        num_targets, num_sources = self.num_targets, self.scores.src.size(0)
         count = int(min(self.given.max_eval_pairs, 2**62)) // num_targets
         count = max(count, LEAST_SAMPLES)
         if count >= num_sources:
@@ -196,8 +200,12 @@ def all_pairs(
     memory: EnvelopeMemory | None = None,
     first_source: int = 0,
     first_target: int = 0,
+    rows: tuple[int, int] | None = None,
 ) -> AllPairs:
-    """Return the part of one graph, whose first nodes have these places."""
+    """Return the part of one graph, whose first nodes have these places.
+
+    Of all targets only some :obj:`rows` may be wanted: the plan is that of all.
+    """
     num_targets, num_sources = pairs.dst.size(0), pairs.src.size(0)
     pairs = pairs if given.loop else exclude_loops(pairs)
     plan, options = choose_plan(given, num_targets, num_sources)
@@ -205,7 +213,7 @@ def all_pairs(
     if is_sharp(given, plan, num_sources):
         memory = EnvelopeMemory() if memory is None else memory
         envelope, plan = memory.plan(pairs, given, plan, options)
-    return AllPairs(
+    part = AllPairs(
         given,
         plan,
         options,
@@ -216,6 +224,34 @@ def all_pairs(
         num_sources,
         envelope,
     )
+    return part if rows is None else _part_of_targets(part, *rows)
+
+
+def _part_of_targets(part: AllPairs, start: int, stop: int) -> AllPairs:
+    """Return what draws for some targets as the whole part draws for them."""
+    if part.given.is_noisy and part.plan.method == 'dense':
+        # The definition draws the noise of all pairs in their order.
+        return part._replace(kept=slice(start, stop))
+    # Whole groups that share a tail, and at least one target: noise is drawn for none
+    # as well, so that what is drawn next is what it would be.
+    first = min(start, part.num_targets - 1)
+    first -= first % group_size(part.options)
+    block = slice(first, max(stop, first + 1))
+    envelope = part.envelope
+    if envelope is not None and envelope.head is not None:
+        envelope = envelope._replace(head=envelope.head.take(block))
+    return part._replace(
+        scores=part.scores.block(block),
+        targets=(part.targets[0] + block.start, part.targets[0] + block.stop),
+        envelope=envelope,
+        kept=slice(start - first, stop - first),
+    )
+
+
+def _graph_of_targets(graph: SampledGraph, targets: slice) -> SampledGraph:
+    target = graph.edge_index[1]
+    keep = (target >= targets.start) & (target < targets.stop)
+    return SampledGraph(graph.edge_index[:, keep], graph.edge_weight[keep])
 
 
 def exclude_loops(pairs: PairScores) -> PairScores:
@@ -250,11 +286,12 @@ def _draw(
         draw = perturbed_arrivals if plan.method == 'dense' else stream_arrivals
         arrivals = draw(scores, options.num_races, num_arrivals, **how)
     if scores.null is not None:
-        like = arrivals.horizon
-        time = arrival_times(
-            like.shape, dtype=like.dtype, device=like.device, generator=generator
-        )
-        arrivals = arrivals._replace(null=-time.log_())
+        shape = arrivals.horizon.shape
+        seed = draw_seed(scores.dst.device, generator)
+        state = race_states(seed, scores.first * shape[1], shape.numel())
+        time = uniform(state, torch.float64).log_().neg_()
+        noise = time.log_().neg_().view(shape).to(arrivals.noise.dtype)
+        arrivals = arrivals._replace(null=noise)
     return arrivals, tail
 
 

@@ -10,9 +10,11 @@ from torch import Tensor
 from torch.utils.hooks import RemovableHandle
 
 from torch_geometric_gsl._checks import (
+    check_absent,
     check_candidate_count,
     check_generator,
     check_messages,
+    check_rows,
 )
 from torch_geometric_gsl._warnings import one_of_each
 from torch_geometric_gsl.nn.one_type import OneType
@@ -209,6 +211,7 @@ class GumbelKNNSampler(OneType):
         edge_index: Tensor | None = None,
         batch: Batch | None = None,
         *,
+        rows: tuple[int, int] | None = None,
         generator: torch.Generator | None = None,
         return_adj_t: bool = False,
     ) -> SampledGraph | SparseTensor:
@@ -221,6 +224,9 @@ class GumbelKNNSampler(OneType):
                 candidates. (default: :obj:`None`)
             batch (torch.Tensor or tuple, optional): Sorted graph ids of the nodes, a
                 pair for a pair: edges never join two graphs. (default: :obj:`None`)
+            rows (tuple[int, int], optional): The first of the targets that are wanted,
+                and the end of them: they get the edges of a call for all targets, whose
+                numbers they keep. (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness; the global one
                 if :obj:`None`. (default: :obj:`None`)
             return_adj_t (bool, optional): If :obj:`True`, returns the transposed
@@ -237,7 +243,7 @@ class GumbelKNNSampler(OneType):
                 exceeds the candidates, or the method that is asked for cannot serve.
             ImportError: If :obj:`return_adj_t` is set without torch-sparse.
         """
-        assigned = self._begin(x, edge_index, batch, generator)
+        assigned = self._begin(x, edge_index, batch, generator, rows)
         device_type = assigned.pairs.src.device.type
         with torch.autocast(device_type, enabled=False), one_of_each():
             graph = assigned.graph(generator)
@@ -255,6 +261,7 @@ class GumbelKNNSampler(OneType):
         edge_index: Tensor | None = None,
         batch: Batch | None = None,
         *,
+        rows: tuple[int, int] | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
         r"""Sum messages over the sampled neighbours, :math:`\sum_j A_{ij} h_j`.
@@ -269,6 +276,9 @@ class GumbelKNNSampler(OneType):
             h (torch.Tensor): The messages of the sources :math:`[N, m]`.
             edge_index (torch.Tensor, optional): Candidates. (default: :obj:`None`)
             batch (torch.Tensor or tuple, optional): Graph ids. (default: :obj:`None`)
+            rows (tuple[int, int], optional): The first of the targets that are wanted,
+                and the end of them: they get the sums of a call for all targets.
+                (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness.
                 (default: :obj:`None`)
 
@@ -280,6 +290,7 @@ class GumbelKNNSampler(OneType):
             ValueError: If an input is invalid, or the method asked for cannot serve.
         """
         if is_exporting():
+            check_absent(rows, 'rows', "in a program of 'torch.export'")
             return exported_sum(
                 self._pairs(x),
                 h,
@@ -289,7 +300,7 @@ class GumbelKNNSampler(OneType):
                 edge_index=edge_index,
                 batch=batch,
             )
-        assigned = self._begin(x, edge_index, batch, generator)
+        assigned = self._begin(x, edge_index, batch, generator, rows)
         check_messages(h, assigned.pairs.src.size(0), assigned.pairs.src.device)
         with torch.autocast(h.device.type, enabled=False), one_of_each():
             return assigned.sum(h, generator)
@@ -373,13 +384,13 @@ class GumbelKNNSampler(OneType):
         return self.training or self.sample_in_eval
 
     def _begin(
-        self, x: Features, edge_index: Any, batch: Any, generator: Any
+        self, x: Features, edge_index: Any, batch: Any, generator: Any, rows: Any
     ) -> Assignment:
         """Check the inputs, and assign a part to each target."""
         for hook in self._draw_hooks.values():
             hook(self, x, edge_index, batch)
         inputs = x, edge_index, batch, self._memory
-        assigned = self._assign(*inputs, is_noisy=self.is_noisy)
+        assigned = self._assign(*inputs, is_noisy=self.is_noisy, rows=rows)
         check_generator(generator, assigned.pairs.src.device)
         return assigned
 
@@ -391,6 +402,7 @@ class GumbelKNNSampler(OneType):
         memory: EnvelopeMemory,
         *,
         is_noisy: bool,
+        rows: tuple[int, int] | None = None,
     ) -> Assignment:
         is_pair = isinstance(x, tuple | list)
         options = {f: getattr(self, f) for f in CallOptions._fields if f in CHECKS}
@@ -398,13 +410,17 @@ class GumbelKNNSampler(OneType):
         options |= {'scale': memory.read(self.factor)}
         given = CallOptions(is_noisy=is_noisy, **options)
         pairs = self._pairs(x)
+        if rows is not None:
+            check_rows(rows, pairs.dst.size(0))
+            check_absent(edge_index, 'edge_index', "with 'rows'")
+            check_absent(batch, 'batch', "with 'rows'")
         if edge_index is not None or batch is not None:
             parts = assign_parts(pairs, is_pair, edge_index, batch, given)
             return Assignment(pairs, parts)
         if pairs.dst.size(0) == 0:
             return Assignment(pairs, [])
         check_candidate_count(self.k, pairs.src.size(0) - int(not given.loop))
-        return Assignment(pairs, [all_pairs(pairs, given, memory)])
+        return Assignment(pairs, [all_pairs(pairs, given, memory, rows=rows)])
 
     def _pairs(self, x: Features) -> PairScores:
         """Return the scores of all pairs, on demand."""

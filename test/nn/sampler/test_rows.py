@@ -1,0 +1,167 @@
+"""Drawing for some targets only: they get what a call for all targets gives them."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from torch_geometric_gsl import (
+    GumbelKNNSampler,
+    LinearSimilarity,
+    NeuralGaussianSimilarity,
+)
+
+N = 300
+OPTIONS = {
+    'dense': {'method': 'dense'},
+    'race': {'method': 'race'},
+    'stream': {'method': 'stream'},
+    'auto': {},
+    'sharp race': {'method': 'race', 'scale': 12.0},
+    'sharp stream': {'method': 'stream', 'scale': 12.0},
+    'hard': {'method': 'race', 'hard': True},
+    'no tail': {'method': 'stream', 'num_tail': 0},
+    'distinct': {'method': 'race', 'replace': False},
+    'distinct, dense': {'method': 'dense', 'replace': False},
+    'null': {'method': 'race', 'null': True},
+    'null, dense': {'method': 'dense', 'null': True},
+    'no loops': {'method': 'race', 'loop': False, 'scale': 8.0},
+}
+# Between groups that share a tail and inside them, none, the last ones, and all.
+ROWS = [(0, 37), (37, 160), (160, 160), (299, 300), (300, 300), (0, 300)]
+
+
+@pytest.fixture(params=OPTIONS)
+def options(request):
+    return OPTIONS[request.param]
+
+
+@pytest.fixture(params=['neural bell', 'cosine'])
+def sampler(request, options):
+    torch.manual_seed(0)
+    similarity = (
+        NeuralGaussianSimilarity(8, bias=True)
+        if request.param == 'neural bell'
+        else LinearSimilarity(8)
+    )
+    return GumbelKNNSampler(similarity.double(), k=3, **options).double()
+
+
+def features():
+    generator = torch.Generator().manual_seed(1)
+    x, h = torch.randn(2, N, 8, dtype=torch.double, generator=generator)
+    return x.requires_grad_(), h.requires_grad_()
+
+
+def seeded():
+    return torch.Generator().manual_seed(2)
+
+
+@pytest.mark.parametrize('training', [True, False])
+def test_targets_get_the_edges_of_a_call_for_all(sampler, training):
+    sampler.train(training)
+    x, _ = features()
+    whole = sampler(x, generator=seeded())
+    for rows in ROWS:
+        own = sampler(x, rows=rows, generator=seeded())
+        keep = (whole.edge_index[1] >= rows[0]) & (whole.edge_index[1] < rows[1])
+        assert torch.equal(own.edge_index, whole.edge_index[:, keep])
+        assert_close(own.edge_weight, whole.edge_weight[keep])
+
+
+@pytest.mark.parametrize('training', [True, False])
+def test_blocks_give_the_sums_and_gradients_of_a_call_for_all(sampler, training):
+    sampler.train(training)
+    x, h = features()
+    out = sampler.propagate(x, h, generator=seeded())
+    target = torch.randn_like(out)
+    parameters = [x, h, *sampler.parameters()]
+    expected = torch.autograd.grad((out * target).sum(), parameters, allow_unused=True)
+    gradients = [torch.zeros_like(p) for p in parameters]
+    for start, stop in [*ROWS[:3], (160, 299), (299, 300)]:
+        own = sampler.propagate(x, h, rows=(start, stop), generator=seeded())
+        assert_close(own, out[start:stop])
+        loss = (own * target[start:stop]).sum()
+        parts = torch.autograd.grad(loss, parameters, allow_unused=True)
+        for total, part in zip(gradients, parts, strict=True):
+            total += 0 if part is None else part
+    for total, whole in zip(gradients, expected, strict=True):
+        assert_close(total, torch.zeros_like(total) if whole is None else whole)
+
+
+def test_what_is_drawn_next_does_not_depend_on_rows(sampler):
+    x, h = features()
+    ends = []
+    for rows in [None, *ROWS]:
+        generator = seeded()
+        sampler.propagate(x, h, rows=rows, generator=generator)
+        ends.append(generator.get_state())
+    assert all(torch.equal(end, ends[0]) for end in ends)
+
+
+def test_calls_keep_the_bounds_of_all_targets():
+    """Bounds are renewed alike, as embeddings move, so that graphs stay the same."""
+    whole, part = (
+        GumbelKNNSampler(LinearSimilarity(8), scale=15.0, method='race')
+        for _ in range(2)
+    )
+    x = features()[0].detach().float()
+    for step in range(4):
+        one = whole(x, generator=seeded())
+        own = part(x, rows=(100, 200), generator=seeded())
+        keep = (one.edge_index[1] >= 100) & (one.edge_index[1] < 200)
+        assert torch.equal(own.edge_index, one.edge_index[:, keep])
+        noise = torch.randn(x.shape, generator=torch.Generator().manual_seed(step))
+        x = x + 0.3 * noise
+
+
+def test_tails_that_are_proposed_by_clusters():
+    generator = torch.Generator().manual_seed(3)
+    centre = torch.randn(20, 8, generator=generator)
+    x = centre.repeat(100, 1) + 0.1 * torch.randn(2000, 8, generator=generator)
+    sampler = GumbelKNNSampler(NeuralGaussianSimilarity(8), scale=8.0, method='race')
+    assert 'clusters' in sampler.plan(x).reason
+    assert sampler.plan(x).num_tail > 0
+    one = sampler(x, generator=seeded())
+    own = sampler(x, rows=(700, 1100), generator=seeded())
+    keep = (one.edge_index[1] >= 700) & (one.edge_index[1] < 1100)
+    assert torch.equal(own.edge_index, one.edge_index[:, keep])
+    assert_close(own.edge_weight, one.edge_weight[keep])
+
+
+def test_pairs_and_estimates():
+    sampler = GumbelKNNSampler(LinearSimilarity(8), max_eval_pairs=100).eval()
+    x, h = (v.detach().float() for v in features())
+    sampler.max_eval_pairs = 1200 * N  # A sample, had all targets as many candidates.
+    pair = x.repeat(8, 1), x
+    messages = h.repeat(8, 1)
+    with pytest.warns(UserWarning, match='are estimated'):
+        whole = sampler.propagate(pair, messages)
+    with pytest.warns(UserWarning, match='are estimated from 1200 sources'):
+        own = sampler.propagate(pair, messages, rows=(10, 20))
+    assert_close(own, whole[10:20])
+
+
+@pytest.mark.parametrize(
+    ('rows', 'error', 'text'),
+    [
+        (3, TypeError, r"'rows' must be a pair of integers \(got 3\)"),
+        ((1, 2, 3), TypeError, r"'rows' must be a pair of integers"),
+        ((0, 1.5), TypeError, r"'rows' must be an integer \(got float\)"),
+        ((-1, 2), ValueError, r"'rows' must be at least 0 \(got -1\)"),
+        ((5, 2), ValueError, r'between 0 and the number of targets, 300 \(got \(5, 2'),
+        ((0, 301), ValueError, r'number of targets, 300 \(got \(0, 301\)\)'),
+    ],
+)
+def test_bad_rows(rows, error, text):
+    sampler = GumbelKNNSampler(LinearSimilarity(8))
+    with pytest.raises(error, match=text):
+        sampler(features()[0].float(), rows=rows)
+
+
+def test_rows_are_of_one_graph_with_all_candidates():
+    sampler, x = GumbelKNNSampler(LinearSimilarity(8)), features()[0].float()
+    edges, batch = torch.zeros(2, 5, dtype=torch.long), torch.zeros(N).long()
+    with pytest.raises(ValueError, match="'edge_index' has no meaning with 'rows'"):
+        sampler(x, edges, rows=(0, 1))
+    with pytest.raises(ValueError, match="'batch' has no meaning with 'rows'"):
+        sampler(x, batch=batch, rows=(0, 1))
