@@ -60,7 +60,7 @@ def save_checkpoint(
     check_count(step, 'step', minimum=0)
     parts = _parts(model, optimizer, others)
     if _is_first(group):
-        state: dict[str, Any] = {name: part.state_dict() for name, part in parts.items()}
+        state = {name: part.state_dict() for name, part in parts.items()}
         random = {'cpu': torch.get_rng_state()}
         if torch.cuda.is_available():
             random['cuda'] = torch.cuda.get_rng_state()
@@ -126,7 +126,9 @@ def load_checkpoint(
         for name, part in parts.items():
             part.load_state_dict(state[name])
     except (KeyError, RuntimeError, ValueError) as error:
-        raise ValueError(f"'{path}' holds the state of another model: {error}") from error
+        raise ValueError(
+            f"'{path}' holds the state of another model: {error}"
+        ) from error
     _set_random_numbers(random, generator)
     return int(found['step'])
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from torch_geometric_gsl._checks import check_count, check_type
+from torch_geometric_gsl._checks import check_count, check_index, check_type
 from torch_geometric_gsl.ops.collective import (
     Traffic,
     all_gather_rows,
@@ -20,6 +20,12 @@ from torch_geometric_gsl.ops.collective import (
 )
 from torch_geometric_gsl.ops.sparse_rows import rows_between
 from torch_geometric_gsl.typing import SampledGraph
+
+
+class Gathered(NamedTuple):
+    """Hold the rows of all ranks, gathered once: gathering leaves them as they are."""
+
+    rows: Tensor
 
 
 class RowShard:
@@ -81,7 +87,7 @@ class RowShard:
         r"""Return the numbers of the first row of this rank and of the one behind."""
         return self.first, self.first + self.num_rows
 
-    def gather(self, x: Tensor) -> Tensor:
+    def gather(self, x: Tensor | Gathered) -> Tensor:
         r"""Return the rows of all ranks, with gradient.
 
         Args:
@@ -91,6 +97,8 @@ class RowShard:
             TypeError: If :obj:`x` is not a tensor.
             ValueError: If it is sparse, or has another number of rows.
         """
+        if isinstance(x, Gathered):
+            return x.rows
         if not self.is_shared:
             self._check_rows(x, self.total)
             return x
@@ -135,6 +143,26 @@ class RowShard:
         """
         edge_index = self.concatenate(graph.edge_index.t()).t()
         return SampledGraph(edge_index, self.concatenate(graph.edge_weight))
+
+    def own_edges(self, edge_index: Tensor) -> Tensor:
+        r"""Return edges to the targets of this rank, counted from its first one.
+
+        Args:
+            edge_index (torch.Tensor): The edges, between nodes of the table.
+
+        Raises:
+            TypeError: If they are no integers.
+            ValueError: If an edge leads to a target of another rank.
+        """
+        check_index(edge_index, 'edge_index', '[2, num_edges]', 2, edge_index)
+        first, end = self.rows
+        target = edge_index[1]
+        if bool(((target < first) | (target >= end)).any()):
+            raise ValueError(
+                f"'edge_index' must lead to the rows {self.rows} of this rank "
+                f'(got {int(target.min())}..{int(target.max())})'
+            )
+        return edge_index - edge_index.new_tensor([[0], [first]])
 
     def attach(self, out: Tensor, *gathered: Tensor) -> Tensor:
         r"""Return a result whose backward pass runs through gathered rows.

@@ -220,16 +220,12 @@ class _Attach(Function):
 
     @staticmethod
     def forward(ctx: Any, out: Tensor, *inputs: Tensor) -> Tensor:
-        ctx.others = [(x.shape, x.dtype, x.device) for x in inputs]
+        ctx.others = [(x.new_zeros(()), x.shape) for x in inputs]
         return out.clone()
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
-        zeros = [
-            torch.zeros(shape, dtype=dtype, device=device)
-            for shape, dtype, device in ctx.others
-        ]
-        return grad, *zeros
+        return grad, *(zero.expand(shape) for zero, shape in ctx.others)
 
 
 def _reduce_scatter(blocks: Tensor, group: Any) -> Tensor:

@@ -1,0 +1,174 @@
+"""Layers and models on several ranks give what they give in one process."""
+
+import pytest
+import torch
+from ranks import blocks, run_ranks
+from torch.testing import assert_close
+
+from torch_geometric_gsl import GSLNet, LatentGraphConv, TransitionGraphConv
+from torch_geometric_gsl.distributed import RowShard
+
+N, IN, OUT, STEPS = 47, 6, 4, 2
+MANY = 150  # Nodes enough for bounds of sharp scores.
+LAYERS = {
+    'dense': (LatentGraphConv, {'method': 'dense'}),
+    'race': (LatentGraphConv, {'method': 'race'}),
+    'stream': (LatentGraphConv, {'method': 'stream'}),
+    'hard': (LatentGraphConv, {'method': 'race', 'hard': True, 'null': True}),
+    'distinct': (LatentGraphConv, {'replace': False, 'loop': False}),
+    'input': (LatentGraphConv, {'compare': 'input', 'similarity': 'cosine'}),
+    'embedding': (LatentGraphConv, {'compare': 'embedding', 'embedding_channels': 3}),
+    'uniform': (
+        LatentGraphConv,
+        {'similarity': 'uniform', 'compare': 'embedding', 'embedding_channels': 3},
+    ),
+    'prior': (LatentGraphConv, {'observed': 'prior', 'add_self_loops': True}),
+    'sharp': (LatentGraphConv, {'scale': 'learned', 'initial_scale': 12.0}),
+    'sharp cosine': (
+        LatentGraphConv,
+        {'method': 'race', 'scale': 15.0, 'similarity': 'linear'},
+    ),
+    'transition': (TransitionGraphConv, {'num_nodes': N}),
+    'transition, race': (TransitionGraphConv, {'num_nodes': N, 'method': 'race'}),
+    'transition, sharp': (
+        TransitionGraphConv,
+        {'num_nodes': MANY, 'method': 'race', 'scale': 12.0},
+    ),
+    'free': (TransitionGraphConv, {'transition': 'free', 'method': 'stream'}),
+    'anchors': (TransitionGraphConv, {'transition': 'anchors'}),
+}
+NETS = {
+    'net': {},
+    'net, input': {'compare': 'input', 'method': 'race'},
+    'net, embedding': {'compare': 'embedding', 'embedding_channels': 3},
+    'net, sharp': {'scale': 10.0, 'method': 'race'},
+    'net, prior': {'observed': 'prior'},
+    'net, transition': {'num_nodes': N},
+    'net, anchors': {'transition': 'anchors'},
+    'net, free': {'transition': 'free'},
+    'net, regression': {'task': 'regression'},
+}
+KINDS = LAYERS | {name: (GSLNet, options) for name, options in NETS.items()}
+
+
+def numbers(seed, *size):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*size, generator=generator, dtype=torch.double)
+
+
+def num_nodes(name):
+    return MANY if 'sharp' in name else N
+
+
+def make(name):
+    """Return the module, the same on each rank."""
+    kind, options = KINDS[name]
+    if kind is TransitionGraphConv or 'transition' in options or 'num_nodes' in options:
+        options = {'num_transition_nodes': 9, **options}
+        if 'sharp' in name:
+            options['num_transition_nodes'] = 130
+    torch.manual_seed(4)
+    # So wide that dropout leaves no two rows alike, which rounding would tell apart.
+    sizes = (IN, 16, 2, OUT) if kind is GSLNet else (IN, OUT)
+    module = kind(*sizes, k=3, **options).double()
+    if options.get('transition') == 'anchors':
+        module.choose_anchors(numbers(8, 20, IN))
+    return module
+
+
+def arguments(name, rows):
+    """Return features and other arguments for some of the nodes."""
+    n, (_, options) = num_nodes(name), KINDS[name]
+    x = numbers(0, n, IN)[rows].clone().requires_grad_()
+    given = {}
+    if options.get('compare') == 'embedding':
+        given['embedding'] = numbers(1, n, 3)[rows].clone().requires_grad_()
+    if options.get('observed') == 'prior':
+        source, target = torch.randint(
+            n, (2, 3 * n), generator=torch.Generator().manual_seed(3)
+        )
+        target = target % (n - 5)  # The last nodes have none.
+        keep = (target >= rows.start) & (target < rows.stop)
+        given['edge_index'] = torch.stack([source[keep], target[keep]])
+    return x, given
+
+
+def labels(name, rows):
+    n = num_nodes(name)
+    y = numbers(5, n, OUT) if 'regression' in name else torch.arange(n) % OUT
+    mask = torch.arange(n) % 3 == 0
+    mask[: n // 3] = False  # None on the first of three ranks.
+    return y[rows], mask[rows]
+
+
+def results(name, rows, shard=None):
+    """Return losses, gradients, graphs and evaluations of some of the nodes."""
+    module = make(name)
+    is_net = isinstance(module, GSLNet)
+    x, given = arguments(name, rows)
+    if shard is not None:
+        given['shard'] = shard
+    found = {}
+    torch.manual_seed(6)
+    for step in range(STEPS):
+        if is_net:
+            loss = module.loss(x, *labels(name, rows), **given)
+        else:
+            loss = (module(x, **given) * numbers(7, num_nodes(name), OUT)[rows]).sum()
+        loss.backward()
+        if shard is not None and not is_net:
+            loss = shard.sum(loss.detach())
+        found[f'loss {step}'] = loss.detach()
+    found['next'] = torch.rand(3)
+    if shard is not None:
+        shard.sum_gradients(module)
+    found |= {f'gradient {key}': p.grad for key, p in module.named_parameters()}
+    inputs = [x.grad, given['embedding'].grad] if 'embedding' in given else [x.grad]
+    for training in (True, False):
+        module.train(training)
+        with torch.no_grad():
+            graphs = module.graphs if is_net else module.graph
+            graph = graphs(x, **given)
+            found[f'graph {training}'] = graph if is_net else [graph]
+    found['out'] = [*inputs, module(x, **given).detach()]
+    if is_net:
+        found['predict'] = [module.predict(x, **given)]
+        found['score'] = module.score(x, *labels(name, rows), **given)
+    return found
+
+
+def own(rank, name, sizes):
+    shard = RowShard(sizes[rank])
+    return results(name, slice(*shard.rows), shard)
+
+
+def assert_equal(name, world_size, kind, folder):
+    sizes = blocks(num_nodes(name), world_size, kind)
+    parts = run_ranks(own, world_size, folder, name, sizes)
+    expected = results(name, slice(0, num_nodes(name)))
+    for part in parts:
+        assert not isinstance(part, str), part
+        for key, value in expected.items():
+            if key.startswith(('loss', 'gradient', 'next', 'score')):
+                assert_close(part[key], value, msg=lambda text, k=key: f'{k}: {text}')
+    for key in {'out', 'predict'} & expected.keys():
+        for i, value in enumerate(expected[key]):
+            rows = [part[key][i] for part in parts]
+            if value is not None:
+                assert_close(torch.cat(rows), value)
+    for key in ('graph True', 'graph False'):
+        for i, graph in enumerate(expected[key]):
+            edges = torch.cat([part[key][i].edge_index for part in parts], dim=1)
+            assert torch.equal(edges, graph.edge_index)
+            weight = torch.cat([part[key][i].edge_weight for part in parts])
+            assert_close(weight, graph.edge_weight)
+
+
+@pytest.mark.parametrize('name', KINDS)
+def test_two_ranks(name, tmp_path):
+    assert_equal(name, 2, 'uneven', tmp_path)
+
+
+@pytest.mark.parametrize('name', KINDS)
+def test_three_ranks_of_which_one_has_no_rows(name, tmp_path):
+    assert_equal(name, 3, 'empty', tmp_path)
