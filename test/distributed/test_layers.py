@@ -6,6 +6,7 @@ from ranks import blocks, run_ranks
 from torch.testing import assert_close
 
 from torch_geometric_gsl import GSLNet, LatentGraphConv, TransitionGraphConv
+from torch_geometric_gsl.diagnostics import UniformSamplingWarning, describe_model
 from torch_geometric_gsl.distributed import RowShard
 
 N, IN, OUT, STEPS = 47, 6, 4, 2
@@ -23,7 +24,10 @@ LAYERS = {
         {'similarity': 'uniform', 'compare': 'embedding', 'embedding_channels': 3},
     ),
     'prior': (LatentGraphConv, {'observed': 'prior', 'add_self_loops': True}),
-    'sharp': (LatentGraphConv, {'scale': 'learned', 'initial_scale': 12.0}),
+    'sharp': (
+        LatentGraphConv,
+        {'method': 'race', 'scale': 'learned', 'initial_scale': 12.0},
+    ),
     'sharp cosine': (
         LatentGraphConv,
         {'method': 'race', 'scale': 15.0, 'similarity': 'linear'},
@@ -131,6 +135,13 @@ def results(name, rows, shard=None):
             graph = graphs(x, **given)
             found[f'graph {training}'] = graph if is_net else [graph]
     found['out'] = [*inputs, module(x, **given).detach()]
+    module.train()
+    summary = describe_model(module, x, **given)
+    found['summary'] = [
+        (a.candidates, a.entropy, a.b, a.c, a.null, a.share) for a in summary.layers
+    ]
+    samplers = {layer.sampler for layer in getattr(module, 'convs', [module])}
+    found['bounds'] = any(s._memory.kept.nodes for s in samplers)
     if is_net:
         found['predict'] = [module.predict(x, **given)]
         found['score'] = module.score(x, *labels(name, rows), **given)
@@ -145,11 +156,14 @@ def own(rank, name, sizes):
 def assert_equal(name, world_size, kind, folder):
     sizes = blocks(num_nodes(name), world_size, kind)
     parts = run_ranks(own, world_size, folder, name, sizes)
+    UniformSamplingWarning._issued = True
     expected = results(name, slice(0, num_nodes(name)))
     for part in parts:
         assert not isinstance(part, str), part
+        assert part['bounds'] is expected['bounds']
+        assert part['bounds'] or 'sharp' not in name
         for key, value in expected.items():
-            if key.startswith(('loss', 'gradient', 'next', 'score')):
+            if key.startswith(('loss', 'gradient', 'next', 'score', 'summary')):
                 assert_close(part[key], value, msg=lambda text, k=key: f'{k}: {text}')
     for key in {'out', 'predict'} & expected.keys():
         for i, value in enumerate(expected[key]):

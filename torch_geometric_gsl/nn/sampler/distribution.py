@@ -35,6 +35,10 @@ class NeighbourDistribution(NamedTuple):
     effective: Tensor
     null: Tensor | None = None
 
+    def take(self, rows: slice) -> NeighbourDistribution:
+        """Return what is said of some targets."""
+        return NeighbourDistribution(*(x if x is None else x[rows] for x in self))
+
 
 def describe(assigned: Assignment) -> NeighbourDistribution:
     """Describe the candidates of a call without noise, in which nothing races."""

@@ -331,7 +331,12 @@ class GumbelKNNSampler(OneType):
             return self._assign(*inputs, is_noisy=True).plan(self.method)
 
     def distribution(
-        self, x: Features, edge_index: Tensor | None = None, batch: Batch | None = None
+        self,
+        x: Features,
+        edge_index: Tensor | None = None,
+        batch: Batch | None = None,
+        *,
+        rows: tuple[int, int] | None = None,
     ) -> NeighbourDistribution:
         r"""Describe the distribution :math:`\pi_i` that neighbours are drawn from.
 
@@ -341,6 +346,8 @@ class GumbelKNNSampler(OneType):
             x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The node features.
             edge_index (torch.Tensor, optional): Candidates. (default: :obj:`None`)
             batch (torch.Tensor or tuple, optional): Graph ids. (default: :obj:`None`)
+            rows (tuple[int, int], optional): The first of the targets that are wanted,
+                and the end of them. (default: :obj:`None`)
 
         Returns:
             NeighbourDistribution: Candidates and entropy of each target.
@@ -357,7 +364,8 @@ class GumbelKNNSampler(OneType):
         """
         with torch.no_grad():
             inputs = x, edge_index, batch, self._memory
-            return describe(self._assign(*inputs, is_noisy=False))
+            found = describe(self._assign(*inputs, is_noisy=False, rows=rows))
+            return found if rows is None else found.take(slice(*rows))
 
     def weighs_targets(self, num_targets: int, num_sources: int) -> bool:
         r"""Return whether how a target draws depends on the rows of the others.
