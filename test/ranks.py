@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import sys
 import traceback
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -19,6 +20,17 @@ SPAWN = multiprocessing.get_context('forkserver')
 SPAWN.set_forkserver_preload(['pytest', 'torch.distributed', 'torch_geometric_gsl'])
 #: After so many seconds without an answer of the others a rank gives up.
 TIMEOUT = 60
+
+
+@contextmanager
+def group_of_one(folder):
+    """Make a group of this process alone, whose messages go to itself."""
+    store = f'file://{folder}/store'
+    dist.init_process_group('gloo', init_method=store, rank=0, world_size=1)
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
 
 
 def blocks(total, world_size, kind='uneven'):

@@ -23,7 +23,6 @@ from torch_geometric_gsl.diagnostics.summaries import (
     ModelSummary,
 )
 from torch_geometric_gsl.distributed.row_shard import RowShard
-from torch_geometric_gsl.nn.sampler.distribution import NeighbourDistribution
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.neural_gaussian_similarity import (
     NeuralGaussianSimilarity,
@@ -237,9 +236,7 @@ def _summarise(
     targets = x[1] if isinstance(x, tuple | list) else x
     if shard is not None and targets.size(0) == shard.total:
         own = sampler.distribution(x, edge_index, batch, rows=shard.rows)
-        spread = NeighbourDistribution(
-            *(v if v is None else shard.gather(v) for v in own)
-        )
+        spread = own.map(shard.gather)
     else:
         shard, spread = None, sampler.distribution(x, edge_index, batch)
     choice = spread.candidates > 1

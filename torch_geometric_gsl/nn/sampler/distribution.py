@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -35,9 +36,13 @@ class NeighbourDistribution(NamedTuple):
     effective: Tensor
     null: Tensor | None = None
 
-    def take(self, rows: slice) -> NeighbourDistribution:
-        """Return what is said of some targets."""
-        return NeighbourDistribution(*(x if x is None else x[rows] for x in self))
+    def map(self, function: Callable[[Tensor], Tensor]) -> NeighbourDistribution:
+        """Return what a function makes of each of the tensors."""
+        null = None if self.null is None else function(self.null)
+        candidates, entropy = function(self.candidates), function(self.entropy)
+        return NeighbourDistribution(
+            candidates, entropy, function(self.effective), null
+        )
 
 
 def describe(assigned: Assignment) -> NeighbourDistribution:

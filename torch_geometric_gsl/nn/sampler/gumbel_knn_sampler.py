@@ -365,7 +365,9 @@ class GumbelKNNSampler(OneType):
         with torch.no_grad():
             inputs = x, edge_index, batch, self._memory
             found = describe(self._assign(*inputs, is_noisy=False, rows=rows))
-            return found if rows is None else found.take(slice(*rows))
+            if rows is None:
+                return found
+            return found.map(lambda value: value[slice(*rows)])
 
     def weighs_targets(self, num_targets: int, num_sources: int) -> bool:
         r"""Return whether how a target draws depends on the rows of the others.
