@@ -3,7 +3,7 @@
 import pytest
 import torch
 from ranks import blocks, group_of_one, run_ranks
-from sharded import IN, KINDS, N, num_nodes, numbers, results
+from sharded import IN, KINDS, OUT, N, num_nodes, numbers, results
 from torch.testing import assert_close
 
 from torch_geometric_gsl import GSLNet

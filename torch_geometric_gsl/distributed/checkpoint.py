@@ -1,4 +1,9 @@
-"""Checkpoints of a training on any number of processes."""
+"""Checkpoints of a training on any number of processes.
+
+All ranks hold the same state, so that one file holds it. Those of
+:mod:`torch.distributed.checkpoint` are for states that are cut into parts, and are
+unpickled, which executes what a file says.
+"""
 
 from __future__ import annotations
 
@@ -114,10 +119,8 @@ def load_checkpoint(
             return 0
         raise FileNotFoundError(f"'{path}' does not exist: it should be a checkpoint")
     found = load_tensors(io.BytesIO(content), path, 'checkpoint')
-    if found.get('format') != FORMAT:
-        raise ValueError(
-            f"'{path}' must have the format {FORMAT} (got {found.get('format')})"
-        )
+    if (form := found.get('format')) != FORMAT:
+        raise ValueError(f"'{path}' must have the format {FORMAT} (got {form!r})")
     parts = _parts(model, optimizer, others)
     state, random = found['state'], found['random']
     if missing := sorted(parts.keys() - state.keys()):
@@ -126,9 +129,8 @@ def load_checkpoint(
         for name, part in parts.items():
             part.load_state_dict(state[name])
     except (KeyError, RuntimeError, ValueError) as error:
-        raise ValueError(
-            f"'{path}' holds the state of another model: {error}"
-        ) from error
+        text = f"'{path}' must hold the state of such objects: {error}"
+        raise ValueError(text) from error
     _set_random_numbers(random, generator)
     return int(found['step'])
 
