@@ -19,6 +19,7 @@ FLOORS = {
     '_graph_checks': 0,
     '_warnings': 0,
     'ops': 1,
+    'distributed': 2,
     'datasets': 1,
     'nn.linear': 1,
     'nn.one_type': 1,

@@ -3,6 +3,7 @@ r"""Graph structure learning for PyTorch Geometric."""
 from torch_geometric_gsl import baselines as baselines
 from torch_geometric_gsl import datasets as datasets
 from torch_geometric_gsl import diagnostics as diagnostics
+from torch_geometric_gsl import distributed as distributed
 from torch_geometric_gsl import nn as nn
 from torch_geometric_gsl import ops as ops
 from torch_geometric_gsl import transforms as transforms

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 
@@ -41,13 +41,21 @@ def write_tensors(content: dict[str, Any], path: str | Path) -> None:
 
 def read_tensors(path: str | Path, what: str, device: Any = 'cpu') -> dict[str, Any]:
     """Read what :func:`write_tensors` wrote; nothing in the file is executed."""
-    with Path(path).open('rb') as stream, warnings.catch_warnings():
+    with Path(path).open('rb') as stream:
+        return load_tensors(stream, path, what, device)
+
+
+def load_tensors(
+    stream: IO[bytes], path: str | Path, what: str, device: Any = 'cpu'
+) -> dict[str, Any]:
+    """Load the content of a file of that name; nothing in it is executed."""
+    with warnings.catch_warnings():
         # Of the protocol of a pickle, which is refused anyway.
         warnings.filterwarnings('ignore', 'Detected pickle protocol')
         try:
             content = torch.load(stream, weights_only=True, map_location=device)
         except (*ERRORS, OSError) as error:
-            check_memory(error, Path(path).stat().st_size)
+            check_memory(error, stream.seek(0, os.SEEK_END))
             reason = str(error).partition('\n')[0]
             if (name := refused_global(error)) is not None:
                 reason = f'it refers to {name}, which is not loaded'

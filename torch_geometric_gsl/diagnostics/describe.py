@@ -22,6 +22,7 @@ from torch_geometric_gsl.diagnostics.summaries import (
     LayerSummary,
     ModelSummary,
 )
+from torch_geometric_gsl.distributed.row_shard import RowShard
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.neural_gaussian_similarity import (
     NeuralGaussianSimilarity,
@@ -142,6 +143,7 @@ def describe_model(model: torch.nn.Module, *args: Any, **kwargs: Any) -> ModelSu
     * the norms of the gradients that the similarity's parameters hold, so call it
       after :meth:`backward` and before the gradients are cleared.
 
+    With a :obj:`shard` each rank describes its rows, and all get the whole summary.
     Modes are restored, no gradient is recorded, and the global generators are left
     as they were.
 
@@ -183,8 +185,8 @@ def describe_model(model: torch.nn.Module, *args: Any, **kwargs: Any) -> ModelSu
     with ExitStack() as stack:
         stack.enter_context(torch.random.fork_rng(in_use))
         for name, sampler in samplers.items():
-            handle = sampler.register_draw_hook(partial(_summarise, layers, name))
-            stack.callback(handle.remove)
+            seen = partial(_summarise, layers, name, kwargs.get('shard'))
+            stack.callback(sampler.register_draw_hook(seen).remove)
         for module, training in modes:
             stack.callback(setattr, module, 'training', training)
         model.eval()(*args, **kwargs)
@@ -223,6 +225,7 @@ def _find_samplers(model: object) -> dict[str, GumbelKNNSampler]:
 def _summarise(
     layers: list[LayerSummary],
     name: str,
+    shard: RowShard | None,
     sampler: GumbelKNNSampler,
     x: Features,
     edge_index: Tensor | None,
@@ -230,12 +233,19 @@ def _summarise(
 ) -> None:
     """Append what a sampler is about to draw from."""
     similarity = sampler.similarity
-    spread = sampler.distribution(x, edge_index, batch)
+    targets = x[1] if isinstance(x, tuple | list) else x
+    if shard is not None and targets.size(0) == shard.total:
+        own = sampler.distribution(x, edge_index, batch, rows=shard.rows)
+        spread = own.map(shard.gather)
+    else:
+        shard, spread = None, sampler.distribution(x, edge_index, batch)
     choice = spread.candidates > 1
     share = float((spread.effective / spread.candidates)[choice].mean())
     b, c = None, None
     if isinstance(similarity, NeuralGaussianSimilarity):
         b, c = similarity.pair_scores(x).response.params
+        if shard is not None:
+            b, c = (shard.gather(shard.split(value)) for value in (b, c))
     norms = {
         key: None if parameter.grad is None else float(parameter.grad.norm())
         for key, parameter in similarity.named_parameters()

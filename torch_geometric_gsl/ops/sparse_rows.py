@@ -247,3 +247,18 @@ def dense_rows(x: Tensor, index: Tensor) -> Tensor:
     words = Neighbours(x.col_indices(), x.size(1), x.crow_indices())
     rows: SparseRows = SparseRows(x.values(), words)[index]
     return rows._dense()
+
+
+def rows_between(x: Tensor, first: int, end: int) -> Tensor:
+    """Return consecutive rows of a tensor, dense or sparse CSR."""
+    if x.layout == torch.strided:
+        return x[first:end]
+    offsets = x.crow_indices()[first : end + 1]
+    entries = slice(int(offsets[0]), int(offsets[-1]))
+    return torch.sparse_csr_tensor(
+        offsets - offsets[0],
+        x.col_indices()[entries],
+        x.values()[entries],
+        (end - first, x.size(1)),
+        check_invariants=False,
+    )

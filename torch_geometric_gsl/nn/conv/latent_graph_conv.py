@@ -9,9 +9,12 @@ from torch_geometric_gsl._checks import (
     check_absent,
     split_pair,
 )
+from torch_geometric_gsl.distributed.row_shard import RowShard
 from torch_geometric_gsl.nn.conv.learned_graph_conv import (
     LearnedGraphConv,
     check_embedding,
+    check_shard,
+    gathered,
 )
 from torch_geometric_gsl.nn.sampler.plan import SamplingPlan
 from torch_geometric_gsl.typing import Batch, Features, SampledGraph
@@ -108,6 +111,7 @@ class LatentGraphConv(LearnedGraphConv):
         *,
         context: Tensor | None = None,
         embedding: Features | None = None,
+        shard: RowShard | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
         r"""Run the forward pass.
@@ -123,16 +127,23 @@ class LatentGraphConv(LearnedGraphConv):
                 (default: :obj:`None`)
             embedding (torch.Tensor, optional): What the similarity compares, if
                 :obj:`compare` says so. (default: :obj:`None`)
+            shard (RowShard, optional): The block of rows of this rank, if several
+                processes share the nodes: all else is given for these rows, and edges
+                lead to them from any node. (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness.
                 (default: :obj:`None`)
         """
+        edges = self._candidates(edge_index, x, batch, context, shard)
         h = self._project(x)
         source = h if context is None else self._project(context, 'context')
-        z = self._compared(x, h, context, source, embedding)
-        edges = self._candidates(edge_index)
-        out = self.sampler.propagate(z, source, edges, batch, generator=generator)
+        source = gathered(source, shard)
+        own = source if context is None else h
+        z = self._compared(x, own, context, source, embedding, shard)
+        given = {'edge_index': edges, 'batch': batch}
+        out = self._summed(z, source, shard, generator, **given)
         if self.prior is not None and edge_index is not None:
-            out = self.prior(out, source, edge_index)
+            observed = edge_index if shard is None else shard.own_edges(edge_index)
+            out = self.prior(out, source, observed)
         return self._finish(x, h, out)
 
     def graph(
@@ -143,6 +154,7 @@ class LatentGraphConv(LearnedGraphConv):
         *,
         context: Tensor | None = None,
         embedding: Features | None = None,
+        shard: RowShard | None = None,
         generator: torch.Generator | None = None,
     ) -> SampledGraph:
         r"""Return the graph that the layer learned for its input.
@@ -158,19 +170,31 @@ class LatentGraphConv(LearnedGraphConv):
                 of :obj:`x`. (default: :obj:`None`)
             embedding (torch.Tensor, optional): What the similarity compares, if
                 :obj:`compare` says so. (default: :obj:`None`)
+            shard (RowShard, optional): The block of rows of this rank, if several
+                processes share the nodes: all else is given for these rows, and edges
+                lead to them from any node. (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness.
                 (default: :obj:`None`)
 
         Returns:
             SampledGraph: The edges and their weights, sorted by target.
         """
-        z = self._compared(x, None, context, None, embedding)
-        edges = self._candidates(edge_index)
-        graph: SampledGraph = self.sampler(z, edges, batch, generator=generator)
-        if self.prior is not None and edge_index is not None:
+        edges = self._candidates(edge_index, x, batch, context, shard)
+        z = self._compared(x, None, context, None, embedding, shard)
+        rows = None if shard is None else shard.rows
+        graph: SampledGraph = self.sampler(
+            z, edges, batch, rows=rows, generator=generator
+        )
+        if self.prior is None or edge_index is None:
+            return graph
+        if shard is None:
             pair = x if context is None else context, x
-            graph = self.prior.graph(graph, pair, edge_index)
-        return graph
+            return self.prior.graph(graph, pair, edge_index)
+        own = SampledGraph(shard.own_edges(graph.edge_index), graph.edge_weight)
+        pair = cast(Tensor, z), x
+        graph = self.prior.graph(own, pair, shard.own_edges(edge_index))
+        first = graph.edge_index.new_tensor([[0], [shard.first]])
+        return SampledGraph(graph.edge_index + first, graph.edge_weight)
 
     def plan(
         self,
@@ -180,6 +204,7 @@ class LatentGraphConv(LearnedGraphConv):
         *,
         context: Tensor | None = None,
         embedding: Features | None = None,
+        shard: RowShard | None = None,
     ) -> SamplingPlan:
         r"""Return the training-time sampling plan.
 
@@ -191,16 +216,28 @@ class LatentGraphConv(LearnedGraphConv):
                 of :obj:`x`. (default: :obj:`None`)
             embedding (torch.Tensor, optional): What the similarity compares, if
                 :obj:`compare` says so. (default: :obj:`None`)
+            shard (RowShard, optional): The block of rows of this rank.
+                (default: :obj:`None`)
 
         Returns:
             SamplingPlan: The method, its numbers, and why.
         """
-        z = self._compared(x, None, context, None, embedding)
-        return self.sampler.plan(z, self._candidates(edge_index), batch)
+        edges = self._candidates(edge_index, x, batch, context, shard)
+        z = self._compared(x, None, context, None, embedding, shard)
+        return self.sampler.plan(z, edges, batch)
 
-    def _candidates(self, edge_index: Tensor | None) -> Tensor | None:
+    def _candidates(
+        self,
+        edge_index: Tensor | None,
+        x: Tensor,
+        batch: Batch | None,
+        context: Tensor | None,
+        shard: RowShard | None,
+    ) -> Tensor | None:
         """Return the edges to which the sampler is confined."""
-        return edge_index if self.prior is None else None
+        edges = edge_index if self.prior is None else None
+        check_shard(shard, x, edge_index=edges, batch=batch, context=context)
+        return edges
 
     def _compared(
         self,
@@ -208,26 +245,35 @@ class LatentGraphConv(LearnedGraphConv):
         h: Tensor | None,
         context: Tensor | None,
         source: Tensor | None,
-        embedding: Features | None,
+        embedding: Any,
+        shard: RowShard | None,
     ) -> Features:
         """Return what the similarity compares: of new rows a pair."""
         if context is None:
-            return self._compared_rows(x, h, embedding, 'x')
+            return self._compared_rows(x, h, embedding, 'x', shard)
         of_context, of_x = split_pair(embedding, 'embedding')
         return (
             self._compared_rows(context, source, of_context, 'context'),
             self._compared_rows(x, h, of_x, 'x'),
         )
 
-    def _compared_rows(self, x: Tensor, h: Tensor | None, z: Any, name: str) -> Tensor:
+    def _compared_rows(
+        self,
+        x: Tensor,
+        h: Tensor | None,
+        z: Any,
+        name: str,
+        shard: RowShard | None = None,
+    ) -> Tensor:
         """Return what stands for rows, whose projections may be at hand."""
         if self.compare != 'embedding':
             check_absent(z, 'embedding', f'with compare={self.compare!r}')
         if self.compare == 'projected':
-            return self._project(x, name) if h is None else h
+            return gathered(self._project(x, name), shard) if h is None else h
         if self.compare == 'input':
-            return x
+            return gathered(x, shard)
         if z is None:
             raise ValueError("'embedding' must be given (got None)")
-        check_embedding(z, self.sampler, x.size(0))
-        return cast(Tensor, z)
+        rows: Tensor = gathered(z, shard)
+        check_embedding(rows, self.sampler, x.size(0) if shard is None else shard.total)
+        return rows

@@ -16,15 +16,19 @@ from torch_geometric_gsl._checks import (
     check_features,
     check_finite,
     check_flag,
+    check_matrix,
     check_option,
     check_parameter_match,
+    check_type,
 )
+from torch_geometric_gsl.distributed.row_shard import RowShard
 from torch_geometric_gsl.nn.conv.observed_prior import ObservedPrior
 from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.one_type import OneType
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
+from torch_geometric_gsl.typing import Features
 
 #: What a similarity may compare.
 COMPARED = ('projected', 'input', 'embedding')
@@ -60,6 +64,25 @@ def check_embedding(
             f"'embedding' must have one row per node "
             f'(got {embedding.size(0)} for {num_nodes} nodes)'
         )
+
+
+def check_shard(shard: RowShard | None, x: Tensor, **given: object) -> None:
+    """Raise if a shard is given for other rows, or beside what has no meaning then."""
+    if shard is None:
+        return
+    check_type(shard, RowShard, 'shard', 'a RowShard')
+    check_matrix(x)
+    for name, value in given.items():
+        check_absent(value, name, "with a 'shard'")
+    if shard.num_rows != x.size(0):
+        raise ValueError(
+            f"'x' must have the {shard.num_rows} rows of this rank (got {x.size(0)})"
+        )
+
+
+def gathered(x: Tensor, shard: RowShard | None) -> Tensor:
+    """Return the rows of all ranks, which are those given without a shard."""
+    return x if shard is None else shard.gather(x)
 
 
 class LearnedGraphConv(OneType):
@@ -125,6 +148,24 @@ class LearnedGraphConv(OneType):
         h = apply_linear(self.lin, x)
         check_finite(h, f'{name} @ weight')
         return h
+
+    def _summed(
+        self,
+        z: Features,
+        source: Tensor,
+        shard: RowShard | None,
+        generator: torch.Generator | None,
+        **candidates: Any,
+    ) -> Tensor:
+        """Sum messages over the drawn neighbours, of the targets of this rank."""
+        rows = None if shard is None else shard.rows
+        draw = self.sampler.propagate
+        out = draw(z, source, **candidates, rows=rows, generator=generator)
+        if shard is None:
+            return out
+        compared = z if isinstance(z, tuple) else (z,)
+        others = [part for part in compared if part is not source]
+        return shard.attach(out, source, *others)
 
     def _finish(self, x: Tensor, h: Tensor, out: Tensor) -> Tensor:
         if self.add_self_loops:

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 from torch_geometric.nn.inits import glorot
 
 from torch_geometric_gsl._checks import (
@@ -11,7 +12,8 @@ from torch_geometric_gsl._checks import (
     check_count,
     check_num_nodes,
 )
-from torch_geometric_gsl.nn.conv.learned_graph_conv import LearnedGraphConv
+from torch_geometric_gsl.distributed.row_shard import RowShard
+from torch_geometric_gsl.nn.conv.learned_graph_conv import LearnedGraphConv, check_shard
 from torch_geometric_gsl.nn.conv.transition_nodes import (
     FREE,
     KeepsAnchors,
@@ -209,6 +211,7 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
         x: Tensor,
         *,
         context: Tensor | None = None,
+        shard: RowShard | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
         r"""Run the forward pass.
@@ -218,13 +221,16 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
             context (torch.Tensor, optional): The :math:`n` rows of which the transition
                 nodes are made, where :obj:`x` holds others; rows that are the anchors
                 of this call. (default: :obj:`None`)
+            shard (RowShard, optional): The block of rows of this rank, if several
+                processes share the nodes: :obj:`x` holds these rows. Parameters are
+                whole on all ranks. (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness.
                 (default: :obj:`None`)
         """
-        h, source = self._projections(x, context)
-        pair = self._nodes(source, h), h
-        messages = self._messages(source, h)
-        out = self.sampler.propagate(pair, messages, generator=generator)
+        h, source = self._projections(x, context, shard)
+        pair = self._compared(source, h, shard)
+        messages = self._messages(source, h, shard)
+        out = self._summed(pair, messages, shard, generator)
         return self._finish(x, h, out)
 
     def graph(
@@ -232,6 +238,7 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
         x: Tensor,
         *,
         context: Tensor | None = None,
+        shard: RowShard | None = None,
         generator: torch.Generator | None = None,
     ) -> SampledGraph:
         r"""Return the bipartite graph from transition nodes to nodes.
@@ -240,36 +247,48 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
             x (torch.Tensor): The node features, dense or sparse CSR.
             context (torch.Tensor, optional): As in :meth:`forward`.
                 (default: :obj:`None`)
+            shard (RowShard, optional): As in :meth:`forward`; edges have the numbers of
+                the targets among those of all ranks. (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness.
                 (default: :obj:`None`)
 
         Returns:
             SampledGraph: The edges and their weights, sorted by target.
         """
-        h, source = self._projections(x, context)
-        pair = self._nodes(source, h), h
-        graph: SampledGraph = self.sampler(pair, generator=generator)
+        h, source = self._projections(x, context, shard)
+        pair = self._compared(source, h, shard)
+        rows = None if shard is None else shard.rows
+        graph: SampledGraph = self.sampler(pair, rows=rows, generator=generator)
         return graph
 
-    def plan(self, x: Tensor, *, context: Tensor | None = None) -> SamplingPlan:
+    def plan(
+        self,
+        x: Tensor,
+        *,
+        context: Tensor | None = None,
+        shard: RowShard | None = None,
+    ) -> SamplingPlan:
         r"""Return the training-time sampling plan.
 
         Args:
             x (torch.Tensor): The node features, dense or sparse CSR.
             context (torch.Tensor, optional): As in :meth:`forward`.
                 (default: :obj:`None`)
+            shard (RowShard, optional): As in :meth:`forward`. (default: :obj:`None`)
 
         Returns:
             SamplingPlan: The method, its numbers, and why.
         """
-        h, source = self._projections(x, context)
-        return self.sampler.plan((self._nodes(source, h), h))
+        h, source = self._projections(x, context, shard)
+        return self.sampler.plan(self._compared(source, h, shard))
 
     def _projections(
-        self, x: Tensor, context: Tensor | None
+        self, x: Tensor, context: Tensor | None, shard: RowShard | None
     ) -> tuple[Tensor, Tensor | None]:
         """Return the projections of the rows, and of those behind transition nodes."""
         rows, name = (x, 'x') if context is None else (context, 'context')
+        is_own = self.transition != 'projected'  # And the same on all ranks.
+        check_shard(shard, x, context=None if is_own else context)
         if self.transition == 'free':
             check_absent(context, 'context', FREE)
             return self._project(x), None
@@ -281,24 +300,53 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
         h = self._project(x)
         source = h if rows is x else self._project(rows, name)
         if self.num_nodes is not None:
-            check_num_nodes(rows, self.num_nodes, name=name)
+            self._check_num_nodes(rows, name, shard)
         return h, source
 
-    def _nodes(self, source: Tensor | None, h: Tensor) -> Tensor:
+    def _compared(
+        self, source: Tensor | None, h: Tensor, shard: RowShard | None
+    ) -> tuple[Tensor, Tensor]:
+        """Return the transition nodes, and the rows that are compared with them."""
+        nodes = self._nodes(source, h, shard)
+        if shard is None:
+            return nodes, h
+        if self.sampler.weighs_targets(shard.total, nodes.size(0)):
+            # How a target draws depends on the others, but no gradient does.
+            rows = shard.gather(h.detach()).split(shard.sizes)
+            before, after = rows[: shard.rank], rows[shard.rank + 1 :]
+            return nodes, torch.cat([*before, h, *after])
+        return nodes, F.pad(h, (0, 0, shard.first, shard.total - shard.rows[1]))
+
+    def _nodes(
+        self, source: Tensor | None, h: Tensor, shard: RowShard | None
+    ) -> Tensor:
         """Return the transition nodes, to be compared with rows like those given."""
         if source is None:
             return unit_rows(self.transition_nodes).to(h.dtype)
         if self.transition == 'anchors':
             return source
-        return unit_rows(self._gather(self.theta_t, unit_rows(source)))
+        return unit_rows(self._gather(self.theta_t, unit_rows(source), shard))
 
-    def _messages(self, source: Tensor | None, h: Tensor) -> Tensor:
+    def _messages(
+        self, source: Tensor | None, h: Tensor, shard: RowShard | None
+    ) -> Tensor:
         """Return what the transition nodes send to rows like those given."""
         if source is None:
             return self.messages.to(h.dtype)
         if self.transition == 'anchors':
             return source
-        return self._gather(self.theta_e, source)
+        return self._gather(self.theta_e, source, shard)
+
+    def _check_num_nodes(self, rows: Tensor, name: str, shard: RowShard | None) -> None:
+        """Raise unless all rows together are as many as there are nodes."""
+        num_nodes = cast(int, self.num_nodes)
+        if shard is None:
+            check_num_nodes(rows, num_nodes, name=name)
+        elif shard.total != num_nodes:
+            raise ValueError(
+                f"'shard' must have num_nodes={num_nodes} rows on all ranks together "
+                f'(got {shard.total})'
+            )
 
     def _check_export(self, rows: Tensor, name: str) -> None:
         """Raise if the rows that belong to transition nodes are of any number."""
@@ -310,11 +358,16 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
                 f'and a dynamic dimension)'
             )
 
-    def _gather(self, theta: Tensor, h: Tensor) -> Tensor:
+    def _gather(
+        self, theta: Tensor, h: Tensor, shard: RowShard | None = None
+    ) -> Tensor:
         """Sum over all nodes, in full precision: their parts are small."""
         with torch.autocast(h.device.type, enabled=False):
-            full = full_precision(h)
-            return (theta.to(full.dtype) @ (full / h.size(0))).to(h.dtype)
+            full = full_precision(h) / theta.size(1)
+            if shard is None:
+                return (theta.to(full.dtype) @ full).to(h.dtype)
+            own = theta[:, slice(*shard.rows)].to(full.dtype) @ full
+            return shard.sum(own).to(h.dtype)
 
     def _sizes(self) -> str:
         text = super()._sizes()

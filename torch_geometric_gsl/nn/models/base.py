@@ -6,8 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torch_geometric_gsl.distributed.row_shard import RowShard
 from torch_geometric_gsl.nn.models.pretrained import Pretrained
-from torch_geometric_gsl.nn.models.tasks import TASKS, Task, every_node
+from torch_geometric_gsl.nn.models.tasks import TASKS, Task, as_flags, every_node
 from torch_geometric_gsl.nn.one_type import OneType
 
 
@@ -96,7 +97,7 @@ class NodeClassifier(OneType, Pretrained, ABC):
             TypeError: If :obj:`y` or :obj:`mask` has the wrong type.
             ValueError: If no node is labelled, or a label is that of no class.
         """
-        return self._label_loss(self(x, **kwargs), y, mask)
+        return self._label_loss(self(x, **kwargs), y, mask, kwargs.get('shard'))
 
     @torch.no_grad()
     def predict(self, x: Tensor, **kwargs: Any) -> Tensor:
@@ -140,6 +141,9 @@ class NodeClassifier(OneType, Pretrained, ABC):
         """
         out = self._evaluated(x, **kwargs)
         mask = every_node(out) if mask is None else mask
+        if (shard := kwargs.get('shard')) is not None:
+            rows = out, y, as_flags(mask, out)
+            out, y, mask = map(shard.gather, rows)
         target = self._task.target(out, y, mask)
         score = self._task.score(self._task.predict(out[mask]), target)
         return {self._task.metric: float(score)}
@@ -148,11 +152,24 @@ class NodeClassifier(OneType, Pretrained, ABC):
     def _task(self) -> Task:
         return TASKS[self.task]
 
-    def _label_loss(self, out: Tensor, y: Tensor, mask: Tensor | None) -> Tensor:
+    def _label_loss(
+        self,
+        out: Tensor,
+        y: Tensor,
+        mask: Tensor | None,
+        shard: RowShard | None = None,
+    ) -> Tensor:
         """Return the mean loss of labelled nodes, of which there must be one."""
         mask = every_node(out) if mask is None else mask
-        target = self._task.target(out, y, mask)
-        return self._task.loss(out[mask], target)
+        if shard is None:
+            target = self._task.target(out, y, mask)
+            return self._task.loss(out[mask], target)
+        total = out[mask].sum()  # Of no nodes: zero, with a gradient.
+        count = len(out[mask])
+        if count > 0:
+            target = self._task.target(out, y, mask)
+            total = self._task.loss(out[mask], target) * count
+        return shard.mean_loss(total, count)
 
     def _evaluated(self, x: Tensor, **kwargs: Any) -> Tensor:
         """Return the outputs of evaluation, and leave the mode as it was."""

@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 from torch_geometric.nn.resolver import aggregation_resolver
 
 from torch_geometric_gsl._checks import (
@@ -19,8 +18,12 @@ from torch_geometric_gsl._checks import (
     check_probability,
     split_pair,
 )
+from torch_geometric_gsl.distributed.row_shard import Gathered, RowShard
 from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
-from torch_geometric_gsl.nn.conv.learned_graph_conv import compared_channels
+from torch_geometric_gsl.nn.conv.learned_graph_conv import (
+    check_shard,
+    compared_channels,
+)
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
 from torch_geometric_gsl.nn.conv.transition_nodes import (
     FREE,
@@ -29,6 +32,7 @@ from torch_geometric_gsl.nn.conv.transition_nodes import (
 )
 from torch_geometric_gsl.nn.models.base import NodeClassifier
 from torch_geometric_gsl.nn.models.layers import (
+    dropout_rows,
     layer_sizes,
     reset_activation,
     resolve_activation,
@@ -223,6 +227,7 @@ class GSLNet(ChoosesScale, KeepsAnchors, RemembersRows, NodeClassifier):
         *,
         context: Tensor | None = None,
         embedding: Features | None = None,
+        shard: RowShard | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
         r"""Run the forward pass.
@@ -241,12 +246,15 @@ class GSLNet(ChoosesScale, KeepsAnchors, RemembersRows, NodeClassifier):
                 rows that make them up. (default: :obj:`None`)
             embedding (torch.Tensor, optional): What the similarity compares, if
                 :obj:`compare` says so. (default: :obj:`None`)
+            shard (RowShard, optional): The block of rows of this rank, if several
+                processes share the nodes: all else is given for these rows.
+                (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness of the
                 graphs; dropout uses the global one. (default: :obj:`None`)
         """
         check_one_type(x)
-        context = self._context(context, edge_index, batch, embedding)
-        given = self._arguments(x, edge_index, batch, context, embedding)
+        context = self._context(context, edge_index, batch, embedding, shard)
+        given = self._arguments(x, edge_index, batch, context, embedding, shard)
         x, args = self._last_layer(x, given, _outputs, generator)
         return self._read(self.convs[-1](x, **args, generator=generator), batch)
 
@@ -275,7 +283,8 @@ class GSLNet(ChoosesScale, KeepsAnchors, RemembersRows, NodeClassifier):
         if not self.regularizers:
             return super().loss(x, y, mask, **kwargs)
         given = {'generator': None} | kwargs
-        check_absent(given.get('context'), 'context', "with 'regularizers'")
+        for name in ('context', 'shard'):
+            check_absent(given.get(name), name, "with 'regularizers'")
         generator = given.pop('generator')
         graphs: list[SampledGraph] = []
         seen = partial(_seen, graphs)
@@ -294,6 +303,7 @@ class GSLNet(ChoosesScale, KeepsAnchors, RemembersRows, NodeClassifier):
         *,
         context: Tensor | None = None,
         embedding: Features | None = None,
+        shard: RowShard | None = None,
         generator: torch.Generator | None = None,
     ) -> list[SampledGraph]:
         r"""Return the graph of each layer.
@@ -306,13 +316,15 @@ class GSLNet(ChoosesScale, KeepsAnchors, RemembersRows, NodeClassifier):
                 of :obj:`x`. (default: :obj:`None`)
             embedding (torch.Tensor, optional): What the similarity compares.
                 (default: :obj:`None`)
+            shard (RowShard, optional): The block of rows of this rank, whose edges are
+                returned. (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness.
                 (default: :obj:`None`)
 
         Returns:
             list[SampledGraph]: The edges and their weights, layer by layer.
         """
-        context = self._context(context, edge_index, batch, embedding)
+        context = self._context(context, edge_index, batch, embedding, shard)
         given = self._checked(
             x,
             generator,
@@ -320,6 +332,7 @@ class GSLNet(ChoosesScale, KeepsAnchors, RemembersRows, NodeClassifier):
             batch=batch,
             context=context,
             embedding=embedding,
+            shard=shard,
         )
         graphs: list[SampledGraph] = []
         h, args = self._last_layer(x, given, partial(_seen, graphs), generator)
@@ -341,8 +354,9 @@ class GSLNet(ChoosesScale, KeepsAnchors, RemembersRows, NodeClassifier):
                 if self.transition == 'anchors':  # Their own ones in all layers.
                     of_context = {'context': context}
                 out = conv(context, **of_context, generator=generator)
-                args = args | {'context': self._hidden(out)}
-            x = self._hidden(call(conv, x, args | {'context': context}, generator))
+                args = args | {'context': self._hidden(out, None)}
+            out = call(conv, x, args | {'context': context}, generator)
+            x = self._hidden(out, args.get('shard'))
         return x, args
 
     def _checked(
@@ -360,6 +374,7 @@ class GSLNet(ChoosesScale, KeepsAnchors, RemembersRows, NodeClassifier):
         batch: Any = None,
         context: Tensor | None = None,
         embedding: Any = None,
+        shard: RowShard | None = None,
     ) -> tuple[Arguments, Arguments]:
         """Return the arguments of the layers for the rows, and for their context."""
         if self.compare != 'embedding':
@@ -369,13 +384,16 @@ class GSLNet(ChoosesScale, KeepsAnchors, RemembersRows, NodeClassifier):
             check_features(x)
             check_context(context, x)
         given = {'edge_index': edge_index, 'batch': batch, 'embedding': embedding}
+        of_shard = {} if shard is None else {'shard': shard}
+        if shard is not None:
+            check_shard(shard, x, batch=batch, context=context, readout=self.readout)
         if self.num_transition_nodes is not None:
             check_absent(edge_index, 'edge_index', 'with transition nodes')
-            return self._transition_arguments(x, batch, context), {}
+            return self._transition_arguments(x, batch, context) | of_shard, {}
         if context is None:
             if self.compare == 'input':
                 given['embedding'] = x
-            return given, {}
+            return self._shared_embedding(given, shard) | of_shard, {}
         if self.compare == 'input':
             given['embedding'] = (context, x)
         pairs = {name: split_pair(value, name) for name, value in given.items()}
@@ -385,6 +403,13 @@ class GSLNet(ChoosesScale, KeepsAnchors, RemembersRows, NodeClassifier):
             'edge_index': pairs['edge_index'][1],
             'context': context,
         }, of_context
+
+    def _shared_embedding(self, given: Arguments, shard: RowShard | None) -> Arguments:
+        """Gather what all layers compare, once for all of them."""
+        embedding = given['embedding']
+        if shard is None or embedding is None:
+            return given
+        return given | {'embedding': Gathered(shard.gather(embedding))}
 
     def _transition_arguments(
         self, x: Tensor, batch: Any, context: Tensor | None
@@ -415,8 +440,8 @@ class GSLNet(ChoosesScale, KeepsAnchors, RemembersRows, NodeClassifier):
             )
         return graphs
 
-    def _hidden(self, x: Tensor) -> Tensor:
-        return F.dropout(self.act(x), self.dropout, self.training)
+    def _hidden(self, x: Tensor, shard: RowShard | None) -> Tensor:
+        return dropout_rows(self.act(x), self.dropout, self.training, shard)
 
     def __repr__(self) -> str:
         text = (

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 from torch_geometric.nn import Linear
 from torch_geometric.nn.resolver import activation_resolver
 
@@ -16,6 +17,7 @@ from torch_geometric_gsl._checks import (
     check_features,
     check_parameter_match,
 )
+from torch_geometric_gsl.distributed.row_shard import RowShard
 
 
 def layer_sizes(
@@ -46,6 +48,14 @@ def reset_activation(act: Callable[[Tensor], Tensor]) -> None:
     reset = getattr(act, 'reset_parameters', None)
     if reset is not None:
         reset()
+
+
+def dropout_rows(x: Tensor, p: float, training: bool, shard: RowShard | None) -> Tensor:
+    """Drop hidden values; a row loses the same ones however many ranks there are."""
+    if shard is None or not training:
+        return F.dropout(x, p, training)
+    kept = F.dropout(x.new_ones(shard.total, x.size(1)), p)
+    return x * shard.split(kept)
 
 
 def check_input(x: Tensor, lin: Linear) -> None:

@@ -51,6 +51,13 @@ def every_node(out: Tensor) -> Tensor:
     return torch.ones(out.size(0), dtype=torch.bool, device=out.device)
 
 
+def as_flags(mask: Tensor, out: Tensor) -> Tensor:
+    """Return a mask with a boolean for each node, given one or indices."""
+    if mask.dtype == torch.bool:
+        return mask
+    return torch.zeros_like(every_node(out)).index_fill(0, mask, True)
+
+
 def chosen_labels(out: Tensor, y: Tensor, mask: Tensor) -> Tensor:
     """Return the labels of the labelled nodes, checked against the logits of all."""
     num_nodes, num_classes = out.shape

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -34,6 +35,14 @@ class NeighbourDistribution(NamedTuple):
     entropy: Tensor
     effective: Tensor
     null: Tensor | None = None
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> NeighbourDistribution:
+        """Return what a function makes of each of the tensors."""
+        null = None if self.null is None else function(self.null)
+        candidates, entropy = function(self.candidates), function(self.entropy)
+        return NeighbourDistribution(
+            candidates, entropy, function(self.effective), null
+        )
 
 
 def describe(assigned: Assignment) -> NeighbourDistribution:

@@ -30,6 +30,8 @@ from torch_geometric_gsl.nn.sampler.plan import (
     SCALES,
     CallOptions,
     SamplingPlan,
+    choose_plan,
+    is_sharp,
 )
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.pair_scores import PairScores
@@ -330,7 +332,12 @@ class GumbelKNNSampler(OneType):
             return self._assign(*inputs, is_noisy=True).plan(self.method)
 
     def distribution(
-        self, x: Features, edge_index: Tensor | None = None, batch: Batch | None = None
+        self,
+        x: Features,
+        edge_index: Tensor | None = None,
+        batch: Batch | None = None,
+        *,
+        rows: tuple[int, int] | None = None,
     ) -> NeighbourDistribution:
         r"""Describe the distribution :math:`\pi_i` that neighbours are drawn from.
 
@@ -340,6 +347,8 @@ class GumbelKNNSampler(OneType):
             x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The node features.
             edge_index (torch.Tensor, optional): Candidates. (default: :obj:`None`)
             batch (torch.Tensor or tuple, optional): Graph ids. (default: :obj:`None`)
+            rows (tuple[int, int], optional): The first of the targets that are wanted,
+                and the end of them. (default: :obj:`None`)
 
         Returns:
             NeighbourDistribution: Candidates and entropy of each target.
@@ -356,7 +365,24 @@ class GumbelKNNSampler(OneType):
         """
         with torch.no_grad():
             inputs = x, edge_index, batch, self._memory
-            return describe(self._assign(*inputs, is_noisy=False))
+            found = describe(self._assign(*inputs, is_noisy=False, rows=rows))
+            if rows is None:
+                return found
+            return found.map(lambda value: value[slice(*rows)])
+
+    def weighs_targets(self, num_targets: int, num_sources: int) -> bool:
+        r"""Return whether how a target draws depends on the rows of the others.
+
+        It does so for sharp scores, where the bounds of a race serve all of them.
+
+        Args:
+            num_targets (int): The number of targets.
+            num_sources (int): The number of sources.
+        """
+        memory = self._memory.copy()
+        given = self._call_options(memory, is_noisy=self.is_noisy, is_pair=True)
+        plan, _ = choose_plan(given, num_targets, num_sources)
+        return is_sharp(given, plan, num_sources)
 
     def register_draw_hook(self, hook: Callable[..., None]) -> RemovableHandle:
         r"""Register a function that sees the inputs of each draw before it is made.
@@ -406,10 +432,7 @@ class GumbelKNNSampler(OneType):
         rows: tuple[int, int] | None = None,
     ) -> Assignment:
         is_pair = isinstance(x, tuple | list)
-        options = {f: getattr(self, f) for f in CallOptions._fields if f in CHECKS}
-        options |= {'loop': self.loop or is_pair, 'bounds': self.similarity.bounds}
-        options |= {'scale': memory.read(self.factor)}
-        given = CallOptions(is_noisy=is_noisy, **options)
+        given = self._call_options(memory, is_noisy=is_noisy, is_pair=is_pair)
         pairs = self._pairs(x)
         if rows is not None:
             check_rows(rows, pairs.dst.size(0))
@@ -423,6 +446,14 @@ class GumbelKNNSampler(OneType):
             return Assignment(pairs, [])
         check_candidate_count(self.k, pairs.src.size(0) - int(not given.loop))
         return Assignment(pairs, [all_pairs(pairs, given, memory, rows=rows)])
+
+    def _call_options(
+        self, memory: EnvelopeMemory, *, is_noisy: bool, is_pair: bool
+    ) -> CallOptions:
+        options = {f: getattr(self, f) for f in CallOptions._fields if f in CHECKS}
+        options |= {'loop': self.loop or is_pair, 'bounds': self.similarity.bounds}
+        options |= {'scale': memory.read(self.factor)}
+        return CallOptions(is_noisy=is_noisy, **options)
 
     def _pairs(self, x: Features) -> PairScores:
         """Return the scores of all pairs, on demand."""

@@ -1,0 +1,166 @@
+"""Train on several processes, each of which owns a block of the rows.
+
+    torchrun --nproc-per-node=2 examples/distributed.py --check
+    torchrun --nproc-per-node=2 --max-restarts=1 examples/distributed.py \
+        --checkpoint runs/distributed --die-at 12
+
+Without torchrun it is one process. `--check` compares loss, gradients, graphs and
+evaluation with those of one process that holds all rows, and fails where they differ.
+`--die-at` kills a process once: torchrun restarts all of them, and they go on from
+their last checkpoint.
+"""
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from tqdm import tqdm
+
+from torch_geometric_gsl import GSLNet
+from torch_geometric_gsl.distributed import (
+    RowShard,
+    load_checkpoint,
+    save_checkpoint,
+    start,
+)
+from torch_geometric_gsl.ops.collective import sum_traffic
+
+CLASSES, HIDDEN, EVERY = 5, 32, 5
+TOLERANCE = 1e-9  # In double precision, relative to the largest number.
+
+
+def make_table(nodes: int, features: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the rows of all ranks, their classes, and which are labelled."""
+    generator = torch.Generator().manual_seed(0)
+    centre = torch.randn(CLASSES, features, generator=generator)
+    y = torch.randint(CLASSES, (nodes,), generator=generator)
+    x = centre[y] + 2 * torch.randn(nodes, features, generator=generator)
+    return x, y, torch.rand(nodes, generator=generator) < 0.1
+
+
+def train_step(model: GSLNet, rows: list[Tensor], shard: RowShard | None) -> Tensor:
+    """Return the loss; the gradients are those of all rows."""
+    model.train().zero_grad()
+    loss = model.loss(*rows, shard=shard)
+    loss.backward()  # type: ignore[no-untyped-call]
+    if shard is not None:
+        shard.sum_gradients(model)
+    return loss.detach()
+
+
+def all_results(model: GSLNet, rows: list[Tensor], shard: RowShard | None) -> Any:
+    """Return the loss, gradients, graphs and outputs of all rows."""
+    torch.manual_seed(1)
+    loss = train_step(model, rows, shard)
+    graphs, out = model.graphs(rows[0], shard=shard), model.eval()(rows[0], shard=shard)
+    if shard is not None:
+        graphs, out = list(map(shard.gather_graph, graphs)), shard.gather(out)
+    gradients = {name: p.grad.clone() for name, p in model.named_parameters()}  # type: ignore[union-attr]
+    return loss, gradients, graphs, out.detach()
+
+
+def difference(a: Tensor, b: Tensor) -> float:
+    return float((a - b).abs().max() / b.abs().max().clamp(min=1e-300))
+
+
+def check(model: GSLNet, rows: list[Tensor], whole: list[Tensor], shard: Any) -> bool:
+    """Compare with one process; print the largest differences on the first rank."""
+    loss, gradients, graphs, out = all_results(model, rows, shard)
+    is_equal = True
+    if shard.rank == 0:
+        plain = all_results(model, whole, None)
+        found = {
+            'loss': difference(loss, plain[0]),
+            'outputs': difference(out, plain[3]),
+        }
+        for name, gradient in gradients.items():
+            found[f'gradient of {name}'] = difference(gradient, plain[1][name])
+        for number, (graph, other) in enumerate(zip(graphs, plain[2], strict=True)):
+            is_equal &= torch.equal(graph.edge_index, other.edge_index)
+            print(f'edges of layer {number}: {graph}, equal: {is_equal}')
+            if is_equal:
+                gap = difference(graph.edge_weight, other.edge_weight)
+                found[f'weights of layer {number}'] = gap
+        for name, value in found.items():
+            print(f'{name}: {value:.1e}')
+        is_equal &= max(found.values()) <= TOLERANCE
+        print(f'tolerance {TOLERANCE:.0e}: {"passed" if is_equal else "FAILED"}')
+    agreed = shard.sum(torch.tensor(float(is_equal), device=out.device))
+    return float(agreed) == shard.world_size
+
+
+def report_traffic(model: GSLNet, shard: RowShard, steps: int) -> None:
+    """Print what this rank has sent in a step, and what was expected."""
+    parameters = list(model.parameters())
+    dtype = parameters[0].dtype
+    widths = [int(conv.out_channels) for conv in model.convs]  # type: ignore[arg-type]
+    rows = shard.expected_traffic(widths, dtype)
+    numbers = sum(p.numel() for p in parameters) + len(parameters)
+    # Beside the gradients, the sum and the number of the losses, in double precision.
+    sums = sum_traffic(numbers, shard.world_size, dtype.itemsize)
+    sums += sum_traffic(2, shard.world_size, 8)
+    sent, steps = shard.traffic, max(steps, 1)
+    for name, found, expected in (
+        ('rows', sent.gather, rows),
+        ('their gradients', sent.scatter, rows),
+        ('sums', sent.sum, sums),
+    ):
+        print(f'{name}: {found // steps:,} bytes a step, expected {expected:,}')
+
+
+parser = argparse.ArgumentParser()
+for option, default in {'nodes': 2000, 'features': 16, 'epochs': 20}.items():
+    parser.add_argument(f'--{option}', type=int, default=default)
+parser.add_argument('--backend', choices=['gloo', 'nccl'])
+parser.add_argument('--checkpoint', type=Path, help='the folder of the checkpoint')
+parser.add_argument('--die-at', type=int, help='the step at which the last rank dies')
+parser.add_argument('--check', action='store_true')
+args = parser.parse_args()
+
+if args.check:
+    torch.set_default_dtype(torch.double)
+device = start(args.backend)
+is_group = dist.is_initialized()
+rank, world = (dist.get_rank(), dist.get_world_size()) if is_group else (0, 1)
+shard = RowShard(args.nodes // world + (rank < args.nodes % world))
+# A program with a large table would read its own rows alone.
+whole = [part.to(device) for part in make_table(args.nodes, args.features)]
+rows = [shard.split(part) for part in whole]
+torch.manual_seed(0)  # The same parameters and the same noise on all ranks.
+model = GSLNet(args.features, HIDDEN, 2, CLASSES, scale=5.0).to(device)
+is_equal = check(model, rows, whole, shard) if args.check else True
+
+optimizer, done, path = torch.optim.Adam(model.parameters(), lr=0.01), 0, None
+if args.checkpoint is not None:
+    args.checkpoint.mkdir(parents=True, exist_ok=True)
+    path = args.checkpoint / 'last.pt'
+    done = load_checkpoint(path, model, optimizer, missing_ok=True)
+is_first_life = os.environ.get('TORCHELASTIC_RESTART_COUNT', '0') == '0'
+shard.traffic.reset()
+begin, loss = time.perf_counter(), None
+steps = range(done, args.epochs)
+for step in tqdm(steps, 'training', args.epochs, initial=done, disable=rank > 0):
+    if step == args.die_at and is_first_life and rank == world - 1:
+        os._exit(1)
+    loss = train_step(model, rows, shard)
+    optimizer.step()
+    if path is not None and ((step + 1) % EVERY == 0 or step + 1 == args.epochs):
+        save_checkpoint(path, model, optimizer, step + 1)
+seconds = (time.perf_counter() - begin) / max(len(steps), 1)
+if rank == 0:
+    report_traffic(model, shard, len(steps))
+accuracy = model.score(rows[0], rows[1], ~rows[2], shard=shard)['accuracy']
+if rank == 0:
+    print(
+        f'{world} processes, {args.nodes} nodes, steps {done}..{args.epochs}, loss '
+        f'{loss}, accuracy {accuracy:.1%}, {seconds:.3f} s a step'
+    )
+if is_group:
+    dist.destroy_process_group()
+sys.exit(0 if is_equal else 1)

@@ -1,0 +1,127 @@
+import os
+
+import pytest
+import torch
+from ranks import blocks, run_ranks
+from sharded import IN, OUT, N, labels, numbers
+
+from torch_geometric_gsl import GSLNet
+from torch_geometric_gsl.distributed import (
+    RowShard,
+    load_checkpoint,
+    save_checkpoint,
+)
+
+
+def train(path, first, last, sizes=None, rank=0):
+    """Train from a step to another, from the file and into it."""
+    shard = RowShard(N if sizes is None else sizes[rank])
+    rows = slice(*shard.rows)
+    torch.manual_seed(first)  # What was random before is read from the file.
+    model = GSLNet(IN, 8, 2, OUT, k=3).double()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+    generator = torch.Generator().manual_seed(first)
+    parts = {'generator': generator, 'scheduler': scheduler}
+    done = load_checkpoint(path, model, optimizer, missing_ok=first == 0, **parts)
+    assert done == first
+    x = numbers(0, N, IN)[rows]
+    for _ in range(first, last):
+        optimizer.zero_grad()
+        how = {'shard': shard, 'generator': generator}
+        model.loss(x, *labels('net', rows), **how).backward()
+        shard.sum_gradients(model)
+        optimizer.step()
+        scheduler.step()
+    save_checkpoint(path, model, optimizer, last, **parts)
+    return [p.detach() for p in model.parameters()]
+
+
+def train_on_ranks(rank, path, first, last, sizes):
+    return train(path, first, last, sizes, rank)
+
+
+def test_other_numbers_of_ranks_go_on(tmp_path):
+    expected = train(tmp_path / 'straight.pt', 0, 6)
+    path = tmp_path / 'last.pt'
+    for number, (first, world_size) in enumerate([(0, 2), (2, 3)]):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        args = path, first, first + 2, blocks(N, world_size)
+        found = run_ranks(train_on_ranks, world_size, folder, *args)
+        for parameters in found[1:]:
+            torch.testing.assert_close(parameters, found[0], rtol=0, atol=0)
+    torch.testing.assert_close(train(path, 4, 6), expected)
+    assert sorted(file.name for file in tmp_path.glob('*.pt')) == [
+        'last.pt',
+        'straight.pt',
+    ]
+
+
+def killed(rank, path):
+    model = torch.nn.Linear(2, 3)
+    save_checkpoint(path, model, step=1)
+    write = torch.save
+
+    def write_half(content, file):
+        write(content, file)
+        if rank == 0:
+            os.truncate(file, 100)
+            os._exit(1)
+
+    torch.save = write_half
+    save_checkpoint(path, model, step=2)
+
+
+def test_a_killed_save_leaves_the_former_file(tmp_path):
+    path = tmp_path / 'last.pt'
+    first, other = run_ranks(killed, 2, tmp_path, path)
+    assert first is None
+    assert other.startswith(('RuntimeError', 'DistBackendError'))
+    assert load_checkpoint(path, torch.nn.Linear(2, 3)) == 1
+
+
+def test_without_a_file(tmp_path):
+    model = torch.nn.Linear(2, 3)
+    before = model.weight.clone()
+    state = torch.get_rng_state()
+    path = tmp_path / 'none.pt'
+    assert load_checkpoint(path, model, missing_ok=True) == 0
+    assert torch.equal(model.weight, before)
+    assert torch.equal(torch.get_rng_state(), state)
+    with pytest.raises(FileNotFoundError, match='should be a checkpoint'):
+        load_checkpoint(path, model)
+
+
+class Trap:
+    def __reduce__(self):
+        return os.mkdir, ('trapped',)
+
+
+def test_nothing_is_executed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    torch.save({'format': 1, 'step': Trap()}, 'bad.pt')
+    with pytest.raises(OSError, match=r"'bad\.pt' holds no checkpoint: it refers to"):
+        load_checkpoint('bad.pt', torch.nn.Linear(2, 3))
+    assert not (tmp_path / 'trapped').exists()
+
+
+def test_bad_input(tmp_path):
+    path, model = tmp_path / 'last.pt', torch.nn.Linear(2, 3)
+    with pytest.raises(ValueError, match=r"'step' must be at least 0 \(got -1\)"):
+        save_checkpoint(path, model, step=-1)
+    with pytest.raises(TypeError, match="'other' must have a method 'state_dict'"):
+        save_checkpoint(path, model, other=3)
+    assert not path.exists()
+    save_checkpoint(path, model)
+    optimizer = torch.optim.SGD(model.parameters())
+    text = r"must hold \['optimizer'\] \(got \['model'\]\)"
+    with pytest.raises(ValueError, match=text):
+        load_checkpoint(path, model, optimizer)
+    with pytest.raises(ValueError, match='must hold the state of such objects: Error'):
+        load_checkpoint(path, torch.nn.Linear(2, 4))
+    with pytest.raises(TypeError, match="'missing_ok' must be a bool"):
+        load_checkpoint(path, model, missing_ok='no')
+    torch.save({'format': 7}, path)
+    with pytest.raises(ValueError, match=r'must have the format 1 \(got 7\)'):
+        load_checkpoint(path, model)

@@ -1,0 +1,176 @@
+"""Checkpoints of a training on any number of processes.
+
+All ranks hold the same state, so that one file holds it. Those of
+:mod:`torch.distributed.checkpoint` are for states that are cut into parts, and are
+unpickled, which executes what a file says.
+"""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from torch_geometric_gsl._checks import check_count, check_flag
+from torch_geometric_gsl._files import load_tensors, write_tensors
+
+#: What a checkpoint looks like; another number is another form.
+FORMAT = 1
+
+
+def save_checkpoint(
+    path: str | Path,
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer | None = None,
+    step: int = 0,
+    *,
+    generator: torch.Generator | None = None,
+    group: Any = None,
+    **others: Any,
+) -> None:
+    r"""Write the state of a training to a file, on the first rank.
+
+    All ranks hold the same state, so it is written once, and any number of ranks can go
+    on from it. The file is replaced as a whole: a process that is killed meanwhile
+    leaves the former one. It holds the numbers of the global random generators, too.
+
+    Args:
+        path (str or pathlib.Path): The file; the first rank reads it again.
+        model (torch.nn.Module): The model.
+        optimizer (torch.optim.Optimizer, optional): The optimizer.
+            (default: :obj:`None`)
+        step (int, optional): The number of steps that are done. (default: :obj:`0`)
+        generator (torch.Generator, optional): A source of randomness beside the global
+            ones. (default: :obj:`None`)
+        group (torch.distributed.ProcessGroup, optional): The ranks; all processes if
+            :obj:`None`. (default: :obj:`None`)
+        **others (optional): More objects with a :obj:`state_dict`, such as a
+            :obj:`scheduler`.
+
+    Raises:
+        TypeError: If :obj:`step` is not an integer, or an object has no state.
+        ValueError: If :obj:`step` is negative.
+
+    Example:
+        >>> import tempfile
+        >>> model = torch.nn.Linear(2, 3)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     save_checkpoint(f'{folder}/last.pt', model, step=7)
+        ...     load_checkpoint(f'{folder}/last.pt', model)
+        7
+    """
+    check_count(step, 'step', minimum=0)
+    parts = _parts(model, optimizer, others)
+    if _is_first(group):
+        state = {name: part.state_dict() for name, part in parts.items()}
+        random = {'cpu': torch.get_rng_state()}
+        if torch.cuda.is_available():
+            random['cuda'] = torch.cuda.get_rng_state()
+        if generator is not None:
+            random['generator'] = generator.get_state()
+        content = {'format': FORMAT, 'step': step, 'state': state, 'random': random}
+        write_tensors(content, path)
+    if dist.is_available() and dist.is_initialized():
+        dist.barrier(group)
+
+
+def load_checkpoint(
+    path: str | Path,
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer | None = None,
+    *,
+    generator: torch.Generator | None = None,
+    group: Any = None,
+    missing_ok: bool = False,
+    **others: Any,
+) -> int:
+    r"""Go on from a file that :func:`save_checkpoint` wrote, on all ranks.
+
+    The first rank reads the file and sends it to the others. Nothing in it is executed
+    (:obj:`torch.load(..., weights_only=True)`).
+
+    Args:
+        path (str or pathlib.Path): The file.
+        model (torch.nn.Module): The model.
+        optimizer (torch.optim.Optimizer, optional): The optimizer.
+            (default: :obj:`None`)
+        generator (torch.Generator, optional): A source of randomness beside the global
+            ones, which are set as well. (default: :obj:`None`)
+        group (torch.distributed.ProcessGroup, optional): The ranks; all processes if
+            :obj:`None`. (default: :obj:`None`)
+        missing_ok (bool, optional): If :obj:`True`, all is left as it is where there is
+            no file yet. (default: :obj:`False`)
+        **others (optional): More objects, by the names under which they were saved.
+
+    Returns:
+        int: The number of steps that were done, 0 without a file.
+
+    Raises:
+        OSError: If there is no such file, or it is damaged.
+        ValueError: If it holds the state of other objects, or has another form.
+    """
+    check_flag(missing_ok, 'missing_ok')
+    content = _sent_to_all(Path(path), group)
+    if content is None:
+        if missing_ok:
+            return 0
+        raise FileNotFoundError(f"'{path}' does not exist: it should be a checkpoint")
+    found = load_tensors(io.BytesIO(content), path, 'checkpoint')
+    if (form := found.get('format')) != FORMAT:
+        raise ValueError(f"'{path}' must have the format {FORMAT} (got {form!r})")
+    parts = _parts(model, optimizer, others)
+    state, random = found['state'], found['random']
+    if missing := sorted(parts.keys() - state.keys()):
+        raise ValueError(f"'{path}' must hold {missing} (got {sorted(state)})")
+    try:
+        for name, part in parts.items():
+            part.load_state_dict(state[name])
+    except (KeyError, RuntimeError, ValueError) as error:
+        text = f"'{path}' must hold the state of such objects: {error}"
+        raise ValueError(text) from error
+    _set_random_numbers(random, generator)
+    return int(found['step'])
+
+
+def _parts(model: Any, optimizer: Any, others: dict[str, Any]) -> dict[str, Any]:
+    """Return the objects whose state is kept, by their names."""
+    parts = {'model': model, **others}
+    if optimizer is not None:
+        parts['optimizer'] = optimizer
+    for name, part in parts.items():
+        if not hasattr(part, 'state_dict'):
+            raise TypeError(
+                f"'{name}' must have a method 'state_dict' (got {type(part).__name__})"
+            )
+    return parts
+
+
+def _is_first(group: Any) -> bool:
+    is_shared = dist.is_available() and dist.is_initialized()
+    return not is_shared or dist.get_rank(group) == 0
+
+
+def _sent_to_all(path: Path, group: Any) -> bytes | None:
+    """Return the content of a file that the first rank sees, or None without one."""
+    content = None
+    if _is_first(group) and path.exists():
+        content = path.read_bytes()
+    if dist.is_available() and dist.is_initialized():
+        first = 0 if group is None else dist.get_global_rank(group, 0)
+        box = [content]
+        dist.broadcast_object_list(box, first, group=group)
+        (content,) = box
+    return content
+
+
+def _set_random_numbers(
+    random: dict[str, torch.Tensor], generator: torch.Generator | None
+) -> None:
+    torch.set_rng_state(random['cpu'])
+    if 'cuda' in random and torch.cuda.is_available():
+        torch.cuda.set_rng_state(random['cuda'])
+    if generator is not None and 'generator' in random:
+        generator.set_state(random['generator'])

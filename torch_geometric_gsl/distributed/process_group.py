@@ -1,0 +1,54 @@
+"""Join the processes that torchrun has started."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+from torch_geometric_gsl._checks import check_option, check_positive
+
+
+def start(backend: str | None = None, timeout: float = 60.0) -> torch.device:
+    r"""Join the processes that :obj:`torchrun` has started; return this one's device.
+
+    It reads the environment that :obj:`torchrun` sets. Where there is none, the program
+    was started by itself, and is one process without a group. A program that has
+    joined ends with :func:`torch.distributed.destroy_process_group`.
+
+    A rank that dies ends the others with an error: at once where its connections are
+    closed, and else after the :obj:`timeout`.
+
+    Args:
+        backend (str, optional): :obj:`"gloo"` on CPUs or :obj:`"nccl"` on GPUs, each of
+            which serves one process; by default NCCL where there is a GPU for this one.
+            (default: :obj:`None`)
+        timeout (float, optional): The seconds that a rank waits for the others.
+            (default: :obj:`60.0`)
+
+    Returns:
+        torch.device: The device of the tensors of this process.
+
+    Raises:
+        TypeError: If :obj:`timeout` is not a number.
+        ValueError: If it is not positive, or :obj:`backend` is unknown.
+
+    Example:
+        >>> start('gloo')
+        device(type='cpu')
+    """
+    if backend is not None:
+        check_option(backend, ('gloo', 'nccl'), 'backend')
+    check_positive(timeout, 'timeout')
+    local_rank = int(os.environ.get('LOCAL_RANK', 0))
+    if backend is None:
+        backend = 'nccl' if local_rank < torch.cuda.device_count() else 'gloo'
+    device = torch.device('cpu')
+    if backend == 'nccl':
+        device = torch.device('cuda', local_rank)
+        torch.cuda.set_device(device)
+    if 'RANK' in os.environ:
+        dist.init_process_group(backend, timeout=timedelta(seconds=timeout))
+    return device

@@ -1,0 +1,323 @@
+"""The rows of one process, and what it shares with the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from torch_geometric_gsl._checks import check_count, check_index, check_type
+from torch_geometric_gsl.ops.collective import (
+    Traffic,
+    all_gather_rows,
+    all_reduce_sum,
+    attach,
+    rows_traffic,
+)
+from torch_geometric_gsl.ops.sparse_rows import rows_between
+from torch_geometric_gsl.typing import SampledGraph
+
+
+class Gathered(NamedTuple):
+    """Hold the rows of all ranks, gathered once: gathering leaves them as they are."""
+
+    rows: Tensor
+
+
+class RowShard:
+    r"""Describe the block of rows that this process owns, and share it with others.
+
+    The processes of a group, its *ranks*, own consecutive blocks of one table, in the
+    order of the ranks. Blocks may differ in size and be empty. Without a process group
+    there is one rank, which owns all rows, and nothing is sent.
+
+    Every method that shares something is called by all ranks, in the same order.
+
+    Args:
+        num_rows (int): The number of rows of this rank.
+        group (torch.distributed.ProcessGroup, optional): The ranks; all processes if
+            :obj:`None`. (default: :obj:`None`)
+
+    Attributes:
+        sizes (list[int]): The number of rows of each rank.
+        rank (int): The number of this rank.
+        first (int): The number of its first row in the table.
+        total (int): The number of rows of the table.
+        traffic (torch_geometric_gsl.ops.collective.Traffic): The bytes that this rank
+            has sent.
+
+    Raises:
+        TypeError: If :obj:`num_rows` is not an integer.
+        ValueError: If it is negative.
+
+    Example:
+        >>> shard = RowShard(100)
+        >>> shard
+        RowShard(rows=(0, 100), total=100, rank=0, world_size=1)
+        >>> shard.gather(torch.ones(100, 2)).shape
+        torch.Size([100, 2])
+    """
+
+    def __init__(self, num_rows: int, group: Any = None) -> None:
+        check_count(num_rows, 'num_rows', minimum=0)
+        self.group = group
+        self.is_shared = dist.is_available() and dist.is_initialized()
+        self.rank = dist.get_rank(group) if self.is_shared else 0
+        self.traffic = Traffic()
+        self.sizes = self._sizes(num_rows)
+        self.first = sum(self.sizes[: self.rank])
+        self.total = sum(self.sizes)
+
+    @property
+    def world_size(self) -> int:
+        r"""Return the number of ranks."""
+        return len(self.sizes)
+
+    @property
+    def num_rows(self) -> int:
+        r"""Return the number of rows of this rank."""
+        return self.sizes[self.rank]
+
+    @property
+    def rows(self) -> tuple[int, int]:
+        r"""Return the numbers of the first row of this rank and of the one behind."""
+        return self.first, self.first + self.num_rows
+
+    def gather(self, x: Tensor | Gathered) -> Tensor:
+        r"""Return the rows of all ranks, with gradient.
+
+        Args:
+            x (torch.Tensor): The rows of this rank.
+
+        Raises:
+            TypeError: If :obj:`x` is not a tensor.
+            ValueError: If it is sparse, or has another number of rows.
+        """
+        if isinstance(x, Gathered):
+            return x.rows
+        if not self.is_shared:
+            self._check_rows(x, self.total)
+            return x
+        return all_gather_rows(x, self.sizes, self.group, self.traffic)
+
+    def sum(self, x: Tensor) -> Tensor:
+        r"""Return the sum of one tensor of each rank, with gradient.
+
+        Args:
+            x (torch.Tensor): The summand of this rank, of one shape on all ranks.
+        """
+        return all_reduce_sum(x, self.group, self.traffic) if self.is_shared else x
+
+    def split(self, x: Tensor) -> Tensor:
+        r"""Return the rows of this rank, of a table that it holds as a whole.
+
+        Args:
+            x (torch.Tensor): The table, dense or sparse CSR.
+
+        Raises:
+            ValueError: If it has another number of rows.
+        """
+        self._check_rows(x, self.total)
+        return rows_between(x, *self.rows)
+
+    def concatenate(self, x: Tensor) -> Tensor:
+        r"""Return blocks of any numbers of rows below each other, with gradient.
+
+        Args:
+            x (torch.Tensor): The block of this rank.
+        """
+        if not self.is_shared:
+            return x
+        sizes = self._sizes(x.size(0))
+        return all_gather_rows(x, sizes, self.group, self.traffic)
+
+    def gather_graph(self, graph: SampledGraph) -> SampledGraph:
+        r"""Return the whole graph, given the edges of the targets of each rank.
+
+        Args:
+            graph (SampledGraph): The edges of this rank, between nodes of the table.
+        """
+        edge_index = self.concatenate(graph.edge_index.t()).t()
+        return SampledGraph(edge_index, self.concatenate(graph.edge_weight))
+
+    def own_edges(self, edge_index: Tensor) -> Tensor:
+        r"""Return edges to the targets of this rank, counted from its first one.
+
+        Args:
+            edge_index (torch.Tensor): The edges, between nodes of the table.
+
+        Raises:
+            TypeError: If they are no integers.
+            ValueError: If an edge leads to a target of another rank.
+        """
+        check_index(edge_index, 'edge_index', '[2, num_edges]', 2, edge_index)
+        first, end = self.rows
+        target = edge_index[1]
+        if bool(((target < first) | (target >= end)).any()):
+            raise ValueError(
+                f"'edge_index' must lead to the rows {self.rows} of this rank "
+                f'(got {int(target.min())}..{int(target.max())})'
+            )
+        return edge_index - edge_index.new_tensor([[0], [first]])
+
+    def attach(self, out: Tensor, *gathered: Tensor) -> Tensor:
+        r"""Return a result whose backward pass runs through gathered rows.
+
+        It does so also where the result does not depend on them, such as that of a rank
+        without rows: all ranks have to take part in the sum of gradients.
+
+        Args:
+            out (torch.Tensor): The result.
+            *gathered (torch.Tensor): What it was made of.
+        """
+        return attach(out, *gathered) if self.is_shared else out
+
+    def mean_loss(self, total: Tensor, count: int) -> Tensor:
+        r"""Return the mean of losses over the nodes of all ranks.
+
+        Its value is the same on all ranks. Its gradient is that of the losses of this
+        rank alone: summed over the ranks, by :meth:`sum_gradients`, gradients are those
+        of one process.
+
+        Args:
+            total (torch.Tensor): The sum of the losses of this rank.
+            count (int): How many there are; none on some ranks, but not on all.
+
+        Raises:
+            ValueError: If there are none on any rank.
+        """
+        both = torch.stack([total.detach().double(), total.new_tensor(count).double()])
+        both = self.sum(both)
+        if not both[1] > 0:
+            raise ValueError("'count' must be at least 1 on some rank (got 0 on all)")
+        own = total / both[1].to(total.dtype)
+        # The value of all ranks, the gradient of this one.
+        return (both[0] / both[1]).to(own.dtype) + (own - own.detach())
+
+    @torch.no_grad()
+    def sum_gradients(self, module: torch.nn.Module) -> None:
+        r"""Sum the gradients of parameters over the ranks, in one message.
+
+        Call it once after the backward pass. A parameter that has a gradient on no rank
+        is left without.
+
+        Args:
+            module (torch.nn.Module): The model, the same on all ranks.
+        """
+        check_type(module, torch.nn.Module, 'module', 'a torch.nn.Module')
+        if self.is_shared:
+            for parameters in _by_type(module.parameters()):
+                self._sum_gradients(parameters)
+
+    @torch.no_grad()
+    def synchronize(
+        self, module: torch.nn.Module, generator: torch.Generator | None = None
+    ) -> None:
+        r"""Give all ranks the parameters, buffers and random numbers of the first one.
+
+        Ranks that were seeded alike and built their model alike need not call it.
+
+        Args:
+            module (torch.nn.Module): The model.
+            generator (torch.Generator, optional): The source of randomness; the global
+                ones if :obj:`None`. (default: :obj:`None`)
+        """
+        check_type(module, torch.nn.Module, 'module', 'a torch.nn.Module')
+        if not self.is_shared:
+            return
+        for value in (*module.parameters(), *module.buffers()):
+            self._broadcast(value)
+        if generator is not None:
+            generator.set_state(self._broadcast(generator.get_state()))
+            return
+        torch.set_rng_state(self._broadcast(torch.get_rng_state()))
+        if torch.cuda.is_available():
+            torch.cuda.set_rng_state(self._broadcast(torch.cuda.get_rng_state()))
+
+    def expected_traffic(
+        self, channels: Sequence[int], dtype: torch.dtype = torch.float32
+    ) -> int:
+        r"""Return the bytes that this rank sends to gather rows, in one direction.
+
+        With :math:`P` equal blocks of :math:`n` rows in all, these are
+        :math:`n m (P - 1) / P` numbers a layer. The gradients take as many.
+
+        Args:
+            channels (Sequence[int]): The width :math:`m` of what each layer gathers.
+            dtype (torch.dtype, optional): The type of the numbers.
+                (default: :obj:`torch.float32`)
+
+        Example:
+            >>> RowShard(100).expected_traffic([32, 7])
+            0
+        """
+        return rows_traffic(self.sizes, sum(channels), dtype.itemsize)
+
+    def _sizes(self, num_rows: int) -> list[int]:
+        """Return a number of each rank."""
+        if not self.is_shared:
+            return [num_rows]
+        own = torch.tensor([num_rows], device=self._device())
+        sizes = [torch.empty_like(own) for _ in range(dist.get_world_size(self.group))]
+        dist.all_gather(sizes, own, group=self.group)
+        return [int(size) for size in sizes]
+
+    def _device(self) -> torch.device:
+        """Return a device whose tensors the group can send."""
+        is_cuda = dist.get_backend(self.group) == 'nccl'
+        return torch.device('cuda' if is_cuda else 'cpu')
+
+    def _broadcast(self, value: Tensor) -> Tensor:
+        """Overwrite a tensor by that of the first rank, and return it."""
+        first = 0 if self.group is None else dist.get_global_rank(self.group, 0)
+        sent = value.to(self._device()) if value.device.type == 'cpu' else value
+        sent = sent.contiguous()
+        dist.broadcast(sent, first, group=self.group)
+        return value.copy_(sent)
+
+    def _sum_gradients(self, parameters: list[torch.nn.Parameter]) -> None:
+        """Sum gradients of one type; the last numbers tell which of them exist."""
+        like = parameters[0]
+        has_gradient = [float(p.grad is not None) for p in parameters]
+        zero = like.new_zeros(())
+        parts = [zero.expand(p.shape) if p.grad is None else p.grad for p in parameters]
+        flat = torch.cat(
+            [*(p.reshape(-1) for p in parts), like.new_tensor(has_gradient)]
+        )
+        flat = self.sum(flat)
+        sizes = [p.numel() for p in parameters]
+        *sums, found = flat.split([*sizes, len(parameters)])
+        for parameter, total, flag in zip(
+            parameters, sums, found.tolist(), strict=True
+        ):
+            if flag:
+                parameter.grad = total.view_as(parameter).clone()
+
+    def _check_rows(self, x: Any, count: int) -> None:
+        check_type(x, Tensor, 'x', 'a torch.Tensor')
+        if x.dim() == 0 or x.size(0) != count:
+            raise ValueError(
+                f"'x' must have the {count} rows of all ranks (got {list(x.shape)})"
+            )
+
+    def __repr__(self) -> str:
+        return (
+            f'{self.__class__.__name__}(rows={self.rows}, total={self.total}, '
+            f'rank={self.rank}, world_size={self.world_size})'
+        )
+
+
+def _by_type(
+    parameters: Iterable[torch.nn.Parameter],
+) -> list[list[torch.nn.Parameter]]:
+    """Group the parameters that learn by their type and device, in one order."""
+
+    def kind(parameter: torch.nn.Parameter) -> str:
+        return f'{parameter.dtype} {parameter.device}'
+
+    learned = sorted((p for p in parameters if p.requires_grad), key=kind)
+    return [list(group) for _, group in groupby(learned, key=kind)]
