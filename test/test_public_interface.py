@@ -48,6 +48,10 @@ FACTORIES = {
         lambda: gsl.CosineSimilarity(IN, OUT, heads=2),
         lambda: gsl.CosineSimilarity(IN),
     ],
+    'DirectedSimilarity': [
+        lambda: gsl.DirectedSimilarity(gsl.LinearSimilarity(IN // 2, OUT)),
+        lambda: gsl.DirectedSimilarity(gsl.NeuralGaussianSimilarity(IN // 2)),
+    ],
     'UniformSimilarity': [],  # Nothing to reset, nothing to learn.
     'GumbelKNNSampler': [
         lambda: gsl.GumbelKNNSampler(gsl.NeuralGaussianSimilarity(IN, OUT)),
@@ -56,6 +60,10 @@ FACTORIES = {
     'LatentGraphConv': [
         lambda: gsl.LatentGraphConv(IN, OUT),
         lambda: gsl.LatentGraphConv(IN, OUT, 'cosine', method='dense'),
+    ],
+    'SensorGraphConv': [
+        lambda: gsl.SensorGraphConv(IN, OUT, N),
+        lambda: gsl.SensorGraphConv(IN, OUT, compare='windows', null=True),
     ],
     'TransitionGraphConv': [
         lambda: gsl.TransitionGraphConv(IN, OUT, N, 5),

@@ -1,5 +1,6 @@
 """Node features that come without a graph, and the paper's split."""
 
+from torch_geometric_gsl.datasets.coupled_sensors import CoupledSensors
 from torch_geometric_gsl.datasets.hidden_relation import HiddenRelation
 from torch_geometric_gsl.datasets.mini_imagenet_features import MiniImageNetFeatures
 from torch_geometric_gsl.datasets.observed_edges import OBSERVED, load_observed_edges
@@ -13,6 +14,7 @@ __all__ = [
     'OBSERVED',
     'load_dataset',
     'load_observed_edges',
+    'CoupledSensors',
     'HiddenRelation',
     'MiniImageNetFeatures',
     'SklearnTable',

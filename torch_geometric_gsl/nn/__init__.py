@@ -4,7 +4,11 @@ import warnings
 from importlib import import_module
 from typing import Any
 
-from torch_geometric_gsl.nn.conv import LatentGraphConv, TransitionGraphConv
+from torch_geometric_gsl.nn.conv import (
+    LatentGraphConv,
+    SensorGraphConv,
+    TransitionGraphConv,
+)
 from torch_geometric_gsl.nn.models import GSLNet, NodeClassifier
 from torch_geometric_gsl.nn.sampler import (
     GumbelKNNSampler,
@@ -22,6 +26,7 @@ from torch_geometric_gsl.nn.self_supervision import (
 from torch_geometric_gsl.nn.similarity import (
     CosineSimilarity,
     DifferenceSimilarity,
+    DirectedSimilarity,
     GaussianSimilarity,
     HeatKernelSimilarity,
     LinearSimilarity,
@@ -39,6 +44,7 @@ __all__ = [
     'NeuralGaussianSimilarity',
     'HeatKernelSimilarity',
     'CosineSimilarity',
+    'DirectedSimilarity',
     'UniformSimilarity',
     'resolve_similarity',
     'GumbelKNNSampler',
@@ -48,6 +54,7 @@ __all__ = [
     'TruncatedRaceWarning',
     'leave_one_out_loss',
     'LatentGraphConv',
+    'SensorGraphConv',
     'TransitionGraphConv',
     'NodeClassifier',
     'GSLNet',

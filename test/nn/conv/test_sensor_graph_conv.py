@@ -1,0 +1,330 @@
+"""One graph of sensors for all windows, against a loop over windows."""
+
+import io
+
+import pytest
+import torch
+from oracles import check_gradients, noise_of, relaxed, seeded, softmax, to_matrix
+from sampling import normal
+
+from torch_geometric_gsl import SampledGraph, SensorGraphConv
+from torch_geometric_gsl.nn.similarity import LinearSimilarity
+
+N, IN, OUT, K, TAU, SCALE, EMB = 6, 3, 4, 3, 0.7, 4.0, 5
+LEADS = pytest.mark.parametrize('lead', [(), (7,), (2, 4)])
+KINDS = pytest.mark.parametrize('compare', ['free', 'embedding', 'windows'])
+TRAINING = pytest.mark.parametrize('training', [True, False])
+
+
+def make(compare='free', **kwargs):
+    torch.manual_seed(5)
+    n = N if compare == 'free' else None
+    options = {'k': K, 'tau': TAU, 'initial_scale': SCALE, **kwargs}
+    conv = SensorGraphConv(IN, OUT, n, EMB, compare=compare, **options).double()
+    if conv.bias is not None:
+        torch.nn.init.normal_(conv.bias)
+    return conv
+
+
+def windows(*lead, n=N, seed=3):
+    return normal(*lead, n, IN, seed=seed)
+
+
+def given(compare, n=N):
+    """What a call takes beside the windows."""
+    return {'embedding': normal(n, EMB, seed=8)} if compare == 'embedding' else {}
+
+
+def weights(conv, z, seed, loop=False):
+    """Return the graph, number by number; a seed replays the noise of training."""
+    half = EMB if z.size(1) == 2 * EMB else 0
+    src, dst = z[:, :EMB], z[:, half:]
+    score = torch.empty(N, N, dtype=torch.double)
+    for i in range(N):
+        for j in range(N):
+            cosine = dst[i] @ src[j] / dst[i].norm() / src[j].norm()
+            score[i, j] = SCALE * cosine if loop or i != j else -torch.inf
+    if seed is not None:
+        return relaxed(score, noise_of('dense', seed, score, K, N), TAU)
+    rows = [softmax([value / TAU for value in row]) for row in score.tolist()]
+    return torch.tensor(rows, dtype=torch.double)
+
+
+def by_window(conv, x, matrix):
+    """Apply the layer to each window alone, with a dense matrix."""
+    out = []
+    for window in x.reshape(-1, N, IN):
+        one = matrix @ window @ conv.lin.weight.t() + conv.bias
+        if conv.lin_root is not None:
+            one = one + window @ conv.lin_root.weight.t()
+        out.append(one)
+    return torch.stack(out).view(*x.shape[:-1], OUT)
+
+
+@TRAINING
+@LEADS
+@KINDS
+@pytest.mark.parametrize('options', [{}, {'directed': False, 'root_weight': False}])
+def test_a_loop_over_windows(options, compare, lead, training):
+    conv, x = make(compare, **options).train(training), windows(*lead)
+    seed = 7 if training else None
+    z = conv.embed(x, **given(compare)).detach()
+    expected = by_window(conv, x, weights(conv, z, seed))
+    out = conv(x, **given(compare), generator=seeded(7))
+    assert out.shape == (*lead, N, OUT)
+    torch.testing.assert_close(out, expected)
+    graph = conv.graph(x, **given(compare), generator=seeded(7))
+    matrix = to_matrix(*graph, N, N)
+    torch.testing.assert_close(matrix.detach(), weights(conv, z, seed))
+    torch.testing.assert_close(conv(x, graph=graph), expected)
+
+
+@TRAINING
+def test_other_methods_and_loops(training):
+    x = windows(7)
+    conv = make(method='stream', num_arrivals=N, num_tail=0, loop=True).train(training)
+    graph = conv.graph(generator=seeded(2))
+    if training:
+        expected = by_window(conv, x, to_matrix(*graph, N, N))
+    else:
+        # All sensors in a call, the nearest ones in a graph.
+        assert graph.edges_per_target == K
+        expected = by_window(conv, x, weights(conv, conv.embed(), None, loop=True))
+    torch.testing.assert_close(conv(x, generator=seeded(2)), expected)
+
+
+def test_nothing_random_happens_in_evaluation():
+    conv, x = make().eval(), windows(7)
+    torch.testing.assert_close(conv(x), conv(x), rtol=0, atol=0)
+    conv.train()
+    assert not torch.allclose(conv(x), conv(x))
+
+
+@KINDS
+def test_gradients_reach_embeddings_and_similarity(compare):
+    conv = make(compare, similarity='cosine', similarity_kwargs={'heads': 2}, null=True)
+    conv(windows(7), **given(compare)).square().sum().backward()
+    check_gradients(conv)
+
+
+@TRAINING
+@KINDS
+def test_sensors_in_another_order(compare, training):
+    conv, x, order = make(compare), windows(2, 4), torch.tensor([3, 0, 5, 1, 4, 2])
+    known = given(compare).get('embedding')
+    graph = conv.train(training).graph(x, **given(compare), generator=seeded(2))
+    out = conv(x, graph=graph)
+    if compare == 'free':
+        with torch.no_grad():
+            conv.embed.weight.copy_(conv.embed.weight[order])
+    moved = {} if known is None else {'embedding': known[order]}
+    if training:  # The noise belongs to places: move the graph that was drawn.
+        back = order.argsort()
+        graph = SampledGraph(back[graph.edge_index], graph.edge_weight)
+        moved = {'graph': graph}
+    found = conv(x[..., order, :], **moved)
+    torch.testing.assert_close(found, out[..., order, :])
+
+
+@KINDS
+def test_one_draw_a_call(compare):
+    conv, draws = make(compare), []
+    handle = conv.sampler.register_draw_hook(lambda *args: draws.append(args))
+    x = windows(9, 4)
+    out = conv(x, **given(compare))
+    assert len(draws) == 1
+    # All windows share it: equal windows get equal answers, noise and all.
+    graph = conv.graph(x, **given(compare))
+    assert len(draws) == 2
+    for _ in range(3):
+        conv(x, graph=graph)
+    assert len(draws) == 2
+    handle.remove()
+    same = conv(x[:1, :1].expand(5, 2, N, IN), **given(compare))
+    torch.testing.assert_close(same, same[:1, :1].expand_as(same))
+    assert not torch.allclose(out, conv(x, **given(compare)))
+
+
+class Cell(torch.nn.Module):
+    """A gated recurrent unit whose inputs pass along a graph."""
+
+    def __init__(self):
+        super().__init__()
+        self.gates = SensorGraphConv(IN + OUT, 2 * OUT, N, EMB, k=K)
+        self.update = SensorGraphConv(IN + OUT, OUT, N, EMB, k=K)
+
+    def forward(self, x, state, graph):
+        both = torch.cat([x, state], dim=-1)
+        reset, keep = self.gates(both, graph=graph).sigmoid().chunk(2, dim=-1)
+        both = torch.cat([x, reset * state], dim=-1)
+        return keep * state + (1 - keep) * self.update(both, graph=graph).tanh()
+
+
+def test_inside_a_recurrent_cell():
+    torch.manual_seed(1)
+    cell, x, draws = Cell(), windows(7, 5).float(), []
+    for conv in (cell.gates, cell.update):
+        conv.sampler.register_draw_hook(lambda *args: draws.append(args))
+    graph = cell.gates.graph()
+    state = torch.zeros(7, N, OUT)
+    for time in range(x.size(1)):
+        state = cell(x[:, time], state, graph)
+    assert (len(draws), state.shape) == (1, (7, N, OUT))
+    state.square().sum().backward()
+    assert float(cell.gates.embed.weight.grad.abs().min()) > 0
+    assert cell.update.embed.weight.grad is None
+
+
+@pytest.mark.parametrize('compare', ['embedding', 'windows'])
+@LEADS
+def test_new_sensors_take_a_context(compare, lead):
+    # Loops are allowed, for a context knows of no sensor that is its own.
+    conv, x = make(compare, loop=True).eval(), windows(*lead)
+    known = given(compare).get('embedding')
+    full, rows = conv(x, **given(compare)), torch.tensor([4, 1])
+    pair = {} if known is None else {'embedding': (known, known[rows])}
+    found = conv(x[..., rows, :], context=x, **pair)
+    torch.testing.assert_close(found, full[..., rows, :])
+    graph = conv.graph(x[..., rows, :], context=x, **pair)
+    again = conv(x[..., rows, :], context=x, graph=graph)
+    torch.testing.assert_close(again, full[..., rows, :])
+    conv.train()
+    assert conv(x[..., rows, :], context=x, **pair).shape == (*lead, 2, OUT)
+
+
+def test_any_other_graph():
+    conv, x = make(), windows(7)
+    edges = torch.tensor([[5, 0, 2, 1], [0, 3, 0, 2]])  # Not sorted by target.
+    weight = torch.tensor([0.5, 1.0, 2.0, -1.0]).double().requires_grad_()
+    matrix = to_matrix(edges, weight, N, N)
+    out = conv(x, graph=(edges, weight))
+    torch.testing.assert_close(out, by_window(conv, x, matrix))
+    out.sum().backward()
+    assert float(weight.grad.abs().min()) > 0
+
+
+@pytest.mark.parametrize('dtype', [torch.float32, torch.float64, torch.bfloat16])
+@KINDS
+def test_dtypes(compare, dtype):
+    conv, x = make(compare).to(dtype).eval(), windows(7).to(dtype)
+    known = {name: value.to(dtype) for name, value in given(compare).items()}
+    out = conv(x, **known)
+    assert out.dtype == dtype
+    expected = conv.double()(x.double(), **{k: v.double() for k, v in known.items()})
+    tolerance = 10 * torch.finfo(dtype).eps
+    torch.testing.assert_close(out.double(), expected, atol=tolerance, rtol=tolerance)
+
+
+@TRAINING
+@KINDS
+def test_no_windows_and_one_sensor(compare, training):
+    conv = make(compare).train(training)
+    for lead in ((0,), (3, 0)):
+        assert conv(windows(*lead), **given(compare)).shape == (*lead, N, OUT)
+    torch.manual_seed(5)
+    n = 1 if compare == 'free' else None
+    alone = SensorGraphConv(IN, OUT, n, EMB, k=1, compare=compare, loop=True)
+    alone, x = alone.double().train(training), windows(7, n=1)
+    known = given(compare, 1)
+    torch.testing.assert_close(
+        alone(x, **known), x @ (alone.lin.weight + alone.lin_root.weight).t()
+    )
+    alone.sampler.loop = False
+    with pytest.raises(ValueError, match=r'\(got k=1 for 0 candidates\)'):
+        alone(x, **known)
+
+
+def test_lazy_channels():
+    conv = SensorGraphConv(-1, OUT, compare='windows', k=K)
+    x = windows(7).float()
+    assert conv(x).shape == (7, N, OUT)
+    assert conv.lin.weight.shape == (OUT, IN)
+    conv.reset_parameters()
+    assert conv(x).shape == (7, N, OUT)
+
+
+@KINDS
+def test_state_dict(compare):
+    conv, stream = make(compare), io.BytesIO()
+    torch.save(conv.state_dict(), stream)
+    stream.seek(0)
+    torch.manual_seed(9)
+    other = SensorGraphConv(
+        IN, OUT, conv.num_sensors, EMB, k=K, tau=TAU, compare=compare
+    ).double()
+    other.load_state_dict(torch.load(stream, weights_only=True))
+    x = windows(7)
+    found = other.eval()(x, **given(compare))
+    torch.testing.assert_close(found, conv.eval()(x, **given(compare)), rtol=0, atol=0)
+    conv.reset_parameters()
+    assert not torch.allclose(conv(x, **given(compare)), found)
+
+
+def test_repr():
+    assert str(SensorGraphConv(16, 32, 20)) == (
+        'SensorGraphConv(16, 32, num_sensors=20, '
+        'similarity=DirectedSimilarity(LinearSimilarity(32)), k=5, tau=1.0)'
+    )
+    conv = SensorGraphConv(-1, 8, None, 4, k=2, compare='windows', directed=False)
+    assert str(conv) == (
+        "SensorGraphConv(-1, 8, compare='windows', "
+        'similarity=LinearSimilarity(4), k=2, tau=1.0)'
+    )
+
+
+@pytest.mark.parametrize(
+    ('kwargs', 'error', 'match'),
+    [
+        ({}, TypeError, "'num_sensors' must be an integer"),
+        ({'num_sensors': 0}, ValueError, r"'num_sensors' must be at least 1 \(got 0"),
+        ({'compare': 'time'}, ValueError, r"'compare' must be one of .* \(got 'time'"),
+        (
+            {'num_sensors': 5, 'compare': 'windows'},
+            ValueError,
+            "'num_sensors' has no meaning with compare='windows'",
+        ),
+        ({'directed': 1}, TypeError, r"'directed' must be a bool \(got 1\)"),
+        ({'embedding_channels': 0}, ValueError, "'embedding_channels' must be at l"),
+        ({'similarity': 'bell'}, ValueError, r"'similarity' must be .* \(got 'bell'"),
+        ({'similarity': LinearSimilarity(3)}, ValueError, 'expects 3 channels but it'),
+        ({'observed': 'prior'}, TypeError, 'multiple values for keyword'),
+    ],
+)
+def test_bad_arguments(kwargs, error, match):
+    with pytest.raises(error, match=match):
+        SensorGraphConv(IN, OUT, **kwargs)
+
+
+def test_bad_input():
+    x, free, reduced = windows(7), make(), make('windows')
+    graph = SampledGraph(torch.tensor([[0], [N]]), torch.ones(1).double())
+    for call, error, match in (
+        (lambda: free(None), TypeError, r"'x' must be a torch.Tensor \(got NoneType"),
+        (lambda: free(x[:, 0, 0]), ValueError, r"'x' must be dense, .* \(got \[7\]"),
+        (lambda: free(x[:, :4]), ValueError, r'num_sensors=6 sensors \(got 4\)'),
+        (lambda: free(x[..., :2]), ValueError, r"'x' must have 3 channels \(got 2\)"),
+        (lambda: free(x.float()), TypeError, "'x' has torch.float32 but the param"),
+        (lambda: free(x / 0), ValueError, "'x' contains NaN or infinite values"),
+        (lambda: free(x, context=x), ValueError, 'new sensors have no vector'),
+        (lambda: free({'a': x}), TypeError, "'x' must be a torch.Tensor"),
+        (
+            lambda: reduced(x, context=x[:3]),
+            ValueError,
+            r"'context' must hold the windows of 'x' \(got \[3, 6, 3\] for \[7, 6, 3",
+        ),
+        (lambda: free(x, graph=3), TypeError, r"'graph' must be a pair .* \(got int"),
+        (lambda: free(x, graph=graph), ValueError, "'graph' has targets outside 0..5"),
+        (
+            lambda: free(x, graph=(graph[0] - graph[0], torch.ones(2))),
+            ValueError,
+            r"'graph' must have one weight per edge \(got \[2\] for 1 edges\)",
+        ),
+        (
+            lambda: free(x, graph=graph, embedding=x),
+            ValueError,
+            "'embedding' has no meaning with a 'graph'",
+        ),
+        (lambda: make(k=N)(x), ValueError, r'\(got k=6 for 5 candidates\)'),
+    ):
+        with pytest.raises(error, match=match):
+            call()

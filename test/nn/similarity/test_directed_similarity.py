@@ -1,0 +1,71 @@
+"""A similarity for which sources and targets have embeddings of their own."""
+
+import pytest
+import torch
+from oracles import inner, seeded, unit
+from sampling import normal
+
+from torch_geometric_gsl.nn.sampler import GumbelKNNSampler
+from torch_geometric_gsl.nn.similarity import (
+    CosineSimilarity,
+    DirectedSimilarity,
+    HeatKernelSimilarity,
+    LinearSimilarity,
+    NeuralGaussianSimilarity,
+)
+
+
+def test_repr_and_width():
+    module = DirectedSimilarity(LinearSimilarity(3, 2))
+    assert str(module) == 'DirectedSimilarity(LinearSimilarity(3, 2))'
+    assert (module.in_channels, module.embedding_channels) == (6, 2)
+    assert module.bounds == (-1.0, 1.0)
+    heat = DirectedSimilarity(HeatKernelSimilarity(3))
+    assert (heat.bounds, heat.comparison) == ((0.0, 1.0), 'squared_distance')
+    assert DirectedSimilarity.comparison == 'dot'  # That of the class stays.
+
+
+def test_the_score_of_each_pair():
+    x = normal(4, 6)
+    found = DirectedSimilarity(LinearSimilarity(3))(x)
+    for target, to in enumerate(x.tolist()):
+        for source, of in enumerate(x.tolist()):
+            expected = inner(unit(of[:3]), unit(to[3:]))
+            assert float(found[target, source]) == pytest.approx(expected)
+    assert not torch.allclose(found, found.t())
+
+
+@pytest.mark.parametrize(
+    'inner_one',
+    [LinearSimilarity(3), CosineSimilarity(3), NeuralGaussianSimilarity(3, bias=True)],
+)
+def test_it_is_the_other_similarity_of_two_halves(inner_one):
+    inner_one, x, new = inner_one.double(), normal(5, 6), normal(2, 6, seed=4)
+    module = DirectedSimilarity(inner_one)
+    expected = inner_one((x[:, :3], x[:, 3:]))
+    torch.testing.assert_close(module(x), expected)
+    torch.testing.assert_close(module((x, new)), inner_one((x[:, :3], new[:, 3:])))
+    edges = torch.tensor([[0, 3], [1, 1]])
+    torch.testing.assert_close(module(x, edges), expected[edges[1], edges[0]])
+
+
+@pytest.mark.parametrize('method', ['dense', 'race', 'stream'])
+def test_no_node_is_drawn_by_itself(method):
+    module = DirectedSimilarity(LinearSimilarity(3))
+    # A node's halves are equal: it would be nearest to itself.
+    x = normal(9, 3).repeat(1, 2)
+    sampler = GumbelKNNSampler(module, k=3, scale=4.0, loop=False, method=method)
+    source, target = sampler(x, generator=seeded()).edge_index
+    assert source.numel() >= 27
+    assert bool((source != target).all())
+
+
+def test_reset_and_wrong_arguments():
+    module = DirectedSimilarity(NeuralGaussianSimilarity(3))
+    torch.nn.init.constant_(module.similarity.w_b, 7.0)
+    module.reset_parameters()
+    assert float(module.similarity.w_b.detach().max()) < 7
+    with pytest.raises(TypeError, match=r"'similarity' must be a Similarity \(got str"):
+        DirectedSimilarity('linear')
+    with pytest.raises(ValueError, match=r"'x' must have 6 channels \(got 3\)"):
+        module(torch.randn(4, 3))

@@ -1,0 +1,283 @@
+from __future__ import annotations
+
+import math
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch_geometric.utils import sort_edge_index
+
+from torch_geometric_gsl._checks import (
+    check_absent,
+    check_count,
+    check_edge_index,
+    check_flag,
+    check_type,
+)
+from torch_geometric_gsl.nn.conv.learned_graph_conv import LearnedGraphConv
+from torch_geometric_gsl.nn.conv.sensor_embedding import SensorEmbedding, check_windows
+from torch_geometric_gsl.nn.similarity.base import Similarity
+from torch_geometric_gsl.nn.similarity.directed_similarity import DirectedSimilarity
+from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
+from torch_geometric_gsl.ops.aggregate import weighted_sum
+from torch_geometric_gsl.typing import Features, SampledGraph, is_sorted_by_target
+
+
+class SensorGraphConv(LearnedGraphConv):
+    r"""The graph convolution on one learned graph of sensors, which all windows of a
+    batch share, after the `"Graph WaveNet for Deep Spatial-Temporal Graph Modeling"
+    <https://arxiv.org/abs/1906.00121>`_ paper.
+
+    .. math::
+        \mathbf{H}^{\prime}_{b} = \mathbf{A} \mathbf{X}_{b} \mathbf{W} +
+        \mathbf{X}_{b} \mathbf{W}_{\textrm{root}} + \mathbf{b}
+
+    where :math:`\mathbf{X}_b` holds what the :math:`n` sensors show in window
+    :math:`b`, or at one time of it, and :math:`\mathbf{A}` is the graph of the sensors
+    that :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler` draws once a call
+    from their embeddings :math:`\mathbf{Z}`. In evaluation mode it has the noise-free
+    weights :math:`A_{ij} = \mathrm{softmax}_j(\lambda \phi_{ij} / \tau)`.
+
+    :obj:`compare` says what :math:`\mathbf{Z}` is:
+
+    * :obj:`"free"`: vectors of each sensor, which are learned. They can tell any graph
+      of these sensors, and none of others.
+    * :obj:`"embedding"`: a projection of an :obj:`embedding` that each call gives, such
+      as the places of the sensors.
+    * :obj:`"windows"`: a learned reduction of what each sensor shows,
+      :math:`\mathbf{z}_i = \mathbf{U} \, \mathrm{mean}_b \, \mathrm{ReLU}(\mathbf{V}
+      \mathbf{x}_{b,i} + \mathbf{v}) + \mathbf{u}`, the mean over all windows and times
+      of the call. It sees each sensor alone: it can tell sensors apart by their levels
+      or shapes, not by whether they move together.
+
+    A coupling has a direction, so each sensor has one embedding as a source and another
+    one as a target (:class:`~torch_geometric_gsl.nn.similarity.DirectedSimilarity`),
+    unless :obj:`directed=False`, and a sensor is no neighbour of its own: its own past
+    has :math:`\mathbf{W}_{\textrm{root}}`.
+
+    To use one draw in several steps or layers, :meth:`graph` draws it and
+    :obj:`layer(x, graph=graph)` takes it. New sensors take a :obj:`context` as in
+    :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`, unless their embeddings are
+    free.
+
+    Args:
+        in_channels (int): Size of each input sample, or :obj:`-1` to derive the size
+            from the first input to the forward method.
+        out_channels (int): Size of each output sample.
+        num_sensors (int, optional): The number of sensors :math:`n`, with
+            :obj:`compare="free"` only. (default: :obj:`None`)
+        embedding_channels (int, optional): The width of an embedding, that of a source
+            and that of a target alike, and of an embedding that is given. Free vectors
+            find a graph more easily in many dimensions. (default: :obj:`32`)
+        similarity (str or Similarity, optional): The similarity of a source and a
+            target, by name or as a module of :obj:`embedding_channels` input channels,
+            whose parameters are reset with those of the layer.
+            (default: :obj:`"linear"`)
+        k (int, optional): The number of draws :math:`K`. (default: :obj:`5`)
+        tau (float, optional): The temperature :math:`\tau`. (default: :obj:`1.0`)
+        scale (float or str, optional): The factor :math:`\lambda` of the similarity, or
+            :obj:`"learned"`. (default: :obj:`"learned"`)
+        initial_scale (float, optional): The value at which a learned factor begins.
+            (default: :obj:`5.0`)
+        compare (str, optional): What stands for a sensor, see above.
+            (default: :obj:`"free"`)
+        directed (bool, optional): If :obj:`False`, a sensor has one embedding: scores
+            are symmetric, weights are not. (default: :obj:`True`)
+        similarity_kwargs (dict, optional): Arguments of a similarity that is given by
+            name, such as :obj:`{"heads": 2}`. (default: :obj:`None`)
+        root_weight (bool, optional): If :obj:`False`, the layer does not add
+            :math:`\mathbf{X}_b \mathbf{W}_{\textrm{root}}`. (default: :obj:`True`)
+        bias (bool, optional): If :obj:`False`, the layer does not learn a bias.
+            (default: :obj:`True`)
+        loop (bool, optional): If :obj:`True`, a sensor is a candidate of its own.
+            (default: :obj:`False`)
+        method (str, optional): How the sampler draws. With another method than
+            :obj:`"dense"`, which takes time and memory :math:`O(n^2)`, the graph of
+            evaluation mode has the :obj:`k` nearest sensors of each alone, while a call
+            without :obj:`graph` sums over all of them. (default: :obj:`"dense"`)
+        **kwargs (optional): Additional arguments of
+            :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`, such as
+            :obj:`null` or :obj:`hard`.
+
+    Shapes:
+        - **input:** windows :math:`(*, n, F_{in})` with any leading dimensions, such as
+          batch and time, embedding :math:`(n, F_{emb})` *(optional)*, context
+          :math:`(*, n_c, F_{in})` *(optional)*
+        - **output:** :math:`(*, n, F_{out})`
+
+    Raises:
+        TypeError: If an argument has the wrong type.
+        ValueError: If an argument is out of range or has no meaning for what is
+            compared.
+
+    Example:
+        >>> conv = SensorGraphConv(1, 16, num_sensors=20)
+        >>> conv(torch.randn(8, 12, 20, 1)).shape  # 8 windows of 12 steps
+        torch.Size([8, 12, 20, 16])
+        >>> graph = conv.graph()
+        >>> conv(torch.randn(8, 20, 1), graph=graph).shape
+        torch.Size([8, 20, 16])
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        num_sensors: int | None = None,
+        embedding_channels: int = 32,
+        similarity: str | Similarity = 'linear',
+        k: int = 5,
+        tau: float = 1.0,
+        *,
+        scale: float | str = 'learned',
+        initial_scale: float = 5.0,
+        compare: str = 'free',
+        directed: bool = True,
+        similarity_kwargs: dict[str, Any] | None = None,
+        root_weight: bool = True,
+        bias: bool = True,
+        loop: bool = False,
+        method: str = 'dense',
+        **kwargs: Any,
+    ) -> None:
+        check_flag(directed, 'directed')
+        check_count(embedding_channels, 'embedding_channels')
+        how = similarity_kwargs or {}
+        compared = resolve_similarity(similarity, embedding_channels, **how)
+        compared = DirectedSimilarity(compared) if directed else compared
+        super().__init__(
+            in_channels,
+            out_channels,
+            compared,
+            k,
+            tau,
+            root_weight=root_weight,
+            add_self_loops=False,
+            bias=bias,
+            compare='embedding',
+            embedding_channels=compared.in_channels,
+            observed='candidates',
+            scale=scale,
+            initial_scale=initial_scale,
+            loop=loop,
+            method=method,
+            **kwargs,
+        )
+        self.compare = compare
+        self.num_sensors = num_sensors
+        self.embedding_channels = embedding_channels
+        self.embed = SensorEmbedding(
+            compare, in_channels, embedding_channels, compared.in_channels, num_sensors
+        )
+        # In the order of a reset, so that one seed gives the same numbers.
+        SensorGraphConv.reset_parameters(self)
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        self.embed.reset_parameters()
+
+    def forward(
+        self,
+        x: Tensor,
+        *,
+        graph: SampledGraph | None = None,
+        context: Tensor | None = None,
+        embedding: Features | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        r"""Run the forward pass.
+
+        Args:
+            x (torch.Tensor): What the sensors show, :math:`(*, n, F_{in})`.
+            graph (SampledGraph, optional): The graph of the sensors, as :meth:`graph`
+                returns it, or any other; nothing is drawn then.
+                (default: :obj:`None`)
+            context (torch.Tensor, optional): What the sensors show that are the
+                neighbours of those of :obj:`x`, in place of these, in the same windows.
+                An :obj:`embedding` is a pair then, of the context and of :obj:`x`.
+                (default: :obj:`None`)
+            embedding (torch.Tensor, optional): What the similarity compares, with
+                :obj:`compare="embedding"`. (default: :obj:`None`)
+            generator (torch.Generator, optional): Source of randomness.
+                (default: :obj:`None`)
+        """
+        rows, h = self._project_windows(x, 'x')
+        source = h
+        if context is not None:
+            _, source = self._project_windows(context, 'context')
+            if context.shape[:-2] != x.shape[:-2]:
+                raise ValueError(
+                    f"'context' must hold the windows of 'x' (got "
+                    f'{list(context.shape)} for {list(x.shape)})'
+                )
+        if graph is not None:
+            check_absent(embedding, 'embedding', "with a 'graph'")
+            out = _sum_over(graph, source, x.size(-2))
+        else:
+            z = self.embed(x, context, embedding)
+            out = self.sampler.propagate(z, source, generator=generator)
+        size = rows.size(0), self.out_channels
+        out = self._finish(rows, h.view(size), out.view(size))
+        # The sensors stay first in memory, where the next such layer wants them.
+        return out.view(x.size(-2), *x.shape[:-2], self.out_channels).movedim(0, -2)
+
+    def graph(
+        self,
+        x: Tensor | None = None,
+        *,
+        context: Tensor | None = None,
+        embedding: Features | None = None,
+        generator: torch.Generator | None = None,
+    ) -> SampledGraph:
+        r"""Draw the graph of the sensors, to be used in several calls.
+
+        In evaluation mode it has the noise-free weights of all sensors.
+
+        Args:
+            x (torch.Tensor, optional): What the sensors show, where that is compared.
+                (default: :obj:`None`)
+            context (torch.Tensor, optional): What the sensors show that are the
+                neighbours of those of :obj:`x`. (default: :obj:`None`)
+            embedding (torch.Tensor, optional): What the similarity compares, with
+                :obj:`compare="embedding"`; a pair has that of the neighbours first.
+                (default: :obj:`None`)
+            generator (torch.Generator, optional): Source of randomness.
+                (default: :obj:`None`)
+
+        Returns:
+            SampledGraph: The edges and their weights.
+        """
+        z = self.embed(x, context, embedding)
+        return cast(SampledGraph, self.sampler(z, generator=generator))
+
+    def _project_windows(self, x: Tensor, name: str) -> tuple[Tensor, Tensor]:
+        """Return a row for each sensor and window, and messages [n, windows * F]."""
+        check_windows(x, name, self.num_sensors)
+        rows = x.movedim(-2, 0).reshape(-1, x.size(-1))
+        h = self._project(rows, name)
+        return rows, h.view(x.size(-2), math.prod(x.shape[:-2]) * self.out_channels)
+
+    def _sizes(self) -> str:
+        if self.num_sensors is not None:
+            return f'{super()._sizes()}, num_sensors={self.num_sensors}'
+        return f'{super()._sizes()}, compare={self.compare!r}'
+
+
+def _sum_over(graph: SampledGraph, source: Tensor, num_targets: int) -> Tensor:
+    """Sum messages over a graph that was drawn before, or is known."""
+    if not isinstance(graph, tuple | list) or len(graph) != 2:
+        raise TypeError(
+            f"'graph' must be a pair (edge_index, edge_weight) "
+            f'(got {type(graph).__name__})'
+        )
+    edge_index, weight = graph
+    check_edge_index(edge_index, source, source.new_empty(num_targets, 0), 'graph')
+    check_type(weight, Tensor, 'graph[1]', 'a torch.Tensor')
+    if weight.shape != edge_index.shape[1:]:
+        raise ValueError(
+            f"'graph' must have one weight per edge (got {list(weight.shape)} for "
+            f'{edge_index.size(1)} edges)'
+        )
+    if not is_sorted_by_target(edge_index):
+        edge_index, weight = sort_edge_index(edge_index, weight, sort_by_row=False)
+    return weighted_sum(source, edge_index, weight, num_targets)

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+from torch import Tensor
+
+from torch_geometric_gsl._checks import check_pair, check_type
+from torch_geometric_gsl.nn.similarity.base import Similarity
+from torch_geometric_gsl.ops import scores
+from torch_geometric_gsl.ops.pair_scores import PairScores
+from torch_geometric_gsl.typing import Features
+
+
+class DirectedSimilarity(Similarity):
+    r"""The similarity of a source and a target, for which each node has two
+    embeddings, as in the `"Graph WaveNet for Deep Spatial-Temporal Graph Modeling"
+    <https://arxiv.org/abs/1906.00121>`_ paper.
+
+    .. math::
+        \phi_{ij} = \phi \left( \mathbf{x}^{\textrm{dst}}_i,
+        \mathbf{x}^{\textrm{src}}_j \right), \qquad
+        \mathbf{x}_i = \left[ \mathbf{x}^{\textrm{src}}_i \, \Vert \,
+        \mathbf{x}^{\textrm{dst}}_i \right]
+
+    where :math:`i` is the target, :math:`j` the candidate neighbour and :math:`\phi`
+    another similarity: it compares the first half of the features of the source with
+    the second half of those of the target. So node :math:`j` may matter to node
+    :math:`i` where :math:`i` does not matter to :math:`j`, and a node is not nearest
+    to itself.
+
+    Args:
+        similarity (Similarity): The similarity :math:`\phi`, of half as many channels.
+
+    Shapes:
+        - **input:** node features :math:`(N, 2 F)` or a pair of them, for :math:`N`
+          sources and :math:`n` targets, edges :math:`(2, |\mathcal{E}|)` *(optional)*
+        - **output:** :math:`(n, N)`, or :math:`(|\mathcal{E}|)` if edges are given
+
+    Raises:
+        TypeError: If :obj:`similarity` is no similarity.
+
+    Example:
+        >>> from torch_geometric_gsl import LinearSimilarity
+        >>> similarity = DirectedSimilarity(LinearSimilarity(2))
+        >>> similarity(torch.tensor([[1.0, 0.0, 0.0, 1.0], [0.0, 1.0, 0.0, 1.0]]))
+        tensor([[0., 1.],
+                [0., 1.]])
+    """
+
+    def __init__(self, similarity: Similarity) -> None:
+        check_type(similarity, Similarity, 'similarity', 'a Similarity')
+        super().__init__(2 * similarity.in_channels)
+        self.similarity = similarity
+        # Those of its class, for the other similarity scores all pairs.
+        self.bounds = similarity.bounds  # type: ignore[misc]
+        self.comparison = similarity.comparison  # type: ignore[misc]
+
+    def reset_parameters(self) -> None:
+        self.similarity.reset_parameters()
+
+    @property
+    def embedding_channels(self) -> int:
+        return self.similarity.embedding_channels
+
+    def response(self, z: Tensor) -> scores.Response:
+        return self.similarity.response(z)
+
+    def pair_scores(self, x: Features, scale: float | Tensor = 1.0) -> PairScores:
+        half = self.similarity.in_channels
+        x_src, x_dst = check_pair(x, self.in_channels)
+        return self.similarity.pair_scores((x_src[:, :half], x_dst[:, half:]), scale)
+
+    def __repr__(self) -> str:
+        return f'{self.__class__.__name__}({self.similarity})'
