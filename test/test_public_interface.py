@@ -57,6 +57,12 @@ FACTORIES = {
         lambda: gsl.LatentGraphConv(IN, OUT),
         lambda: gsl.LatentGraphConv(IN, OUT, 'cosine', method='dense'),
     ],
+    'MultiplexLatentGraphConv': [
+        lambda: gsl.MultiplexLatentGraphConv(IN, OUT, 2),
+        lambda: gsl.MultiplexLatentGraphConv(
+            IN, OUT, 2, shares='node', same_messages=False, method='dense'
+        ),
+    ],
     'TransitionGraphConv': [
         lambda: gsl.TransitionGraphConv(IN, OUT, N, 5),
         lambda: gsl.TransitionGraphConv(IN, OUT, **FREE),

@@ -4,7 +4,11 @@ import warnings
 from importlib import import_module
 from typing import Any
 
-from torch_geometric_gsl.nn.conv import LatentGraphConv, TransitionGraphConv
+from torch_geometric_gsl.nn.conv import (
+    LatentGraphConv,
+    MultiplexLatentGraphConv,
+    TransitionGraphConv,
+)
 from torch_geometric_gsl.nn.models import GSLNet, NodeClassifier
 from torch_geometric_gsl.nn.sampler import (
     GumbelKNNSampler,
@@ -48,6 +52,7 @@ __all__ = [
     'TruncatedRaceWarning',
     'leave_one_out_loss',
     'LatentGraphConv',
+    'MultiplexLatentGraphConv',
     'TransitionGraphConv',
     'NodeClassifier',
     'GSLNet',

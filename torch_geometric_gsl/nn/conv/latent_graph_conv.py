@@ -126,14 +126,9 @@ class LatentGraphConv(LearnedGraphConv):
             generator (torch.Generator, optional): Source of randomness.
                 (default: :obj:`None`)
         """
-        h = self._project(x)
-        source = h if context is None else self._project(context, 'context')
-        z = self._compared(x, h, context, source, embedding)
-        edges = self._candidates(edge_index)
-        out = self.sampler.propagate(z, source, edges, batch, generator=generator)
-        if self.prior is not None and edge_index is not None:
-            out = self.prior(out, source, edge_index)
-        return self._finish(x, h, out)
+        projected = self._projections(x, context)
+        given = edge_index, batch, context, embedding
+        return self._convolve(x, projected, *given, generator)
 
     def graph(
         self,
@@ -197,6 +192,30 @@ class LatentGraphConv(LearnedGraphConv):
         """
         z = self._compared(x, None, context, None, embedding)
         return self.sampler.plan(z, self._candidates(edge_index), batch)
+
+    def _projections(self, x: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return the projections of the rows, and of those that send messages."""
+        h = self._project(x)
+        return h, h if context is None else self._project(context, 'context')
+
+    def _convolve(
+        self,
+        x: Tensor,
+        projected: tuple[Tensor, Tensor],
+        edge_index: Tensor | None,
+        batch: Batch | None,
+        context: Tensor | None,
+        embedding: Features | None,
+        generator: torch.Generator | None,
+    ) -> Tensor:
+        """Run the forward pass, whose projections are at hand."""
+        h, source = projected
+        z = self._compared(x, h, context, source, embedding)
+        edges = self._candidates(edge_index)
+        out = self.sampler.propagate(z, source, edges, batch, generator=generator)
+        if self.prior is not None and edge_index is not None:
+            out = self.prior(out, source, edge_index)
+        return self._finish(x, h, out)
 
     def _candidates(self, edge_index: Tensor | None) -> Tensor | None:
         """Return the edges to which the sampler is confined."""
