@@ -193,6 +193,14 @@ class LatentGraphConv(LearnedGraphConv):
         z = self._compared(x, None, context, None, embedding)
         return self.sampler.plan(z, self._candidates(edge_index), batch)
 
+    def share_sampler(self, other: LatentGraphConv) -> None:
+        r"""Compare nodes and draw neighbours by the sampler of another layer.
+
+        Args:
+            other (LatentGraphConv): The other layer, which compares rows of one width.
+        """
+        self.sampler = other.sampler
+
     def _projections(self, x: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return the projections of the rows, and of those that send messages."""
         h = self._project(x)

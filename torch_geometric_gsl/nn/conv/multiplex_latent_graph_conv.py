@@ -273,6 +273,15 @@ class MultiplexLatentGraphConv(RootTerm):
         """
         return [relation.plan(x, *args, **kwargs) for relation in self._convs]
 
+    def share_sampler(self, other: MultiplexLatentGraphConv) -> None:
+        r"""Compare nodes and draw neighbours by the samplers of another layer.
+
+        Args:
+            other (MultiplexLatentGraphConv): The other layer, of as many relations.
+        """
+        for relation, source in zip(self._convs, other._convs, strict=True):
+            relation.share_sampler(source)
+
     def __repr__(self) -> str:
         sampler = self._convs[0].sampler
         kinds = self._similarities
