@@ -53,6 +53,14 @@ def test_layer_summary_with_bells():
     assert text.endswith('gradient norms: w_b 2, w_c none')
 
 
+def test_layer_summary_of_a_relation():
+    text = str(layer(mixture=torch.tensor([0.25, 0.75])))
+    assert numbers(text, 'mixture share') == [0.25, 0.375, 0.5, 0.625, 0.75, 0.5]
+    assert numbers(text, 'share') == [0.25]
+    assert numbers(str(layer(mixture=torch.tensor(0.5))), 'mixture share') == [0.5] * 6
+    assert 'mixture' not in str(layer())
+
+
 def test_model_summary_holds_its_layers():
     text = str(ModelSummary((layer(), layer())))
     assert text.count(str(layer())) == 2

@@ -14,6 +14,7 @@ REASON = 'a learned graph joins nodes of one type'
 MODULES = {
     'LatentGraphConv': lambda: gsl.LatentGraphConv(IN, OUT),
     'SensorGraphConv': lambda: gsl.SensorGraphConv(IN, OUT, N),
+    'MultiplexLatentGraphConv': lambda: gsl.MultiplexLatentGraphConv(IN, OUT, 2),
     'TransitionGraphConv': lambda: gsl.TransitionGraphConv(IN, OUT, N, 3),
     'GSLNet': lambda: gsl.GSLNet(IN, 8, 2, OUT),
     'GumbelKNNSampler': lambda: gsl.GumbelKNNSampler(gsl.LinearSimilarity(IN)),

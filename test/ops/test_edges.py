@@ -1,11 +1,20 @@
-"""Graphs that are ordered once, and edges that are dropped."""
+"""Graphs that are ordered once, edges that are dropped, and mixtures of graphs."""
 
 import pytest
 import torch
-from oracles import seeded
+from oracles import seeded, to_matrix
 
-from torch_geometric_gsl.ops.edges import Edges, drop_edges, list_by_row, list_sources
+from torch_geometric_gsl.ops.edges import (
+    Edges,
+    drop_edges,
+    list_by_row,
+    list_sources,
+    mix_graphs,
+)
 from torch_geometric_gsl.ops.neighbours import Neighbours
+from torch_geometric_gsl.typing import SampledGraph
+
+N, R = 6, 3
 
 
 @pytest.mark.parametrize('dtype', [torch.double, torch.bfloat16])
@@ -42,3 +51,34 @@ def test_dropout_of_edges():
         expected = edges.weight[~zeros] / (1 - probability)
         torch.testing.assert_close(dropped[~zeros], expected)
     assert drop_edges(edges, 0.0, None) is edges
+
+
+def draw(seed, num_edges=14):
+    pairs = torch.randperm(N * N, generator=seeded(seed))[:num_edges]
+    weight = torch.rand(num_edges, generator=seeded(seed), dtype=torch.double)
+    return SampledGraph(torch.stack([pairs % N, pairs // N]), weight)
+
+
+@pytest.mark.parametrize('size', [(R,), (N, R)])
+def test_a_mixture_is_the_sum_of_matrices(size):
+    graphs = [draw(seed) for seed in range(R)]
+    shares = torch.rand(size, generator=seeded(9), dtype=torch.double)
+    shares.requires_grad_()
+    mixed = mix_graphs(graphs, shares, N)
+    dense = torch.stack([to_matrix(*graph, N, N) for graph in graphs], dim=2)
+    expected = (dense * shares.expand(N, R).unsqueeze(1)).sum(dim=2)
+    torch.testing.assert_close(to_matrix(*mixed, N, N), expected)
+    key = mixed.edge_index[1] * N + mixed.edge_index[0]
+    assert bool((key.diff() > 0).all())
+    (found,) = torch.autograd.grad(mixed.edge_weight.square().sum(), shares)
+    (other,) = torch.autograd.grad(expected.square().sum(), shares)
+    torch.testing.assert_close(found, other)
+
+
+def test_no_edges():
+    nothing = SampledGraph(torch.empty(2, 0, dtype=torch.long), torch.empty(0))
+    mixed = mix_graphs([nothing, nothing], torch.ones(2) / 2, N)
+    assert mixed.edge_index.shape == (2, 0)
+    edge = SampledGraph(torch.tensor([[1], [4]]), torch.ones(1))
+    mixed = mix_graphs([nothing, edge], torch.ones(2) / 2, N)
+    assert mixed.edge_weight.tolist() == [0.5]

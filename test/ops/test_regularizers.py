@@ -64,6 +64,22 @@ def loop_kl(a):
     return result
 
 
+def overlap(edge_index, weight, **kwargs):
+    is_double = getattr(weight, 'dtype', None) == torch.double
+    dtype = torch.double if is_double else torch.float32
+    others = [(edges, value.to(dtype)) for edges, value in (PRIOR, graph(9))]
+    return R.relation_overlap([(edge_index, weight), *others], N, **kwargs)
+
+
+def loop_overlap(a):
+    def cosine(u, v):
+        product = sum(p * q for p, q in zip(u, v, strict=True))
+        return product / (math.hypot(*u) * math.hypot(*v)) if any(u) and any(v) else 0.0
+
+    all_three = zip(a, matrix(*PRIOR), matrix(*graph(9)), strict=True)
+    return [(cosine(u, v) + cosine(u, w) + cosine(v, w)) / 3 for u, v, w in all_three]
+
+
 KINDS = {
     'smoothness': (lambda e, w, **kw: R.smoothness(X, e, w, **kw), loop_smoothness),
     'degree_log_barrier': (
@@ -76,6 +92,7 @@ KINDS = {
         lambda e, w, **kw: R.kl_to_prior(e, w, *PRIOR, N, eps=EPS, **kw),
         loop_kl,
     ),
+    'relation_overlap': (overlap, loop_overlap),
 }
 EACH = pytest.mark.parametrize('name', KINDS)
 
@@ -133,6 +150,9 @@ def test_no_edges(name):
     found = KINDS[name][0](edge_index[:, :0], weight[:0], reduction='none')
     value = -math.log(EPS) if name == 'degree_log_barrier' else 0.0
     expected = torch.full((N,), value, dtype=torch.double)
+    if name == 'relation_overlap':  # That of the two other graphs is left.
+        two = [PRIOR, graph(9)]
+        expected = R.relation_overlap(two, N, reduction='none') / 3
     torch.testing.assert_close(found, expected)
 
 
@@ -199,6 +219,29 @@ def test_divergence_from_equal_weights():
     torch.testing.assert_close(found, (math.log(N) - entropy) * has_edge)
 
 
+def test_overlap_of_equal_and_of_disjoint_graphs():
+    edge_index, weight = graph(2)
+    has_edge = torch.bincount(edge_index[1], minlength=N) > 0
+    twice = [(edge_index, weight), (edge_index, 3 * weight)]
+    found = R.relation_overlap(twice, N, reduction='none')
+    torch.testing.assert_close(found, has_edge.double())
+    apart = edge_index.clone()
+    apart[0] += N
+    two = [(edge_index, weight), (apart, weight)]
+    found = R.relation_overlap(two, 2 * N, reduction='sum')
+    torch.testing.assert_close(found, torch.zeros(()).double(), atol=1e-12, rtol=0)
+
+
+def test_overlap_of_weights_that_are_far_apart():
+    edge_index = torch.tensor([[0, 1, 0], [0, 0, 1]])
+    first = torch.tensor([3e38, 1e-30, 1e-40], requires_grad=True)
+    two = [(edge_index, first), (edge_index, torch.tensor([3.0, 4.0, 1.0]))]
+    found = R.relation_overlap(two, 2, reduction='none')
+    torch.testing.assert_close(found, torch.tensor([0.6, 1.0]))
+    found.sum().backward()
+    assert bool(first.grad.isfinite().all())
+
+
 @EACH
 @pytest.mark.parametrize(
     ('error', 'change', 'match'),
@@ -219,7 +262,9 @@ def test_bad_arguments(name, error, change, match):
         KINDS[name][0](args.pop('edge_index'), args.pop('edge_weight'), **args)
 
 
-@pytest.mark.parametrize('name', ['degree_log_barrier', 'edge_entropy', 'kl_to_prior'])
+@pytest.mark.parametrize(
+    'name', ['degree_log_barrier', 'edge_entropy', 'kl_to_prior', 'relation_overlap']
+)
 def test_negative_weights(name):
     edge_index, weight = graph()
     weight[3] = -0.5
@@ -240,5 +285,7 @@ def test_more_bad_arguments():
         R.kl_to_prior(edge_index, weight, PRIOR[0], weight, N)
     with pytest.raises(ValueError, match="'prior_edge_index' has targets outside"):
         R.kl_to_prior(edge_index, weight, torch.tensor([[0], [N]]), weight[:1], N)
+    with pytest.raises(ValueError, match=r"'graphs' must hold at least two .*got 1\)"):
+        R.relation_overlap([(edge_index, weight)], N)
     with pytest.raises(ValueError, match="'x' must be dense or sparse CSR"):
         R.smoothness(X.to_sparse_coo(), edge_index, weight)

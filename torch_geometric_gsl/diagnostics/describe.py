@@ -23,6 +23,9 @@ from torch_geometric_gsl.diagnostics.summaries import (
     ModelSummary,
 )
 from torch_geometric_gsl.distributed.row_shard import RowShard
+from torch_geometric_gsl.nn.conv.multiplex_latent_graph_conv import (
+    MultiplexLatentGraphConv,
+)
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.neural_gaussian_similarity import (
     NeuralGaussianSimilarity,
@@ -140,6 +143,8 @@ def describe_model(model: torch.nn.Module, *args: Any, **kwargs: Any) -> ModelSu
       within the sampler's :obj:`memory_budget`; the time is :math:`O(n N)`.
     * the centres :math:`b_i` and widths :math:`c_i` of a
       :class:`~torch_geometric_gsl.nn.similarity.NeuralGaussianSimilarity`,
+    * in a :class:`~torch_geometric_gsl.nn.conv.MultiplexLatentGraphConv` the share
+      that each relation has of the mixture,
     * the norms of the gradients that the similarity's parameters hold, so call it
       after :meth:`backward` and before the gradients are cleared.
 
@@ -179,14 +184,20 @@ def describe_model(model: torch.nn.Module, *args: Any, **kwargs: Any) -> ModelSu
     """
     samplers = _find_samplers(model)
     layers: list[LayerSummary] = []
+    shares: dict[int, Tensor] = {}
     inputs = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
     in_use = {x.device for x in (*model.parameters(), *inputs) if x.is_cuda}
     modes = [(module, module.training) for module in model.modules()]
     with ExitStack() as stack:
         stack.enter_context(torch.random.fork_rng(in_use))
         for name, sampler in samplers.items():
-            seen = partial(_summarise, layers, name, kwargs.get('shard'))
-            stack.callback(sampler.register_draw_hook(seen).remove)
+            look = partial(_summarise, layers, shares, name, kwargs.get('shard'))
+            stack.callback(sampler.register_draw_hook(look).remove)
+        for module, _ in modes:
+            if isinstance(module, MultiplexLatentGraphConv):
+                note = partial(_note_shares, shares)
+                handle = module.register_forward_pre_hook(note, with_kwargs=True)
+                stack.callback(handle.remove)
         for module, training in modes:
             stack.callback(setattr, module, 'training', training)
         model.eval()(*args, **kwargs)
@@ -222,8 +233,16 @@ def _find_samplers(model: object) -> dict[str, GumbelKNNSampler]:
     return samplers
 
 
+def _note_shares(shares: dict[int, Tensor], conv: Any, args: Any, kwargs: Any) -> None:
+    """Note the shares of relations, by their samplers, for the call that begins."""
+    found = conv.shares(args[0] if args else kwargs['x'])
+    for relation, share in zip(conv.relations, found.unbind(dim=-1), strict=True):
+        shares[id(relation.sampler)] = share
+
+
 def _summarise(
     layers: list[LayerSummary],
+    shares: dict[int, Tensor],
     name: str,
     shard: RowShard | None,
     sampler: GumbelKNNSampler,
@@ -251,7 +270,8 @@ def _summarise(
         for key, parameter in similarity.named_parameters()
     }
     args = name, repr(sampler), *spread[:3], share, b, c, norms
-    layers.append(LayerSummary(*args, null=spread.null))
+    mixture = shares.pop(id(sampler), None)
+    layers.append(LayerSummary(*args, null=spread.null, mixture=mixture))
 
 
 def _warn_if_uniform(layers: list[LayerSummary]) -> None:

@@ -79,6 +79,10 @@ class LayerSummary:
             similarity, :obj:`None` where none arrived.
         null (torch.Tensor, optional): The share of the null neighbour of each target,
             if there is one. (default: :obj:`None`)
+        mixture (torch.Tensor, optional): The share that the sampler's graph has of the
+            mixture, one number or one per target, in a
+            :class:`~torch_geometric_gsl.nn.conv.MultiplexLatentGraphConv`.
+            (default: :obj:`None`)
     """
 
     name: str
@@ -91,10 +95,16 @@ class LayerSummary:
     c: Tensor | None
     grad_norms: dict[str, float | None]
     null: Tensor | None = None
+    mixture: Tensor | None = None
 
     def __str__(self) -> str:
-        bells = [('b', self.b), ('c', self.c), ('null neighbour', self.null)]
-        rows = [(name, value) for name, value in bells if value is not None]
+        parts = [
+            ('b', self.b),
+            ('c', self.c),
+            ('null neighbour', self.null),
+            ('mixture share', self.mixture),
+        ]
+        rows = [(name, value) for name, value in parts if value is not None]
         norms = ', '.join(
             f'{name} none' if norm is None else f'{name} {norm:.4g}'
             for name, norm in self.grad_norms.items()

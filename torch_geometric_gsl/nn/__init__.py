@@ -6,6 +6,7 @@ from typing import Any
 
 from torch_geometric_gsl.nn.conv import (
     LatentGraphConv,
+    MultiplexLatentGraphConv,
     SensorGraphConv,
     TransitionGraphConv,
 )
@@ -54,6 +55,7 @@ __all__ = [
     'TruncatedRaceWarning',
     'leave_one_out_loss',
     'LatentGraphConv',
+    'MultiplexLatentGraphConv',
     'SensorGraphConv',
     'TransitionGraphConv',
     'NodeClassifier',

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch_geometric.utils import cumsum
+from torch_geometric.utils import coalesce, cumsum
 
 from torch_geometric_gsl.ops.neighbours import Neighbours, neighbour_sum
 from torch_geometric_gsl.ops.runtime import full_precision
+from torch_geometric_gsl.typing import SampledGraph
 
 
 class Edges(NamedTuple):
@@ -46,3 +48,34 @@ def drop_edges(
     keep = noise.bernoulli_(1 - probability, generator=generator)
     weight = edges.weight * keep.to(edges.weight.dtype) / (1 - probability)
     return edges._replace(weight=weight)
+
+
+def mix_graphs(
+    graphs: Sequence[SampledGraph], shares: Tensor, num_nodes: int
+) -> SampledGraph:
+    r"""Return the sum of graphs over one set of nodes, each weighted by its share.
+
+    Args:
+        graphs (Sequence[SampledGraph]): The graphs.
+        shares (torch.Tensor): The share of each graph :math:`[R]`, or those of each
+            target :math:`[n, R]`.
+        num_nodes (int): The number of sources or of targets, the larger of both.
+
+    Returns:
+        SampledGraph: One edge per pair of nodes, sorted by target.
+
+    Example:
+        >>> edge = torch.tensor([[0], [1]]), torch.ones(1)
+        >>> loop = torch.tensor([[1], [1]]), torch.ones(1)
+        >>> mixed = mix_graphs([edge, loop], torch.tensor([0.25, 0.75]), num_nodes=2)
+        >>> mixed.edge_weight
+        tensor([0.2500, 0.7500])
+    """
+    weights = []
+    for number, (edge_index, edge_weight) in enumerate(graphs):
+        share = shares[..., number].to(edge_weight.dtype)
+        weights.append(edge_weight * (share[edge_index[1]] if share.dim() else share))
+    edges = torch.cat([graph[0] for graph in graphs], dim=1)
+    return SampledGraph(
+        *coalesce(edges, torch.cat(weights), num_nodes, sort_by_row=False)
+    )

@@ -11,25 +11,21 @@ the edges in :math:`O(|E| \log |E|)` where a function says so.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
-from torch_geometric.utils import coalesce, scatter
+from torch_geometric.utils import scatter
 
-from torch_geometric_gsl._checks import (
-    check_count,
-    check_edge_index,
-    check_features,
-    check_finite,
-    check_number,
-    check_option,
-    check_positive,
-    check_value,
-)
+from torch_geometric_gsl._checks import check_features, check_number, check_positive
 from torch_geometric_gsl.ops.distances import edge_distances
-from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, full_precision
-from torch_geometric_gsl.typing import plain_edges
-
-_REDUCTIONS = ('mean', 'sum', 'none')
+from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET
+from torch_geometric_gsl.ops.target_weights import (
+    check_weighted_edges,
+    merge_edges,
+    reduce_targets,
+    target_shares,
+)
 
 
 def smoothness(
@@ -66,10 +62,10 @@ def smoothness(
         tensor([0.5000, 1.0000, 0.0000])
     """
     check_features(x)
-    weight = _check_edges(edge_index, edge_weight, x.size(0), reduction)
+    weight = check_weighted_edges(edge_index, edge_weight, x.size(0), reduction)
     distance = edge_distances(x, edge_index, memory_budget=memory_budget)
     term = 0.5 * weight * distance.to(weight.dtype)
-    return _reduce(scatter(term, edge_index[1], 0, x.size(0)), reduction)
+    return reduce_targets(scatter(term, edge_index[1], 0, x.size(0)), reduction)
 
 
 def degree_log_barrier(
@@ -101,9 +97,11 @@ def degree_log_barrier(
         tensor(0.)
     """
     check_positive(eps, 'eps')
-    weight = _check_edges(edge_index, edge_weight, num_nodes, reduction, is_share=True)
+    weight = check_weighted_edges(
+        edge_index, edge_weight, num_nodes, reduction, is_share=True
+    )
     degree = scatter(weight, edge_index[1], 0, num_nodes)
-    return _reduce(-(degree + eps).log(), reduction)
+    return reduce_targets(-(degree + eps).log(), reduction)
 
 
 def frobenius(
@@ -130,10 +128,10 @@ def frobenius(
         >>> frobenius(edge_index, weight, num_nodes=2, reduction='none')
         tensor([25.,  1.])
     """
-    weight = _check_edges(edge_index, edge_weight, num_nodes, reduction)
-    edge_index, weight = _merged(edge_index, weight, num_nodes)
+    weight = check_weighted_edges(edge_index, edge_weight, num_nodes, reduction)
+    edge_index, weight = merge_edges(edge_index, weight, num_nodes)
     total = scatter(weight.square(), edge_index[1], 0, num_nodes)
-    return _reduce(total, reduction)
+    return reduce_targets(total, reduction)
 
 
 def edge_entropy(
@@ -160,10 +158,12 @@ def edge_entropy(
         >>> edge_entropy(edge_index, weight, num_nodes=2, reduction='none')
         tensor([0.6931, 0.0000])
     """
-    weight = _check_edges(edge_index, edge_weight, num_nodes, reduction, is_share=True)
-    edge_index, share, log_share = _shares(edge_index, weight, num_nodes)
+    weight = check_weighted_edges(
+        edge_index, edge_weight, num_nodes, reduction, is_share=True
+    )
+    edge_index, share, log_share = target_shares(edge_index, weight, num_nodes)
     entropy = scatter(-share * log_share, edge_index[1], 0, num_nodes)
-    return _reduce(entropy, reduction)
+    return reduce_targets(entropy, reduction)
 
 
 def kl_to_prior(
@@ -208,13 +208,15 @@ def kl_to_prior(
     check_number(eps, 'eps')
     if not 0 < eps <= 1:
         raise ValueError(f"'eps' must lie in (0, 1] (got {eps})")
-    weight = _check_edges(edge_index, edge_weight, num_nodes, reduction, is_share=True)
-    prior_weight = _check_edges(
+    weight = check_weighted_edges(
+        edge_index, edge_weight, num_nodes, reduction, is_share=True
+    )
+    prior_weight = check_weighted_edges(
         prior_edge_index, prior_edge_weight, num_nodes, reduction, 'prior_', True
     )
-    edge_index, share, log_share = _shares(edge_index, weight, num_nodes)
+    edge_index, share, log_share = target_shares(edge_index, weight, num_nodes)
     prior_weight = prior_weight.to(weight.dtype)
-    prior_index, prior, _ = _shares(prior_edge_index, prior_weight, num_nodes)
+    prior_index, prior, _ = target_shares(prior_edge_index, prior_weight, num_nodes)
     has_prior = torch.bincount(prior_index[1], minlength=num_nodes) > 0
     # Both lists are sorted by target and then by source.
     key, known = (i[1] * num_nodes + i[0] for i in (edge_index, prior_index))
@@ -224,69 +226,62 @@ def kl_to_prior(
     spread = 1 - (1 - eps) * has_prior[edge_index[1]].to(mass.dtype)
     log_ratio = log_share - ((1 - eps) * mass + spread / num_nodes).log()
     divergence = scatter(share * log_ratio, edge_index[1], 0, num_nodes)
-    return _reduce(divergence, reduction)
+    return reduce_targets(divergence, reduction)
 
 
-def _check_edges(
-    edge_index: Tensor,
-    edge_weight: Tensor,
-    num_nodes: int,
-    reduction: str,
-    prefix: str = '',
-    is_share: bool = False,
+def relation_overlap(
+    graphs: Sequence[tuple[Tensor, Tensor]], num_nodes: int, *, reduction: str = 'mean'
 ) -> Tensor:
-    """Raise unless edges join existing nodes; return weights to compute with."""
-    check_option(reduction, _REDUCTIONS, 'reduction')
-    check_count(num_nodes, 'num_nodes')
-    name = f'{prefix}edge_weight'
-    if not isinstance(edge_weight, Tensor) or not edge_weight.is_floating_point():
-        raise TypeError(
-            f"'{name}' must be a floating-point torch.Tensor "
-            f'(got {getattr(edge_weight, "dtype", type(edge_weight).__name__)})'
-        )
-    nodes = edge_weight.new_empty(num_nodes, 0)
-    check_edge_index(edge_index, nodes, nodes, f'{prefix}edge_index')
-    if edge_weight.shape != edge_index.shape[1:]:
-        raise ValueError(
-            f"'{name}' must have one entry per edge "
-            f'(got {list(edge_weight.shape)} for {edge_index.size(1)} edges)'
-        )
-    check_finite(edge_weight, name)
-    if is_share and edge_weight.numel():
-        is_valid = (edge_weight >= 0).all()
-        check_value(is_valid, f"'{name}' must not be negative", got=edge_weight.min)
-    return full_precision(edge_weight)
+    r"""Return the overlap of several graphs: small if no two of them share neighbours.
 
+    .. math::
+        \frac{2}{R (R - 1)} \sum_{r < s} \frac{\sum_j A^{(r)}_{ij} A^{(s)}_{ij}}
+        {\lVert A^{(r)}_i \rVert \lVert A^{(s)}_i \rVert}
 
-def _reduce(value: Tensor, reduction: str) -> Tensor:
-    """Reduce one value per target."""
-    if reduction == 'none':
-        return value
-    return value.mean() if reduction == 'mean' else value.sum()
+    for each target :math:`i`: the mean cosine between its weights in two of the
+    :math:`R` graphs. It lies in :math:`[0, 1]`; graphs in which a target has no edges
+    add nothing to its sum. Edges are sorted, in :math:`O(|E| \log |E|)`.
 
+    Args:
+        graphs (Sequence[tuple[torch.Tensor, torch.Tensor]]): The edges :math:`[2, |E|]`
+            and the weights :math:`[|E|]`, not negative, of at least two graphs.
+        num_nodes (int): The number of nodes :math:`n`.
+        reduction (str, optional): :obj:`"mean"` over the nodes, :obj:`"sum"`, or
+            :obj:`"none"` for one value per node. (default: :obj:`"mean"`)
 
-def _merged(
-    edge_index: Tensor, edge_weight: Tensor, num_nodes: int
-) -> tuple[Tensor, Tensor]:
-    """Return one edge per pair of nodes, sorted by target and then by source."""
-    merged: tuple[Tensor, Tensor] = coalesce(
-        plain_edges(edge_index), edge_weight, num_nodes=num_nodes, sort_by_row=False
+    Example:
+        >>> first = torch.tensor([[0, 1, 0], [0, 0, 1]]), torch.tensor([3.0, 4.0, 1.0])
+        >>> second = torch.tensor([[0, 1], [0, 1]]), torch.ones(2)
+        >>> relation_overlap([first, second], num_nodes=2, reduction='none')
+        tensor([0.6000, 0.0000])
+    """
+    if len(graphs) < 2:
+        raise ValueError(f"'graphs' must hold at least two graphs (got {len(graphs)})")
+    units = [
+        _unit_weights(edge_index, edge_weight, num_nodes, reduction)
+        for edge_index, edge_weight in graphs
+    ]
+    square = torch.stack(
+        [scatter(weight.square(), edges[1], 0, num_nodes) for edges, weight in units]
     )
-    return merged
+    edges, weight = (torch.cat(parts, dim=-1) for parts in zip(*units, strict=True))
+    edges, weight = merge_edges(edges, weight, num_nodes)
+    # The square of a sum holds each product of two twice, beside all squares.
+    products = scatter(weight.square(), edges[1], 0, num_nodes) - square.sum(dim=0)
+    return reduce_targets(products / (len(graphs) * (len(graphs) - 1)), reduction)
 
 
-def _shares(
-    edge_index: Tensor, edge_weight: Tensor, num_nodes: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return positive weights, divided by the sums of targets, and logarithms."""
-    edge_index, edge_weight = _merged(edge_index, edge_weight, num_nodes)
-    # The derivative of p log p has no limit at 0.
-    keep = edge_weight.detach() > 0
-    edge_index, edge_weight = edge_index[:, keep], edge_weight[keep]
-    target, weight = edge_index[1], edge_weight.detach()
-    # No sum overflows where the largest is one. A share may vanish, its logarithm not.
-    largest = scatter(weight, target, 0, num_nodes, reduce='max')
-    scaled = edge_weight / largest[target]
-    total = scatter(scaled, target, 0, num_nodes)
-    log_total = total.log() + largest.log()
-    return edge_index, scaled / total[target], edge_weight.log() - log_total[target]
+def _unit_weights(
+    edge_index: Tensor, edge_weight: Tensor, num_nodes: int, reduction: str
+) -> tuple[Tensor, Tensor]:
+    """Return edges whose weights have the norm 1 for each target that has some."""
+    weight = check_weighted_edges(
+        edge_index, edge_weight, num_nodes, reduction, is_share=True
+    )
+    edge_index, weight = merge_edges(edge_index, weight, num_nodes)
+    target, tiny = edge_index[1], torch.finfo(weight.dtype).tiny
+    # No square overflows where the largest weight is one.
+    largest = scatter(weight.detach(), target, 0, num_nodes, reduce='max')
+    weight = weight / largest.clamp(min=tiny)[target]
+    norm = scatter(weight.square(), target, 0, num_nodes).clamp(min=tiny).sqrt()
+    return edge_index, weight / norm[target]

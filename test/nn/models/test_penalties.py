@@ -70,6 +70,32 @@ def test_they_train_the_similarity(name):
     assert not torch.allclose(gradient({name: 10.0}), gradient(None), rtol=1e-3)
 
 
+def test_graphs_of_several_relations():
+    weights = {'entropy': 0.5, 'overlap': 2.0}
+    model = make(weights, num_relations=2)
+    generator, other = seeded(3), seeded(3)
+    loss = model.loss(X, Y, MASK, generator=generator)
+    plain = make(num_relations=2)
+    expected = plain.loss(X, Y, MASK, generator=other)
+    assert torch.equal(generator.get_state(), other.get_state())
+    h, other = X, seeded(3)
+    for number, conv in enumerate(plain.convs):
+        twin = torch.Generator().set_state(other.get_state())
+        first, second = conv.graphs(h, generator=twin)
+        for graph in (first, second):
+            expected = expected + 0.5 * ops.edge_entropy(*graph, N) / 4
+        expected = expected + 2 * ops.relation_overlap([first, second], N) / 2
+        h = conv(h, generator=other)
+        h = h if number else plain.act(h)
+    torch.testing.assert_close(loss, expected)
+    loss.backward()
+    mine = model.convs[0].relations[1].sampler.similarity.w_b.grad
+    plain.loss(X, Y, MASK, generator=seeded(3)).backward()
+    assert not torch.allclose(
+        mine, plain.convs[0].relations[1].sampler.similarity.w_b.grad, rtol=1e-3
+    )
+
+
 def test_batches_and_sparse_features():
     batch = torch.arange(3).repeat_interleave(10)
     model = make({'smoothness': 1.0})
@@ -96,6 +122,10 @@ def test_bad_regularizers(regularizers, error, text):
 def test_what_they_cannot_serve():
     with pytest.raises(ValueError, match='no meaning with transition nodes'):
         GSLNet(6, 8, 2, 3, 'linear', 4, N, regularizers={'degree': 1.0})
+    text = r"'num_relations' must be at least 2 with the regularizer 'overlap' \(got "
+    for number in (None, 1):
+        with pytest.raises(ValueError, match=rf'{text}{number}'):
+            make({'overlap': 1.0}, num_relations=number)
     with pytest.raises(ValueError, match="'edge_index' must be given to the regular"):
         make({'prior': 1.0}).loss(X, Y, MASK)
 

@@ -92,3 +92,27 @@ def test_unknown_centre():
 def test_wrong_arguments(kwargs, error, text):
     with pytest.raises(error, match=text):
         NeuralGaussianSimilarity(3, **kwargs)
+
+
+@pytest.mark.parametrize(
+    ('kind', 'centre'), [('sigmoid', 0.3), ('tanh', -0.8), ('tanh', 0.3)]
+)
+def test_the_first_centre_is_that_of_all_targets(kind, centre):
+    similarity = NeuralGaussianSimilarity(3, bias=True, centre=kind)
+    similarity.begin_at(centre)
+    b, _ = similarity.response(torch.randn(4, 3)).params
+    torch.testing.assert_close(b.flatten(), torch.full((4,), centre))
+    similarity(torch.randn(4, 3)).sum().backward()
+    assert similarity.w_b.grad.abs().min() > 0
+
+
+def test_first_centres_that_cannot_be():
+    similarity = NeuralGaussianSimilarity(3, bias=True)
+    for value in (0, 1, -0.2):
+        text = rf"between 0 and 1 with centre='sigmoid' \(got {value}\)"
+        with pytest.raises(ValueError, match=text):
+            similarity.begin_at(value)
+    with pytest.raises(TypeError, match=r"'centre' must be a number \(got str\)"):
+        similarity.begin_at('right')
+    with pytest.raises(ValueError, match="'bias' must be True to choose the first"):
+        NeuralGaussianSimilarity(3).begin_at(0.5)

@@ -133,18 +133,9 @@ class LatentGraphConv(LearnedGraphConv):
             generator (torch.Generator, optional): Source of randomness.
                 (default: :obj:`None`)
         """
-        edges = self._candidates(edge_index, x, batch, context, shard)
-        h = self._project(x)
-        source = h if context is None else self._project(context, 'context')
-        source = gathered(source, shard)
-        own = source if context is None else h
-        z = self._compared(x, own, context, source, embedding, shard)
-        given = {'edge_index': edges, 'batch': batch}
-        out = self._summed(z, source, shard, generator, **given)
-        if self.prior is not None and edge_index is not None:
-            observed = edge_index if shard is None else shard.own_edges(edge_index)
-            out = self.prior(out, source, observed)
-        return self._finish(x, h, out)
+        projected = self._projections(x, context, shard)
+        given = edge_index, batch, context, embedding
+        return self._convolve(x, projected, *given, generator, shard)
 
     def graph(
         self,
@@ -225,6 +216,46 @@ class LatentGraphConv(LearnedGraphConv):
         edges = self._candidates(edge_index, x, batch, context, shard)
         z = self._compared(x, None, context, None, embedding, shard)
         return self.sampler.plan(z, edges, batch)
+
+    def share_sampler(self, other: LatentGraphConv) -> None:
+        r"""Compare nodes and draw neighbours by the sampler of another layer.
+
+        Args:
+            other (LatentGraphConv): The other layer, which compares rows of one width.
+        """
+        self.sampler = other.sampler
+
+    def _projections(
+        self, x: Tensor, context: Tensor | None, shard: RowShard | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return the projections of the rows, and of those that send messages."""
+        check_shard(shard, x, context=context)
+        h = self._project(x)
+        source = h if context is None else self._project(context, 'context')
+        return h, gathered(source, shard)
+
+    def _convolve(
+        self,
+        x: Tensor,
+        projected: tuple[Tensor, Tensor],
+        edge_index: Tensor | None,
+        batch: Batch | None,
+        context: Tensor | None,
+        embedding: Features | None,
+        generator: torch.Generator | None,
+        shard: RowShard | None = None,
+    ) -> Tensor:
+        """Run the forward pass, whose projections are at hand."""
+        h, source = projected
+        edges = self._candidates(edge_index, x, batch, context, shard)
+        own = source if context is None else h
+        z = self._compared(x, own, context, source, embedding, shard)
+        given = {'edge_index': edges, 'batch': batch}
+        out = self._summed(z, source, shard, generator, **given)
+        if self.prior is not None and edge_index is not None:
+            observed = edge_index if shard is None else shard.own_edges(edge_index)
+            out = self.prior(out, source, observed)
+        return self._finish(x, h, out)
 
     def _candidates(
         self,

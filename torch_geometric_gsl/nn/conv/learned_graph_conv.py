@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import torch
@@ -85,7 +84,46 @@ def gathered(x: Tensor, shard: RowShard | None) -> Tensor:
     return x if shard is None else shard.gather(x)
 
 
-class LearnedGraphConv(OneType):
+class RootTerm(OneType):
+    """Base class of the layers that add a root term and a bias to their messages."""
+
+    def _keep_sizes(self, in_channels: int, out_channels: int) -> None:
+        """Check and keep the sizes; those of the input may be unknown."""
+        if in_channels != -1:
+            check_count(in_channels, 'in_channels')
+        check_count(out_channels, 'out_channels')
+        self.in_channels = in_channels
+        self.out_channels = out_channels
+
+    def _make_root(self, root_weight: bool, bias: bool) -> None:
+        """Make the root weight and the bias, of the sizes that are kept."""
+        check_flag(root_weight, 'root_weight')
+        check_flag(bias, 'bias')
+        self.root_weight = root_weight
+        self.lin_root = self._make_linear() if root_weight else None
+        self.bias: torch.nn.Parameter | None = None
+        if bias:
+            self.bias = torch.nn.Parameter(torch.empty(self.out_channels))
+
+    def _make_linear(self) -> Linear:
+        sizes = self.in_channels, self.out_channels
+        return Linear(*sizes, bias=False, weight_initializer='glorot')
+
+    def _reset_root(self) -> None:
+        if self.lin_root is not None:
+            self.lin_root.reset_parameters()
+        zeros(self.bias)
+
+    def _add_root(self, x: Tensor, out: Tensor) -> Tensor:
+        if self.lin_root is not None:
+            out = out + apply_linear(self.lin_root, x)
+        return out if self.bias is None else out + self.bias
+
+    def _sizes(self) -> str:
+        return f'{self.in_channels}, {self.out_channels}'
+
+
+class LearnedGraphConv(RootTerm):
     """Base class of the layers that learn the graph on which they sum messages."""
 
     def __init__(
@@ -106,22 +144,11 @@ class LearnedGraphConv(OneType):
         **kwargs: Any,
     ) -> None:
         super().__init__()
-        check_flag(root_weight, 'root_weight')
         check_flag(add_self_loops, 'add_self_loops')
-        check_flag(bias, 'bias')
-        if in_channels != -1:
-            check_count(in_channels, 'in_channels')
-        check_count(out_channels, 'out_channels')
-        self.in_channels = in_channels
-        self.out_channels = out_channels
-        self.root_weight = root_weight
         self.add_self_loops = add_self_loops
-        linear = partial(Linear, bias=False, weight_initializer='glorot')
-        self.lin = linear(in_channels, out_channels)
-        self.lin_root = linear(in_channels, out_channels) if root_weight else None
-        self.bias: torch.nn.Parameter | None = None
-        if bias:
-            self.bias = torch.nn.Parameter(torch.empty(out_channels))
+        self._keep_sizes(in_channels, out_channels)
+        self.lin = self._make_linear()
+        self._make_root(root_weight, bias)
         check_option(observed, OBSERVED, 'observed')
         self.compare = compare
         self.prior = ObservedPrior() if observed == 'prior' else None
@@ -135,9 +162,7 @@ class LearnedGraphConv(OneType):
     def reset_parameters(self) -> None:
         r"""Reset all learnable parameters of the module."""
         self.lin.reset_parameters()
-        if self.lin_root is not None:
-            self.lin_root.reset_parameters()
-        zeros(self.bias)
+        self._reset_root()
         self.sampler.reset_parameters()
         if self.prior is not None:
             self.prior.reset_parameters()
@@ -170,9 +195,7 @@ class LearnedGraphConv(OneType):
     def _finish(self, x: Tensor, h: Tensor, out: Tensor) -> Tensor:
         if self.add_self_loops:
             out = (out + h) / 2
-        if self.lin_root is not None:
-            out = out + apply_linear(self.lin_root, x)
-        return out if self.bias is None else out + self.bias
+        return self._add_root(x, out)
 
     def __repr__(self) -> str:
         sampler = self.sampler
@@ -180,6 +203,3 @@ class LearnedGraphConv(OneType):
             f'{self.__class__.__name__}({self._sizes()}, '
             f'similarity={sampler.similarity}, k={sampler.k}, tau={sampler.tau})'
         )
-
-    def _sizes(self) -> str:
-        return f'{self.in_channels}, {self.out_channels}'

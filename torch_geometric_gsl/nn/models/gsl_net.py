@@ -24,6 +24,9 @@ from torch_geometric_gsl.nn.conv.learned_graph_conv import (
     check_shard,
     compared_channels,
 )
+from torch_geometric_gsl.nn.conv.multiplex_latent_graph_conv import (
+    MultiplexLatentGraphConv,
+)
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
 from torch_geometric_gsl.nn.conv.transition_nodes import (
     FREE,
@@ -120,7 +123,11 @@ class GSLNet(ChoosesScale, KeepsAnchors, RemembersRows, NodeClassifier):
             :obj:`"smoothness"` (over the input features), :obj:`"degree"`,
             :obj:`"frobenius"`, :obj:`"entropy"` or :obj:`"prior"` (the divergence from
             the :obj:`edge_index` of the call), the functions of
-            :mod:`torch_geometric_gsl.ops.regularizers`. (default: :obj:`None`)
+            :mod:`torch_geometric_gsl.ops.regularizers`, and with several relations of
+            :obj:`"overlap"` (their :func:`relation_overlap`). (default: :obj:`None`)
+        num_relations (int, optional): If given, the number of graphs of each layer, a
+            :class:`~torch_geometric_gsl.nn.conv.MultiplexLatentGraphConv`; regularizers
+            are means over them. (default: :obj:`None`)
         **kwargs (optional): Additional arguments of the layers, such as :obj:`k`,
             :obj:`tau`, :obj:`similarity_kwargs`, :obj:`root_weight`, :obj:`observed`
             or :obj:`null`.
@@ -163,6 +170,7 @@ class GSLNet(ChoosesScale, KeepsAnchors, RemembersRows, NodeClassifier):
         task: str = 'classification',
         readout: Any = None,
         regularizers: dict[str, float] | None = None,
+        num_relations: int | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__()
@@ -183,7 +191,9 @@ class GSLNet(ChoosesScale, KeepsAnchors, RemembersRows, NodeClassifier):
         resolve_task(task, out_channels)
         self.readout = None if readout is None else aggregation_resolver(readout)
         self.compare = compare
-        self.regularizers = check_regularizers(regularizers, num_transition_nodes)
+        self.num_relations = num_relations
+        numbers = num_transition_nodes, num_relations
+        self.regularizers = check_regularizers(regularizers, *numbers)
         width = compared_channels(compare, in_channels, embedding_channels)
         kwargs |= {'similarity': similarity, 'scale': self._await_scale(scale)}
         self.convs = self._make_layers(sizes, width, kwargs)
@@ -200,15 +210,19 @@ class GSLNet(ChoosesScale, KeepsAnchors, RemembersRows, NodeClassifier):
                     f"'compare' must be 'projected' with transition nodes "
                     f'(got {self.compare!r})'
                 )
+            check_absent(self.num_relations, 'num_relations', 'with transition nodes')
             conv = TransitionGraphConv
             names = 'num_nodes', 'transition', 'num_transition_nodes'
             options |= {name: getattr(self, name) for name in names}
-        elif width is not None:
+        elif self.num_relations is not None:
+            conv = MultiplexLatentGraphConv
+            options |= {'num_relations': self.num_relations}
+        if width is not None:
             options |= {'compare': 'embedding', 'embedding_channels': width}
         layers = torch.nn.ModuleList(conv(*size, **options) for size in sizes)
         if width is not None:
             for layer in layers[1:]:
-                layer.sampler = layers[0].sampler
+                layer.share_sampler(layers[0])  # type: ignore[operator]
         return layers
 
     def reset_parameters(self) -> None:
@@ -286,8 +300,9 @@ class GSLNet(ChoosesScale, KeepsAnchors, RemembersRows, NodeClassifier):
         for name in ('context', 'shard'):
             check_absent(given.get(name), name, "with 'regularizers'")
         generator = given.pop('generator')
-        graphs: list[SampledGraph] = []
-        seen = partial(_seen, graphs)
+        graphs: list[Any] = []
+        look = 'graph' if self.num_relations is None else 'graphs'
+        seen = partial(_seen, graphs, look=look)
         h, args = self._last_layer(
             x, self._checked(x, generator, **given), seen, generator
         )
@@ -386,7 +401,14 @@ class GSLNet(ChoosesScale, KeepsAnchors, RemembersRows, NodeClassifier):
         given = {'edge_index': edge_index, 'batch': batch, 'embedding': embedding}
         of_shard = {} if shard is None else {'shard': shard}
         if shard is not None:
-            check_shard(shard, x, batch=batch, context=context, readout=self.readout)
+            check_shard(
+                shard,
+                x,
+                batch=batch,
+                context=context,
+                readout=self.readout,
+                num_relations=self.num_relations,
+            )
         if self.num_transition_nodes is not None:
             check_absent(edge_index, 'edge_index', 'with transition nodes')
             return self._transition_arguments(x, batch, context) | of_shard, {}
@@ -458,6 +480,8 @@ class GSLNet(ChoosesScale, KeepsAnchors, RemembersRows, NodeClassifier):
             text += f', task={self.task!r}'
         if self.readout is not None:
             text += f', readout={self.readout}'
+        if self.num_relations is not None:
+            text += f', num_relations={self.num_relations}'
         if self.regularizers:
             text += f', regularizers={self.regularizers}'
         if self.chosen_scale is not None:
@@ -473,14 +497,15 @@ def _outputs(
 
 
 def _seen(
-    graphs: list[SampledGraph],
+    graphs: list[Any],
     conv: Any,
     x: Tensor,
     args: Arguments,
     generator: torch.Generator | None,
+    look: str = 'graph',
 ) -> Tensor:
-    """Return what a layer returns, and add its graph to those that were seen."""
+    """Return what a layer returns, and add its graph or graphs to those seen."""
     # Drawn twice, and the same: once to be seen, and once to be used.
     twin = clone_generator(generator, x.device)
-    graphs.append(conv.graph(x, **args, generator=twin))
+    graphs.append(getattr(conv, look)(x, **args, generator=twin))
     return _outputs(conv, x, args, generator)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -30,16 +30,22 @@ REGULARIZERS: dict[str, Term] = {
     'entropy': lambda x, graph, _: ops.edge_entropy(*graph, x.size(0)),
     'prior': _to_prior,
 }
+#: The one that takes all graphs of a layer of several relations.
+OVERLAP = 'overlap'
 
 
 def check_regularizers(
-    regularizers: Any, num_transition_nodes: int | None
+    regularizers: Any,
+    num_transition_nodes: int | None,
+    num_relations: int | None = None,
 ) -> dict[str, float]:
     """Return the weights of regularizers by their names; raise if they make no sense.
 
     Args:
         regularizers (dict or None): The weights.
         num_transition_nodes (int or None): The number of transition nodes, if any.
+        num_relations (int, optional): The number of relations of each layer.
+            (default: :obj:`None`)
     """
     if regularizers is None:
         return {}
@@ -48,12 +54,17 @@ def check_regularizers(
             f"'regularizers' must be a dict (got {type(regularizers).__name__})"
         )
     for name, weight in regularizers.items():
-        check_option(name, REGULARIZERS, 'regularizers')
+        check_option(name, (*REGULARIZERS, OVERLAP), 'regularizers')
         check_number(weight, f'regularizers[{name!r}]')
     if regularizers and num_transition_nodes is not None:
         raise ValueError(
             "'regularizers' have no meaning with transition nodes "
             f'(got {dict(regularizers)})'
+        )
+    if OVERLAP in regularizers and (num_relations or 1) < 2:
+        raise ValueError(
+            f"'num_relations' must be at least 2 with the regularizer {OVERLAP!r} "
+            f'(got {num_relations})'
         )
     return {name: float(weight) for name, weight in regularizers.items()}
 
@@ -61,7 +72,7 @@ def check_regularizers(
 def penalty(
     regularizers: dict[str, float],
     x: Tensor,
-    graphs: list[SampledGraph],
+    graphs: Sequence[SampledGraph | list[SampledGraph]],
     edge_index: Tensor | None,
 ) -> Tensor:
     """Return the weighted sum of regularizers: means over the nodes and the graphs.
@@ -69,12 +80,23 @@ def penalty(
     Args:
         regularizers (dict): The weights by their names.
         x (torch.Tensor): The features of the nodes, dense or sparse CSR.
-        graphs (list): The graphs of the layers.
+        graphs (list): The graphs of the layers, or for each those of its relations.
         edge_index (torch.Tensor or None): Given edges.
     """
+    drawn = [graph if isinstance(graph, list) else [graph] for graph in graphs]
     terms = [
-        weight * REGULARIZERS[name](x, graph, edge_index)
-        for graph in graphs
+        weight * _term(name, x, relations, edge_index)
+        for relations in drawn
         for name, weight in regularizers.items()
     ]
     return torch.stack(terms).sum() / len(graphs)
+
+
+def _term(
+    name: str, x: Tensor, relations: list[SampledGraph], edge_index: Tensor | None
+) -> Tensor:
+    """Return a regularizer of the graphs of a layer: a mean over them, but for one."""
+    if name == OVERLAP:
+        return ops.relation_overlap(relations, x.size(0))
+    terms = [REGULARIZERS[name](x, graph, edge_index) for graph in relations]
+    return torch.stack(terms).mean()

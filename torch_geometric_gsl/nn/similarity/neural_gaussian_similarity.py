@@ -1,12 +1,18 @@
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 from torch_geometric.nn.inits import glorot, zeros
 
-from torch_geometric_gsl._checks import check_flag, check_option, check_positive
+from torch_geometric_gsl._checks import (
+    check_flag,
+    check_number,
+    check_option,
+    check_positive,
+)
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops import scores
 
@@ -94,6 +100,43 @@ class NeuralGaussianSimilarity(Similarity):
         glorot(self.w_c)
         zeros(self.bias_b)
         zeros(self.bias_c)
+
+    def begin_at(self, centre: float) -> None:
+        r"""Let the bells of all targets begin with one centre.
+
+        A bell that begins far from a relation has no gradient towards it.
+
+        Args:
+            centre (float): The centre, a cosine in :math:`(0, 1)`, or in
+                :math:`(-1, 1)` with :obj:`centre="tanh"`.
+
+        Raises:
+            TypeError: If :obj:`centre` is no number.
+            ValueError: If it is out of range, or the centres have no bias.
+
+        Example:
+            >>> similarity = NeuralGaussianSimilarity(2, bias=True, centre='tanh')
+            >>> similarity.begin_at(-0.5)
+            >>> similarity.response(torch.eye(2)).params[0].flatten().tolist()
+            [-0.5, -0.5]
+        """
+        if self.bias_b is None:
+            raise ValueError("'bias' must be True to choose the first centre")
+        check_number(centre, 'centre')
+        lowest = self.lowest_centre
+        if not lowest < centre < 1:
+            raise ValueError(
+                f"'centre' must lie between {lowest} and 1 with "
+                f'centre={self.centre!r} (got {centre})'
+            )
+        bias = math.log((centre - lowest) / (1 - centre))
+        zeros(self.w_b)
+        torch.nn.init.constant_(self.bias_b, bias if lowest == 0 else bias / 2)
+
+    @property
+    def lowest_centre(self) -> int:
+        r"""Return the cosine that bounds the centres from below: 0, or -1."""
+        return 0 if self.centre == 'sigmoid' else -1
 
     def response(self, z: Tensor) -> scores.Response:
         bias_b, bias_c = (

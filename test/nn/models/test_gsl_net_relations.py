@@ -1,0 +1,75 @@
+"""GSLNet, whose layers learn several graphs each."""
+
+import pytest
+import torch
+from oracles import check_gradients, seeded, to_matrix
+
+from torch_geometric_gsl import GSLNet, MultiplexLatentGraphConv
+
+N = 20
+X = torch.randn(N, 6, generator=seeded(0))
+Y = torch.arange(N) % 3
+
+
+def make(num_relations=2, **options):
+    torch.manual_seed(0)
+    options = {'k': 3, 'dropout': 0.0, 'num_relations': num_relations} | options
+    return GSLNet(6, 8, 2, 3, **options)
+
+
+@pytest.mark.parametrize('training', [True, False])
+@pytest.mark.parametrize('compare', ['projected', 'input'])
+def test_one_relation_is_the_network_of_one_graph(compare, training):
+    model = make(1, compare=compare).train(training)
+    single = make(None, compare=compare).train(training)
+    state = {
+        key.replace('relations.0.', ''): value
+        for key, value in model.state_dict().items()
+        if 'mixture' not in key
+    }
+    single.load_state_dict(state)
+    out, expected = (net(X, generator=seeded(1)) for net in (model, single))
+    torch.testing.assert_close(out, expected)
+    model.loss(X, Y, generator=seeded(1)).backward()
+
+
+@pytest.mark.parametrize('compare', ['projected', 'input'])
+def test_layers_and_graphs(compare):
+    model = make(compare=compare).eval()
+    assert all(isinstance(conv, MultiplexLatentGraphConv) for conv in model.convs)
+    graphs = model.graphs(X)
+    assert len(graphs) == 2
+    mixed = sum(
+        share * to_matrix(*graph, N, N)
+        for share, graph in zip(
+            model.convs[0].shares(),
+            model.convs[0].graphs(
+                X, **({} if compare == 'projected' else {'embedding': X})
+            ),
+            strict=True,
+        )
+    )
+    torch.testing.assert_close(to_matrix(*graphs[0], N, N), mixed)
+    samplers = [conv.relations[1].sampler for conv in model.convs]
+    assert (samplers[0] is samplers[1]) == (compare == 'input')
+    torch.testing.assert_close(model(X[:3], context=X), model(X)[:3])
+
+
+def test_training_and_repr():
+    model = make(shares='node', regularizers={'overlap': 0.1})
+    model.loss(X, Y, torch.arange(10)).backward()
+    check_gradients(model)
+    assert str(model) == (
+        'GSLNet(6, 8, num_layers=2, out_channels=3, num_relations=2, '
+        "regularizers={'overlap': 0.1})"
+    )
+    with pytest.raises(ValueError, match="'num_relations' has no meaning with transit"):
+        make(num_transition_nodes=4, num_nodes=N)
+    with pytest.raises(ValueError, match=r"'num_relations' must be at least 1 \(got 0"):
+        make(0)
+
+
+def test_a_scale_is_chosen_for_all_relations():
+    model = make(scale='auto')
+    model.choose_scale(lambda net: -abs(net.convs[1].relations[1].sampler.scale - 3))
+    assert {r.sampler.scale for conv in model.convs for r in conv.relations} == {3.0}

@@ -1,0 +1,296 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from torch_geometric_gsl._checks import check_count, check_flag
+from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
+from torch_geometric_gsl.nn.conv.learned_graph_conv import RootTerm
+from torch_geometric_gsl.nn.conv.relations import (
+    RelationShares,
+    begin_apart,
+    check_apart,
+    one_each,
+)
+from torch_geometric_gsl.nn.sampler.plan import SamplingPlan
+from torch_geometric_gsl.nn.similarity.base import Similarity
+from torch_geometric_gsl.ops.edges import mix_graphs
+from torch_geometric_gsl.typing import Batch, Features, SampledGraph
+
+
+class MultiplexLatentGraphConv(RootTerm):
+    r"""The graph convolution on several learned graphs of one set of nodes, each of
+    them that of the `"Neural Gaussian Similarity Modeling for Differential Graph
+    Structure Learning" <https://arxiv.org/abs/2312.09498>`_ paper.
+
+    .. math::
+        \mathbf{h}^{\prime}_i = \sum_{r=1}^{R} \alpha_{ir} \sum_j A^{(r)}_{ij}
+        \mathbf{x}_j \mathbf{W} + \mathbf{x}_i \mathbf{W}_{\textrm{root}} +
+        \mathbf{b}
+
+    where :math:`\mathbf{A}^{(r)}` is the graph of relation :math:`r`, which has a
+    similarity and a sampler of its own as in
+    :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`, and the shares
+    :math:`\alpha_{i1}, \ldots, \alpha_{iR}` are positive and sum to 1: a softmax of
+    :math:`R` parameters, or of a linear map of :math:`\mathbf{x}_i`. They begin
+    equal. With :obj:`same_messages=False` each relation has a projection
+    :math:`\mathbf{W}^{(r)}` of its own. One relation is a
+    :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`.
+
+    Relations that began equal would stay equal. The centres of neural bells with a bias
+    begin at even steps over their range, :math:`(r - \frac{1}{2}) / R` of it, for all
+    targets; weights of features begin at 1 with a noise of 0.1; what begins at random
+    anyway stays as it is, and so does a single relation. Relations that nothing can
+    tell apart are refused.
+
+    Args:
+        in_channels (int): Size of each input sample, or :obj:`-1` to derive the size
+            from the first input to the forward method.
+        out_channels (int): Size of each output sample.
+        num_relations (int): The number of relations :math:`R`.
+        similarity (str, Similarity or list, optional): The similarity of two nodes, by
+            name, as a module, of which later relations get copies, or a list of one for
+            each relation. (default: :obj:`"neural_gaussian"`)
+        k (int, optional): The number of draws :math:`K` of each relation.
+            (default: :obj:`5`)
+        tau (float, optional): The temperature :math:`\tau`. (default: :obj:`0.25`)
+        shares (str, optional): What the shares depend on: nothing (:obj:`"global"`), or
+            the features of the target (:obj:`"node"`). (default: :obj:`"global"`)
+        same_messages (bool, optional): If :obj:`False`, each relation projects its
+            messages by itself, so that one relation may add what another takes away.
+            (default: :obj:`True`)
+        similarity_kwargs (dict or list, optional): Arguments of named similarities, or
+            a list of one dictionary for each relation. (default: :obj:`None`)
+        root_weight (bool, optional): If :obj:`False`, the layer does not add
+            :math:`\mathbf{X} \mathbf{W}_{\textrm{root}}`. (default: :obj:`True`)
+        add_self_loops (bool, optional): If :obj:`True`, half of what a node sums is its
+            own message. (default: :obj:`False`)
+        bias (bool, optional): If :obj:`False`, the layer does not learn a bias.
+            (default: :obj:`True`)
+        compare (str, optional): What the similarities compare, :obj:`"projected"`,
+            :obj:`"input"` or :obj:`"embedding"`. (default: :obj:`"projected"`)
+        embedding_channels (int, optional): The width of an embedding.
+            (default: :obj:`None`)
+        **kwargs (optional): Additional arguments of
+            :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv` for each relation,
+            such as :obj:`scale`, :obj:`null` or :obj:`observed`.
+
+    Shapes:
+        - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
+          CSR, candidate edges :math:`(2, |\mathcal{E}_c|)` *(optional)*, batch vector
+          :math:`(|\mathcal{V}|)` *(optional)*, embedding
+          :math:`(|\mathcal{V}|, F_{emb})` *(optional)*, context
+          :math:`(|\mathcal{V}_c|, F_{in})` *(optional)*
+        - **output:** node features :math:`(|\mathcal{V}|, F_{out})`
+
+    Raises:
+        TypeError: If an argument has the wrong type.
+        ValueError: If an argument is out of range, a list has not one entry for each
+            relation, or relations would stay equal.
+
+    Example:
+        >>> conv = MultiplexLatentGraphConv(16, 32, num_relations=2)
+        >>> conv(torch.randn(100, 16)).shape
+        torch.Size([100, 32])
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        num_relations: int,
+        similarity: str | Similarity | Sequence[str | Similarity] = 'neural_gaussian',
+        k: int = 5,
+        tau: float = 0.25,
+        *,
+        shares: str = 'global',
+        same_messages: bool = True,
+        similarity_kwargs: dict[str, Any] | Sequence[dict[str, Any]] | None = None,
+        root_weight: bool = True,
+        add_self_loops: bool = False,
+        bias: bool = True,
+        compare: str = 'projected',
+        embedding_channels: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__()
+        check_count(num_relations, 'num_relations')
+        check_flag(same_messages, 'same_messages')
+        self._keep_sizes(in_channels, out_channels)
+        self.num_relations = num_relations
+        self.same_messages = same_messages
+        kwargs |= {'add_self_loops': add_self_loops, 'compare': compare}
+        kwargs |= {'embedding_channels': embedding_channels}
+        kinds = one_each(similarity, num_relations, 'similarity')
+        options = one_each(similarity_kwargs, num_relations, 'similarity_kwargs')
+        self.relations = torch.nn.ModuleList(
+            self._make_relation(kind, k, tau, similarity_kwargs=own, **kwargs)
+            for kind, own in zip(kinds, options, strict=True)
+        )
+        if same_messages:
+            for relation in self.relations[1:]:
+                relation.lin = self.relations[0].lin
+        self._make_root(root_weight, bias)
+        self.mixture = RelationShares(in_channels, num_relations, shares)
+        self.reset_parameters()
+        if same_messages or compare != 'projected':
+            check_apart(self._similarities)
+
+    def _make_relation(self, *args: Any, **kwargs: Any) -> LatentGraphConv:
+        sizes = self.in_channels, self.out_channels
+        return LatentGraphConv(*sizes, *args, root_weight=False, bias=False, **kwargs)
+
+    def reset_parameters(self) -> None:
+        r"""Reset all learnable parameters of the module."""
+        for relation in self._convs:
+            relation.reset_parameters()
+        begin_apart(self._similarities)
+        self._reset_root()
+        self.mixture.reset_parameters()
+
+    @property
+    def _convs(self) -> list[LatentGraphConv]:
+        return [cast(LatentGraphConv, relation) for relation in self.relations]
+
+    @property
+    def _similarities(self) -> list[Similarity]:
+        return [relation.sampler.similarity for relation in self._convs]
+
+    def shares(self, x: Tensor | None = None) -> Tensor:
+        r"""Return the shares of the relations, which sum to 1.
+
+        Args:
+            x (torch.Tensor, optional): The features of the targets, needed with
+                :obj:`shares="node"`. (default: :obj:`None`)
+
+        Returns:
+            torch.Tensor: The shares :math:`[R]`, or those of each target
+            :math:`[|\mathcal{V}|, R]`.
+        """
+        shares: Tensor = self.mixture(x)
+        return shares
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor | None = None,
+        batch: Batch | None = None,
+        *,
+        context: Tensor | None = None,
+        embedding: Features | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        r"""Run the forward pass; the relations draw one after the other.
+
+        Args:
+            x (torch.Tensor): The node features, dense or sparse CSR.
+            edge_index (torch.Tensor, optional): If given, only these edges are
+                candidates, unless they are a prior. (default: :obj:`None`)
+            batch (torch.Tensor, optional): Sorted graph ids. (default: :obj:`None`)
+            context (torch.Tensor, optional): The rows that are the neighbours of those
+                of :obj:`x`, in place of these. What comes by row is a pair then, of
+                the context and of :obj:`x`: edges, graph ids and embeddings.
+                (default: :obj:`None`)
+            embedding (torch.Tensor, optional): What the similarities compare, if
+                :obj:`compare` says so. (default: :obj:`None`)
+            generator (torch.Generator, optional): Source of randomness.
+                (default: :obj:`None`)
+        """
+        given = edge_index, batch, context, embedding, generator
+        projected = self._convs[0]._projections(x, context)
+        shares = self.shares(x)
+        total: Any = 0
+        for number, relation in enumerate(self._convs):
+            if number > 0 and not self.same_messages:
+                projected = relation._projections(x, context)
+            out = relation._convolve(x, projected, *given)
+            total = total + shares[..., number, None].to(out.dtype) * out
+        return self._add_root(x, total)
+
+    def graphs(
+        self,
+        x: Tensor,
+        edge_index: Tensor | None = None,
+        batch: Batch | None = None,
+        *,
+        context: Tensor | None = None,
+        embedding: Features | None = None,
+        generator: torch.Generator | None = None,
+    ) -> list[SampledGraph]:
+        r"""Return the graph of each relation, as :meth:`forward` draws it.
+
+        Args:
+            x (torch.Tensor): The node features, dense or sparse CSR.
+            edge_index (torch.Tensor, optional): Candidates. (default: :obj:`None`)
+            batch (torch.Tensor, optional): Sorted graph ids. (default: :obj:`None`)
+            context (torch.Tensor, optional): The rows that are the neighbours of those
+                of :obj:`x`. (default: :obj:`None`)
+            embedding (torch.Tensor, optional): What the similarities compare.
+                (default: :obj:`None`)
+            generator (torch.Generator, optional): Source of randomness.
+                (default: :obj:`None`)
+
+        Returns:
+            list[SampledGraph]: The edges and their weights, sorted by target.
+        """
+        given = {'context': context, 'embedding': embedding, 'generator': generator}
+        return [
+            relation.graph(x, edge_index, batch, **given)  # type: ignore[arg-type]
+            for relation in self._convs
+        ]
+
+    def graph(self, x: Tensor, *args: Any, **kwargs: Any) -> SampledGraph:
+        r"""Return the mixture of the graphs by their shares; equal edges add up.
+
+        Args:
+            x (torch.Tensor): The node features, dense or sparse CSR.
+            *args (optional): Further arguments of :meth:`graphs`.
+            **kwargs (optional): Its keyword arguments.
+
+        Returns:
+            SampledGraph: The edges and their weights, sorted by target.
+        """
+        graphs = self.graphs(x, *args, **kwargs)
+        context = kwargs.get('context')
+        most = x.size(0) if context is None else max(x.size(0), context.size(0))
+        return mix_graphs(graphs, self.shares(x), most)
+
+    def plan(self, x: Tensor, *args: Any, **kwargs: Any) -> list[SamplingPlan]:
+        r"""Return the training-time sampling plan of each relation.
+
+        Args:
+            x (torch.Tensor): The node features, dense or sparse CSR.
+            *args (optional): Further arguments of
+                :meth:`LatentGraphConv.plan()
+                <torch_geometric_gsl.nn.conv.LatentGraphConv.plan>`.
+            **kwargs (optional): Its keyword arguments.
+
+        Returns:
+            list[SamplingPlan]: The method, its numbers, and why.
+        """
+        return [relation.plan(x, *args, **kwargs) for relation in self._convs]
+
+    def share_sampler(self, other: MultiplexLatentGraphConv) -> None:
+        r"""Compare nodes and draw neighbours by the samplers of another layer.
+
+        Args:
+            other (MultiplexLatentGraphConv): The other layer, of as many relations.
+        """
+        for relation, source in zip(self._convs, other._convs, strict=True):
+            relation.share_sampler(source)
+
+    def __repr__(self) -> str:
+        sampler = self._convs[0].sampler
+        kinds = self._similarities
+        equal = len({*map(repr, kinds)}) == 1
+        text = f'{self._sizes()}, num_relations={self.num_relations}, '
+        text += f'similarity={kinds[0] if equal else kinds}'
+        text += f', k={sampler.k}, tau={sampler.tau}'
+        if self.mixture.kind == 'node':
+            text += ", shares='node'"
+        if not self.same_messages:
+            text += ', same_messages=False'
+        return f'{self.__class__.__name__}({text})'
