@@ -4,7 +4,11 @@ import warnings
 from importlib import import_module
 from typing import Any
 
-from torch_geometric_gsl.nn.conv import LatentGraphConv, TransitionGraphConv
+from torch_geometric_gsl.nn.conv import (
+    HeteroLatentGraphConv,
+    LatentGraphConv,
+    TransitionGraphConv,
+)
 from torch_geometric_gsl.nn.models import GSLNet, NodeClassifier
 from torch_geometric_gsl.nn.sampler import (
     GumbelKNNSampler,
@@ -49,6 +53,7 @@ __all__ = [
     'leave_one_out_loss',
     'LatentGraphConv',
     'TransitionGraphConv',
+    'HeteroLatentGraphConv',
     'NodeClassifier',
     'GSLNet',
     'GraphDenoising',

@@ -126,8 +126,9 @@ class LatentGraphConv(LearnedGraphConv):
             generator (torch.Generator, optional): Source of randomness.
                 (default: :obj:`None`)
         """
-        h = self._project(x)
-        source = h if context is None else self._project(context, 'context')
+        rows, name = (x, 'x') if context is None else (context, 'context')
+        source = self._project(rows, name)
+        h = source if context is None else self._new(x)
         z = self._compared(x, h, context, source, embedding)
         edges = self._candidates(edge_index)
         out = self.sampler.propagate(z, source, edges, batch, generator=generator)
@@ -197,6 +198,13 @@ class LatentGraphConv(LearnedGraphConv):
         """
         z = self._compared(x, None, context, None, embedding)
         return self.sampler.plan(z, self._candidates(edge_index), batch)
+
+    def _new(self, x: Tensor) -> Tensor | None:
+        """Return the projections of new rows, unless nothing needs them."""
+        if self.add_self_loops or self.compare == 'projected':
+            return self._project(x)
+        self._check_rows(x)
+        return None
 
     def _candidates(self, edge_index: Tensor | None) -> Tensor | None:
         """Return the edges to which the sampler is confined."""

@@ -119,15 +119,23 @@ class LearnedGraphConv(OneType):
         if self.prior is not None:
             self.prior.reset_parameters()
 
+    def _projection(self, name: str) -> Linear:
+        """Return the projection of the rows that an argument of this name holds."""
+        return self.lin
+
+    def _check_rows(self, x: Tensor, name: str = 'x') -> None:
+        lin = self._projection(name)
+        check_features(x, name, lin.in_channels)
+        check_parameter_match(x, lin.weight, name)
+
     def _project(self, x: Tensor, name: str = 'x') -> Tensor:
-        check_features(x, name, self.lin.in_channels)
-        check_parameter_match(x, self.lin.weight, name)
-        h = apply_linear(self.lin, x)
+        self._check_rows(x, name)
+        h = apply_linear(self._projection(name), x)
         check_finite(h, f'{name} @ weight')
         return h
 
-    def _finish(self, x: Tensor, h: Tensor, out: Tensor) -> Tensor:
-        if self.add_self_loops:
+    def _finish(self, x: Tensor, h: Tensor | None, out: Tensor) -> Tensor:
+        if self.add_self_loops and h is not None:
             out = (out + h) / 2
         if self.lin_root is not None:
             out = out + apply_linear(self.lin_root, x)
