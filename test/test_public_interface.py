@@ -73,6 +73,10 @@ FACTORIES = {
         lambda: gsl.GSLNet(IN, 8, 2, OUT, **FREE),
         lambda: with_anchors(gsl.GSLNet(IN, 8, 2, OUT, **ANCHORS)),
     ],
+    'HeteroGSLNet': [
+        lambda: gsl.HeteroGSLNet(IN, 8, 2, OUT, RELATIONS, 'b'),
+        lambda: gsl.HeteroGSLNet(IN, 8, 3, OUT, RELATIONS, 'b', compare='input'),
+    ],
     'GraphDenoising': [
         lambda: gsl.GraphDenoising(make_sampler(), IN, 8, mask_ratio=2.0),
         lambda: gsl.GraphDenoising(make_sampler(method='dense'), IN, 8, mask_ratio=2.0),
@@ -104,7 +108,7 @@ FACTORIES = {
     'MLPClassifier': [lambda: gsl.MLPClassifier(IN, 8, 2, OUT)],
 }
 #: Those that take features by the type of the nodes.
-TYPED = (gsl.HeteroLatentGraphConv,)
+TYPED = gsl.HeteroLatentGraphConv, gsl.HeteroGSLNet
 
 
 def features(module):
@@ -227,7 +231,7 @@ def test_every_parameter_gets_a_gradient(factory, training):
     torch.manual_seed(1)
     module = factory().train(training)
     x = features(module)
-    if isinstance(module, gsl.NodeClassifier):
+    if isinstance(module, gsl.NodeClassifier | gsl.HeteroGSLNet):
         # A part of a model may serve its loss alone.
         out = module.loss(x, torch.arange(N) % OUT, torch.arange(N))
     else:

@@ -9,7 +9,7 @@ from torch_geometric_gsl.nn.conv import (
     LatentGraphConv,
     TransitionGraphConv,
 )
-from torch_geometric_gsl.nn.models import GSLNet, NodeClassifier
+from torch_geometric_gsl.nn.models import GSLNet, HeteroGSLNet, NodeClassifier
 from torch_geometric_gsl.nn.sampler import (
     GumbelKNNSampler,
     NeighbourDistribution,
@@ -56,6 +56,7 @@ __all__ = [
     'HeteroLatentGraphConv',
     'NodeClassifier',
     'GSLNet',
+    'HeteroGSLNet',
     'GraphDenoising',
     'GraphContrast',
     'consistency_loss',
