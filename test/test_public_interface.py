@@ -21,6 +21,7 @@ N, IN, OUT = 12, 6, 4
 TRANSITION = {'num_transition_nodes': 5, 'num_nodes': N}
 FREE = {'num_transition_nodes': 5, 'transition': 'free'}
 ANCHORS = {'num_transition_nodes': 5, 'transition': 'anchors'}
+RELATIONS = [('a', 'to', 'b'), ('b', 'near', 'b'), ('b', 'of', 'a')]
 SMALL = {'embedding_channels': 4, 'projected_channels': 4}
 
 
@@ -76,11 +77,19 @@ FACTORIES = {
         lambda: gsl.TransitionGraphConv(IN, OUT, **FREE),
         lambda: with_anchors(gsl.TransitionGraphConv(IN, OUT, **ANCHORS)),
     ],
+    'HeteroLatentGraphConv': [
+        lambda: gsl.HeteroLatentGraphConv(IN, OUT, RELATIONS),
+        lambda: gsl.HeteroLatentGraphConv(IN, OUT, RELATIONS, 'cosine', aggr='cat'),
+    ],
     'GSLNet': [
         lambda: gsl.GSLNet(IN, 8, 2, OUT),
         lambda: gsl.GSLNet(IN, 8, 2, OUT, **TRANSITION),
         lambda: gsl.GSLNet(IN, 8, 2, OUT, **FREE),
         lambda: with_anchors(gsl.GSLNet(IN, 8, 2, OUT, **ANCHORS)),
+    ],
+    'HeteroGSLNet': [
+        lambda: gsl.HeteroGSLNet(IN, 8, 2, OUT, RELATIONS, 'b'),
+        lambda: gsl.HeteroGSLNet(IN, 8, 3, OUT, RELATIONS, 'b', compare='input'),
     ],
     'GraphDenoising': [
         lambda: gsl.GraphDenoising(make_sampler(), IN, 8, mask_ratio=2.0),
@@ -112,6 +121,23 @@ FACTORIES = {
     'IDGLAnchor': [lambda: gsl.IDGLAnchor(IN, 8, 2, OUT, k=3, num_anchors=5)],
     'MLPClassifier': [lambda: gsl.MLPClassifier(IN, 8, 2, OUT)],
 }
+#: Those that take features by the type of the nodes.
+TYPED = gsl.HeteroLatentGraphConv, gsl.HeteroGSLNet
+
+
+def features(module):
+    """The input of a module, whose nodes `b` are as many as those of one type."""
+    x = torch.randn(N, IN)
+    return {'a': torch.randn(7, IN), 'b': x} if isinstance(module, TYPED) else x
+
+
+def numbers(out):
+    """What a module returns, as one tensor that depends on its parameters."""
+    if isinstance(out, dict):
+        return torch.cat([value.flatten() for value in out.values()])
+    return out.edge_weight if isinstance(out, tuple) else out
+
+
 CASES = [
     pytest.param(factory, id=f'{name}-{number}')
     for name, factories in FACTORIES.items()
@@ -218,8 +244,8 @@ def test_reset_reproduces_a_fresh_init(factory, monkeypatch):
 def test_every_parameter_gets_a_gradient(factory, training):
     torch.manual_seed(1)
     module = factory().train(training)
-    x = torch.randn(N, IN)
-    if isinstance(module, gsl.NodeClassifier):
+    x = features(module)
+    if isinstance(module, gsl.NodeClassifier | gsl.HeteroGSLNet):
         # A part of a model may serve its loss alone.
         out = module.loss(x, torch.arange(N) % OUT, torch.arange(N))
     else:
@@ -227,7 +253,7 @@ def test_every_parameter_gets_a_gradient(factory, training):
     if isinstance(out, tuple):
         value = torch.randn(N)[out.edge_index[0]]
         out = (out.edge_weight * value).view(-1)
-    out.square().sum().backward()
+    numbers(out).square().sum().backward()
     check_gradients(module)
 
 
@@ -247,10 +273,11 @@ def evaluate(module, x):
 @pytest.mark.parametrize('how', ['deepcopy', 'pickle', 'state_dict'])
 @pytest.mark.parametrize('factory', CASES)
 def test_copies_are_equal_and_independent(factory, how):
-    module, x = factory(), torch.randn(N, IN)
+    module = factory()
+    x = features(module)
     # A copy of a module that has run: what a forward pass leaves must copy, too.
     out = module(x)
-    (out.edge_weight if isinstance(out, tuple) else out).sum().backward()
+    numbers(out).sum().backward()
     if how == 'deepcopy':
         twin = copy.deepcopy(module)
     elif how == 'pickle':
@@ -317,7 +344,7 @@ def differences(value, doc):
         has_default = parameter.default is not inspect.Parameter.empty
         if optional != has_default or (default is not None) != has_default:
             found.append(f"'{name}' is optional in one place only")
-        elif has_default and eval(default, {'math': math}) != parameter.default:
+        elif has_default and eval(default, {'math': math, 'torch': torch}) != parameter.default:
             found.append(f"'{name}' is {parameter.default!r}, not {default}")
     return found
 

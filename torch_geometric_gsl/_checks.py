@@ -27,7 +27,7 @@ def check_type(value: object, kind: type, name: str, what: str) -> None:
         raise TypeError(f"'{name}' must be {what} (got {type(value).__name__})")
 
 
-def check_option(value: object, options: Iterable[str], name: str) -> None:
+def check_option(value: object, options: Iterable[object], name: str) -> None:
     """Raise unless :obj:`value` is one of the named options."""
     if value not in (known := list(options)):
         raise ValueError(f"'{name}' must be one of {known} (got {value!r})")
@@ -157,9 +157,8 @@ def check_one_type(x: object) -> None:
         what = "'to_hetero'" if is_traced else 'a dict'
         raise TypeError(
             f"'x' must be a torch.Tensor (got {what}): a learned graph joins nodes of "
-            f"one type. Learn one over all types on 'data.to_homogeneous()', or give "
-            f"a 'GumbelKNNSampler' the pair (x_src, x_dst) of two types, and its edges "
-            f"to a 'HeteroConv'"
+            f"one type. Learn graphs between several by a 'HeteroLatentGraphConv' or a "
+            f"'HeteroGSLNet', or one over all types on 'data.to_homogeneous()'"
         )
 
 

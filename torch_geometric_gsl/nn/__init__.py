@@ -5,12 +5,13 @@ from importlib import import_module
 from typing import Any
 
 from torch_geometric_gsl.nn.conv import (
+    HeteroLatentGraphConv,
     LatentGraphConv,
     MultiplexLatentGraphConv,
     SensorGraphConv,
     TransitionGraphConv,
 )
-from torch_geometric_gsl.nn.models import GSLNet, NodeClassifier
+from torch_geometric_gsl.nn.models import GSLNet, HeteroGSLNet, NodeClassifier
 from torch_geometric_gsl.nn.sampler import (
     GumbelKNNSampler,
     NeighbourDistribution,
@@ -58,8 +59,10 @@ __all__ = [
     'MultiplexLatentGraphConv',
     'SensorGraphConv',
     'TransitionGraphConv',
+    'HeteroLatentGraphConv',
     'NodeClassifier',
     'GSLNet',
+    'HeteroGSLNet',
     'GraphDenoising',
     'GraphContrast',
     'consistency_loss',

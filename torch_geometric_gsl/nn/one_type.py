@@ -11,7 +11,8 @@ from torch_geometric_gsl._checks import check_one_type
 
 class OneType(torch.nn.Module):
     r"""Base class of the modules that :func:`torch_geometric.nn.to_hetero` cannot copy
-    for each type: they would learn one graph in each, and none between two.
+    for each type: they would learn one graph in each, and none between two. For those
+    there is :class:`~torch_geometric_gsl.nn.HeteroLatentGraphConv`.
     """
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

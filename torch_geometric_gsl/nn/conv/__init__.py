@@ -1,5 +1,6 @@
 r"""Graph convolutions on learned graphs."""
 
+from torch_geometric_gsl.nn.conv.hetero_latent_graph_conv import HeteroLatentGraphConv
 from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
 from torch_geometric_gsl.nn.conv.multiplex_latent_graph_conv import (
     MultiplexLatentGraphConv,
@@ -12,4 +13,5 @@ __all__ = [
     'MultiplexLatentGraphConv',
     'SensorGraphConv',
     'TransitionGraphConv',
+    'HeteroLatentGraphConv',
 ]

@@ -227,17 +227,18 @@ class LatentGraphConv(LearnedGraphConv):
 
     def _projections(
         self, x: Tensor, context: Tensor | None, shard: RowShard | None = None
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor | None, Tensor]:
         """Return the projections of the rows, and of those that send messages."""
+        rows, name = (x, 'x') if context is None else (context, 'context')
+        source = self._project(rows, name)
+        h = source if context is None else self._new(x)
         check_shard(shard, x, context=context)
-        h = self._project(x)
-        source = h if context is None else self._project(context, 'context')
         return h, gathered(source, shard)
 
     def _convolve(
         self,
         x: Tensor,
-        projected: tuple[Tensor, Tensor],
+        projected: tuple[Tensor | None, Tensor],
         edge_index: Tensor | None,
         batch: Batch | None,
         context: Tensor | None,
@@ -256,6 +257,13 @@ class LatentGraphConv(LearnedGraphConv):
             observed = edge_index if shard is None else shard.own_edges(edge_index)
             out = self.prior(out, source, observed)
         return self._finish(x, h, out)
+
+    def _new(self, x: Tensor) -> Tensor | None:
+        """Return the projections of new rows, unless nothing needs them."""
+        if self.add_self_loops or self.compare == 'projected':
+            return self._project(x)
+        self._check_rows(x)
+        return None
 
     def _candidates(
         self,

@@ -16,6 +16,7 @@ from torch_geometric_gsl._checks import (
     check_finite,
     check_flag,
     check_matrix,
+    check_one_type,
     check_option,
     check_parameter_match,
     check_type,
@@ -69,6 +70,7 @@ def check_shard(shard: RowShard | None, x: Tensor, **given: object) -> None:
     """Raise if a shard is given for other rows, or beside what has no meaning then."""
     if shard is None:
         return
+    check_one_type(x)
     check_type(shard, RowShard, 'shard', 'a RowShard')
     check_matrix(x)
     for name, value in given.items():
@@ -167,10 +169,18 @@ class LearnedGraphConv(RootTerm):
         if self.prior is not None:
             self.prior.reset_parameters()
 
+    def _projection(self, name: str) -> Linear:
+        """Return the projection of the rows that an argument of this name holds."""
+        return self.lin
+
+    def _check_rows(self, x: Tensor, name: str = 'x') -> None:
+        lin = self._projection(name)
+        check_features(x, name, lin.in_channels)
+        check_parameter_match(x, lin.weight, name)
+
     def _project(self, x: Tensor, name: str = 'x') -> Tensor:
-        check_features(x, name, self.lin.in_channels)
-        check_parameter_match(x, self.lin.weight, name)
-        h = apply_linear(self.lin, x)
+        self._check_rows(x, name)
+        h = apply_linear(self._projection(name), x)
         check_finite(h, f'{name} @ weight')
         return h
 
@@ -192,8 +202,8 @@ class LearnedGraphConv(RootTerm):
         others = [part for part in compared if part is not source]
         return shard.attach(out, source, *others)
 
-    def _finish(self, x: Tensor, h: Tensor, out: Tensor) -> Tensor:
-        if self.add_self_loops:
+    def _finish(self, x: Tensor, h: Tensor | None, out: Tensor) -> Tensor:
+        if self.add_self_loops and h is not None:
             out = (out + h) / 2
         return self._add_root(x, out)
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch_geometric_gsl._checks import check_count, check_flag
 from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
 from torch_geometric_gsl.nn.conv.learned_graph_conv import RootTerm
-from torch_geometric_gsl.nn.conv.relations import (
+from torch_geometric_gsl.nn.conv.relation_shares import (
     RelationShares,
     begin_apart,
     check_apart,

@@ -6,13 +6,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl.distributed.row_shard import RowShard
+from torch_geometric_gsl.nn.models.follows_task import FollowsTask
 from torch_geometric_gsl.nn.models.pretrained import Pretrained
-from torch_geometric_gsl.nn.models.tasks import TASKS, Task, as_flags, every_node
 from torch_geometric_gsl.nn.one_type import OneType
 
 
-class NodeClassifier(OneType, Pretrained, ABC):
+class NodeClassifier(FollowsTask, OneType, Pretrained, ABC):
     r"""Base class of the models that classify nodes without a given graph.
 
     A model maps node features to logits, or to the outputs of another :obj:`task`.
@@ -36,9 +35,6 @@ class NodeClassifier(OneType, Pretrained, ABC):
     :class:`~torch_geometric_gsl.baselines.NodeFormer`, which weighs all pairs of nodes
     without forming them, and :class:`~torch_geometric_gsl.baselines.MLPClassifier`.
     """
-
-    #: What the model tells of a node, as in :class:`~torch_geometric_gsl.nn.GSLNet`.
-    task: str = 'classification'
 
     @abstractmethod
     def reset_parameters(self) -> None:
@@ -139,45 +135,5 @@ class NodeClassifier(OneType, Pretrained, ABC):
         Returns:
             dict[str, float]: The score, of which larger is better.
         """
-        out = self._evaluated(x, **kwargs)
-        mask = every_node(out) if mask is None else mask
-        if (shard := kwargs.get('shard')) is not None:
-            rows = out, y, as_flags(mask, out)
-            out, y, mask = map(shard.gather, rows)
-        target = self._task.target(out, y, mask)
-        score = self._task.score(self._task.predict(out[mask]), target)
-        return {self._task.metric: float(score)}
-
-    @property
-    def _task(self) -> Task:
-        return TASKS[self.task]
-
-    def _label_loss(
-        self,
-        out: Tensor,
-        y: Tensor,
-        mask: Tensor | None,
-        shard: RowShard | None = None,
-    ) -> Tensor:
-        """Return the mean loss of labelled nodes, of which there must be one."""
-        mask = every_node(out) if mask is None else mask
-        if shard is None:
-            target = self._task.target(out, y, mask)
-            return self._task.loss(out[mask], target)
-        total = out[mask].sum()  # Of no nodes: zero, with a gradient.
-        count = len(out[mask])
-        if count > 0:
-            target = self._task.target(out, y, mask)
-            total = self._task.loss(out[mask], target) * count
-        return shard.mean_loss(total, count)
-
-    def _evaluated(self, x: Tensor, **kwargs: Any) -> Tensor:
-        """Return the outputs of evaluation, and leave the mode as it was."""
-        modes = [module.training for module in self.modules()]
-        self.eval()
-        try:
-            out: Tensor = self(x, **kwargs)
-        finally:
-            for module, mode in zip(self.modules(), modes, strict=True):
-                module.training = mode
-        return out
+        shard = kwargs.get('shard')
+        return self._scored(self._evaluated(x, **kwargs), y, mask, shard)

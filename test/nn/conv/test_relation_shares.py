@@ -10,7 +10,7 @@ from torch_geometric_gsl import (
     LinearSimilarity,
     NeuralGaussianSimilarity,
 )
-from torch_geometric_gsl.nn.conv.relations import (
+from torch_geometric_gsl.nn.conv.relation_shares import (
     RelationShares,
     begin_apart,
     check_apart,

@@ -1,0 +1,573 @@
+"""The layer of several types of nodes, against samplers that are called one by one."""
+
+import copy
+
+import pytest
+import torch
+from oracles import check_gradients, seeded, to_matrix
+from sampling import normal
+
+from torch_geometric_gsl import (
+    GumbelKNNSampler,
+    HeteroLatentGraphConv,
+    LatentGraphConv,
+    LinearSimilarity,
+    NeuralGaussianSimilarity,
+)
+
+IN, OUT, K, TAU = {'doc': 6, 'word': 5, 'author': 3}, 4, 3, 0.4
+SIZE = {'doc': 12, 'word': 9, 'author': 7}
+IN_DOC = ('word', 'in', 'doc')
+NEAR = ('doc', 'near', 'doc')
+OF = ('author', 'of', 'doc')
+HAS = ('doc', 'has', 'word')
+RELATIONS = [IN_DOC, NEAR, OF, HAS]
+AGGREGATIONS = {
+    'sum': lambda parts: sum(parts),
+    'mean': lambda parts: sum(parts) / len(parts),
+    'min': lambda parts: torch.stack(parts).amin(dim=0),
+    'max': lambda parts: torch.stack(parts).amax(dim=0),
+    'cat': lambda parts: torch.cat(parts, dim=1),
+    None: lambda parts: torch.stack(parts, dim=1),
+}
+BATCH = {name: torch.arange(size) * 2 // size for name, size in SIZE.items()}
+
+
+def rows(**sizes):
+    sizes = SIZE | sizes
+    return {t: normal(sizes[t], IN[t], seed=len(t)) for t in IN}
+
+
+def make(relations=RELATIONS, in_channels=None, **options):
+    torch.manual_seed(5)
+    options = {'k': K, 'tau': TAU, **options}
+    conv = HeteroLatentGraphConv(in_channels or IN, OUT, relations, **options).double()
+    for bias in conv.biases.values():
+        torch.nn.init.normal_(bias)
+    return conv
+
+
+def plain_graph(conv, relation, x, generator, training):
+    """Draw the graph of one relation by a sampler of its own, and its messages."""
+    source, _, target = relation
+    own = conv.convs[relation]
+    similarity = NeuralGaussianSimilarity(OUT).double()
+    similarity.load_state_dict(own.sampler.similarity.state_dict())
+    sampler = GumbelKNNSampler(similarity, K, TAU, method='dense').train(training)
+    messages = x[source] @ own.lin.weight.t()
+    pair = messages
+    if source != target:
+        pair = messages, x[target] @ own.lin_target.weight.t()
+    graph = sampler(pair, generator=generator)
+    return to_matrix(*graph, len(x[target]), len(x[source])), messages
+
+
+@pytest.mark.parametrize('aggr', AGGREGATIONS)
+@pytest.mark.parametrize('training', [True, False])
+@pytest.mark.parametrize('flags', [(True, True), (False, False)])
+def test_a_loop_over_the_relations(flags, training, aggr):
+    root_weight, bias = flags
+    options = {'root_weight': root_weight, 'bias': bias, 'method': 'dense'}
+    conv = make(aggr=aggr, **options).train(training)
+    x, generator = rows(), seeded(7)
+    parts = {}
+    for relation in RELATIONS:
+        matrix, messages = plain_graph(conv, relation, x, generator, training)
+        parts.setdefault(relation[2], []).append(matrix @ messages)
+    found = conv(x, generator=seeded(7))
+    assert list(found) == ['doc', 'word']  # Nothing leads to authors.
+    for target, own in parts.items():
+        expected = AGGREGATIONS[aggr](own)
+        if root_weight:
+            root = x[target] @ conv.roots[target].weight.t()
+            expected = expected + (root.unsqueeze(1) if aggr is None else root)
+        if bias:
+            expected = expected + conv.biases[target]
+        torch.testing.assert_close(found[target], expected)
+
+
+def test_graphs_are_those_of_the_forward_pass():
+    conv, x = make(hard=True), rows()
+    graphs = conv.graphs(x, generator=seeded(7))
+    assert list(graphs) == RELATIONS
+    total = {'doc': 0, 'word': 0}
+    for relation, (edge_index, weight) in graphs.items():
+        source, _, target = relation
+        matrix = to_matrix(edge_index, weight, SIZE[target], SIZE[source])
+        torch.testing.assert_close(matrix.sum(dim=1), torch.ones(SIZE[target]).double())
+        own = conv.convs[relation]
+        total[target] = total[target] + matrix @ (x[source] @ own.lin.weight.t())
+    found = conv(x, generator=seeded(7))
+    for target, out in total.items():
+        root = x[target] @ conv.roots[target].weight.t() + conv.biases[target]
+        torch.testing.assert_close(found[target], out + root)
+
+
+@pytest.mark.parametrize('training', [True, False])
+@pytest.mark.parametrize(
+    'options',
+    [
+        {},
+        {'similarity': 'linear', 'scale': 3.0, 'loop': False, 'replace': False},
+        {'compare': 'input', 'scale': 'learned', 'null': True},
+        {'observed': 'prior'},
+    ],
+)
+def test_one_type_and_one_relation(options, training):
+    torch.manual_seed(1)
+    plain = LatentGraphConv(6, OUT, k=K, **options).double().train(training)
+    torch.nn.init.normal_(plain.bias)
+    relation = ('doc', 'near', 'doc')
+    conv = HeteroLatentGraphConv(6, OUT, [relation], k=K, **options).double()
+    conv.train(training)
+    own = conv.convs[relation]
+    same = {'lin': own.lin, 'lin_root': conv.roots['doc'], 'sampler': own.sampler}
+    for name, part in same.items():
+        part.load_state_dict(getattr(plain, name).state_dict())
+    if plain.prior is not None:
+        own.prior.load_state_dict(plain.prior.state_dict())
+    conv.biases['doc'].data.copy_(plain.bias)
+    assert sum(p.numel() for p in conv.parameters()) == sum(
+        p.numel() for p in plain.parameters()
+    )
+
+    x, edges = rows()['doc'], torch.randint(12, (2, 60), generator=seeded())
+    edges = edges if plain.prior is not None else None
+    given = ({'doc': x}, None if edges is None else {relation: edges})
+    one = plain(x, edges, generator=seeded(3))
+    other = conv(*given, generator=seeded(3))['doc']
+    assert torch.equal(one, other)
+    graph = plain.graph(x, edges, generator=seeded(3))
+    found = conv.graphs(*given, generator=seeded(3))[relation]
+    assert torch.equal(graph.edge_index, found.edge_index)
+    assert torch.equal(graph.edge_weight, found.edge_weight)
+    assert conv.plan(*given)[relation] == plain.plan(x, edges)
+    one.square().sum().backward()
+    other.square().sum().backward()
+    for name, part in same.items():
+        for a, b in zip(
+            getattr(plain, name).parameters(), part.parameters(), strict=True
+        ):
+            torch.testing.assert_close(a.grad, b.grad)
+    torch.testing.assert_close(plain.bias.grad, conv.biases['doc'].grad)
+
+
+@pytest.mark.parametrize('training', [True, False])
+@pytest.mark.parametrize(
+    'options',
+    [
+        {'scale': 'learned', 'null': True},
+        {'compare': 'embedding', 'embedding_channels': 2},
+        {'observed': 'prior', 'aggr': 'mean'},
+    ],
+)
+def test_gradients_reach_every_parameter(options, training):
+    conv, x = make(**options).train(training), rows()
+    given = {}
+    if 'compare' in options:
+        given['embedding_dict'] = {t: normal(SIZE[t], 2) for t in IN}
+    if 'observed' in options:
+        edges = torch.arange(7)
+        given['edge_index_dict'] = {r: torch.stack([edges, edges]) for r in RELATIONS}
+    for value in x.values():
+        value.requires_grad_()
+    out = conv(x, **given)
+    sum(value.square().sum() for value in out.values()).backward()
+    check_gradients(conv)
+    assert all(bool(value.grad.ne(0).any()) for value in x.values())
+    for relation, own in conv.convs.items():
+        # What is not compared is not projected: it would have no gradient.
+        is_projected = relation != NEAR and 'compare' not in options
+        assert hasattr(own, 'lin_target') == (relation != NEAR)
+        assert getattr(own, 'lin_target', None) is None or is_projected
+
+
+def test_permutations_within_types():
+    conv, x = make().eval(), rows()
+    order = {t: torch.randperm(SIZE[t], generator=seeded(len(t))) for t in IN}
+    out = conv(x)
+    moved = conv({t: x[t][order[t]] for t in IN})
+    for target, value in out.items():
+        torch.testing.assert_close(moved[target], value[order[target]])
+
+
+@pytest.mark.parametrize('training', [True, False])
+def test_batches(training):
+    options = {'similarity': 'linear', 'method': 'dense', 'scale': 5.0}
+    conv, x = make(**options).train(training), rows()
+    graphs = conv.graphs(x, batch_dict=BATCH)
+    for (source, _, target), graph in graphs.items():
+        ids = BATCH[source][graph.edge_index[0]], BATCH[target][graph.edge_index[1]]
+        assert torch.equal(*ids)
+    if training:
+        return
+    together = conv(x, None, BATCH)
+    for part in range(2):
+        alone = conv({t: x[t][BATCH[t] == part] for t in IN})
+        for target, out in alone.items():
+            torch.testing.assert_close(together[target][BATCH[target] == part], out)
+
+
+def test_candidates_of_one_relation():
+    conv, x = make(), rows()
+    edges = torch.tensor([[0, 1, 8, 2], [0, 0, 3, 11]])
+    graphs = conv.graphs(x, {IN_DOC: edges})
+    found = set(map(tuple, graphs[IN_DOC].edge_index.t().tolist()))
+    assert found == set(map(tuple, edges.t().tolist()))
+    assert graphs[HAS].edge_index[1].unique().numel() == SIZE['word']
+
+
+@pytest.mark.parametrize(
+    'options', [{}, {'compare': 'embedding', 'embedding_channels': 2}]
+)
+def test_new_rows(options):
+    conv, x = make(**options).eval(), rows()
+    given, joined = {}, {}
+    chosen = {'doc': torch.tensor([3, 3, 11])}
+    if options:
+        embedding = {t: normal(SIZE[t], 2) for t in IN}
+        given['embedding_dict'] = embedding
+        some = {t: e[chosen[t]] if t in chosen else None for t, e in embedding.items()}
+        joined['embedding_dict'] = {t: (embedding[t], some[t]) for t in IN}
+    expected = conv(x, **given)
+    new = {'doc': x['doc'][chosen['doc']]}
+    found = conv(new, context_dict=x, **joined)
+    assert list(found) == ['doc']
+    torch.testing.assert_close(found['doc'], expected['doc'][chosen['doc']])
+    graphs = conv.graphs(new, context_dict=x, **joined)
+    assert list(graphs) == [IN_DOC, NEAR, OF]
+    assert graphs[NEAR].edge_index[1].tolist() == [0] * K + [1] * K + [2] * K
+    assert list(conv.plan(new, context_dict=x, **joined)) == [IN_DOC, NEAR, OF]
+
+
+def test_new_rows_of_another_type():
+    conv, x = make().eval(), rows()
+    # Types that are no sources to them need not be there.
+    found = conv({'word': x['word'][:2]}, context_dict={'doc': x['doc']})
+    torch.testing.assert_close(found, {'word': conv(x)['word'][:2]})
+
+
+def test_new_rows_of_a_batch():
+    conv, x = make(similarity='linear', method='dense').eval(), rows()
+    expected = conv(x, None, BATCH)['doc']
+    keep = torch.tensor([1, 5, 6, 11])
+    pairs = {t: (BATCH[t], BATCH[t][keep] if t == 'doc' else None) for t in IN}
+    found = conv({'doc': x['doc'][keep]}, None, pairs, context_dict=x)['doc']
+    torch.testing.assert_close(found, expected[keep])
+
+
+def test_options_of_relations():
+    trained = LinearSimilarity(OUT)
+    relations = {
+        IN_DOC: {'similarity': trained, 'k': 2, 'hard': True},
+        NEAR: {'compare': 'input', 'tau': 0.1, 'null': True},
+        OF: {},
+    }
+    options = {'similarity_kwargs': {'c_scale': 0.3}, 'scale': 2.0, 'loop': False}
+    conv = HeteroLatentGraphConv(IN, OUT, relations, k=4, **options)
+    samplers = {relation: own.sampler for relation, own in conv.convs.items()}
+    assert [samplers[r].k for r in relations] == [2, 4, 4]
+    assert [samplers[r].tau for r in relations] == [0.25, 0.1, 0.25]
+    assert [samplers[r].hard for r in relations] == [True, False, False]
+    assert [samplers[r].null for r in relations] == [False, True, False]
+    assert {s.scale for s in samplers.values()} == {2.0}
+    assert samplers[IN_DOC].similarity is trained
+    assert samplers[NEAR].similarity.in_channels == IN['doc']
+    assert samplers[OF].similarity.c_scale == 0.3
+    assert samplers[OF].similarity is not samplers[NEAR].similarity
+    # A similarity of the layer that is a module is one for all.
+    shared = HeteroLatentGraphConv(IN, OUT, [IN_DOC, OF], LinearSimilarity(OUT))
+    one, other = (own.sampler.similarity for own in shared.convs.values())
+    assert one is other
+    mixed = HeteroLatentGraphConv(
+        IN,
+        OUT,
+        {IN_DOC: {}, OF: {'compare': 'projected'}},
+        compare='embedding',
+        embedding_channels=2,
+    )
+    x = {t: value.float() for t, value in rows().items()}
+    words = {t: torch.randn(SIZE[t], 2) for t in ('doc', 'word')}
+    assert mixed(x, embedding_dict=words)['doc'].shape == (12, OUT)
+
+
+def test_lazy_sizes():
+    x = {t: value.float() for t, value in rows().items()}
+    conv = HeteroLatentGraphConv(-1, OUT, RELATIONS)
+    assert str(conv).startswith(
+        "HeteroLatentGraphConv({'word': -1, 'doc': -1, 'author'"
+    )
+    assert conv(x)['word'].shape == (9, OUT)
+    assert conv.convs[OF].lin.weight.shape == (OUT, 3)
+    assert conv.convs[OF].lin_target.weight.shape == (OUT, 6)
+    assert conv.roots['doc'].weight.shape == (OUT, 6)
+    text = r"'x_dict\['author'\]' must have 3 channels \(got 4\)"
+    with pytest.raises(ValueError, match=text):
+        conv(x | {'author': torch.randn(7, 4)})
+    mixed = HeteroLatentGraphConv(IN | {'word': -1}, OUT, RELATIONS)
+    assert mixed(x)['doc'].shape == (12, OUT)
+
+
+def test_sparse_features():
+    conv, x = make().eval(), rows()
+    dense = {t: value * (value > 0) for t, value in x.items()}
+    sparse = dense | {'doc': dense['doc'].to_sparse_csr()}
+    torch.testing.assert_close(conv(sparse), conv(dense))
+
+
+@pytest.mark.parametrize('training', [True, False])
+@pytest.mark.parametrize('dtype', [torch.float32, torch.bfloat16])
+def test_dtypes(dtype, training):
+    conv = make(method='dense').to(dtype).train(training)
+    out = conv({t: value.to(dtype) for t, value in rows().items()})
+    assert {value.dtype for value in out.values()} == {dtype}
+    exact = make(method='dense').eval()(rows())
+    if not training and dtype == torch.float32:
+        for target, value in exact.items():
+            torch.testing.assert_close(
+                out[target].double(), value, rtol=1e-4, atol=1e-5
+            )
+
+
+@pytest.mark.parametrize('training', [True, False])
+@pytest.mark.parametrize('options', [{}, {'replace': False}, {'method': 'stream'}])
+def test_types_without_nodes(options, training):
+    conv = make(**options).train(training)
+    out = conv(rows(author=0))
+    sizes = {'doc': IN['doc'], 'word': IN['word']}
+    rest = make([IN_DOC, NEAR, HAS], sizes, **options).train(training)
+    rest.load_state_dict(
+        {k: v for k, v in conv.state_dict().items() if 'author' not in k}
+    )
+    if not training:
+        torch.testing.assert_close(out, rest({t: rows()[t] for t in ('doc', 'word')}))
+    graphs = conv.graphs(rows(author=0))
+    assert graphs[OF].edge_index.shape == (2, 0)
+    assert graphs[OF].edge_weight.shape == (0,)
+    assert OF not in conv.plan(rows(author=0))
+    # Nor need there be targets.
+    out = conv(rows(doc=0))
+    assert out['doc'].shape == (0, OUT)
+    root = rows()['word'] @ conv.roots['word'].weight.t() + conv.biases['word']
+    torch.testing.assert_close(out['word'], root)
+    assert conv.graphs(rows(doc=0))[NEAR].edge_index.shape == (2, 0)
+
+
+def test_seeds():
+    conv, x = make(), rows()
+    one, same, other = (conv(x, generator=seeded(seed)) for seed in (1, 1, 2))
+    assert torch.equal(one['doc'], same['doc'])
+    assert not torch.equal(one['doc'], other['doc'])
+
+
+def test_state_dict_and_reset():
+    conv, x = make().eval(), rows()
+    twin = make()
+    twin.reset_parameters()
+    assert not torch.equal(twin.eval()(x)['doc'], conv(x)['doc'])
+    twin.load_state_dict(conv.state_dict())
+    torch.testing.assert_close(twin(x), conv(x), rtol=0, atol=0)
+    assert 'convs.<word___in___doc>.lin_target.weight' in conv.state_dict()
+    again = copy.deepcopy(conv)
+    again.reset_parameters()
+    for bias in again.biases.values():
+        assert not bias.any()
+    for name, value in again.named_parameters():
+        assert name.startswith('biases') or not torch.equal(
+            value, conv.get_parameter(name)
+        )
+
+
+def test_names_that_modules_cannot_have():
+    relation = ('a.b', 'keys', 'items')
+    conv = HeteroLatentGraphConv(3, OUT, [relation])
+    x = {'a.b': torch.randn(6, 3), 'items': torch.randn(5, 3)}
+    assert conv(x)['items'].shape == (5, OUT)
+    assert list(conv.graphs(x)) == [relation]
+
+
+def test_repr():
+    conv = HeteroLatentGraphConv({'word': 8, 'doc': 16}, 32, [IN_DOC], aggr=None)
+    assert str(conv) == (
+        "HeteroLatentGraphConv({'word': 8, 'doc': 16}, 32, "
+        "relations=[('word', 'in', 'doc')], aggr=None)"
+    )
+
+
+BAD_OPTIONS = [
+    ({'relations': []}, ValueError, r"'relations' must hold an edge type \(got none\)"),
+    ({'relations': 'doc'}, TypeError, r"'relations' must be a list .* \(got str\)"),
+    ({'relations': 3}, TypeError, r"'relations' must be a list .* \(got int\)"),
+    (
+        {'relations': [('doc', 'word')]},
+        ValueError,
+        r"'relations' must hold edge types \(source, name, target\) \(got \('doc', 'w",
+    ),
+    (
+        {'relations': [('doc', '', 'word')]},
+        ValueError,
+        r"'relations' must hold edge types",
+    ),
+    (
+        {'relations': [NEAR, NEAR]},
+        ValueError,
+        r"'relations' must be distinct \(got \('doc', 'near', 'doc'\) twice\)",
+    ),
+    (
+        {'relations': {NEAR: 'linear'}},
+        TypeError,
+        r"'relations\[\('doc', 'near', 'doc'\)\]' must be a dict of options \(got str",
+    ),
+    (
+        {'relations': {NEAR: {'width': 3}}},
+        ValueError,
+        r"'relations\[\('doc', 'near', 'doc'\)\]' must be one of .* \(got 'width'\)",
+    ),
+    ({'width': 3}, ValueError, r"'options' must be one of .* \(got 'width'\)"),
+    (
+        {'add_self_loops': True},
+        ValueError,
+        r"'options' must be one of .*add_self_loops",
+    ),
+    (
+        {'in_channels': {'doc': 6}},
+        ValueError,
+        r"'in_channels' must tell of 'word' \(got none\)",
+    ),
+    (
+        {'in_channels': IN | {'page': 2}},
+        ValueError,
+        r"'in_channels' must be a dict of \['word', 'doc', 'author'\] \(got 'page'\)",
+    ),
+    (
+        {'in_channels': IN | {'doc': 0}},
+        ValueError,
+        r"'in_channels\['doc'\]' must be at least 1 \(got 0\)",
+    ),
+    ({'out_channels': 0}, ValueError, r"'out_channels' must be at least 1 \(got 0\)"),
+    ({'aggr': 'add'}, ValueError, r"'aggr' must be one of \['sum', .*\(got 'add'\)"),
+    ({'k': 0}, ValueError, r"'k' must be at least 1 \(got 0\)"),
+    ({'root_weight': 1}, TypeError, r"'root_weight' must be a bool \(got 1\)"),
+    ({'bias': 'no'}, TypeError, r"'bias' must be a bool \(got 'no'\)"),
+    (
+        {'compare': 'input'},
+        ValueError,
+        r"'in_channels' must be equal for both types .* \(got 5 and 6\)",
+    ),
+]
+
+
+@pytest.mark.parametrize(('given', 'error', 'text'), BAD_OPTIONS)
+def test_bad_options(given, error, text):
+    given = {'in_channels': IN, 'out_channels': OUT, 'relations': RELATIONS} | given
+    with pytest.raises(error, match=text):
+        HeteroLatentGraphConv(**given)
+
+
+X = rows()
+EDGES = torch.zeros(2, 1, dtype=torch.long)
+BAD_CALLS = [
+    ({'x_dict': X['doc']}, TypeError, r"'x_dict' must be a dict \(got Tensor\)"),
+    (
+        {'x_dict': X | {'page': X['doc']}},
+        ValueError,
+        r"'x_dict' must be a dict of \['word', 'doc', 'author'\] \(got 'page'\)",
+    ),
+    (
+        {'x_dict': {'doc': X['doc'], 'word': X['word']}},
+        ValueError,
+        r"'x_dict' must hold the rows of 'author' \(got those of \['doc', 'word'\]\)",
+    ),
+    (
+        {'x_dict': X | {'word': X['doc']}},
+        ValueError,
+        r"'x_dict\['word'\]' must have 5 channels \(got 6\)",
+    ),
+    (
+        {'x_dict': X | {'word': X['word'].float()}},
+        TypeError,
+        r"'x_dict\['word'\]' has torch.float32 but the parameters have torch.float64",
+    ),
+    (
+        {'x_dict': X | {'word': X['word'] / 0}},
+        ValueError,
+        r"'x_dict\['word'\]' contains NaN or infinite values",
+    ),
+    (
+        {'x_dict': X | {'word': X['word'][:2]}},
+        ValueError,
+        r"'k' must not exceed the number of candidates of relation "
+        r"\('word', 'in', 'doc'\) \(got k=3 for 2 candidates\)",
+    ),
+    (
+        {'edge_index_dict': {('doc', 'by', 'author'): EDGES}},
+        ValueError,
+        r"'edge_index_dict' must be a dict of .* \(got \('doc', 'by', 'author'\)\)",
+    ),
+    (
+        {'edge_index_dict': {IN_DOC: EDGES + 10}},
+        ValueError,
+        r"'edge_index_dict\[\('word', 'in', 'doc'\)\]' has sources outside 0..8",
+    ),
+    (
+        {'batch_dict': BATCH | {'page': BATCH['doc']}},
+        ValueError,
+        r"'batch_dict' must be a dict of .* \(got 'page'\)",
+    ),
+    (
+        {'batch_dict': {'doc': BATCH['doc']}},
+        ValueError,
+        r"'batch_dict' must have the graph ids of 'author' \(got those of \['doc'\]\)",
+    ),
+    (
+        {'batch_dict': BATCH | {'word': BATCH['word'].flip(0)}},
+        ValueError,
+        r"'batch_dict\['word'\]' must be sorted \(got 0 after 1\)",
+    ),
+    (
+        {'batch_dict': BATCH | {'word': BATCH['doc']}},
+        ValueError,
+        r"'batch_dict\['word'\]' must have one entry per node \(got 12 for 9 nodes\)",
+    ),
+    (
+        {'embedding_dict': X},
+        ValueError,
+        r"'embedding_dict' has no meaning without compare='embedding'",
+    ),
+    (
+        {'context_dict': X},
+        ValueError,
+        r"'x_dict' must be a dict of \['doc', 'word'\] \(got 'author'\)",
+    ),
+    (
+        {'x_dict': {'doc': X['doc']}, 'context_dict': {'doc': X['doc']}},
+        ValueError,
+        r"'context_dict' must hold the rows of 'word' \(got those of \['doc'\]\)",
+    ),
+    (
+        {'x_dict': {'doc': X['doc']}, 'context_dict': X, 'batch_dict': BATCH},
+        TypeError,
+        r"'batch_dict\['doc'\]' must be a pair with a 'context'",
+    ),
+    (
+        {'x_dict': {'doc': X['doc']}, 'context_dict': X | {'word': X['doc']}},
+        ValueError,
+        r"'context_dict\['word'\]' must have 5 channels \(got 6\)",
+    ),
+    ({'generator': 3}, TypeError, r"'generator' must be a torch.Generator \(got int\)"),
+]
+
+
+@pytest.mark.parametrize(('given', 'error', 'text'), BAD_CALLS)
+def test_bad_calls(given, error, text):
+    conv = make()
+    given = {'x_dict': dict(reversed(X.items()))} | given
+    with pytest.raises(error, match=text):
+        conv(**given)
+
+
+def test_an_embedding_that_is_missing():
+    conv = make(compare='embedding', embedding_channels=2)
+    text = r"'embedding_dict' must hold the rows of 'word' \(got those of \['doc'\]\)"
+    with pytest.raises(ValueError, match=text):
+        conv(X, embedding_dict={'doc': normal(12, 2)})

@@ -1,0 +1,136 @@
+"""What the layer of each relation is called with, given rows by type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.typing import EdgeType, NodeType
+
+from torch_geometric_gsl._checks import (
+    check_absent,
+    check_candidate_count,
+    check_edge_index,
+)
+from torch_geometric_gsl.nn.conv.typed_relations import (
+    TypedRows,
+    check_all_given,
+    check_keys,
+    check_rows,
+    split_rows,
+)
+
+#: What the layer of a relation is called with.
+Arguments = dict[str, Any]
+
+
+class CallsRelations(torch.nn.Module):
+    """Base class of the layers that have a layer of their own for each relation."""
+
+    relations: list[EdgeType]
+    node_types: list[NodeType]
+    target_types: list[NodeType]
+    in_channels: dict[NodeType, int]
+    # These are of `ModuleDict`, which tells not what it holds.
+    convs: Any
+    roots: Any
+
+    def _widths(self) -> dict[NodeType, int]:
+        """Return the widths of the types, as far as they are known by now."""
+        widths = dict(self.in_channels)
+        for relation in self.relations:
+            widths[relation[0]] = self.convs[relation].lin.in_channels
+        for target, root in self.roots.items():
+            widths[target] = root.in_channels
+        return widths
+
+    def _calls(
+        self, x_dict: Any, edges: Any, batch: Any, context: Any, embedding: Any
+    ) -> Iterator[tuple[EdgeType, Arguments | None]]:
+        """Check what is given; go through the relations to the rows, one by one.
+
+        Where a relation has no sources to send, there are no arguments.
+        """
+        sources, targets = self._rows(x_dict, batch, context, embedding)
+        edges = check_keys(edges, self.relations, 'edge_index_dict')
+        for relation in self.relations:
+            if relation[2] not in targets.x:
+                continue
+            ends = sources.x[relation[0]], targets.x[relation[2]]
+            edge_index = edges.get(relation)
+            if edge_index is not None:
+                check_edge_index(edge_index, *ends, f'edge_index_dict[{relation}]')
+            if ends[0].size(0) == 0 < ends[1].size(0):
+                yield relation, None
+                continue
+            is_pair = context is not None or relation[0] != relation[2]
+            self._check_count(relation, ends, edge_index, targets, is_pair)
+            yield (
+                relation,
+                self._arguments(relation, sources, targets, edge_index, is_pair),
+            )
+
+    def _rows(
+        self, x_dict: Any, batch: Any, context: Any, embedding: Any
+    ) -> tuple[TypedRows, TypedRows]:
+        """Return the rows of the sources and those of the targets, checked."""
+        if all(self.convs[r].compare != 'embedding' for r in self.relations):
+            check_absent(embedding, 'embedding_dict', "without compare='embedding'")
+        batch = check_keys(batch, self.node_types, 'batch_dict')
+        embedding = check_keys(embedding, self.node_types, 'embedding_dict')
+        like = next(self.parameters())
+        if context is None:
+            x = check_keys(x_dict, self.node_types, 'x_dict')
+            check_all_given(x, self.node_types, 'x_dict')
+            rows, _ = split_rows(None, x, batch, embedding)
+            check_rows(rows, self._widths(), like, 'x_dict')
+            return rows, rows
+        x = check_keys(x_dict, self.target_types, 'x_dict')
+        context = check_keys(context, self.node_types, 'context_dict')
+        needed = dict.fromkeys(r[0] for r in self.relations if r[2] in x)
+        check_all_given(context, needed, 'context_dict')
+        sources, targets = split_rows(context, x, batch, embedding)
+        check_rows(sources, self._widths(), like, 'context_dict')
+        check_rows(targets, self._widths(), like, 'x_dict')
+        return sources, targets
+
+    def _check_count(
+        self,
+        relation: EdgeType,
+        ends: tuple[Tensor, Tensor],
+        edge_index: Tensor | None,
+        targets: TypedRows,
+        is_pair: bool,
+    ) -> None:
+        """Raise if a relation among all rows has fewer sources than are drawn."""
+        conv = self.convs[relation]
+        is_listed = targets.batch or (edge_index is not None and conv.prior is None)
+        if not is_listed and ends[1].size(0) > 0:
+            available = ends[0].size(0) - int(not is_pair and not conv.sampler.loop)
+            check_candidate_count(conv.sampler.k, available, f' of relation {relation}')
+
+    def _arguments(
+        self,
+        relation: EdgeType,
+        sources: TypedRows,
+        targets: TypedRows,
+        edge_index: Tensor | None,
+        is_pair: bool,
+    ) -> Arguments:
+        source, _, target = relation
+        args: Arguments = {'x': targets.x[target], 'edge_index': edge_index}
+        if is_pair:
+            args['context'] = sources.x[source]
+        if targets.batch:
+            of_target = targets.batch[target]
+            pair = sources.batch[source], of_target
+            args['batch'] = pair if is_pair else of_target
+        if self.convs[relation].compare == 'embedding':
+            check_all_given(targets.embedding, [target], 'embedding_dict')
+            check_all_given(sources.embedding, [source], 'embedding_dict')
+            of_target = targets.embedding[target]
+            pair = sources.embedding[source], of_target
+            args['embedding'] = pair if is_pair else of_target
+        return args

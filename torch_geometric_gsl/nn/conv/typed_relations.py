@@ -1,0 +1,180 @@
+"""Relations between types of nodes, and what a call gives of each type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from inspect import signature
+from typing import Any, NamedTuple
+
+from torch import Tensor
+from torch_geometric.typing import EdgeType, NodeType
+
+from torch_geometric_gsl._checks import (
+    check_batch,
+    check_count,
+    check_features,
+    check_option,
+    check_parameter_match,
+    check_type,
+    split_pair,
+)
+from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
+
+#: The options that a relation may have of its own.
+OPTIONS = (
+    *('similarity_kwargs', 'compare', 'embedding_channels', 'observed'),
+    *list(signature(GumbelKNNSampler).parameters),
+)
+
+#: Options that say more of another one.
+DETAILS = {'similarity': 'similarity_kwargs', 'compare': 'embedding_channels'}
+
+
+class TypedRows(NamedTuple):
+    """Hold what a call gives by the type of the nodes: its sources, or its targets."""
+
+    x: dict[NodeType, Tensor]
+    batch: dict[NodeType, Tensor]
+    embedding: dict[NodeType, Tensor]
+
+
+def check_relations(relations: Any) -> dict[EdgeType, dict[str, Any]]:
+    """Return the options of each relation, which may be listed without any."""
+    if not isinstance(relations, dict):
+        if isinstance(relations, str) or not isinstance(relations, Iterable):
+            raise TypeError(
+                f"'relations' must be a list of edge types, or a dict from them to "
+                f'options (got {type(relations).__name__})'
+            )
+        listed = [check_edge_type(relation, 'relations') for relation in relations]
+        relations = {relation: {} for relation in listed}
+        if len(relations) < len(listed):
+            twice = next(r for r in relations if listed.count(r) > 1)
+            raise ValueError(f"'relations' must be distinct (got {twice} twice)")
+    if not relations:
+        raise ValueError("'relations' must hold an edge type (got none)")
+    for relation, options in relations.items():
+        check_edge_type(relation, 'relations')
+        name = f'relations[{relation}]'
+        check_type(options, dict, name, 'a dict of options')
+        for option in options:
+            check_option(option, OPTIONS, name)
+    return dict(relations)
+
+
+def own_options(common: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a relation: those of all, where it has none of its own."""
+    options = common | own
+    for name, detail in DETAILS.items():
+        # What was said of another option is not said of this one.
+        if options[name] != common[name] and detail not in own:
+            options[detail] = None
+    return options
+
+
+def check_edge_type(edge_type: Any, name: str) -> EdgeType:
+    """Raise unless an edge type is a source, a name and a target."""
+    is_triple = isinstance(edge_type, tuple) and len(edge_type) == 3
+    if not is_triple or not all(isinstance(p, str) and p for p in edge_type):
+        raise ValueError(
+            f"'{name}' must hold edge types (source, name, target) (got {edge_type!r})"
+        )
+    found: EdgeType = edge_type
+    return found
+
+
+def ends_of(relations: Iterable[EdgeType]) -> tuple[list[NodeType], list[NodeType]]:
+    """Return the types that relations join, and those that they lead to."""
+    ends = [(source, target) for source, _, target in relations]
+    every = dict.fromkeys(end for pair in ends for end in pair)
+    return list(every), list(dict.fromkeys(target for _, target in ends))
+
+
+def check_widths(
+    in_channels: Any, node_types: Iterable[NodeType]
+) -> dict[NodeType, int]:
+    """Return the width of each type; one number is that of all."""
+    if not isinstance(in_channels, dict):
+        in_channels = dict.fromkeys(node_types, in_channels)
+    check_keys(in_channels, node_types, 'in_channels')
+    for node_type in node_types:
+        if node_type not in in_channels:
+            raise ValueError(f"'in_channels' must tell of {node_type!r} (got none)")
+        if in_channels[node_type] != -1:
+            check_count(in_channels[node_type], f'in_channels[{node_type!r}]')
+    return dict(in_channels)
+
+
+def check_keys(value: Any, known: Iterable[Any], name: str) -> dict[Any, Any]:
+    """Return a dict whose keys must be known; an empty one in place of None."""
+    if value is None:
+        return {}
+    check_type(value, dict, name, 'a dict')
+    for key in value:
+        if key not in (listed := list(known)):
+            raise ValueError(f"'{name}' must be a dict of {listed} (got {key!r})")
+    return dict(value)
+
+
+def split_rows(
+    context: dict[NodeType, Tensor] | None,
+    x: dict[NodeType, Tensor],
+    batch: dict[NodeType, Any],
+    embedding: dict[NodeType, Any],
+) -> tuple[TypedRows, TypedRows]:
+    """Return the sources and the targets: of new rows, what is given comes in pairs."""
+    if context is None:
+        rows = TypedRows(x, batch, embedding)
+        return rows, rows
+    of_batch, of_embedding = (
+        split_pairs(batch, 'batch_dict'),
+        split_pairs(embedding, 'embedding_dict'),
+    )
+    return (
+        TypedRows(context, of_batch[0], of_embedding[0]),
+        TypedRows(x, of_batch[1], of_embedding[1]),
+    )
+
+
+def split_pairs(
+    given: dict[Any, Any] | None, name: str
+) -> tuple[dict[Any, Any], dict[Any, Any]]:
+    """Return what is given of the context, and of the new rows, each where it is."""
+    pairs = {
+        key: split_pair(value, f'{name}[{key!r}]')
+        for key, value in (given or {}).items()
+    }
+    first, second = (
+        {key: pair[place] for key, pair in pairs.items() if pair[place] is not None}
+        for place in (0, 1)
+    )
+    return first, second
+
+
+def check_rows(
+    rows: TypedRows, widths: dict[NodeType, int], like: Tensor, name: str
+) -> None:
+    """Raise unless features are like parameters, and all or none have graph ids."""
+    for node_type, x in rows.x.items():
+        where = f'{name}[{node_type!r}]'
+        check_features(x, where, widths[node_type])
+        check_parameter_match(x, like, where)
+        if node_type in rows.batch:
+            check_batch(rows.batch[node_type], x, f'batch_dict[{node_type!r}]')
+        elif rows.batch:
+            raise ValueError(
+                f"'batch_dict' must have the graph ids of {node_type!r} (got those of "
+                f'{list(rows.batch)})'
+            )
+
+
+def check_all_given(
+    rows: dict[NodeType, Tensor], needed: Iterable[NodeType], name: str
+) -> None:
+    """Raise unless the rows of each type are there."""
+    for node_type in needed:
+        if node_type not in rows:
+            raise ValueError(
+                f"'{name}' must hold the rows of {node_type!r} (got those of "
+                f'{list(rows)})'
+            )

@@ -1,0 +1,67 @@
+"""The loss, the predictions and the score of a model, by its task."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torch_geometric_gsl.distributed.row_shard import RowShard
+from torch_geometric_gsl.nn.models.tasks import TASKS, Task, as_flags, every_node
+
+
+class FollowsTask(torch.nn.Module):
+    """Base class of the models that tell something of nodes."""
+
+    #: What the model tells of a node, as in :class:`~torch_geometric_gsl.nn.GSLNet`.
+    task: str = 'classification'
+
+    @property
+    def _task(self) -> Task:
+        return TASKS[self.task]
+
+    def _label_loss(
+        self,
+        out: Tensor,
+        y: Tensor,
+        mask: Tensor | None,
+        shard: RowShard | None = None,
+    ) -> Tensor:
+        """Return the mean loss of labelled nodes, of which there must be one."""
+        mask = every_node(out) if mask is None else mask
+        if shard is None:
+            target = self._task.target(out, y, mask)
+            return self._task.loss(out[mask], target)
+        total = out[mask].sum()  # Of no nodes: zero, with a gradient.
+        count = len(out[mask])
+        if count > 0:
+            target = self._task.target(out, y, mask)
+            total = self._task.loss(out[mask], target) * count
+        return shard.mean_loss(total, count)
+
+    def _scored(
+        self,
+        out: Tensor,
+        y: Tensor,
+        mask: Tensor | None,
+        shard: RowShard | None = None,
+    ) -> dict[str, float]:
+        """Return how good outputs are, by the name of the metric."""
+        mask = every_node(out) if mask is None else mask
+        if shard is not None:
+            out, y, mask = map(shard.gather, (out, y, as_flags(mask, out)))
+        target = self._task.target(out, y, mask)
+        score = self._task.score(self._task.predict(out[mask]), target)
+        return {self._task.metric: float(score)}
+
+    def _evaluated(self, *args: Any, **kwargs: Any) -> Tensor:
+        """Return the outputs of evaluation, and leave the mode as it was."""
+        modes = [module.training for module in self.modules()]
+        self.eval()
+        try:
+            out: Tensor = self(*args, **kwargs)
+        finally:
+            for module, mode in zip(self.modules(), modes, strict=True):
+                module.training = mode
+        return out
