@@ -325,6 +325,10 @@ def callables():
                     yield f'{module.__name__}.{path}', place, doc
 
 
+#: What documented defaults are written with.
+NAMES = {'math': math, 'torch': torch}
+
+
 def differences(value, doc):
     found = []
     entries = documented(doc)
@@ -344,7 +348,7 @@ def differences(value, doc):
         has_default = parameter.default is not inspect.Parameter.empty
         if optional != has_default or (default is not None) != has_default:
             found.append(f"'{name}' is optional in one place only")
-        elif has_default and eval(default, {'math': math, 'torch': torch}) != parameter.default:
+        elif has_default and eval(default, NAMES) != parameter.default:
             found.append(f"'{name}' is {parameter.default!r}, not {default}")
     return found
 
