@@ -32,6 +32,18 @@ import torch_geometric_gsl as gsl
 from torch_geometric_gsl.datasets import HiddenRelation
 
 GRAPHS_PER_STEP = 4
+# A layer that compares places, and a bell that may move to any angle.
+LAYER: dict[str, Any] = {
+    'compare': 'embedding',
+    'embedding_channels': 2,
+    'k': 5,
+    'tau': 1.0,
+    'scale': 'learned',
+    'initial_scale': 5.0,
+    'loop': False,
+    'root_weight': False,
+}
+BELL = {'bias': True, 'centre': 'tanh'}
 # Where the centre of the bell begins, in degrees; validation chooses one.
 STARTS = (30, 65, 105, 140)
 # The nodes of the picture, in degrees, and their colours.
@@ -55,50 +67,46 @@ class Network(torch.nn.Module):
 class GraphLayer(torch.nn.Module):
     """One layer that compares places, and sums the values at the nodes it draws."""
 
-    def __init__(self, similarity: str, start: float | None = None) -> None:
+    def __init__(self, conv: torch.nn.Module, *starts: float) -> None:
         super().__init__()
-        can_move = similarity == 'neural_gaussian'
-        self.conv = gsl.LatentGraphConv(
-            1,
-            1,
-            similarity=similarity,
-            similarity_kwargs={'bias': True, 'centre': 'tanh'} if can_move else {},
-            compare='embedding',
-            embedding_channels=2,
-            k=5,
-            tau=1.0,
-            scale='learned',
-            initial_scale=5.0,
-            loop=False,
-            root_weight=False,
-        )
-        # With a negative one the bell first moves away from the relation.
-        torch.nn.init.ones_(self.conv.lin.weight)
-        if start is not None:
-            bell: Any = self.conv.sampler.similarity
-            torch.nn.init.zeros_(bell.w_b)
-            torch.nn.init.constant_(
-                bell.bias_b, math.atanh(math.cos(math.radians(start)))
-            )
+        self.conv = conv
+        for name, parameter in conv.named_parameters():
+            # With a negative one the bell first moves away from the relation.
+            if name.endswith('lin.weight'):
+                torch.nn.init.ones_(parameter)
+        for sampler, degrees in zip(self.samplers(), starts, strict=False):
+            bell: Any = sampler.similarity
+            bell.begin_at(math.cos(math.radians(degrees)))
+
+    def samplers(self) -> list[gsl.GumbelKNNSampler]:
+        """Return the sampler of each relation."""
+        parts = self.conv.modules()
+        return [part for part in parts if isinstance(part, gsl.GumbelKNNSampler)]
 
     def forward(self, data: Any) -> Tensor:
         out: Tensor = self.conv(data.x, batch=data.batch, embedding=data.pos)
         return out
 
-    @torch.no_grad()
-    def weights(self, pos: Tensor) -> Tensor:
-        """Return the weights of the k nearest sources of each target."""
-        sampler = self.conv.sampler.eval()
-        graph = sampler(pos)
-        weight = pos.new_zeros(pos.size(0), pos.size(0))
-        weight[graph.edge_index[1], graph.edge_index[0]] = graph.edge_weight
-        return weight
+
+@torch.no_grad()
+def nearest(sampler: gsl.GumbelKNNSampler, pos: Tensor) -> Tensor:
+    """Return the weights of the k nearest sources of each target, a row for each."""
+    graph = sampler.eval()(pos)
+    weight = pos.new_zeros(pos.size(0), pos.size(0))
+    weight[graph.edge_index[1], graph.edge_index[0]] = graph.edge_weight
+    return weight
+
+
+def one_bell(start: float) -> GraphLayer:
+    return GraphLayer(gsl.LatentGraphConv(1, 1, similarity_kwargs=BELL, **LAYER), start)
 
 
 Make = Callable[[], torch.nn.Module]
 MODELS: dict[str, tuple[Make, ...]] = {
-    'learned graph': tuple(partial(GraphLayer, 'neural_gaussian', s) for s in STARTS),
-    'random neighbours': (partial(GraphLayer, 'uniform'),),
+    'learned graph': tuple(partial(one_bell, start) for start in STARTS),
+    'random neighbours': (
+        lambda: GraphLayer(gsl.LatentGraphConv(1, 1, 'uniform', **LAYER)),
+    ),
     'kNN graph, GCN': (
         lambda: Network(gsl.KNNGCN(3, 32, 2, 1, k=5, dropout=0.0, root_weight=True)),
     ),
@@ -106,19 +114,19 @@ MODELS: dict[str, tuple[Make, ...]] = {
 }
 
 
-def draw_batch(delta: float, num_graphs: int, seed: int) -> Any:
-    graphs: list[Any] = list(HiddenRelation(num_graphs, delta=delta, seed=seed))
+def draw_batch(args: argparse.Namespace, num_graphs: int, seed: int) -> Any:
+    options = {'delta': args.delta, 'num_waves': args.waves, 'seed': seed}
+    graphs: list[Any] = list(HiddenRelation(num_graphs, **options))
     return Batch.from_data_list(graphs)
 
 
-def train(
-    model: torch.nn.Module, delta: float, steps: int, seed: int, title: str
-) -> None:
+def train(model: torch.nn.Module, args: argparse.Namespace, title: str) -> None:
     """Train a model on graphs that it sees once."""
     optimizer = torch.optim.Adam(model.parameters(), lr=0.03)
     model.train()
-    for step in tqdm(range(steps), desc=f'{title:<18}', leave=False, disable=None):
-        data = draw_batch(delta, GRAPHS_PER_STEP, (seed * steps + step) * 1_000 + 2)
+    for step in tqdm(range(args.steps), desc=f'{title:<18}', leave=False, disable=None):
+        number = args.seed * args.steps + step
+        data = draw_batch(args, GRAPHS_PER_STEP, number * 1_000 + 2)
         optimizer.zero_grad()
         (model(data) - data.y).square().mean().backward()
         optimizer.step()
@@ -126,15 +134,16 @@ def train(
 
 
 @torch.no_grad()
-def relative_error(model: torch.nn.Module, data: Any) -> float:
+def relative_error(model: Callable[[Any], Tensor], data: Any) -> float:
     """Return the mean squared error over the variance of the targets."""
     return float((model(data) - data.y).square().mean() / data.y.var(correction=0))
 
 
-def true_matrix(data: Any) -> Tensor:
+def true_matrix(data: Any, kind: int = 0) -> Tensor:
     """Return which sources matter to which targets, a row for each target."""
     true = torch.zeros(data.num_nodes, data.num_nodes)
-    true[data.true_edge_index[1], data.true_edge_index[0]] = 1
+    source, target = data.true_edge_index[:, data.true_edge_type == kind]
+    true[target, source] = 1
     return true
 
 
@@ -184,20 +193,19 @@ def conclude(errors: dict[str, float], data: Any, weight: Tensor) -> None:
 
 
 def choose(
-    name: str, val: Any, args: argparse.Namespace
-) -> tuple[torch.nn.Module, float]:
-    """Train a model from all its starts; return the best on validation, and seconds."""
-    begin, best, least = time.perf_counter(), None, math.inf
-    for number, make in enumerate(MODELS[name], start=1):
+    name: str, makes: tuple[Make, ...], val: Any, args: argparse.Namespace
+) -> torch.nn.Module:
+    """Train a model from all its starts; return the best on validation."""
+    best, least = None, math.inf
+    for number, make in enumerate(makes, start=1):
         seed_everything(args.seed)
         model = make()
-        title = f'{name}, {number} of {len(MODELS[name])}'
-        train(model, args.delta, args.steps, args.seed, title)
+        train(model, args, f'{name}, {number} of {len(makes)}')
         error = relative_error(model, val)
         if best is None or error < least:
             best, least = model, error
     assert best is not None
-    return best, time.perf_counter() - begin
+    return best
 
 
 def parse_args() -> argparse.Namespace:
@@ -205,6 +213,7 @@ def parse_args() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument('--delta', type=float, default=120.0, help='degrees')
+    parser.add_argument('--waves', type=int, default=4, help='of the functions')
     parser.add_argument('--steps', type=int, default=150)
     parser.add_argument('--seed', type=int, default=0)
     parser.add_argument('--out', type=Path, default=Path('runs/hidden_relation'))
@@ -214,18 +223,20 @@ def parse_args() -> argparse.Namespace:
 def main() -> None:
     args = parse_args()
     print(f'hidden relation at {args.delta:g} degrees: 200 nodes a graph')
-    val, test = (draw_batch(args.delta, 20, seed) for seed in (0, 1))
+    val, test = (draw_batch(args, 20, seed) for seed in (0, 1))
     errors, learned = {}, None
     print(f'\n{"squared error / variance":<26}{"test":>8}{"seconds":>10}')
-    for name in MODELS:
-        model, seconds = choose(name, val, args)
+    for name, makes in MODELS.items():
+        begin = time.perf_counter()
+        model = choose(name, makes, val, args)
+        seconds = time.perf_counter() - begin
         errors[name] = relative_error(model, test)
         print(f'{name:<26}{errors[name]:>8.3f}{seconds:>10.1f}', flush=True)
         if name == 'learned graph':
             learned = model
     assert isinstance(learned, GraphLayer)
     data: Any = HiddenRelation(1, delta=args.delta, seed=3)[0]
-    weight = learned.weights(data.pos)
+    weight = nearest(learned.samplers()[0], data.pos)
     conclude(errors, data, weight)
     draw_relations(data, weight, args.out / f'{args.delta:g}.png')
 

@@ -123,8 +123,8 @@ class GSLNet(ChoosesScale, KeepsAnchors, RemembersRows, NodeClassifier):
             :obj:`"smoothness"` (over the input features), :obj:`"degree"`,
             :obj:`"frobenius"`, :obj:`"entropy"` or :obj:`"prior"` (the divergence from
             the :obj:`edge_index` of the call), the functions of
-            :mod:`torch_geometric_gsl.ops.regularizers`, and with several relations of
-            :obj:`"overlap"` (their :func:`relation_overlap`). (default: :obj:`None`)
+            :mod:`torch_geometric_gsl.ops.regularizers`, or with several relations of
+            :obj:`"overlap"` (of their graphs). (default: :obj:`None`)
         num_relations (int, optional): If given, the number of graphs of each layer, a
             :class:`~torch_geometric_gsl.nn.conv.MultiplexLatentGraphConv`; regularizers
             are means over them. (default: :obj:`None`)

@@ -61,7 +61,7 @@ def check_regularizers(
             "'regularizers' have no meaning with transition nodes "
             f'(got {dict(regularizers)})'
         )
-    if OVERLAP in regularizers and (num_relations or 1) < 2:
+    if OVERLAP in regularizers and num_relations in (None, 1):
         raise ValueError(
             f"'num_relations' must be at least 2 with the regularizer {OVERLAP!r} "
             f'(got {num_relations})'

@@ -1,0 +1,129 @@
+"""Learn two relations at once, where one learned graph is not enough.
+
+Nodes on a circle see the noisy value of a function, and are to tell the mean of what it
+is at two angles to both sides (`examples/hidden_relation.py` has one). A layer with one
+bell, and one with two, have to find out which nodes these are.
+
+    python examples/two_relations.py
+    python examples/two_relations.py --seeds 1 --picture runs/two_relations.png
+"""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import hidden_relation as hidden
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor
+
+import torch_geometric_gsl as gsl
+
+# Where both bells begin, in degrees; validation chooses.
+STARTS = ((60, 120), (30, 105), (30, 140), (65, 140))
+COLORS = ('#0072B2', '#D55E00')
+
+
+def two_bells(starts: tuple[float, ...]) -> hidden.GraphLayer:
+    options = {'similarity_kwargs': hidden.BELL} | hidden.LAYER
+    conv = gsl.MultiplexLatentGraphConv(1, 1, 2, **options)
+    return hidden.GraphLayer(conv, *starts)
+
+
+ROWS: dict[str, tuple[hidden.Make, ...]] = {
+    'MLP, no graph': hidden.MODELS['MLP, no graph'],
+    'uniform graph': hidden.MODELS['random neighbours'],
+    'one bell': hidden.MODELS['learned graph'],
+    'two bells': tuple(partial(two_bells, starts) for starts in STARTS),
+}
+
+
+def edge_means(data: Any) -> Tensor:
+    """Return the mean value over the true edges of each kind, and ones."""
+    edges = [hidden.true_matrix(data, kind) for kind in range(2)]
+    means = [true @ data.x / true.sum(1, keepdim=True).clamp(min=1) for true in edges]
+    return torch.cat([*means, torch.ones_like(data.x)], dim=1)
+
+
+def true_error(test: Any, args: argparse.Namespace) -> float:
+    """Return the error of a line fitted to the means over the true edges."""
+    data = hidden.draw_batch(args, 10, args.seed * 1_000 + 3)
+    line = torch.linalg.lstsq(edge_means(data), data.y).solution
+    return hidden.relative_error(lambda data: edge_means(data) @ line, test)
+
+
+def print_precision(name: str, model: hidden.GraphLayer, data: Any) -> None:
+    """Print which share of the nearest sources are true edges of each kind."""
+    for number, sampler in enumerate(model.samplers(), start=1):
+        near = hidden.nearest(sampler, data.pos).topk(sampler.k, dim=1).indices
+        edges = (hidden.true_matrix(data, kind) for kind in range(2))
+        first, second = (float(true.gather(1, near).mean()) for true in edges)
+        print(f'{name}, bell {number}: {first:.0%} and {second:.0%} are true edges')
+
+
+@torch.no_grad()
+def response(sampler: gsl.GumbelKNNSampler, angle: Tensor) -> Tensor:
+    """Return the density of draws over angles in steps of a degree, of 12 targets."""
+    target = torch.arange(0.0, 360.0, 30.0).unsqueeze(1)
+    place = (torch.cat([target, target + angle], dim=1)).deg2rad()
+    score = [
+        sampler.factor * sampler.similarity((circle[1:], circle[:1]))
+        for circle in torch.stack([place.cos(), place.sin()], dim=2)
+    ]
+    return torch.cat(score).softmax(dim=1).mean(dim=0)
+
+
+def draw_responses(models: dict[str, Any], delta: Any, path: Path) -> None:
+    """Draw the learned responses over the angle, and the true relations."""
+    figure = Figure(figsize=(8, 3.4), layout='constrained')
+    ax, angle = figure.subplots(), torch.arange(181.0)
+    for number, center in enumerate(delta):
+        span, label = (center - 10, center + 10), f'true relation at {center:g}°'
+        ax.axvspan(*span, color=COLORS[number], alpha=0.2, label=label)
+    for number, sampler in enumerate(models['two bells'].samplers()):
+        curve, label = response(sampler, angle), f'two bells, number {number + 1}'
+        ax.plot(angle, curve, color=COLORS[number], label=label)
+    (single,) = models['one bell'].samplers()
+    ax.plot(angle, response(single, angle), '--', color='#777777', label='one bell')
+    ax.set(xlabel='angle between target and source', ylabel='share of draws')
+    figure.legend(loc='outside right upper', frameon=False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
+    parser.add_argument('--delta', type=float, nargs=2, default=[40.0, 110.0])
+    parser.add_argument('--waves', type=int, default=6, help='of the functions')
+    parser.add_argument('--steps', type=int, default=200)
+    parser.add_argument('--seeds', type=int, default=3)
+    parser.add_argument('--picture', type=Path, help='file of the last seed')
+    parser.add_argument('--quick', action='store_true', help='two steps, one seed')
+    args = parser.parse_args(arguments)
+    if args.quick:
+        args.steps, args.seeds = 2, 1
+    errors: dict[str, list[float]] = {name: [] for name in (*ROWS, 'true graph')}
+    models: dict[str, Any] = {}
+    for seed in range(args.seeds):
+        args.seed = seed
+        val, test = (hidden.draw_batch(args, 20, 1_000 * seed + i) for i in (0, 1))
+        for name, makes in ROWS.items():
+            models[name] = hidden.choose(name, makes, val, args)
+            errors[name].append(hidden.relative_error(models[name], test))
+        errors['true graph'].append(true_error(test, args))
+        for name in ('one bell', 'two bells'):
+            print_precision(f'seed {seed}, {name}', models[name], test[0])
+    print(f'\n{"squared error / variance":<26}{"mean":>8}{"least":>8}{"most":>8}')
+    for name, own in errors.items():
+        mean = sum(own) / len(own)
+        print(f'{name:<26}{mean:>8.3f}{min(own):>8.3f}{max(own):>8.3f}')
+    if args.picture:
+        draw_responses(models, args.delta, args.picture)
+
+
+if __name__ == '__main__':
+    main()
