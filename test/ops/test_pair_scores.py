@@ -74,8 +74,9 @@ def test_rows_pairs_and_edges(formula, comparison, loop):
     check(pairs.respond(rows, pairs.compare(rows, listed)), own)
     edge_index = torch.stack([torch.randint(0, 7, (9,)), torch.randint(0, 5, (9,))])
     for budget in (1, 2**25):
-        found = pairs.edges(edge_index, memory_budget=budget)
-        check(found, expected[edge_index[1], edge_index[0]])
+        value = pairs.compare_edges(edge_index, memory_budget=budget)
+        for found in (pairs.edges(edge_index), pairs.edges(edge_index, value)):
+            check(found, expected[edge_index[1], edge_index[0]])
     if not loop:  # Rows alone leave the target itself out.
         expected[torch.arange(5), torch.arange(5)] = -INF
     check(pairs.rows(), expected)

@@ -113,21 +113,30 @@ class PairScores(NamedTuple):
         """
         return self.respond(rows, self.compare(rows, neighbours))
 
-    def edges(
+    def compare_edges(
         self, edge_index: Tensor, *, memory_budget: int = MEMORY_BUDGET
     ) -> Tensor:
-        r"""Score the pairs of a list of edges; nothing is excluded.
+        r"""Compare the pairs of a list of edges.
 
         Args:
             edge_index (torch.Tensor): The edges :math:`[2, |E|]`, in any order.
             memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
         """
-        source, target = edge_index
         compare = _PAIRS[self.comparison]
-        value = compare_listed(
-            compare, self.dst, self.src, source, target, memory_budget=memory_budget
-        )
-        return self.scale * self.response(value, target)
+        nodes = self.dst, self.src, *edge_index
+        return compare_listed(compare, *nodes, memory_budget=memory_budget)
+
+    def edges(self, edge_index: Tensor, value: Tensor | None = None) -> Tensor:
+        r"""Score the pairs of a list of edges; nothing is excluded.
+
+        Args:
+            edge_index (torch.Tensor): The edges :math:`[2, |E|]`, in any order.
+            value (torch.Tensor, optional): What :meth:`compare_edges` returns of them,
+                if it is known. (default: :obj:`None`)
+        """
+        if value is None:
+            value = self.compare_edges(edge_index)
+        return self.scale * self.response(value, edge_index[1])
 
     def weights(self, rows: slice, columns: slice, tau: float) -> Tensor:
         r"""Return :math:`e^{(s_{ij} - s_{\max}) / \tau}` of all pairs of two blocks.

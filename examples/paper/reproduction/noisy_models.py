@@ -163,6 +163,8 @@ OURS: dict[str, Any] = {
     'null': True,
 }
 ROOT: dict[str, Any] = {'has_root': True}
+#: So many of the nearest nodes of each are added to the given graph.
+NEAR: dict[str, Any] = {'num_nearest': 5}
 METHODS = {
     'mlp': Method('MLP', 'mlp'),
     'gcn': Method('GCN', 'given', {'conv': 'gcn'}),
@@ -172,6 +174,15 @@ METHODS = {
     'uniform': Method('uniform draws', 'learned', {'similarity': 'uniform'}),
     'idgl': Method('IDGL', 'idgl'),
     'ours': Method('cosine, null neighbour', 'learned', OURS, 'initial_scale'),
+    'mean_near': Method(
+        'mean, root weight, 5 nearest added', 'given', {'conv': 'mean'} | ROOT | NEAR
+    ),
+    'ours_near': Method(
+        'cosine, null neighbour, 5 nearest added',
+        'learned',
+        OURS | NEAR,
+        'initial_scale',
+    ),
 }
 CONVS = {'gcn': gcn, 'gat': gat, 'mean': mean}
 
@@ -200,6 +211,7 @@ def build(
         return IDGL(*sizes, dropout=dropout, cached=True, **setting['idgl'])
     if method.kind == 'learned':
         options = {'k': setting['k'], 'tau': setting['tau']} | method.options
+        options.pop('num_nearest', None)
         if (scale := choice.get('initial_scale')) is not None:
             options['initial_scale'] = scale
             options['initial_null'] = scale * setting['null_similarity']

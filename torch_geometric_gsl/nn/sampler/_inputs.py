@@ -14,6 +14,7 @@ from torch_geometric_gsl._checks import (
     check_edge_index,
     check_value,
 )
+from torch_geometric_gsl.nn.sampler._compared import ComparedEdges
 from torch_geometric_gsl.nn.sampler._parts import (
     CandidateList,
     OwnCandidates,
@@ -44,14 +45,19 @@ GraphIds = tuple[Tensor, Tensor]
 
 @disable_compile
 def assign_parts(
-    pairs: PairScores, is_pair: bool, edge_index: Any, batch: Any, given: CallOptions
+    pairs: PairScores,
+    is_pair: bool,
+    edge_index: Any,
+    batch: Any,
+    given: CallOptions,
+    compare: ComparedEdges,
 ) -> list[Part]:
     """Check candidate edges and graph ids, and assign a part to each target."""
     with torch.autocast(pairs.src.device.type, enabled=False):
         ids = None if batch is None else _graph_ids(batch, pairs, is_pair)
         if edge_index is not None:
-            return _parts_of_edges(pairs, edge_index, ids, given)
-        return [] if ids is None else _parts_of_graphs(pairs, ids, given)
+            return _parts_of_edges(pairs, edge_index, ids, given, compare)
+        return [] if ids is None else _parts_of_graphs(pairs, ids, given, compare)
 
 
 def _graph_ids(batch: Any, pairs: PairScores, is_pair: bool) -> GraphIds:
@@ -74,7 +80,11 @@ def _graph_ids(batch: Any, pairs: PairScores, is_pair: bool) -> GraphIds:
 
 
 def _parts_of_edges(
-    pairs: PairScores, edge_index: Any, ids: GraphIds | None, given: CallOptions
+    pairs: PairScores,
+    edge_index: Any,
+    ids: GraphIds | None,
+    given: CallOptions,
+    compare: ComparedEdges,
 ) -> list[Part]:
     """Assign targets with given candidates: those with many of them race."""
     check_edge_index(edge_index, pairs.src, pairs.dst)
@@ -107,11 +117,11 @@ def _parts_of_edges(
         if plan.method == 'race':  # Which pays only where candidates are many.
             least = 0 if given.method == 'race' else SHARE * given.proposals
             is_raced = size > least
-    return _short_and_long(pairs, candidates, is_raced, given)
+    return _short_and_long(pairs, candidates, is_raced, given, compare)
 
 
 def _parts_of_graphs(
-    pairs: PairScores, ids: GraphIds, given: CallOptions
+    pairs: PairScores, ids: GraphIds, given: CallOptions, compare: ComparedEdges
 ) -> list[Part]:
     """Assign the graphs of a batch: small ones are listed, large ones race."""
     num_graphs = 1 + max((int(i[-1]) for i in ids if i.numel()), default=-1)
@@ -146,12 +156,16 @@ def _parts_of_graphs(
     size = counts[0]
     candidates = Candidates((size.cumsum(0) - size)[ids[1]], (size * ~is_block)[ids[1]])
     apart = pairs if given.loop else exclude_loops(pairs)
-    parts = _short_and_long(apart, candidates, is_own[ids[1]], given)
+    parts = _short_and_long(apart, candidates, is_own[ids[1]], given, compare)
     return parts + _blocks(pairs, sizes, forms, given)
 
 
 def _short_and_long(
-    pairs: PairScores, candidates: Candidates, is_raced: Tensor, given: CallOptions
+    pairs: PairScores,
+    candidates: Candidates,
+    is_raced: Tensor,
+    given: CallOptions,
+    compare: ComparedEdges,
 ) -> list[Part]:
     """List the candidates of targets with few, and let those of others race."""
     parts: list[Part] = []
@@ -161,7 +175,7 @@ def _short_and_long(
     if blocks:
         # Scored in one go: each block's gradient would be one of all nodes.
         edges, sizes = torch.cat(blocks, dim=1), [block.size(1) for block in blocks]
-        score = pairs.edges(edges, memory_budget=given.memory_budget)
+        score = pairs.edges(edges, compare(pairs, edges, given.memory_budget))
         if pairs.excluded is not None:  # They keep their noise, as in a block.
             score = score.masked_fill(edges[0] == edges[1], -torch.inf)
         most = short.most

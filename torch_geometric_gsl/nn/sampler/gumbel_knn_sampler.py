@@ -19,6 +19,7 @@ from torch_geometric_gsl._checks import (
 from torch_geometric_gsl._warnings import one_of_each
 from torch_geometric_gsl.nn.one_type import OneType
 from torch_geometric_gsl.nn.sampler._assignment import Assignment
+from torch_geometric_gsl.nn.sampler._compared import ComparedEdges
 from torch_geometric_gsl.nn.sampler._envelopes import EnvelopeMemory
 from torch_geometric_gsl.nn.sampler._export import exported_sum
 from torch_geometric_gsl.nn.sampler._inputs import assign_parts
@@ -195,7 +196,7 @@ class GumbelKNNSampler(OneType):
         if null:
             self.null_score = torch.nn.Parameter(torch.empty(()))
             torch.nn.init.constant_(self.null_score, initial_null)
-        self._memory = EnvelopeMemory()
+        self._memory, self._compared = EnvelopeMemory(), ComparedEdges()
         self._draw_hooks: OrderedDict[int, Callable[..., None]] = OrderedDict()
 
     def reset_parameters(self) -> None:
@@ -438,7 +439,8 @@ class GumbelKNNSampler(OneType):
             check_absent(edge_index, 'edge_index', "with 'rows'")
             check_absent(batch, 'batch', "with 'rows'")
         if edge_index is not None or batch is not None:
-            parts = assign_parts(pairs, is_pair, edge_index, batch, given)
+            inputs = pairs, is_pair, edge_index, batch, given
+            parts = assign_parts(*inputs, self._compared)
             return Assignment(pairs, parts)
         if pairs.dst.size(0) == 0:
             return Assignment(pairs, [])
