@@ -48,7 +48,7 @@ def train_step(model: GSLNet, rows: list[Tensor], shard: RowShard | None) -> Ten
     """Return the loss; the gradients are those of all rows."""
     model.train().zero_grad()
     loss = model.loss(*rows, shard=shard)
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()
     if shard is not None:
         shard.sum_gradients(model)
     return loss.detach()
@@ -61,15 +61,20 @@ def all_results(model: GSLNet, rows: list[Tensor], shard: RowShard | None) -> An
     graphs, out = model.graphs(rows[0], shard=shard), model.eval()(rows[0], shard=shard)
     if shard is not None:
         graphs, out = list(map(shard.gather_graph, graphs)), shard.gather(out)
-    gradients = {name: p.grad.clone() for name, p in model.named_parameters()}  # type: ignore[union-attr]
+    named = model.named_parameters()
+    gradients = {name: p.grad.clone() for name, p in named if p.grad is not None}
     return loss, gradients, graphs, out.detach()
 
 
 def difference(a: Tensor, b: Tensor) -> float:
-    return float((a - b).abs().max() / b.abs().max().clamp(min=1e-300))
+    """Return the largest difference, relative to the largest number."""
+    largest = b.abs().max().clamp(min=torch.finfo(b.dtype).tiny)
+    return float(((a - b).abs().max() / largest).detach())
 
 
-def check(model: GSLNet, rows: list[Tensor], whole: list[Tensor], shard: Any) -> bool:
+def check(
+    model: GSLNet, rows: list[Tensor], whole: list[Tensor], shard: RowShard
+) -> bool:
     """Compare with one process; print the largest differences on the first rank."""
     loss, gradients, graphs, out = all_results(model, rows, shard)
     is_equal = True
@@ -143,9 +148,10 @@ if args.checkpoint is not None:
     done = load_checkpoint(path, model, optimizer, missing_ok=True)
 is_first_life = os.environ.get('TORCHELASTIC_RESTART_COUNT', '0') == '0'
 shard.traffic.reset()
-begin, loss = time.perf_counter(), None
+begin, loss = time.perf_counter(), torch.tensor(float('nan'))
 steps = range(done, args.epochs)
-for step in tqdm(steps, 'training', args.epochs, initial=done, disable=rank > 0):
+hidden = None if rank == 0 else True  # None: where nobody looks on.
+for step in tqdm(steps, 'training', args.epochs, initial=done, disable=hidden):
     if step == args.die_at and is_first_life and rank == world - 1:
         os._exit(1)
     loss = train_step(model, rows, shard)
@@ -159,7 +165,7 @@ accuracy = model.score(rows[0], rows[1], ~rows[2], shard=shard)['accuracy']
 if rank == 0:
     print(
         f'{world} processes, {args.nodes} nodes, steps {done}..{args.epochs}, loss '
-        f'{loss}, accuracy {accuracy:.1%}, {seconds:.3f} s a step'
+        f'{loss:.4f}, accuracy {accuracy:.1%}, {seconds:.3f} s a step'
     )
 if is_group:
     dist.destroy_process_group()

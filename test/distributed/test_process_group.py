@@ -23,7 +23,10 @@ def joined(monkeypatch):
     monkeypatch.setattr(
         dist, 'init_process_group', lambda *args, **kwargs: calls.append((args, kwargs))
     )
-    for name in ('RANK', 'LOCAL_RANK'):
+    for name in (
+        *('RANK', 'LOCAL_RANK', 'WORLD_SIZE', 'LOCAL_WORLD_SIZE'),
+        'TORCHELASTIC_RESTART_COUNT',
+    ):
         monkeypatch.delenv(name, raising=False)
     return calls
 
@@ -51,6 +54,27 @@ def test_processes_of_torchrun_join(joined, monkeypatch):
         (('gloo',), minute),
     ]
     assert devices == [torch.device('cuda', 1)]
+
+
+@pytest.mark.parametrize('num_machines', [1, 2])
+def test_processes_that_torchrun_starts_again(num_machines, joined, monkeypatch):
+    # The store still has what the dead have left in it.
+    store = dist.HashStore()
+    store.set('address', 'of the dead')
+    calls = iter([(store, 1, 2)])
+    monkeypatch.setattr(dist, 'rendezvous', lambda *args, **kwargs: calls)
+    numbers = {'RANK': 1, 'WORLD_SIZE': 2, 'LOCAL_WORLD_SIZE': 2 // num_machines}
+    for name, value in (numbers | {'TORCHELASTIC_RESTART_COUNT': 3}).items():
+        monkeypatch.setenv(name, str(value))
+    start('gloo')
+    ((args, given),) = joined
+    assert args == ('gloo',)
+    assert given.pop('timeout') == timedelta(seconds=60)
+    if num_machines == 1:
+        assert not given.pop('store').check(['address'])
+        assert given == {'rank': 1, 'world_size': 2}
+    else:
+        assert given == {}
 
 
 def test_bad_input(joined):

@@ -16,7 +16,9 @@ def start(backend: str | None = None, timeout: float = 60.0) -> torch.device:
 
     It reads the environment that :obj:`torchrun` sets. Where there is none, the program
     was started by itself, and is one process without a group. A program that has
-    joined ends with :func:`torch.distributed.destroy_process_group`.
+    joined ends with :func:`torch.distributed.destroy_process_group`. Processes that
+    :obj:`torchrun --max-restarts` starts again join anew; on several machines it needs
+    the environment variable :obj:`TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1` for that.
 
     A rank that dies ends the others with an error: at once where its connections are
     closed, and else after the :obj:`timeout`.
@@ -50,5 +52,20 @@ def start(backend: str | None = None, timeout: float = 60.0) -> torch.device:
         device = torch.device('cuda', local_rank)
         torch.cuda.set_device(device)
     if 'RANK' in os.environ:
-        dist.init_process_group(backend, timeout=timedelta(seconds=timeout))
+        _join(backend, timedelta(seconds=timeout))
     return device
+
+
+def _join(backend: str, timeout: timedelta) -> None:
+    restart = os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')
+    is_one_machine = os.environ.get('LOCAL_WORLD_SIZE') == os.environ.get('WORLD_SIZE')
+    if restart == '0' or not is_one_machine:
+        dist.init_process_group(backend, timeout=timeout)
+        return
+    # What torchrun stores outlives the processes, and so do their addresses. Several
+    # machines may count restarts differently.
+    joining = dist.rendezvous('env://', timeout=timeout)  # type: ignore[attr-defined]
+    store, rank, world_size = next(joining)
+    store = dist.PrefixStore(f'restart_{restart}', store)  # type: ignore[attr-defined]
+    how = {'store': store, 'rank': rank, 'world_size': world_size}
+    dist.init_process_group(backend, timeout=timeout, **how)
