@@ -65,7 +65,9 @@ def test_functional_name_pickle_and_repr(cls, name, kwargs, inside, examples):
 def test_wrong_data(cls, name, kwargs, inside):
     transform = cls(**kwargs)
     for kind in (HeteroData, TemporalData):
-        text = rf"'data' must be a homogeneous .*Data \(got {kind.__name__}\)"
+        if cls is DropObservedGraph and kind is HeteroData:
+            continue
+        text = rf"'data' must be a homogeneous .*Data.* \(got {kind.__name__}\)"
         with pytest.raises(TypeError, match=text):
             transform(kind())
     if cls is DropObservedGraph:

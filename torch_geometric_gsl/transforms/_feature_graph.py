@@ -5,11 +5,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import zip_longest
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.transforms import BaseTransform
+from torch_geometric.typing import EdgeType
 
 from torch_geometric_gsl._checks import (
     check_batch,
@@ -19,10 +22,23 @@ from torch_geometric_gsl._checks import (
     check_type,
 )
 from torch_geometric_gsl._warnings import silence_csr_warning
+from torch_geometric_gsl.nn.conv.relations import list_edge_types
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES, resolve_similarity
-from torch_geometric_gsl.transforms._graph_data import node_features, set_graph
-from torch_geometric_gsl.typing import SampledGraph
+from torch_geometric_gsl.transforms._graph_data import (
+    check_data,
+    node_features,
+    set_graph,
+)
+from torch_geometric_gsl.transforms._typed_graph_data import (
+    TYPED,
+    set_typed_graph,
+    typed_features,
+)
+from torch_geometric_gsl.typing import Features, SampledGraph
+
+#: What to do with nodes of several types.
+HINT = ", or 'edge_types' must be given"
 
 
 class FeatureGraph(BaseTransform):
@@ -35,6 +51,7 @@ class FeatureGraph(BaseTransform):
         loop: bool,
         clamp: bool,
         attr: str = 'x',
+        edge_types: Any = None,
     ) -> None:
         check_similarity(similarity)
         check_flag(clamp, 'clamp')
@@ -44,39 +61,80 @@ class FeatureGraph(BaseTransform):
         self.loop = loop
         self.clamp = clamp
         self.attr = attr
+        self.edge_types: list[EdgeType] | None = None
+        if edge_types is not None:
+            self.edge_types = list_edge_types(edge_types, 'edge_types')
 
     @abstractmethod
-    def build(self, x: Tensor, k: int, similarity: Similarity) -> SampledGraph:
+    def build(self, x: Features, k: int, similarity: Similarity) -> SampledGraph:
         """Return the graph of one example, whose nodes have k candidates at least."""
 
-    def forward(self, data: Data) -> Data:
-        x, batch = node_features(data, self.attr), data.batch
-        similarity = resolve_similarity(self.similarity, x.size(1))
-        sizes = [x.size(0)]
-        if batch is not None:
-            check_batch(batch, x, 'data.batch')
-            sizes = torch.bincount(batch).tolist()
-        edges = [torch.empty(2, 0, dtype=torch.long, device=x.device)]
-        weights = [torch.empty(0, dtype=x.dtype, device=x.device)]
-        start = 0
-        with evaluation(similarity):
-            for number, size in enumerate(sizes):
-                available = size - int(not self.loop)
-                if size > 0 and not self.clamp:
-                    where = '' if batch is None else f' of graph {number}'
-                    check_candidate_count(self.k, available, where)
-                if available > 0:
-                    part = x if size == x.size(0) else take_rows(x, start, size)
-                    graph = self.build(part, min(self.k, available), similarity)
-                    edges.append(graph.edge_index + start)
-                    weights.append(graph.edge_weight)
-                start += size
-        set_graph(data, SampledGraph(torch.cat(edges, dim=1), torch.cat(weights)))
+    def forward(self, data: Data | HeteroData) -> Data | HeteroData:
+        given: Any = data
+        if self.edge_types is None:
+            check_data(data, HINT if isinstance(data, HeteroData) else '')
+            x = node_features(given, self.attr)
+            set_graph(given, self._graph([x], _sizes(x, given.batch, 'data.batch')))
+        else:
+            check_type(data, HeteroData, 'data', f"{TYPED} with 'edge_types'")
+            self._set_typed_graphs(given, self.edge_types)
         return data
 
+    def _set_typed_graphs(self, data: HeteroData, edge_types: list[EdgeType]) -> None:
+        for edge_type in edge_types:
+            rows: list[Tensor] = []
+            sizes: list[list[int]] = []
+            for end in dict.fromkeys(edge_type[::2]):
+                width = rows[0].size(1) if rows else None
+                x = typed_features(data, end, self.attr, width)
+                batch = data[end].get('batch')
+                sizes.append(_sizes(x, batch, f'data[{end!r}].batch'))
+                rows.append(x)
+            graph = self._graph(rows, *sizes, where=f' of {edge_type}')
+            set_typed_graph(data, edge_type, graph)
+
+    def _graph(
+        self, rows: list[Tensor], *sizes: list[int], where: str = ''
+    ) -> SampledGraph:
+        """Return the graph among rows, or from one set of them to another.
+
+        The sizes are those of the examples, none of whose edges joins two.
+        """
+        similarity = resolve_similarity(self.similarity, rows[0].size(1))
+        edges = [torch.empty(2, 0, dtype=torch.long, device=rows[0].device)]
+        weights = [torch.empty(0, dtype=rows[0].dtype, device=rows[0].device)]
+        starts = [0] * len(rows)
+        is_pair = len(rows) == 2
+        with evaluation(similarity):
+            for number, counts in enumerate(zip_longest(*sizes, fillvalue=0)):
+                available = counts[0] - int(not is_pair and not self.loop)
+                if counts[-1] > 0 and not self.clamp:
+                    which = f' of graph {number}' if len(sizes[-1]) > 1 else ''
+                    check_candidate_count(self.k, available, where + which)
+                if available > 0 and counts[-1] > 0:
+                    own = [*map(take_rows, rows, starts, counts)]
+                    x = (own[0], own[1]) if is_pair else own[0]
+                    graph = self.build(x, min(self.k, available), similarity)
+                    shift = graph.edge_index.new_tensor([starts[0], starts[-1]])
+                    edges.append(graph.edge_index + shift.view(2, 1))
+                    weights.append(graph.edge_weight)
+                starts = [start + n for start, n in zip(starts, counts, strict=True)]
+        return SampledGraph(torch.cat(edges, dim=1), torch.cat(weights))
+
     def extra_repr(self) -> str:
-        """Return what is said of other features than :obj:`data.x`."""
-        return '' if self.attr == 'x' else f', attr={self.attr}'
+        """Return what is said of other features than :obj:`data.x`, and of types."""
+        text = '' if self.attr == 'x' else f', attr={self.attr}'
+        if self.edge_types is not None:
+            text += f', edge_types={self.edge_types}'
+        return text
+
+
+def _sizes(x: Tensor, batch: Any, name: str) -> list[int]:
+    """Return the numbers of rows of the examples."""
+    if batch is None:
+        return [x.size(0)]
+    check_batch(batch, x, name)
+    return list(torch.bincount(batch).tolist())
 
 
 def check_similarity(similarity: object) -> None:
@@ -108,6 +166,8 @@ def evaluation(module: torch.nn.Module) -> Iterator[None]:
 
 def take_rows(x: Tensor, start: int, size: int) -> Tensor:
     """Return consecutive rows, also of sparse features, which torch cannot."""
+    if size == x.size(0):
+        return x
     if x.layout == torch.strided:
         return x[start : start + size]
     offsets = x.crow_indices()[start : start + size + 1]

@@ -9,24 +9,26 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import cumsum, is_sparse, sort_edge_index
+from torch_geometric.utils.num_nodes import maybe_num_nodes
 
 from torch_geometric_gsl._checks import check_features, check_type
 from torch_geometric_gsl.typing import SampledGraph, is_sorted_by_target
 
 #: The prefix under which a replaced graph is kept.
 OBSERVED = 'observed_'
-# Always parts of a graph, whatever their size. The first three hold the edges.
 _EDGES = ('edge_index', 'adj_t', 'adj')
-_GRAPH = (*_EDGES, 'edge_weight', 'edge_attr', 'edge_type', 'e_id', 'num_edges')
+#: Always parts of a graph, whatever their size. The first three hold the edges.
+GRAPH = (*_EDGES, 'edge_weight', 'edge_attr', 'edge_type', 'e_id', 'num_edges')
 # Attributes with one entry per node, which tell the number of nodes.
 _NODE_VECTORS = ('x', 'pos', 'node_type', 'n_id', 'batch')
 # Never parts of a graph, even if as many as the edges.
 _NODES = {*_NODE_VECTORS, 'ptr', 'num_nodes'}
 
 
-def check_data(data: object) -> None:
+def check_data(data: object, reason: str = '') -> None:
     """Raise unless :obj:`data` is a homogeneous graph or a batch of them."""
-    check_type(data, Data, 'data', 'a homogeneous torch_geometric.data.Data')
+    what = f'a homogeneous torch_geometric.data.Data{reason}'
+    check_type(data, Data, 'data', what)
 
 
 def node_features(data: Data, attr: str = 'x') -> Tensor:
@@ -57,15 +59,19 @@ def set_graph(data: Data, graph: SampledGraph) -> None:
     has_observed = any(OBSERVED + key in data for key in _EDGES)
     # A graph beside an observed one was itself put there by a transform.
     move_graph(data, None if has_observed else OBSERVED)
-    edge_index, edge_weight = graph
-    if not is_sorted_by_target(edge_index):
-        edge_index, edge_weight = sort_edge_index(
-            edge_index, edge_weight, num_nodes=data.num_nodes, sort_by_row=False
-        )
-    data.edge_index = edge_index
-    data.edge_weight = edge_weight
+    data.edge_index, data.edge_weight = sorted_graph(graph)
     if hasattr(data, '_slice_dict'):
-        _set_slices(data, edge_index)
+        _set_slices(data, data.edge_index)
+
+
+def sorted_graph(graph: SampledGraph) -> SampledGraph:
+    """Return a graph whose edges are sorted by target and then by source."""
+    if is_sorted_by_target(graph.edge_index):
+        return graph
+    num_nodes = maybe_num_nodes(graph.edge_index)
+    return SampledGraph(
+        *sort_edge_index(*graph, num_nodes=num_nodes, sort_by_row=False)
+    )
 
 
 def move_graph(data: Data, prefix: str | None) -> None:
@@ -104,7 +110,7 @@ def graph_keys(data: Data) -> list[str]:
         belongs = bool(counts) and totals == edges
         if 'edge' not in key:
             belongs = belongs and by_length and counts not in (nodes, [sum(nodes)])
-        if belongs or key in _GRAPH:
+        if belongs or key in GRAPH:
             found.append(key)
     # `follow_batch` adds vectors that speak about the edges, too.
     follow = [key + end for key in found for end in ('_batch', '_ptr')]

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.data.datapipes import functional_transform
 from torch_geometric.transforms import BaseTransform
 
@@ -10,6 +10,7 @@ from torch_geometric_gsl.transforms._graph_data import (
     graph_keys,
     move_graph,
 )
+from torch_geometric_gsl.transforms._typed_graph_data import drop_typed_graphs
 
 
 @functional_transform('drop_observed_graph')
@@ -28,7 +29,8 @@ class DropObservedGraph(BaseTransform):
     Use it before the transforms that give :obj:`data` another graph, not after.
 
     Raises:
-        TypeError: If :obj:`data` is heterogeneous.
+        TypeError: If :obj:`data` is neither a :class:`~torch_geometric.data.Data` nor
+            a :class:`~torch_geometric.data.HeteroData` object.
 
     Example:
         >>> from torch_geometric.data import Data
@@ -38,7 +40,10 @@ class DropObservedGraph(BaseTransform):
         Data(x=[3, 4])
     """
 
-    def forward(self, data: Data) -> Data:
+    def forward(self, data: Data | HeteroData) -> Data | HeteroData:
+        if isinstance(data, HeteroData):
+            drop_typed_graphs(data)
+            return data
         check_data(data)
         num_nodes = None
         if graph_keys(data) and not {'x', 'pos', 'num_nodes'} & set(data.keys()):

@@ -3,10 +3,11 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch_geometric.data import Data
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.data.datapipes import functional_transform
 from torch_geometric.transforms import BaseTransform
-from torch_geometric.utils import sort_edge_index
+from torch_geometric.typing import EdgeType, NodeType
 
 from torch_geometric_gsl._checks import (
     check_count,
@@ -15,12 +16,26 @@ from torch_geometric_gsl._checks import (
     check_number,
     check_type,
 )
+from torch_geometric_gsl.nn.conv.hetero_latent_graph_conv import HeteroLatentGraphConv
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
+from torch_geometric_gsl.nn.models.hetero_gsl_net import HeteroGSLNet
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.ops.listed import rank_in_group
 from torch_geometric_gsl.transforms._feature_graph import evaluation
-from torch_geometric_gsl.transforms._graph_data import node_features, set_graph
+from torch_geometric_gsl.transforms._graph_data import (
+    node_features,
+    set_graph,
+    sorted_graph,
+)
+from torch_geometric_gsl.transforms._typed_graph_data import (
+    TYPED,
+    set_typed_graph,
+    typed_features,
+)
 from torch_geometric_gsl.typing import SampledGraph
+
+#: Models that learn graphs between nodes of several types.
+TYPED_MODELS = HeteroGSLNet, HeteroLatentGraphConv
 
 
 @functional_transform('freeze_latent_graph')
@@ -35,6 +50,10 @@ class FreezeLatentGraph(BaseTransform):
     sampler is :obj:`"dense"`: then they are all pairs of nodes. A graph of at most
     :obj:`k` nodes has all of them as neighbours. The weights are not normalised again
     after :obj:`k` or :obj:`threshold` have removed edges.
+
+    A :class:`~torch_geometric_gsl.nn.HeteroGSLNet` takes a
+    :class:`~torch_geometric.data.HeteroData` object, and each of its relations becomes
+    an edge type.
 
     A graph that :obj:`data` already has is kept under names with a prefix, such as
     :obj:`observed_edge_index` and :obj:`observed_edge_attr`, or dropped if there are
@@ -55,15 +74,16 @@ class FreezeLatentGraph(BaseTransform):
             each node are kept. (default: :obj:`None`)
         threshold (float, optional): Edges at or below this weight are dropped.
             (default: :obj:`0.0`)
-        use_edge_index (bool, optional): If :obj:`True`, :obj:`data.edge_index` is
-            given to the model as its candidates: use it where training did.
+        use_edge_index (bool, optional): If :obj:`True`, :obj:`data.edge_index`, or the
+            edges of each relation, are given to the model as its candidates: use it
+            where training did.
             (default: :obj:`False`)
         attr (str, optional): The features that the model is given: an attribute of the
             nodes. (default: :obj:`"x"`)
 
     Raises:
-        TypeError: If an argument has the wrong type, :obj:`data` is heterogeneous,
-            or the features are not a floating-point tensor.
+        TypeError: If an argument has the wrong type, :obj:`data` is not what the model
+            takes, or the features are not a floating-point tensor.
         ValueError: If an argument is out of range, the model has transition nodes
             or no such layer, or :obj:`data` lacks what the model needs.
 
@@ -100,19 +120,40 @@ class FreezeLatentGraph(BaseTransform):
         check_type(attr, str, 'attr', 'the name of an attribute')
         self.attr = attr
 
-    def forward(self, data: Data) -> Data:
-        x = node_features(data, self.attr)
+    def forward(self, data: Data | HeteroData) -> Data | HeteroData:
+        given: Any = data
+        if isinstance(self.model, TYPED_MODELS):
+            check_type(
+                data, HeteroData, 'data', f'{TYPED} for a model of several types'
+            )
+            with evaluation(self.model):
+                graphs = self._one_layer(self._typed_graphs(given))
+            for edge_type, graph in graphs.items():
+                set_typed_graph(given, edge_type, self._kept(graph))
+            return data
+        x = node_features(given, self.attr)
         with evaluation(self.model):
-            edge_index, edge_weight = self._graph(data)
-        check_edge_index(edge_index, x, x)
-        edge_index, edge_weight = sort_edge_index(
-            edge_index, edge_weight, num_nodes=x.size(0), sort_by_row=False
-        )
+            graph = SampledGraph(*self._graph(given))
+        check_edge_index(graph.edge_index, x, x)
+        set_graph(given, self._kept(graph))
+        return data
+
+    def _kept(self, graph: SampledGraph) -> SampledGraph:
+        """Return the edges that are kept, sorted by target."""
+        edge_index, edge_weight = sorted_graph(graph)
         if self.k is not None:
             keep = rank_in_group(edge_weight, edge_index[1]) < self.k
             edge_index, edge_weight = edge_index[:, keep], edge_weight[keep]
-        set_graph(data, SampledGraph(edge_index, edge_weight).prune(self.threshold))
-        return data
+        return SampledGraph(edge_index, edge_weight).prune(self.threshold)
+
+    def _one_layer(self, graphs: list[Any]) -> Any:
+        """Return the graph, or the graphs, of the layer that is asked for."""
+        if not -len(graphs) <= self.layer < len(graphs):
+            raise ValueError(
+                f"'layer' must be one of the model's {len(graphs)} layers "
+                f'(got {self.layer})'
+            )
+        return graphs[self.layer]
 
     def _graph(self, data: Data) -> SampledGraph:
         args: dict[str, Any] = {}
@@ -124,12 +165,10 @@ class FreezeLatentGraph(BaseTransform):
                 )
             args['edge_index'] = data.edge_index
         batch = data.batch
-        parts = self.model.modules()
-        most = max((m.k for m in parts if isinstance(m, GumbelKNNSampler)), default=0)
         x = node_features(data, self.attr)
-        if batch is None and x.size(0) <= most:
+        if batch is None and x.size(0) <= _most_neighbours(self.model):
             # Graphs of a batch may have fewer candidates than neighbours are drawn.
-            batch = torch.zeros(x.size(0), dtype=torch.long, device=x.device)
+            batch = _one_graph({'': x})['']
         if batch is not None:
             args['batch'] = batch
         if isinstance(self.model, GumbelKNNSampler):
@@ -138,13 +177,23 @@ class FreezeLatentGraph(BaseTransform):
             graphs = self.model.graphs(x, **args)
         else:
             graphs = [self.model.graph(x, **args)]
-        if not -len(graphs) <= self.layer < len(graphs):
-            raise ValueError(
-                f"'layer' must be one of the model's {len(graphs)} layers "
-                f'(got {self.layer})'
-            )
-        graph: SampledGraph = graphs[self.layer]
+        graph: SampledGraph = self._one_layer(graphs)
         return graph
+
+    def _typed_graphs(self, data: HeteroData) -> list[dict[EdgeType, SampledGraph]]:
+        """Return the graphs between the types that the model joins, layer by layer."""
+        types: list[NodeType] = self.model.node_types
+        x = {t: typed_features(data, t, self.attr) for t in types}
+        args: dict[str, Any] = {}
+        if self.use_edge_index:
+            args['edge_index_dict'] = _given_edges(data, self.model.relations)
+        batch = {t: data[t].batch for t in types if 'batch' in data[t]}
+        if not batch and min(rows.size(0) for rows in x.values()) <= _most_neighbours(
+            self.model
+        ):
+            batch = _one_graph(x)
+        graphs = self.model.graphs(x, batch_dict=batch, **args)
+        return [graphs] if isinstance(graphs, dict) else graphs
 
     def __repr__(self) -> str:
         attr = '' if self.attr == 'x' else f', attr={self.attr}'
@@ -152,6 +201,32 @@ class FreezeLatentGraph(BaseTransform):
             f'{self.__class__.__name__}({self.model}, layer={self.layer}, k={self.k}, '
             f'threshold={self.threshold}{attr})'
         )
+
+
+def _most_neighbours(model: torch.nn.Module) -> int:
+    """Return the most neighbours that a part of a model draws for each node."""
+    samplers = [m for m in model.modules() if isinstance(m, GumbelKNNSampler)]
+    return max((sampler.k for sampler in samplers), default=0)
+
+
+def _given_edges(data: HeteroData, relations: list[EdgeType]) -> dict[EdgeType, Tensor]:
+    """Return the edges of the relations that have some."""
+    stores = {r: data[r] for r in relations if r in data.edge_types}
+    edges = {r: s.edge_index for r, s in stores.items() if 'edge_index' in s}
+    if not edges:
+        raise ValueError(
+            f"'data' must hold candidates of a relation where 'use_edge_index' is True "
+            f'(got {data.edge_types})'
+        )
+    return edges
+
+
+def _one_graph(rows: dict[NodeType, Tensor]) -> dict[NodeType, Tensor]:
+    """Return graph ids of one graph."""
+    return {
+        t: torch.zeros(x.size(0), dtype=torch.long, device=x.device)
+        for t, x in rows.items()
+    }
 
 
 def _check_model(model: Any) -> None:

@@ -6,7 +6,6 @@ from functools import wraps
 from typing import Any, TypeVar, cast
 
 import torch
-from torch import Tensor
 from torch_geometric.data.datapipes import functional_transform
 
 from torch_geometric_gsl._checks import check_count
@@ -14,7 +13,7 @@ from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
 from torch_geometric_gsl.transforms._feature_graph import FeatureGraph
-from torch_geometric_gsl.typing import SampledGraph
+from torch_geometric_gsl.typing import Features, SampledGraph
 
 Init = TypeVar('Init', bound=Callable[..., None])
 
@@ -89,6 +88,10 @@ class SampledLatentGraph(FeatureGraph):
             (default: :obj:`True`)
         attr (str, optional): The features: an attribute of the nodes, such as
             :obj:`"pos"`. (default: :obj:`"x"`)
+        edge_types (list, optional): For a :class:`~torch_geometric.data.HeteroData`
+            object: the edge types :obj:`(source, name, target)` that get a graph, from
+            nodes of the source type to those of the target type, whose features are
+            equally wide; all others stay. (default: :obj:`None`)
         **kwargs (optional): Additional arguments of
             :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`: :obj:`hard`,
             :obj:`replace`, :obj:`loop`, :obj:`method`, :obj:`num_arrivals` or
@@ -97,8 +100,8 @@ class SampledLatentGraph(FeatureGraph):
 
     Raises:
         TypeError: If an argument has the wrong type or is unknown,
-            :obj:`sample_in_eval` is given, :obj:`data` is heterogeneous, or
-            the features are not a floating-point tensor.
+            :obj:`sample_in_eval` is given, :obj:`data` is heterogeneous without
+            :obj:`edge_types`, or the features are not a floating-point tensor.
         ValueError: If an argument is out of range, the named similarity has
             parameters, the features are missing, or a graph has too few nodes and
             :obj:`clamp` is :obj:`False`.
@@ -123,6 +126,7 @@ class SampledLatentGraph(FeatureGraph):
         seed: int | None = None,
         clamp: bool = True,
         attr: str = 'x',
+        edge_types: Any = None,
         **kwargs: Any,
     ) -> None:
         if seed is not None:
@@ -140,7 +144,7 @@ class SampledLatentGraph(FeatureGraph):
         self.seed = seed
         self.kwargs = kwargs
         sampler = self._sampler(LinearSimilarity(1), k)  # Checks the arguments now.
-        super().__init__(k, similarity, sampler.loop, clamp, attr)
+        super().__init__(k, similarity, sampler.loop, clamp, attr, edge_types)
 
     def _sampler(self, similarity: Similarity, k: int) -> GumbelKNNSampler:
         return GumbelKNNSampler(
@@ -152,10 +156,11 @@ class SampledLatentGraph(FeatureGraph):
             **self.kwargs,
         )
 
-    def build(self, x: Tensor, k: int, similarity: Similarity) -> SampledGraph:
+    def build(self, x: Features, k: int, similarity: Similarity) -> SampledGraph:
         generator = None
         if self.seed is not None:
-            generator = torch.Generator(x.device).manual_seed(self.seed)
+            device = (x[0] if isinstance(x, tuple) else x).device
+            generator = torch.Generator(device).manual_seed(self.seed)
         sampler = self._sampler(similarity, k).eval()
         graph: SampledGraph = sampler(x, generator=generator)
         return graph.prune()

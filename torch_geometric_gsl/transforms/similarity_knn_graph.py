@@ -3,11 +3,15 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch_geometric.data.datapipes import functional_transform
 from torch_geometric.utils import to_undirected
 
-from torch_geometric_gsl._checks import check_count, check_flag
+from torch_geometric_gsl._checks import (
+    check_absent,
+    check_count,
+    check_flag,
+    check_option,
+)
 from torch_geometric_gsl.nn.knn_backends import (
     check_backend,
     check_is_nearest,
@@ -20,7 +24,7 @@ from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET
 from torch_geometric_gsl.transforms._feature_graph import FeatureGraph
-from torch_geometric_gsl.typing import SampledGraph
+from torch_geometric_gsl.typing import Features, SampledGraph
 
 
 @functional_transform('similarity_knn_graph')
@@ -81,13 +85,18 @@ class SimilarityKNNGraph(FeatureGraph):
         attr (str, optional): The features: an attribute of the nodes, such as
             :obj:`"pos"`. Positions are compared by their distances with
             :obj:`HeatKernelSimilarity(3, normalize=False)`. (default: :obj:`"x"`)
+        edge_types (list, optional): For a :class:`~torch_geometric.data.HeteroData`
+            object: the edge types :obj:`(source, name, target)` that get a graph, from
+            nodes of the source type to those of the target type, whose features are
+            equally wide; all others stay. (default: :obj:`None`)
 
     Raises:
-        TypeError: If an argument has the wrong type, :obj:`data` is heterogeneous,
-            or the features are not a floating-point tensor.
+        TypeError: If an argument has the wrong type, :obj:`data` is heterogeneous
+            without :obj:`edge_types`, or the features are not a floating-point tensor.
         ValueError: If an argument is out of range, the named similarity has
             parameters, the features are missing, a graph has too few nodes and
-            :obj:`clamp` is :obj:`False`, or the :obj:`backend` cannot serve.
+            :obj:`clamp` is :obj:`False`, or the :obj:`backend` cannot serve, nor
+            :obj:`force_undirected` between two types.
         ImportError: If the library of the :obj:`backend` is missing.
 
     Example:
@@ -112,13 +121,18 @@ class SimilarityKNNGraph(FeatureGraph):
         memory_budget: int = MEMORY_BUDGET,
         backend: Any = 'exact',
         attr: str = 'x',
+        edge_types: Any = None,
     ) -> None:
         check_count(k, 'k')
         check_flag(loop, 'loop')
         check_flag(force_undirected, 'force_undirected')
         check_count(memory_budget, 'memory_budget')
-        super().__init__(k, similarity, loop, clamp, attr)
+        super().__init__(k, similarity, loop, clamp, attr, edge_types)
         check_backend(backend)
+        if any(source != target for source, _, target in self.edge_types or []):
+            between = 'for edges between two types'
+            check_option(backend, ['exact'], 'backend')
+            check_absent(force_undirected or None, 'force_undirected', between)
         if backend != 'exact' and isinstance(similarity, str):
             named = resolve_similarity(similarity, 1)
             response = named.response(torch.empty(0, 1))
@@ -127,26 +141,30 @@ class SimilarityKNNGraph(FeatureGraph):
         self.force_undirected = force_undirected
         self.memory_budget = memory_budget
 
-    def build(self, x: Tensor, k: int, similarity: Similarity) -> SampledGraph:
-        search: dict[str, Any] = {
-            'loop': self.loop,
-            'memory_budget': self.memory_budget,
-        }
+    def build(self, x: Features, k: int, similarity: Similarity) -> SampledGraph:
+        if isinstance(x, tuple):
+            return self._exact(x, k, similarity)
         is_cosine = type(similarity) is LinearSimilarity and similarity.lin is None
         if self.backend != 'exact':
             args = similarity, self.backend, self.loop
             edge_index = search_edges(x, [x.size(0)], k, *args)
             graph = SampledGraph(edge_index, similarity(x, edge_index))
         elif is_cosine and x.layout != torch.strided:
-            graph = nearest_neighbours(x, k, **search)
+            graph = nearest_neighbours(x, k, **self._search())
         else:
-            sampler = GumbelKNNSampler(similarity, k, method='stream', **search).eval()
-            edge_index, _ = sampler(x)
-            graph = SampledGraph(edge_index, similarity(x, edge_index))
+            graph = self._exact(x, k, similarity)
         if not self.force_undirected:
             return graph
         both = to_undirected(*graph, num_nodes=x.size(0), reduce='mean')
         return SampledGraph(*both)
+
+    def _search(self) -> dict[str, Any]:
+        return {'loop': self.loop, 'memory_budget': self.memory_budget}
+
+    def _exact(self, x: Features, k: int, similarity: Similarity) -> SampledGraph:
+        options = {'method': 'stream', **self._search()}
+        edge_index, _ = GumbelKNNSampler(similarity, k, **options).eval()(x)
+        return SampledGraph(edge_index, similarity(x, edge_index))
 
     def __repr__(self) -> str:
         backend = '' if self.backend == 'exact' else f', backend={self.backend}'

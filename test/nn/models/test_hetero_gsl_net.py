@@ -231,6 +231,14 @@ def test_it_learns_what_only_the_other_type_knows():
     assert before < 1.0
 
 
+def test_batches_keep_graphs_apart():
+    model = make(method='dense', similarity='linear', scale=5.0).eval()
+    together = model(X, batch_dict=BATCH)
+    for part in range(2):
+        alone = model({t: X[t][BATCH[t] == part] for t in IN})
+        torch.testing.assert_close(together[BATCH['doc'] == part], alone)
+
+
 def test_permutations_within_types():
     model = make().eval()
     order = {t: torch.randperm(SIZE[t], generator=seeded(len(t))) for t in IN}

@@ -41,25 +41,35 @@ class TypedRows(NamedTuple):
 def check_relations(relations: Any) -> dict[EdgeType, dict[str, Any]]:
     """Return the options of each relation, which may be listed without any."""
     if not isinstance(relations, dict):
-        if isinstance(relations, str) or not isinstance(relations, Iterable):
-            raise TypeError(
-                f"'relations' must be a list of edge types, or a dict from them to "
-                f'options (got {type(relations).__name__})'
-            )
-        listed = [check_edge_type(relation, 'relations') for relation in relations]
-        relations = {relation: {} for relation in listed}
-        if len(relations) < len(listed):
-            twice = next(r for r in relations if listed.count(r) > 1)
-            raise ValueError(f"'relations' must be distinct (got {twice} twice)")
-    if not relations:
-        raise ValueError("'relations' must hold an edge type (got none)")
+        return {relation: {} for relation in list_edge_types(relations, 'relations')}
+    list_edge_types(list(relations), 'relations')
     for relation, options in relations.items():
-        check_edge_type(relation, 'relations')
         name = f'relations[{relation}]'
         check_type(options, dict, name, 'a dict of options')
         for option in options:
             check_option(option, OPTIONS, name)
     return dict(relations)
+
+
+def list_edge_types(edge_types: Any, name: str) -> list[EdgeType]:
+    """Return distinct edge types: a source, a name and a target each."""
+    if isinstance(edge_types, str) or not isinstance(edge_types, Iterable):
+        raise TypeError(
+            f"'{name}' must be a list of edge types (got {type(edge_types).__name__})"
+        )
+    listed = list(edge_types)
+    if not listed:
+        raise ValueError(f"'{name}' must hold an edge type (got none)")
+    for edge_type in listed:
+        is_triple = isinstance(edge_type, tuple) and len(edge_type) == 3
+        if not is_triple or not all(isinstance(p, str) and p for p in edge_type):
+            raise ValueError(
+                f"'{name}' must hold edge types (source, name, target) "
+                f'(got {edge_type!r})'
+            )
+        if listed.count(edge_type) > 1:
+            raise ValueError(f"'{name}' must be distinct (got {edge_type} twice)")
+    return listed
 
 
 def own_options(common: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
@@ -70,17 +80,6 @@ def own_options(common: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
         if options[name] != common[name] and detail not in own:
             options[detail] = None
     return options
-
-
-def check_edge_type(edge_type: Any, name: str) -> EdgeType:
-    """Raise unless an edge type is a source, a name and a target."""
-    is_triple = isinstance(edge_type, tuple) and len(edge_type) == 3
-    if not is_triple or not all(isinstance(p, str) and p for p in edge_type):
-        raise ValueError(
-            f"'{name}' must hold edge types (source, name, target) (got {edge_type!r})"
-        )
-    found: EdgeType = edge_type
-    return found
 
 
 def ends_of(relations: Iterable[EdgeType]) -> tuple[list[NodeType], list[NodeType]]:

@@ -1,0 +1,291 @@
+"""The transforms on nodes of several types, and what PyG does with their graphs."""
+
+import copy
+
+import pytest
+import torch
+from oracles import seeded
+from torch_geometric.data import Batch, Data, HeteroData
+from torch_geometric.loader import NeighborLoader
+from torch_geometric.nn import GraphConv, HeteroConv, SAGEConv, to_hetero
+from torch_geometric.typing import WITH_PYG_LIB, WITH_TORCH_SPARSE
+
+from torch_geometric_gsl import (
+    GSLNet,
+    GumbelKNNSampler,
+    HeteroGSLNet,
+    HeteroLatentGraphConv,
+    LinearSimilarity,
+)
+from torch_geometric_gsl.transforms import (
+    DropObservedGraph,
+    FreezeLatentGraph,
+    SampledLatentGraph,
+    SimilarityKNNGraph,
+)
+
+IN_DOC, NEAR = ('word', 'in', 'doc'), ('doc', 'near', 'doc')
+HAS, WROTE = ('doc', 'has', 'word'), ('author', 'wrote', 'doc')
+RELATIONS = [IN_DOC, NEAR, HAS]
+
+
+def draw(docs=12, words=9, edges=20):
+    data = HeteroData()
+    data['doc'].x = torch.randn(docs, 4)
+    data['word'].x = torch.randn(words, 4)
+    data['doc'].y = torch.arange(docs) % 3
+    data['author'].pos = torch.randn(5, 2)
+    for source, name, target in (IN_DOC, WROTE):
+        sizes = [data[end].num_nodes for end in (source, target)]
+        pairs = [torch.randint(max(size, 1), (edges,)) for size in sizes]
+        data[source, name, target].edge_index = torch.stack(pairs)
+    data[IN_DOC].edge_attr = torch.randn(edges, 2)
+    data[IN_DOC].edge_label = torch.zeros(edges)
+    data[IN_DOC].name = 'a name'
+    return data
+
+
+def net(**options):
+    torch.manual_seed(5)
+    sizes = {'doc': 4, 'word': 4}
+    return HeteroGSLNet(sizes, 8, 2, 3, RELATIONS, 'doc', k=3, **options)
+
+
+TRANSFORMS = {
+    'knn': lambda: SimilarityKNNGraph(k=3, edge_types=RELATIONS),
+    'sampled': lambda: SampledLatentGraph(k=3, seed=12, edge_types=RELATIONS),
+    'frozen': lambda: FreezeLatentGraph(net()),
+}
+
+
+@pytest.fixture(params=TRANSFORMS)
+def transform(request):
+    return TRANSFORMS[request.param]()
+
+
+def assert_same(one, other):
+    for mine, theirs in zip(one.stores, other.stores, strict=True):
+        assert set(mine.keys()) == set(theirs.keys())
+        for key, value in mine.items():
+            if isinstance(value, torch.Tensor):
+                torch.testing.assert_close(value, theirs[key], msg=key)
+
+
+def test_stores_each_graph(transform):
+    data = draw()
+    before = copy.copy(data)
+    out = transform(data)
+    assert out.validate()
+    for source, name, target in RELATIONS:
+        store = out[source, name, target]
+        code = store.edge_index[1] * out[source].num_nodes + store.edge_index[0]
+        assert bool((code.diff() > 0).all())  # By target, then source, no duplicates.
+        assert store.edge_weight.shape == code.shape
+        assert store.edge_index[1].unique().numel() == out[target].num_nodes
+    # What was there is kept under another name, and labels and the rest as they are.
+    store = out[IN_DOC]
+    assert torch.equal(store.observed_edge_index, before[IN_DOC].edge_index)
+    assert torch.equal(store.observed_edge_attr, before[IN_DOC].edge_attr)
+    assert 'edge_attr' not in store
+    assert store.edge_label is before[IN_DOC].edge_label
+    assert store.name == 'a name'
+    assert out[WROTE].edge_index is before[WROTE].edge_index
+    assert set(data.edge_types) == {IN_DOC, WROTE}  # The input stays as it was.
+    again = transform(out)
+    assert torch.equal(again[IN_DOC].observed_edge_index, before[IN_DOC].edge_index)
+
+
+def test_batches_equal_single_graphs(transform):
+    examples = [draw(), draw(7, 5, 3), draw(2, 4, 1)]
+    singles = [transform(data) for data in examples]
+    batch = transform(Batch.from_data_list(examples))
+    for relation in RELATIONS:
+        source, target = batch[relation].edge_index
+        ids = batch[relation[0]].batch[source], batch[relation[2]].batch[target]
+        assert torch.equal(*ids)
+    for one, other in zip(singles, batch.to_data_list(), strict=True):
+        assert_same(one, other)
+
+
+def test_the_most_similar_sources():
+    data = draw()
+    out = SimilarityKNNGraph(k=2, edge_types=[IN_DOC])(data)
+    unit = [torch.nn.functional.normalize(data[t].x) for t in ('doc', 'word')]
+    cosine = unit[0] @ unit[1].t()
+    source = cosine.topk(2).indices
+    target = torch.arange(12).repeat_interleave(2)
+    edges = set(zip(source.flatten().tolist(), target.tolist(), strict=True))
+    assert set(map(tuple, out[IN_DOC].edge_index.t().tolist())) == edges
+    own = cosine[out[IN_DOC].edge_index[1], out[IN_DOC].edge_index[0]]
+    torch.testing.assert_close(out[IN_DOC].edge_weight, own)
+    # Between nodes of one type it is the graph of those alone.
+    alone = SimilarityKNNGraph(k=2)(Data(x=data['doc'].x))
+    near = SimilarityKNNGraph(k=2, edge_types=[NEAR])(data)[NEAR]
+    assert torch.equal(near.edge_index, alone.edge_index)
+    assert torch.equal(near.edge_weight, alone.edge_weight)
+
+
+def test_a_sampled_graph():
+    data = draw()
+    out = SampledLatentGraph(k=3, scale=2.0, seed=4, edge_types=[IN_DOC])(data)
+    sampler = GumbelKNNSampler(LinearSimilarity(4), 3, scale=2.0)
+    pair = data['word'].x, data['doc'].x
+    expected = sampler(pair, generator=seeded(4)).prune()
+    assert torch.equal(out[IN_DOC].edge_index, expected.edge_index)
+    torch.testing.assert_close(out[IN_DOC].edge_weight, expected.edge_weight)
+
+
+def test_a_frozen_graph():
+    data, model = draw(), net()
+    x = {t: data[t].x for t in ('doc', 'word')}
+    layers = model.eval().graphs(x)
+    model.train()
+    for layer in (0, -1):
+        out = FreezeLatentGraph(model, layer=layer)(data)
+        for relation, graph in layers[layer].items():
+            assert torch.equal(out[relation].edge_index, graph.edge_index)
+            assert not out[relation].edge_weight.requires_grad
+    assert HAS not in FreezeLatentGraph(model, layer=-1)(data).edge_types
+    assert model.training
+    few = FreezeLatentGraph(model, k=1)(data)
+    assert few[HAS].edge_index[1].tolist() == list(range(9))
+    none = FreezeLatentGraph(model, threshold=1.0)(data)
+    assert none[HAS].edge_index.shape == (2, 0)
+    conv = HeteroLatentGraphConv(4, 8, RELATIONS, k=2)
+    assert FreezeLatentGraph(conv)(data)[NEAR].edge_index.shape == (2, 24)
+
+
+def test_a_frozen_graph_of_given_candidates():
+    data = draw()
+    out = FreezeLatentGraph(net(), use_edge_index=True)(data)
+    given = set(map(tuple, data[IN_DOC].edge_index.t().tolist()))
+    assert set(map(tuple, out[IN_DOC].edge_index.t().tolist())) <= given
+    assert out[NEAR].edge_index.shape == (2, 36)
+    del data[IN_DOC]
+    text = r"'data' must hold candidates of a relation .* \(got \[\('author', 'wrote'"
+    with pytest.raises(ValueError, match=text):
+        FreezeLatentGraph(net(), use_edge_index=True)(data)
+
+
+def test_dropping_all_graphs():
+    data = SimilarityKNNGraph(k=2, edge_types=RELATIONS)(draw())
+    out = DropObservedGraph()(data)
+    assert out.edge_types == [IN_DOC]  # It has labels of links, and a name.
+    assert set(out[IN_DOC].keys()) == {'edge_label', 'name'}
+    assert set(out.node_types) == {'doc', 'word', 'author'}
+    assert IN_DOC in data.edge_types
+    assert 'edge_index' in data[IN_DOC]
+
+
+def test_few_nodes():
+    data = draw(2, 1, 1)
+    for name in ('knn', 'frozen'):
+        out = TRANSFORMS[name]()(data)
+        assert out[IN_DOC].edge_index.tolist() == [[0, 0], [0, 1]]
+    text = r"'k' must not .* of \('word', 'in', 'doc'\) \(got k=3 for 1 candidates\)"
+    with pytest.raises(ValueError, match=text):
+        SimilarityKNNGraph(k=3, edge_types=[IN_DOC], clamp=False)(data)
+    empty = SimilarityKNNGraph(k=3, edge_types=RELATIONS)(draw(3, 0, 0))
+    assert empty[IN_DOC].edge_index.shape == (2, 0)
+    assert empty[HAS].edge_index.shape == (2, 0)
+
+
+def test_bad_options():
+    for bad, error, text in (
+        ('doc', TypeError, r"'edge_types' must be a list of edge types \(got str\)"),
+        ([], ValueError, r"'edge_types' must hold an edge type \(got none\)"),
+        ([('a', 'b')], ValueError, r"'edge_types' must hold edge types \(source, name"),
+    ):
+        for cls in (SimilarityKNNGraph, SampledLatentGraph):
+            with pytest.raises(error, match=text):
+                cls(edge_types=bad)
+    text = r"'force_undirected' has no meaning for edges between two types"
+    with pytest.raises(ValueError, match=text):
+        SimilarityKNNGraph(edge_types=[IN_DOC], force_undirected=True)
+    undirected = SimilarityKNNGraph(k=2, edge_types=[NEAR], force_undirected=True)
+    assert undirected(draw())[NEAR].edge_index.size(1) > 24
+    assert str(undirected).endswith("edge_types=[('doc', 'near', 'doc')])")
+
+
+def test_bad_data():
+    knn = SimilarityKNNGraph(edge_types=RELATIONS)
+    for transform in (knn, FreezeLatentGraph(net())):
+        text = r"'data' must be a torch_geometric.data.HeteroData .*\(got Data\)"
+        with pytest.raises(TypeError, match=text):
+            transform(Data(x=torch.randn(9, 4)))
+    with pytest.raises(TypeError, match=r"or 'edge_types' must be given \(got Hetero"):
+        SimilarityKNNGraph()(draw())
+    with pytest.raises(TypeError, match=r'must be a homogeneous .* \(got HeteroData'):
+        FreezeLatentGraph(GSLNet(4, 8, 2, 3))(draw())
+    data = draw()
+    with pytest.raises(ValueError, match=r"nodes of type 'page' \(got \['doc', 'word"):
+        SimilarityKNNGraph(edge_types=[('page', 'in', 'doc')])(data)
+    with pytest.raises(ValueError, match=r"'data\['author'\].x' must hold node feat"):
+        SimilarityKNNGraph(edge_types=[('author', 'in', 'doc')])(data)
+    data['word'].x = torch.randn(9, 5)
+    text = r"'data\['doc'\].x' must have 5 channels \(got 4\)"
+    with pytest.raises(ValueError, match=text):
+        SimilarityKNNGraph(k=2, edge_types=[IN_DOC])(data)
+    del data['word'].x
+    with pytest.raises(ValueError, match=r"'data\['word'\].x' must hold node feat"):
+        FreezeLatentGraph(net())(data)
+
+
+def frozen():
+    out = FreezeLatentGraph(net())(DropObservedGraph()(draw()))
+    del out['author'], out[IN_DOC].edge_label, out[IN_DOC].name
+    return out
+
+
+def test_pyg_takes_the_frozen_graphs():
+    data = frozen()
+    conv = HeteroConv({relation: GraphConv((4, 4), 8) for relation in RELATIONS})
+    weights = {relation: data[relation].edge_weight for relation in RELATIONS}
+    out = conv(data.x_dict, data.edge_index_dict, edge_weight_dict=weights)
+    total = torch.zeros(12, 9)
+    source, target = data[IN_DOC].edge_index
+    total[target, source] = data[IN_DOC].edge_weight
+    own = conv.convs[IN_DOC]
+    expected = own.lin_rel(total @ data['word'].x) + own.lin_root(data['doc'].x)
+    total = torch.zeros(12, 12)
+    source, target = data[NEAR].edge_index
+    total[target, source] = data[NEAR].edge_weight
+    own = conv.convs[NEAR]
+    expected = expected + own.lin_rel(total @ data['doc'].x)
+    expected = expected + own.lin_root(data['doc'].x)
+    torch.testing.assert_close(out['doc'], expected)
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = SAGEConv((-1, -1), 8), SAGEConv((-1, -1), 3)
+
+        def forward(self, x, edge_index):
+            return self.second(self.first(x, edge_index).relu(), edge_index)
+
+    model = to_hetero(Net(), data.metadata())
+    logits = model(data.x_dict, data.edge_index_dict)['doc']
+    assert logits.shape == (12, 3)
+    logits.sum().backward()
+
+
+@pytest.mark.filterwarnings("ignore:Using 'NeighborSampler' without a 'pyg-lib'")
+@pytest.mark.skipif(
+    not (WITH_PYG_LIB or WITH_TORCH_SPARSE), reason='PyG samples by one of the two'
+)
+def test_mini_batches_of_the_frozen_graphs():
+    data = frozen()
+    conv = HeteroConv({relation: GraphConv((4, 4), 8) for relation in RELATIONS})
+    weights = {relation: data[relation].edge_weight for relation in RELATIONS}
+    whole = conv(data.x_dict, data.edge_index_dict, edge_weight_dict=weights)['doc']
+    loader = NeighborLoader(data, [-1], batch_size=5, input_nodes='doc')
+    seen = 0
+    for batch in loader:
+        own = {r: batch[r].edge_weight for r in RELATIONS}
+        out = conv(batch.x_dict, batch.edge_index_dict, edge_weight_dict=own)['doc']
+        rows, size = batch['doc'].n_id, batch['doc'].batch_size
+        torch.testing.assert_close(out[:size], whole[rows[:size]])
+        seen += size
+    assert seen == 12
+    # The layers that learn take what the loader gives as well: rows of each type.
+    assert net()({t: batch[t].x for t in ('doc', 'word')}).size(1) == 3
