@@ -131,9 +131,8 @@ args = parser.parse_args()
 if args.check:
     torch.set_default_dtype(torch.double)
 device = start(args.backend)
-is_group = dist.is_initialized()
-rank, world = (dist.get_rank(), dist.get_world_size()) if is_group else (0, 1)
-shard = RowShard(args.nodes // world + (rank < args.nodes % world))
+shard = RowShard.even(args.nodes)
+rank, world = shard.rank, shard.world_size
 # A program with a large table would read its own rows alone.
 whole = [part.to(device) for part in make_table(args.nodes, args.features)]
 rows = [shard.split(part) for part in whole]
@@ -167,6 +166,6 @@ if rank == 0:
         f'{world} processes, {args.nodes} nodes, steps {done}..{args.epochs}, loss '
         f'{loss:.4f}, accuracy {accuracy:.1%}, {seconds:.3f} s a step'
     )
-if is_group:
+if dist.is_initialized():
     dist.destroy_process_group()
 sys.exit(0 if is_equal else 1)

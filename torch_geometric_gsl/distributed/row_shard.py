@@ -72,6 +72,25 @@ class RowShard:
         self.first = sum(self.sizes[: self.rank])
         self.total = sum(self.sizes)
 
+    @classmethod
+    def even(cls, total: int, group: Any = None) -> RowShard:
+        r"""Cut a table into blocks of nearly equal size, of which this rank owns one.
+
+        Args:
+            total (int): The number of rows of the table.
+            group (torch.distributed.ProcessGroup, optional): The ranks; all processes
+                if :obj:`None`. (default: :obj:`None`)
+
+        Example:
+            >>> RowShard.even(100)
+            RowShard(rows=(0, 100), total=100, rank=0, world_size=1)
+        """
+        check_count(total, 'total', minimum=0)
+        is_shared = dist.is_available() and dist.is_initialized()
+        world_size = dist.get_world_size(group) if is_shared else 1
+        rank = dist.get_rank(group) if is_shared else 0
+        return cls(total // world_size + (rank < total % world_size), group)
+
     @property
     def world_size(self) -> int:
         r"""Return the number of ranks."""
