@@ -103,12 +103,12 @@ def check(
 def report_traffic(model: GSLNet, shard: RowShard, steps: int) -> None:
     """Print what this rank has sent in a step, and what was expected."""
     parameters = list(model.parameters())
-    dtype = parameters[0].dtype
+    itemsize = parameters[0].element_size()
     widths = [int(conv.out_channels) for conv in model.convs]  # type: ignore[arg-type]
-    rows = shard.expected_traffic(widths, dtype)
+    rows = shard.expected_traffic(widths, itemsize)
     numbers = sum(p.numel() for p in parameters) + len(parameters)
     # Beside the gradients, the sum and the number of the losses, in double precision.
-    sums = sum_traffic(numbers, shard.world_size, dtype.itemsize)
+    sums = sum_traffic(numbers, shard.world_size, itemsize)
     sums += sum_traffic(2, shard.world_size, 8)
     sent, steps = shard.traffic, max(steps, 1)
     for name, found, expected in (

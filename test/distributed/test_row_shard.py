@@ -164,7 +164,7 @@ def test_one_process():
 
 
 def widths(rank):
-    return RowShard(4 + rank).expected_traffic([32, 7], torch.half)
+    return RowShard(4 + rank).expected_traffic([32, 7], itemsize=2)
 
 
 def test_expected_traffic(tmp_path):

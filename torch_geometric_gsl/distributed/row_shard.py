@@ -257,9 +257,7 @@ class RowShard:
         if torch.cuda.is_available():
             torch.cuda.set_rng_state(self._broadcast(torch.cuda.get_rng_state()))
 
-    def expected_traffic(
-        self, channels: Sequence[int], dtype: torch.dtype = torch.float32
-    ) -> int:
+    def expected_traffic(self, channels: Sequence[int], itemsize: int = 4) -> int:
         r"""Return the bytes that this rank sends to gather rows, in one direction.
 
         With :math:`P` equal blocks of :math:`n` rows in all, these are
@@ -267,14 +265,13 @@ class RowShard:
 
         Args:
             channels (Sequence[int]): The width :math:`m` of what each layer gathers.
-            dtype (torch.dtype, optional): The type of the numbers.
-                (default: :obj:`torch.float32`)
+            itemsize (int, optional): The bytes of a number. (default: :obj:`4`)
 
         Example:
             >>> RowShard(100).expected_traffic([32, 7])
             0
         """
-        return rows_traffic(self.sizes, sum(channels), dtype.itemsize)
+        return rows_traffic(self.sizes, sum(channels), itemsize)
 
     def _sizes(self, num_rows: int) -> list[int]:
         """Return a number of each rank."""
