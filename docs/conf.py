@@ -79,7 +79,7 @@ def draw_figures(app: object) -> None:
     """Run the scripts whose outputs are missing or older than what they depend on."""
     sources = [*(ROOT / 'torch_geometric_gsl').rglob('*.py')]
     style = DOCS / '_figures' / 'matplotlibrc'
-    for name in ('make_figures', 'digits'):
+    for name in ('make_figures', 'digits', 'ranks'):
         script = DOCS / '_figures' / f'{name}.py'
         stamp = FIGURES / f'{name}.txt'
         newest = max(path.stat().st_mtime for path in [*sources, script, style])

@@ -103,12 +103,12 @@ def check(
 def report_traffic(model: GSLNet, shard: RowShard, steps: int) -> None:
     """Print what this rank has sent in a step, and what was expected."""
     parameters = list(model.parameters())
-    dtype = parameters[0].dtype
+    itemsize = parameters[0].element_size()
     widths = [int(conv.out_channels) for conv in model.convs]  # type: ignore[arg-type]
-    rows = shard.expected_traffic(widths, dtype)
+    rows = shard.expected_traffic(widths, itemsize)
     numbers = sum(p.numel() for p in parameters) + len(parameters)
     # Beside the gradients, the sum and the number of the losses, in double precision.
-    sums = sum_traffic(numbers, shard.world_size, dtype.itemsize)
+    sums = sum_traffic(numbers, shard.world_size, itemsize)
     sums += sum_traffic(2, shard.world_size, 8)
     sent, steps = shard.traffic, max(steps, 1)
     for name, found, expected in (
@@ -131,9 +131,8 @@ args = parser.parse_args()
 if args.check:
     torch.set_default_dtype(torch.double)
 device = start(args.backend)
-is_group = dist.is_initialized()
-rank, world = (dist.get_rank(), dist.get_world_size()) if is_group else (0, 1)
-shard = RowShard(args.nodes // world + (rank < args.nodes % world))
+shard = RowShard.even(args.nodes)
+rank, world = shard.rank, shard.world_size
 # A program with a large table would read its own rows alone.
 whole = [part.to(device) for part in make_table(args.nodes, args.features)]
 rows = [shard.split(part) for part in whole]
@@ -167,6 +166,6 @@ if rank == 0:
         f'{world} processes, {args.nodes} nodes, steps {done}..{args.epochs}, loss '
         f'{loss:.4f}, accuracy {accuracy:.1%}, {seconds:.3f} s a step'
     )
-if is_group:
+if dist.is_initialized():
     dist.destroy_process_group()
 sys.exit(0 if is_equal else 1)

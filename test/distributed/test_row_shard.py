@@ -59,6 +59,16 @@ def test_what_a_shard_knows_and_shares(world_size, kind, tmp_path):
         first += sizes[rank]
 
 
+def evenly(rank):
+    return [RowShard.even(total).sizes for total in (11, 2, 6)]
+
+
+def test_even_blocks(tmp_path):
+    sizes = [[4, 4, 3], [1, 1, 0], [2, 2, 2]]
+    assert run_ranks(evenly, 3, tmp_path) == [sizes] * 3
+    assert RowShard.even(11).sizes == [11]
+
+
 def losses(rank, counts):
     x = numbers(0, sum(counts)).split(counts)[rank].requires_grad_()
     shard = RowShard(2)
@@ -154,7 +164,7 @@ def test_one_process():
 
 
 def widths(rank):
-    return RowShard(4 + rank).expected_traffic([32, 7], torch.half)
+    return RowShard(4 + rank).expected_traffic([32, 7], itemsize=2)
 
 
 def test_expected_traffic(tmp_path):
@@ -165,6 +175,11 @@ def test_expected_traffic(tmp_path):
     ('call', 'error', 'text'),
     [
         (lambda _: RowShard(-1), ValueError, "'num_rows' must be at least 0 (got -1)"),
+        (
+            lambda _: RowShard.even(-2),
+            ValueError,
+            "'total' must be at least 0 (got -2)",
+        ),
         (lambda _: RowShard(2.0), TypeError, "'num_rows' must be an integer"),
         (
             lambda shard: shard.gather(torch.ones(3, 2)),

@@ -19,7 +19,7 @@ def traffic(rank, sizes):
         shard.traffic.reset()
         module.loss(x, *labels(name, rows), **given, shard=shard).backward()
         widths = [conv.out_channels for conv in module.convs]
-        expected = shard.expected_traffic(widths, torch.double)
+        expected = shard.expected_traffic(widths, itemsize=8)
         found.append((shard.traffic.gather, shard.traffic.scatter, expected))
     module.zero_grad()
     shard.traffic.reset()

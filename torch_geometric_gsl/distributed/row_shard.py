@@ -72,6 +72,25 @@ class RowShard:
         self.first = sum(self.sizes[: self.rank])
         self.total = sum(self.sizes)
 
+    @classmethod
+    def even(cls, total: int, group: Any = None) -> RowShard:
+        r"""Cut a table into blocks of nearly equal size, of which this rank owns one.
+
+        Args:
+            total (int): The number of rows of the table.
+            group (torch.distributed.ProcessGroup, optional): The ranks; all processes
+                if :obj:`None`. (default: :obj:`None`)
+
+        Example:
+            >>> RowShard.even(100)
+            RowShard(rows=(0, 100), total=100, rank=0, world_size=1)
+        """
+        check_count(total, 'total', minimum=0)
+        is_shared = dist.is_available() and dist.is_initialized()
+        world_size = dist.get_world_size(group) if is_shared else 1
+        rank = dist.get_rank(group) if is_shared else 0
+        return cls(total // world_size + (rank < total % world_size), group)
+
     @property
     def world_size(self) -> int:
         r"""Return the number of ranks."""
@@ -238,9 +257,7 @@ class RowShard:
         if torch.cuda.is_available():
             torch.cuda.set_rng_state(self._broadcast(torch.cuda.get_rng_state()))
 
-    def expected_traffic(
-        self, channels: Sequence[int], dtype: torch.dtype = torch.float32
-    ) -> int:
+    def expected_traffic(self, channels: Sequence[int], itemsize: int = 4) -> int:
         r"""Return the bytes that this rank sends to gather rows, in one direction.
 
         With :math:`P` equal blocks of :math:`n` rows in all, these are
@@ -248,14 +265,13 @@ class RowShard:
 
         Args:
             channels (Sequence[int]): The width :math:`m` of what each layer gathers.
-            dtype (torch.dtype, optional): The type of the numbers.
-                (default: :obj:`torch.float32`)
+            itemsize (int, optional): The bytes of a number. (default: :obj:`4`)
 
         Example:
             >>> RowShard(100).expected_traffic([32, 7])
             0
         """
-        return rows_traffic(self.sizes, sum(channels), dtype.itemsize)
+        return rows_traffic(self.sizes, sum(channels), itemsize)
 
     def _sizes(self, num_rows: int) -> list[int]:
         """Return a number of each rank."""
