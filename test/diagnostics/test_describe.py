@@ -14,9 +14,6 @@ from torch_geometric_gsl.diagnostics import (
     describe_model,
 )
 from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
-from torch_geometric_gsl.nn.conv.multiplex_latent_graph_conv import (
-    MultiplexLatentGraphConv,
-)
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
 from torch_geometric_gsl.nn.models.gsl_net import GSLNet
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
@@ -215,42 +212,6 @@ def test_describe_model_reports_gradients():
     for parameter, grad in zip(model.parameters(), before, strict=True):
         assert (parameter.grad is None) == (grad is None)
         assert grad is None or torch.equal(parameter.grad, grad)
-
-
-@pytest.mark.usefixtures('quiet')
-@pytest.mark.parametrize('shares', ['global', 'node'])
-def test_describe_model_tells_relations_apart(shares):
-    conv = MultiplexLatentGraphConv(4, 8, 2, shares=shares, null=True, scale=5.0)
-    torch.nn.init.normal_(next(conv.mixture.parameters()))
-    x = torch.randn(9, 4)
-    layers = describe_model(conv, x=x).layers
-    assert [layer.name for layer in layers] == [
-        'relations.0.sampler',
-        'relations.1.sampler',
-    ]
-    h = x @ conv.relations[0].lin.weight.t()
-    for number, layer in enumerate(layers):
-        spread = conv.relations[number].sampler.distribution(h)
-        torch.testing.assert_close(layer.effective_candidates, spread.effective)
-        torch.testing.assert_close(layer.null, spread.null)
-        expected = conv.shares(x)[..., number]
-        torch.testing.assert_close(layer.mixture, expected.detach())
-    assert not torch.equal(layers[0].null, layers[1].null)
-    assert 'mixture share' in str(layers[0])
-
-
-@pytest.mark.usefixtures('quiet')
-def test_describe_model_tells_layers_of_shared_samplers_apart():
-    model = GSLNet(4, 8, 2, 3, num_relations=2, compare='input')
-    with torch.no_grad():
-        model.convs[1].mixture.logits.copy_(torch.tensor([0.0, 2.0]))
-    layers = describe_model(model, torch.randn(9, 4)).layers
-    shares = [share for conv in model.convs for share in conv.shares().tolist()]
-    assert [float(layer.mixture) for layer in layers] == pytest.approx(shares)
-    # A sampler by itself is no part of a mixture.
-    sampler = model.convs[0].relations[0].sampler
-    (layer,) = describe_model(sampler, torch.randn(9, 4)).layers
-    assert layer.mixture is None
 
 
 @pytest.mark.usefixtures('quiet')
