@@ -6,8 +6,10 @@ import pytest
 import torch
 from oracles import check_gradients, noise_of, relaxed, seeded, softmax, to_matrix
 from sampling import normal
+from torch.export import Dim, export
 
 from torch_geometric_gsl import SampledGraph, SensorGraphConv
+from torch_geometric_gsl.datasets import CoupledSensors
 from torch_geometric_gsl.nn.similarity import LinearSimilarity
 
 N, IN, OUT, K, TAU, SCALE, EMB = 6, 3, 4, 3, 0.7, 4.0, 5
@@ -232,6 +234,33 @@ def test_no_windows_and_one_sensor(compare, training):
     alone.sampler.loop = False
     with pytest.raises(ValueError, match=r'\(got k=1 for 0 candidates\)'):
         alone(x, **known)
+
+
+def test_it_finds_the_couplings_of_a_forecast():
+    dataset = CoupledSensors(num_sensors=N, num_sources=1, num_steps=800, seed=2)
+    x, y = (part.squeeze(-1).transpose(1, 2) for part in dataset.windows(1))
+    torch.manual_seed(0)
+    conv = SensorGraphConv(1, 1, N, bias=False)
+    optimizer = torch.optim.Adam(conv.parameters(), lr=0.05)
+    for _ in range(200):
+        optimizer.zero_grad()
+        (conv(x.tanh()) - y).square().mean().backward()
+        optimizer.step()
+    weight = to_matrix(*conv.eval().graph(), N, N)
+    source, target = dataset[0].true_edge_index
+    # Most of the weight of each sensor lies on its one source, in the right direction.
+    assert float(weight.detach()[target, source].min()) > 0.8
+
+
+@KINDS
+def test_export(compare):
+    conv, given_too = make(compare).eval(), given(compare)
+    dims = {'x': {0: Dim('windows')}} | dict.fromkeys(given_too)
+    program = export(conv, (windows(5),), given_too, dynamic_shapes=dims)
+    for x in (windows(2, seed=4), windows(9, seed=6)):
+        torch.testing.assert_close(
+            program.module()(x, **given_too), conv(x, **given_too)
+        )
 
 
 def test_lazy_channels():
