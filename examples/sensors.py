@@ -1,8 +1,7 @@
 """Forecast sensors, and find who acts on whom: `--data '{"coupling": "sine"}'`.
 
-A network foretells the next value of each sensor from its last three and those of its
-neighbours. Of all pairs as many are taken as there are couplings, so that precision is
-recall, too; "either way" is that of pairs whose direction does not matter.
+The network foretells the next value of each sensor from three past ones. Precision is
+that of as many pairs as there are couplings: recall, too. "Either way" is undirected.
 """
 
 import argparse
@@ -28,7 +27,7 @@ class Forecaster(torch.nn.Module):
         super().__init__()
         self.graph = graph  # None: it is learned.
         self.first = torch.nn.Linear(3, 16)
-        self.conv = SensorGraphConv(16, 16, num_sensors)
+        self.conv: Any = SensorGraphConv(16, 16, num_sensors, **args.layer)
         self.last = torch.nn.Linear(16, 1)
 
     def forward(self, x: Tensor) -> Tensor:  # [batch, time, sensors, 1]
@@ -43,7 +42,8 @@ def agreement(score: Tensor, true: Tensor) -> list[float]:
 
 
 parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument('--data', type=json.loads, default={}, help='options, as JSON')
+for name in ('--data', '--layer'):
+    parser.add_argument(name, type=json.loads, default={}, help='options, as JSON')
 parser.add_argument('--seeds', type=int, default=1)
 parser.add_argument('--picture', help='where to draw the graphs of the last seed')
 parser.add_argument('--quick', action='store_true', help='to see that it runs')

@@ -68,7 +68,7 @@ class SensorGraphConv(LearnedGraphConv):
             :obj:`compare="free"` only. (default: :obj:`None`)
         embedding_channels (int, optional): The width of an embedding, that of a source
             and that of a target alike, and of an embedding that is given. Free vectors
-            find a graph more easily in many dimensions. (default: :obj:`32`)
+            need room: take 64 for fifty sensors. (default: :obj:`32`)
         similarity (str or Similarity, optional): The similarity of a source and a
             target, by name or as a module of :obj:`embedding_channels` input channels,
             whose parameters are reset with those of the layer.
