@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import groupby
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -11,11 +10,14 @@ import torch.distributed as dist
 from torch import Tensor
 
 from torch_geometric_gsl._checks import check_count, check_index, check_type
+from torch_geometric_gsl.distributed.gradients import sum_gradients
 from torch_geometric_gsl.ops.collective import (
     Traffic,
     all_gather_rows,
     all_reduce_sum,
     attach,
+    broadcast_first,
+    device_of,
     rows_traffic,
 )
 from torch_geometric_gsl.ops.sparse_rows import rows_between
@@ -229,8 +231,7 @@ class RowShard:
         """
         check_type(module, torch.nn.Module, 'module', 'a torch.nn.Module')
         if self.is_shared:
-            for parameters in _by_type(module.parameters()):
-                self._sum_gradients(parameters)
+            sum_gradients(module.parameters(), self.sum)
 
     @torch.no_grad()
     def synchronize(
@@ -249,13 +250,14 @@ class RowShard:
         if not self.is_shared:
             return
         for value in (*module.parameters(), *module.buffers()):
-            self._broadcast(value)
+            broadcast_first(value, self.group)
         if generator is not None:
-            generator.set_state(self._broadcast(generator.get_state()))
+            generator.set_state(broadcast_first(generator.get_state(), self.group))
             return
-        torch.set_rng_state(self._broadcast(torch.get_rng_state()))
+        torch.set_rng_state(broadcast_first(torch.get_rng_state(), self.group))
         if torch.cuda.is_available():
-            torch.cuda.set_rng_state(self._broadcast(torch.cuda.get_rng_state()))
+            state = broadcast_first(torch.cuda.get_rng_state(), self.group)
+            torch.cuda.set_rng_state(state)
 
     def expected_traffic(self, channels: Sequence[int], itemsize: int = 4) -> int:
         r"""Return the bytes that this rank sends to gather rows, in one direction.
@@ -277,41 +279,10 @@ class RowShard:
         """Return a number of each rank."""
         if not self.is_shared:
             return [num_rows]
-        own = torch.tensor([num_rows], device=self._device())
+        own = torch.tensor([num_rows], device=device_of(self.group))
         sizes = [torch.empty_like(own) for _ in range(dist.get_world_size(self.group))]
         dist.all_gather(sizes, own, group=self.group)
         return [int(size) for size in sizes]
-
-    def _device(self) -> torch.device:
-        """Return a device whose tensors the group can send."""
-        is_cuda = dist.get_backend(self.group) == 'nccl'
-        return torch.device('cuda' if is_cuda else 'cpu')
-
-    def _broadcast(self, value: Tensor) -> Tensor:
-        """Overwrite a tensor by that of the first rank, and return it."""
-        first = 0 if self.group is None else dist.get_global_rank(self.group, 0)
-        sent = value.to(self._device()) if value.device.type == 'cpu' else value
-        sent = sent.contiguous()
-        dist.broadcast(sent, first, group=self.group)
-        return value.copy_(sent)
-
-    def _sum_gradients(self, parameters: list[torch.nn.Parameter]) -> None:
-        """Sum gradients of one type; the last numbers tell which of them exist."""
-        like = parameters[0]
-        has_gradient = [float(p.grad is not None) for p in parameters]
-        zero = like.new_zeros(())
-        parts = [zero.expand(p.shape) if p.grad is None else p.grad for p in parameters]
-        flat = torch.cat(
-            [*(p.reshape(-1) for p in parts), like.new_tensor(has_gradient)]
-        )
-        flat = self.sum(flat)
-        sizes = [p.numel() for p in parameters]
-        *sums, found = flat.split([*sizes, len(parameters)])
-        for parameter, total, flag in zip(
-            parameters, sums, found.tolist(), strict=True
-        ):
-            if flag:
-                parameter.grad = total.view_as(parameter).clone()
 
     def _check_rows(self, x: Any, count: int) -> None:
         check_type(x, Tensor, 'x', 'a torch.Tensor')
@@ -325,15 +296,3 @@ class RowShard:
             f'{self.__class__.__name__}(rows={self.rows}, total={self.total}, '
             f'rank={self.rank}, world_size={self.world_size})'
         )
-
-
-def _by_type(
-    parameters: Iterable[torch.nn.Parameter],
-) -> list[list[torch.nn.Parameter]]:
-    """Group the parameters that learn by their type and device, in one order."""
-
-    def kind(parameter: torch.nn.Parameter) -> str:
-        return f'{parameter.dtype} {parameter.device}'
-
-    learned = sorted((p for p in parameters if p.requires_grad), key=kind)
-    return [list(group) for _, group in groupby(learned, key=kind)]

@@ -157,6 +157,21 @@ def attach(out: Tensor, *inputs: Tensor) -> Tensor:
     return attached
 
 
+def device_of(group: Any = None) -> torch.device:
+    """Return a device whose tensors a group can send."""
+    is_cuda = dist.get_backend(group) == 'nccl'
+    return torch.device('cuda' if is_cuda else 'cpu')
+
+
+def broadcast_first(value: Tensor, group: Any = None) -> Tensor:
+    """Overwrite a tensor by that of the first rank, and return it."""
+    first = 0 if group is None else dist.get_global_rank(group, 0)
+    sent = value.to(device_of(group)) if value.device.type == 'cpu' else value
+    sent = sent.contiguous()
+    dist.broadcast(sent, first, group=group)
+    return value.copy_(sent)
+
+
 class _GatherRows(Function):
     """Gather blocks of rows; the gradient is summed and scattered."""
 
