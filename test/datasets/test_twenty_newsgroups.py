@@ -95,6 +95,7 @@ def test_small_posts(tmp_path):
     common, name = 1.0, math.log(20 / 2) + 1
     norm = math.hypot(common, name)
     words = sorted(['common'] + [group.replace('.', '') for group in GROUPS])
+    assert dataset.feature_names == tuple(words)
     expected = torch.zeros(20, 11)
     expected[:, words.index('common')] = common / norm
     for row, label in enumerate(data.y.tolist()):

@@ -6,7 +6,7 @@ import zlib
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import ClassVar, TypeGuard
+from typing import Any, ClassVar, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,18 +107,29 @@ class TwentyNewsgroups(FeatureTable):
                 'machine that has it'
             ) from error
 
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        r"""Return the words, in the order of the features, from the raw posts."""
+        counter, _, _ = self._count_words()
+        return tuple(counter.get_feature_names_out().tolist())
+
     def process(self) -> None:
+        text = self._import_sklearn('sklearn.feature_extraction.text')
+        _, counts, y = self._count_words()
+        x = text.TfidfTransformer(smooth_idf=False).fit_transform(counts).toarray()
+        version = self._import_sklearn('sklearn').__version__
+        self._save_table(x, y, f"'{self.raw_paths[0]}' with scikit-learn {version}")
+
+    def _count_words(self) -> tuple[Any, Any, NDArray[np.int64]]:
+        """Count the words of each post: the counter, the counts, and the labels."""
         path = Path(self.raw_paths[0])
         text = self._import_sklearn('sklearn.feature_extraction.text')
         counter = text.CountVectorizer(stop_words='english', min_df=0.05)
         try:
             posts, y = _read_posts(path)
-            counts = counter.fit_transform(posts)
+            return counter, counter.fit_transform(posts), y
         except (ValueError, zlib.error) as error:
             raise damaged(path, error) from error
-        x = text.TfidfTransformer(smooth_idf=False).fit_transform(counts).toarray()
-        version = self._import_sklearn('sklearn').__version__
-        self._save_table(x, y, f"'{path}' with scikit-learn {version}")
 
 
 class _Bunch(dict[object, object]):

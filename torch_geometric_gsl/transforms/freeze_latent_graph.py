@@ -168,7 +168,7 @@ class FreezeLatentGraph(BaseTransform):
         x = node_features(data, self.attr)
         if batch is None and x.size(0) <= _most_neighbours(self.model):
             # Graphs of a batch may have fewer candidates than neighbours are drawn.
-            batch = _one_graph({'': x})['']
+            batch = _one_graph(x)
         if batch is not None:
             args['batch'] = batch
         if isinstance(self.model, GumbelKNNSampler):
@@ -188,10 +188,9 @@ class FreezeLatentGraph(BaseTransform):
         if self.use_edge_index:
             args['edge_index_dict'] = _given_edges(data, self.model.relations)
         batch = {t: data[t].batch for t in types if 'batch' in data[t]}
-        if not batch and min(rows.size(0) for rows in x.values()) <= _most_neighbours(
-            self.model
-        ):
-            batch = _one_graph(x)
+        least = min(rows.size(0) for rows in x.values())
+        if not batch and least <= _most_neighbours(self.model):
+            batch = {t: _one_graph(rows) for t, rows in x.items()}
         graphs = self.model.graphs(x, batch_dict=batch, **args)
         return [graphs] if isinstance(graphs, dict) else graphs
 
@@ -221,12 +220,9 @@ def _given_edges(data: HeteroData, relations: list[EdgeType]) -> dict[EdgeType, 
     return edges
 
 
-def _one_graph(rows: dict[NodeType, Tensor]) -> dict[NodeType, Tensor]:
-    """Return graph ids of one graph."""
-    return {
-        t: torch.zeros(x.size(0), dtype=torch.long, device=x.device)
-        for t, x in rows.items()
-    }
+def _one_graph(x: Tensor) -> Tensor:
+    """Return the graph ids of rows that are all of one graph."""
+    return torch.zeros(x.size(0), dtype=torch.long, device=x.device)
 
 
 def _check_model(model: Any) -> None:

@@ -260,6 +260,29 @@ def test_types_without_nodes(training):
     assert model(X | {'doc': X['doc'][:0]}).shape == (0, OUT)
 
 
+def test_export():
+    class Outer(torch.nn.Module):
+        def __init__(self, model):
+            super().__init__()
+            self.model = model
+
+        def forward(self, doc, word, author):
+            return self.model({'doc': doc, 'word': word, 'author': author})
+
+    model, x = make().eval(), tuple(X[t] for t in ('doc', 'word', 'author'))
+    program = torch.export.export(Outer(model), x).module()
+    torch.testing.assert_close(program(*x), model(X))
+
+
+def test_autocast():
+    model, x = make().float().eval(), {t: value.float() for t, value in X.items()}
+    expected = model(x)
+    with torch.autocast('cpu', torch.bfloat16):
+        found = model(x)
+    torch.testing.assert_close(found.float(), expected, rtol=0.1, atol=0.1)
+    found.float().sum().backward()
+
+
 def test_state_dict_and_reset():
     model = make().eval()
     twin = copy.deepcopy(model)

@@ -161,12 +161,7 @@ class HeteroLatentGraphConv(CallsRelations):
         self.convs = ModuleDict(
             {own: self._make(own, common, options[own]) for own in self.relations}
         )
-        rooted = self.target_types if root_weight else []
-        self.roots = ModuleDict({target: self._root(target) for target in rooted})
-        biased = self.target_types if bias else []
-        self.biases = ParameterDict(
-            {t: torch.nn.Parameter(torch.empty(self._out_width(t))) for t in biased}
-        )
+        self._add_parameters(root_weight, bias)
         self.reset_parameters()
 
     def _make(
@@ -181,6 +176,15 @@ class HeteroLatentGraphConv(CallsRelations):
             return LatentGraphConv(width, self.out_channels, **options)
         pair = self.in_channels[source], width
         return RelationGraphConv(pair, self.out_channels, **options)
+
+    def _add_parameters(self, root_weight: bool, bias: bool) -> None:
+        """Add a root weight and a bias of each type that is a target."""
+        rooted = self.target_types if root_weight else []
+        biased = self.target_types if bias else []
+        self.roots = ModuleDict({target: self._root(target) for target in rooted})
+        self.biases = ParameterDict(
+            {t: torch.nn.Parameter(torch.empty(self._out_width(t))) for t in biased}
+        )
 
     def _root(self, target: NodeType) -> Linear:
         size = self.in_channels[target], self._out_width(target)
