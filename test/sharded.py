@@ -32,7 +32,7 @@ LAYERS = {
     'transition, race': (TransitionGraphConv, {'num_nodes': N, 'method': 'race'}),
     'transition, sharp': (
         TransitionGraphConv,
-        {'num_nodes': MANY, 'method': 'race', 'scale': 12.0},
+        {'num_nodes': MANY, 'method': 'race', 'scale': 20.0, 'similarity': 'linear'},
     ),
     'free': (TransitionGraphConv, {'transition': 'free', 'method': 'stream'}),
     'anchors': (TransitionGraphConv, {'transition': 'anchors'}),

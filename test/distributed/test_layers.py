@@ -3,7 +3,17 @@
 import pytest
 import torch
 from ranks import blocks, group_of_one, run_ranks
-from sharded import IN, KINDS, OUT, N, num_nodes, numbers, results
+from sharded import (
+    IN,
+    KINDS,
+    OUT,
+    N,
+    arguments,
+    make,
+    num_nodes,
+    numbers,
+    results,
+)
 from torch.testing import assert_close
 
 from torch_geometric_gsl import GSLNet
@@ -66,6 +76,14 @@ def test_a_group_of_one(name, tmp_path):
     found['out'] = found['out'][: len(expected['out']) - 1] + found['out'][-1:]
     for key, value in expected.items():
         assert_close(found[key], value, msg=lambda text, k=key: f'{k}: {text}')
+
+
+def test_all_that_was_gathered_takes_part_in_the_backward_pass(tmp_path):
+    # A rank that did not would keep the others waiting.
+    x, given = arguments('uniform', slice(0, N))
+    with group_of_one(tmp_path):
+        make('uniform')(x, shard=RowShard(N), **given).sum().backward()
+    assert torch.equal(given['embedding'].grad, torch.zeros(N, 3).double())
 
 
 def test_sparse_features(tmp_path):

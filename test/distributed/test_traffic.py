@@ -49,6 +49,24 @@ def test_what_is_sent_is_what_was_expected(world_size, tmp_path):
         assert layer == (2 * 2 * 2 * others * (36 // world_size) * 8, 0)
 
 
+def sharp_traffic(rank, sizes):
+    found = []
+    for name in ('transition, sharp', 'free'):
+        shard = RowShard(sizes[rank])
+        x, _ = arguments('transition, sharp', slice(*shard.rows))
+        module = make(name)
+        module(x, shard=shard).sum().backward()
+        module.eval()(x, shard=shard)
+        found.append((shard.traffic.gather, shard.traffic.scatter))
+    return found
+
+
+def test_bounds_of_sharp_scores_need_the_rows_of_all(tmp_path):
+    # Once, in training, and without the gradient: 75 rows of 4 numbers.
+    expected = [(75 * 4 * 8, 0), (0, 0)]
+    assert run_ranks(sharp_traffic, 2, tmp_path, [75, 75]) == [expected] * 2
+
+
 class Wrapped(torch.nn.Module):
     """What DistributedDataParallel calls: a module that returns a loss."""
 
