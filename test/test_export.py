@@ -7,7 +7,13 @@ import torch
 from oracles import seeded
 from torch.export import Dim, export
 
-from torch_geometric_gsl import KNNGCN, GSLNet, LatentGraphConv, TransitionGraphConv
+from torch_geometric_gsl import (
+    KNNGCN,
+    GSLNet,
+    LatentGraphConv,
+    SensorGraphConv,
+    TransitionGraphConv,
+)
 
 N, IN, OUT = 20, 6, 4
 SIMILARITIES = ['neural_gaussian', 'linear', 'gaussian', 'heat_kernel']
@@ -84,6 +90,14 @@ def test_both_layers():
         context = features(seed=4)
         exported = program(conv.eval(), context=context)
         assert_agree(exported, conv, context=context)
+
+
+@pytest.mark.parametrize('kwargs', [{'num_sensors': N}, {'compare': 'windows'}])
+def test_one_graph_of_the_sensors_of_any_number_of_windows(kwargs):
+    conv, x = SensorGraphConv(IN, OUT, **kwargs).eval(), features(5 * N).view(5, N, IN)
+    run = export(conv, (x,), dynamic_shapes={'x': {0: Dim('windows')}}).module()
+    for some in (x[:2], x.repeat(3, 1, 1)):
+        torch.testing.assert_close(run(some), conv(some))
 
 
 def test_rows_that_are_remembered_travel_with_the_program():

@@ -6,10 +6,8 @@ import pytest
 import torch
 from oracles import check_gradients, noise_of, relaxed, seeded, softmax, to_matrix
 from sampling import normal
-from torch.export import Dim, export
 
 from torch_geometric_gsl import SampledGraph, SensorGraphConv
-from torch_geometric_gsl.datasets import CoupledSensors
 from torch_geometric_gsl.nn.similarity import LinearSimilarity
 
 N, IN, OUT, K, TAU, SCALE, EMB = 6, 3, 4, 3, 0.7, 4.0, 5
@@ -147,36 +145,6 @@ def test_one_draw_a_call(compare):
     assert not torch.allclose(out, conv(x, **given(compare)))
 
 
-class Cell(torch.nn.Module):
-    """A gated recurrent unit whose inputs pass along a graph."""
-
-    def __init__(self):
-        super().__init__()
-        self.gates = SensorGraphConv(IN + OUT, 2 * OUT, N, EMB, k=K)
-        self.update = SensorGraphConv(IN + OUT, OUT, N, EMB, k=K)
-
-    def forward(self, x, state, graph):
-        both = torch.cat([x, state], dim=-1)
-        reset, keep = self.gates(both, graph=graph).sigmoid().chunk(2, dim=-1)
-        both = torch.cat([x, reset * state], dim=-1)
-        return keep * state + (1 - keep) * self.update(both, graph=graph).tanh()
-
-
-def test_inside_a_recurrent_cell():
-    torch.manual_seed(1)
-    cell, x, draws = Cell(), windows(7, 5).float(), []
-    for conv in (cell.gates, cell.update):
-        conv.sampler.register_draw_hook(lambda *args: draws.append(args))
-    graph = cell.gates.graph()
-    state = torch.zeros(7, N, OUT)
-    for time in range(x.size(1)):
-        state = cell(x[:, time], state, graph)
-    assert (len(draws), state.shape) == (1, (7, N, OUT))
-    state.square().sum().backward()
-    assert float(cell.gates.embed.weight.grad.abs().min()) > 0
-    assert cell.update.embed.weight.grad is None
-
-
 @pytest.mark.parametrize('compare', ['embedding', 'windows'])
 @LEADS
 def test_new_sensors_take_a_context(compare, lead):
@@ -234,33 +202,6 @@ def test_no_windows_and_one_sensor(compare, training):
     alone.sampler.loop = False
     with pytest.raises(ValueError, match=r'\(got k=1 for 0 candidates\)'):
         alone(x, **known)
-
-
-def test_it_finds_the_couplings_of_a_forecast():
-    dataset = CoupledSensors(num_sensors=N, num_sources=1, num_steps=800, seed=2)
-    x, y = (part.squeeze(-1).transpose(1, 2) for part in dataset.windows(1))
-    torch.manual_seed(0)
-    conv = SensorGraphConv(1, 1, N, bias=False)
-    optimizer = torch.optim.Adam(conv.parameters(), lr=0.05)
-    for _ in range(200):
-        optimizer.zero_grad()
-        (conv(x.tanh()) - y).square().mean().backward()
-        optimizer.step()
-    weight = to_matrix(*conv.eval().graph(), N, N)
-    source, target = dataset[0].true_edge_index
-    # Most of the weight of each sensor lies on its one source, in the right direction.
-    assert float(weight.detach()[target, source].min()) > 0.8
-
-
-@KINDS
-def test_export(compare):
-    conv, given_too = make(compare).eval(), given(compare)
-    dims = {'x': {0: Dim('windows')}} | dict.fromkeys(given_too)
-    program = export(conv, (windows(5),), given_too, dynamic_shapes=dims)
-    for x in (windows(2, seed=4), windows(9, seed=6)):
-        torch.testing.assert_close(
-            program.module()(x, **given_too), conv(x, **given_too)
-        )
 
 
 def test_lazy_channels():
