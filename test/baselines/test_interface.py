@@ -135,10 +135,11 @@ def test_signature(name):
     weight = own.pop('edge_weight', None)
     assert (weight is not None) == issubclass(kind, NeighbourModel)
     assert weight is None or weight.kind is inspect.Parameter.KEYWORD_ONLY
-    # What its similarity compares is that of a net which learns a graph.
-    embedding = own.pop('embedding', None)
-    assert (embedding is not None) == issubclass(kind, gsl.GSLNet)
-    assert embedding is None or embedding.kind is inspect.Parameter.KEYWORD_ONLY
+    # A net that learns a graph takes what it compares, and rows of several processes.
+    for option in ('embedding', 'shard'):
+        value = own.pop(option, None)
+        assert (value is not None) == issubclass(kind, gsl.GSLNet)
+        assert value is None or value.kind is inspect.Parameter.KEYWORD_ONLY
     # With a context, edges and graph ids come in pairs.
     plain = [p.replace(annotation=None) for p in own.values()]
     assert plain == [p.replace(annotation=None) for p in common.values()]
