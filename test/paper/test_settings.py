@@ -21,15 +21,15 @@ KNOWN = {
     ('idgl', 0): '4e4591c5eb',
     ('idgl_anchor', 0): '4eea0f5b8c',
     ('nodeformer', 0): '29aab05408',
-    ('lin_sim', 0): '7236939851',
-    ('lin_sim_t', 0): '864c26900f',
-    ('gau_sim', 0): 'bd003de8e3',
-    ('gau_sim_t', 0): 'af60628e9b',
-    ('neural_gau_sim', 0): '1dfd9ad913',
-    ('neural_gau_sim_t', 0): '43016729ae',
+    ('lin_sim', 0): 'd800e58396',
+    ('lin_sim_t', 0): 'a88d3ae9bb',
+    ('gau_sim', 0): '57d18629ce',
+    ('gau_sim_t', 0): '6f89196cee',
+    ('neural_gau_sim', 0): '0cd50f3a18',
+    ('neural_gau_sim_t', 0): '31d4d3f40b',
     ('mlp', 0): 'a8f8c19b5a',
     ('knn_gcn_root', 0): '1f5b147a45',
-    ('uniform', 0): '711b5a4dd1',
+    ('uniform', 0): 'bd2034ea48',
 }
 
 
