@@ -149,3 +149,10 @@ def test_seeds_and_repr():
 def test_bad_arguments(kwargs, error, text):
     with pytest.raises(error, match=text):
         make(**kwargs)
+
+
+def test_the_start_is_forgotten_whatever_the_lags():
+    """Its steps are of the lags' size: couplings act in the first step that is kept."""
+    x = make(num_sensors=20, max_lag=300, num_steps=50)[0].x
+    after = (x[:, 1:] * x[:, :-1]).mean() / x.square().mean()
+    assert float(after) > 0.2  # Of shocks alone it is about 0.

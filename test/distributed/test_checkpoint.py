@@ -125,3 +125,54 @@ def test_bad_input(tmp_path):
     torch.save({'format': 7}, path)
     with pytest.raises(ValueError, match=r'must have the format 1 \(got 7\)'):
         load_checkpoint(path, model)
+
+
+@pytest.mark.parametrize('name', ['state', 'random', 'step'])
+def test_another_form(name, tmp_path):
+    path, model = tmp_path / 'last.pt', torch.nn.Linear(2, 3)
+    save_checkpoint(path, model)
+    content = torch.load(path, weights_only=True)
+    torch.save({**content, name: [1]}, path)
+    with pytest.raises(ValueError, match=f"must hold a .* as '{name}'.*got list"):
+        load_checkpoint(path, model)
+    del content[name]
+    torch.save(content, path)
+    with pytest.raises(ValueError, match=f"must hold a .* as '{name}'.*got NoneType"):
+        load_checkpoint(path, model)
+
+
+def test_all_or_nothing_is_loaded(tmp_path):
+    path, model = tmp_path / 'last.pt', torch.nn.Linear(2, 3)
+    optimizer = torch.optim.Adam(model.parameters())
+    save_checkpoint(path, model, optimizer)
+    content = torch.load(path, weights_only=True)
+    content['state']['optimizer'] = {'state': {}, 'param_groups': []}
+    torch.save(content, path)
+    torch.nn.init.ones_(model.weight)
+    with pytest.raises(ValueError, match='must hold the state of such objects'):
+        load_checkpoint(path, model, optimizer)
+    assert bool((model.weight == 1).all())
+
+
+@pytest.mark.parametrize('damage', ['cut', 'flipped', 'empty', 'text'])
+def test_damaged_files(damage, tmp_path):
+    path, model = tmp_path / 'last.pt', torch.nn.Linear(30, 30)
+    save_checkpoint(path, model)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 3] ^= 255
+    content = {
+        'cut': content[: len(content) // 2],
+        'flipped': content,
+        'empty': b'',
+        'text': b'101',
+    }[damage]
+    path.write_bytes(bytes(content))
+    with pytest.raises(OSError, match='holds no checkpoint'):
+        load_checkpoint(path, model)
+
+
+def test_a_generator_that_was_not_saved(tmp_path):
+    path, model = tmp_path / 'last.pt', torch.nn.Linear(2, 3)
+    save_checkpoint(path, model)
+    with pytest.raises(ValueError, match="must hold the state of a 'generator'"):
+        load_checkpoint(path, model, generator=torch.Generator())

@@ -43,14 +43,18 @@ def test_processes_of_torchrun_join(joined, monkeypatch):
     monkeypatch.setattr(torch.cuda, 'set_device', devices.append)
     assert start('gloo', timeout=5) == torch.device('cpu')
     # A GPU for each of two processes of this machine, and for one of them.
+    monkeypatch.setenv('LOCAL_WORLD_SIZE', '2')
     monkeypatch.setattr(torch.cuda, 'device_count', lambda: 2)
     assert start() == torch.device('cuda', 1)
     monkeypatch.setattr(torch.cuda, 'device_count', lambda: 1)
-    assert start() == torch.device('cpu')
+    for rank in '10':  # Both take the same backend.
+        monkeypatch.setenv('LOCAL_RANK', rank)
+        assert start() == torch.device('cpu')
     minute = {'timeout': timedelta(seconds=60)}
     assert joined == [
         (('gloo',), {'timeout': timedelta(seconds=5)}),
         (('nccl',), minute),
+        (('gloo',), minute),
         (('gloo',), minute),
     ]
     assert devices == [torch.device('cuda', 1)]

@@ -289,3 +289,17 @@ def test_more_bad_arguments():
         R.relation_overlap([(edge_index, weight)], N)
     with pytest.raises(ValueError, match="'x' must be dense or sparse CSR"):
         R.smoothness(X.to_sparse_coo(), edge_index, weight)
+
+
+@pytest.mark.parametrize('size', [0.0, 1e-20])
+def test_overlap_of_weights_that_vanish(size):
+    """Hard draws of a null neighbour leave weights of zero, which have a gradient."""
+    edge_index = torch.tensor([[0, 1, 0], [1, 1, 0]])
+    first = torch.tensor([size, 0.0, 1.0], requires_grad=True)
+    second = torch.tensor([0.5, 0.5, 1.0], requires_grad=True)
+    graphs = [(edge_index, first), (edge_index, second)]
+    value = R.relation_overlap(graphs, 2, reduction='none')
+    assert float(value.detach()[0]) == 1.0
+    value.sum().backward()
+    assert torch.isfinite(first.grad).all()
+    assert torch.isfinite(second.grad).all()

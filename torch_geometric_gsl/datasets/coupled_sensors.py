@@ -20,7 +20,7 @@ COUPLINGS: dict[str, Callable[[Tensor], Tensor]] = {
     'tanh': lambda x: (2 * x).tanh(),
     'sine': lambda x: (3 * x).sin(),
 }
-# Steps before the first one that is kept: until then the start is forgotten.
+# The least number of steps until the start is forgotten.
 _BURN_IN = 200
 
 
@@ -177,9 +177,14 @@ class CoupledSensors(InMemoryDataset):
             true_edge_lag=lag.flatten(),
         )
 
+    @property
+    def _burn_in(self) -> int:
+        """Return how many steps pass before the first one that is kept."""
+        return max(_BURN_IN, 20 * self.max_lag)
+
     def _shocks(self, group: Tensor, generator: torch.Generator) -> Tensor:
         """Draw what each sensor receives from outside, [steps, sensors]."""
-        steps = self.num_steps + _BURN_IN
+        steps = self.num_steps + self._burn_in
         load = self.driver * (0.5 + torch.rand(self.num_sensors, generator=generator))
         own = torch.randn(steps, self.num_sensors, generator=generator)
         driver = torch.randn(steps, self.num_groups, generator=generator)
@@ -198,7 +203,7 @@ class CoupledSensors(InMemoryDataset):
         for step in range(self.max_lag, x.size(0)):
             received = (weight * act(x[step - lag, source])).sum(dim=1)
             x[step] = self.persistence * x[step - 1] + received + shocks[step]
-        return x[_BURN_IN:]
+        return x[self._burn_in :]
 
     def __repr__(self) -> str:
         return (

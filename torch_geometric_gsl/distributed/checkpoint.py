@@ -7,7 +7,9 @@ unpickled, which executes what a file says.
 
 from __future__ import annotations
 
+import copy
 import io
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -118,21 +120,47 @@ def load_checkpoint(
         if missing_ok:
             return 0
         raise FileNotFoundError(f"'{path}' does not exist: it should be a checkpoint")
-    found = load_tensors(io.BytesIO(content), path, 'checkpoint')
-    if (form := found.get('format')) != FORMAT:
-        raise ValueError(f"'{path}' must have the format {FORMAT} (got {form!r})")
+    found = _checked(content, path)
     parts = _parts(model, optimizer, others)
     state, random = found['state'], found['random']
     if missing := sorted(parts.keys() - state.keys()):
         raise ValueError(f"'{path}' must hold {missing} (got {sorted(state)})")
+    if generator is not None and 'generator' not in random:
+        raise ValueError(f"'{path}' must hold the state of a 'generator' (got none)")
+    former = {name: copy.deepcopy(part.state_dict()) for name, part in parts.items()}
     try:
         for name, part in parts.items():
             part.load_state_dict(state[name])
-    except (KeyError, RuntimeError, ValueError) as error:
+        _set_random_numbers(random, generator)
+    except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
+        for name, part in parts.items():
+            part.load_state_dict(former[name])
         text = f"'{path}' must hold the state of such objects: {error}"
         raise ValueError(text) from error
-    _set_random_numbers(random, generator)
     return int(found['step'])
+
+
+def _checked(content: bytes, path: str | Path) -> dict[str, Any]:
+    """Return what a file holds, which must be whole and of the known form."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as file:
+            damaged = file.testzip()
+    except zipfile.BadZipFile as error:
+        raise OSError(f"'{path}' holds no checkpoint: {error}") from error
+    if damaged is not None:
+        raise OSError(f"'{path}' holds no checkpoint: '{damaged}' in it is damaged")
+    found = load_tensors(io.BytesIO(content), path, 'checkpoint')
+    if (form := found.get('format')) != FORMAT:
+        raise ValueError(f"'{path}' must have the format {FORMAT} (got {form!r})")
+    kinds = {'step': int, 'state': dict, 'random': dict}
+    for name, kind in kinds.items():
+        if not isinstance(value := found.get(name), kind):
+            raise ValueError(
+                f"'{path}' must hold a {kind.__name__} as {name!r} "
+                f'(got {type(value).__name__})'
+            )
+    check_count(found['step'], 'step', minimum=0)
+    return found
 
 
 def _parts(model: Any, optimizer: Any, others: dict[str, Any]) -> dict[str, Any]:

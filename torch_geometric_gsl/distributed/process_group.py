@@ -24,8 +24,9 @@ def start(backend: str | None = None, timeout: float = 60.0) -> torch.device:
     closed, and else after the :obj:`timeout`.
 
     Args:
-        backend (str, optional): :obj:`"gloo"` on CPUs or :obj:`"nccl"` on GPUs, each of
-            which serves one process; by default NCCL where there is a GPU for this one.
+        backend (str, optional): :obj:`"gloo"` on CPUs or :obj:`"nccl"` on GPUs, one for
+            each process; by default NCCL where this machine has a GPU for each of its
+            processes.
             (default: :obj:`None`)
         timeout (float, optional): The seconds that a rank waits for the others.
             (default: :obj:`60.0`)
@@ -45,8 +46,9 @@ def start(backend: str | None = None, timeout: float = 60.0) -> torch.device:
         check_option(backend, ('gloo', 'nccl'), 'backend')
     check_positive(timeout, 'timeout')
     local_rank = int(os.environ.get('LOCAL_RANK', 0))
-    if backend is None:
-        backend = 'nccl' if local_rank < torch.cuda.device_count() else 'gloo'
+    if backend is None:  # One for all processes of a machine.
+        num_processes = int(os.environ.get('LOCAL_WORLD_SIZE', 1))
+        backend = 'nccl' if num_processes <= torch.cuda.device_count() else 'gloo'
     device = torch.device('cpu')
     if backend == 'nccl':
         device = torch.device('cuda', local_rank)

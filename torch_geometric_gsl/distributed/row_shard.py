@@ -223,8 +223,8 @@ class RowShard:
     def sum_gradients(self, module: torch.nn.Module) -> None:
         r"""Sum the gradients of parameters over the ranks, in one message.
 
-        Call it once after the backward pass. A parameter that has a gradient on no rank
-        is left without.
+        Call it once a step, after all backward passes that the step adds up. A
+        parameter that has a gradient on no rank is left without.
 
         Args:
             module (torch.nn.Module): The model, the same on all ranks.
@@ -243,8 +243,8 @@ class RowShard:
 
         Args:
             module (torch.nn.Module): The model.
-            generator (torch.Generator, optional): The source of randomness; the global
-                ones if :obj:`None`. (default: :obj:`None`)
+            generator (torch.Generator, optional): A source of randomness beside the
+                global ones. (default: :obj:`None`)
         """
         check_type(module, torch.nn.Module, 'module', 'a torch.nn.Module')
         if not self.is_shared:
@@ -253,7 +253,6 @@ class RowShard:
             broadcast_first(value, self.group)
         if generator is not None:
             generator.set_state(broadcast_first(generator.get_state(), self.group))
-            return
         torch.set_rng_state(broadcast_first(torch.get_rng_state(), self.group))
         if torch.cuda.is_available():
             state = broadcast_first(torch.cuda.get_rng_state(), self.group)

@@ -16,16 +16,17 @@ from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, disable_compile, row_
 from torch_geometric_gsl.typing import SampledGraph
 
 
-def dense_graph(weight: Tensor, *, loop: bool = True) -> SampledGraph:
+def dense_graph(weight: Tensor, excluded: Tensor | None = None) -> SampledGraph:
     r"""List all pairs of a matrix of weights as edges.
 
     Args:
         weight (torch.Tensor): Weights :math:`[n, N]` of sources for targets.
-        loop (bool, optional): Whether to list the diagonal. (default: :obj:`True`)
+        excluded (torch.Tensor, optional): The source of each target that is left out
+            :math:`[n]`. (default: :obj:`None`)
     """
     edges = torch.ones_like(weight, dtype=torch.bool)
-    if not loop:
-        edges.fill_diagonal_(False)
+    if excluded is not None:
+        edges.scatter_(1, excluded.unsqueeze(1), False)
     target, source = edges.nonzero(as_tuple=True)
     return SampledGraph(torch.stack([source, target]), weight[edges])
 

@@ -279,9 +279,12 @@ def _unit_weights(
         edge_index, edge_weight, num_nodes, reduction, is_share=True
     )
     edge_index, weight = merge_edges(edge_index, weight, num_nodes)
-    target, tiny = edge_index[1], torch.finfo(weight.dtype).tiny
+    largest = scatter(weight.detach(), edge_index[1], 0, num_nodes, reduce='max')
+    # The direction of weights that are zero has no derivative: such a target has none.
+    keep = (largest > 0)[edge_index[1]]
+    edge_index, weight = edge_index[:, keep], weight[keep]
+    target = edge_index[1]
     # No square overflows where the largest weight is one.
-    largest = scatter(weight.detach(), target, 0, num_nodes, reduce='max')
-    weight = weight / largest.clamp(min=tiny)[target]
-    norm = scatter(weight.square(), target, 0, num_nodes).clamp(min=tiny).sqrt()
+    weight = weight / largest.clamp(min=torch.finfo(weight.dtype).tiny)[target]
+    norm = scatter(weight.square(), target, 0, num_nodes).sqrt()
     return edge_index, weight / norm[target]

@@ -6,6 +6,7 @@ from sampling import normal
 
 from torch_geometric_gsl import (
     CosineSimilarity,
+    DirectedSimilarity,
     GaussianSimilarity,
     LinearSimilarity,
     NeuralGaussianSimilarity,
@@ -92,3 +93,26 @@ def test_shares_by_definition():
         RelationShares(4, 3, 'edge')
     with pytest.raises(ValueError, match=r"'in_channels' must be known with shares='n"):
         RelationShares(-1, 3, 'node')
+
+
+def test_one_module_for_two_relations():
+    similarity = LinearSimilarity(4, feature_weights=True)
+    with pytest.raises(ValueError, match="'similarity' must have a module of its own"):
+        check_apart([similarity, similarity])
+
+
+def test_directed_similarities_begin_apart():
+    bells = [
+        DirectedSimilarity(NeuralGaussianSimilarity(4, bias=True)) for _ in range(2)
+    ]
+    plain = [NeuralGaussianSimilarity(4, bias=True) for _ in range(2)]
+    begin_apart(bells)
+    begin_apart(plain)
+    for directed, bell in zip(bells, plain, strict=True):
+        assert torch.equal(directed.similarity.bias_b, bell.bias_b)
+    weighted = [
+        DirectedSimilarity(LinearSimilarity(4, feature_weights=True)) for _ in range(2)
+    ]
+    begin_apart(weighted)
+    first, second = (s.similarity.feature_weight for s in weighted)
+    assert not torch.equal(first, second)

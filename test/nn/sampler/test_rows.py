@@ -25,6 +25,7 @@ OPTIONS = {
     'null': {'method': 'race', 'null': True},
     'null, dense': {'method': 'dense', 'null': True},
     'no loops': {'method': 'race', 'loop': False, 'scale': 8.0},
+    'no loops, dense': {'method': 'dense', 'loop': False},
 }
 # Between groups that share a tail and inside them, none, the last ones, and all.
 ROWS = [(0, 37), (37, 160), (160, 160), (299, 300), (300, 300), (0, 300)]

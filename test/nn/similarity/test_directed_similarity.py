@@ -69,3 +69,7 @@ def test_reset_and_wrong_arguments():
         DirectedSimilarity('linear')
     with pytest.raises(ValueError, match=r"'x' must have 6 channels \(got 3\)"):
         module(torch.randn(4, 3))
+    with pytest.raises(ValueError, match="'similarity' must not be directed itself"):
+        DirectedSimilarity(module)
+    with pytest.raises(ValueError, match=r"'x' must be dense \(got torch.sparse_csr"):
+        module(torch.randn(4, 6).to_sparse_csr())

@@ -43,8 +43,8 @@ class MultiplexLatentGraphConv(RootTerm):
     Relations that began equal would stay equal. The centres of neural bells with a bias
     begin at even steps over their range, :math:`(r - \frac{1}{2}) / R` of it, for all
     targets; weights of features begin at 1 with a noise of 0.1; what begins at random
-    anyway stays as it is, and so does a single relation. Relations that nothing can
-    tell apart are refused.
+    anyway stays as it is, and so does a single relation. Equal similarities without
+    parameters are refused, and so is one module for two relations.
 
     Args:
         in_channels (int): Size of each input sample, or :obj:`-1` to derive the size

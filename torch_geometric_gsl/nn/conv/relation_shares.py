@@ -18,6 +18,7 @@ from torch_geometric_gsl._checks import (
 )
 from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.similarity.base import Similarity
+from torch_geometric_gsl.nn.similarity.directed_similarity import DirectedSimilarity
 from torch_geometric_gsl.nn.similarity.neural_gaussian_similarity import (
     NeuralGaussianSimilarity,
 )
@@ -98,6 +99,9 @@ def begin_apart(similarities: Sequence[Similarity]) -> None:
     """Let the parameters of several similarities differ that begin as constants."""
     if len(similarities) == 1:
         return
+    inner = [s.similarity for s in similarities if isinstance(s, DirectedSimilarity)]
+    if len(inner) == len(similarities):
+        begin_apart(inner)
     for number, similarity in enumerate(similarities):
         if (
             isinstance(similarity, NeuralGaussianSimilarity)
@@ -111,7 +115,12 @@ def begin_apart(similarities: Sequence[Similarity]) -> None:
 
 
 def check_apart(similarities: Sequence[Similarity]) -> None:
-    """Raise if several similarities of the same rows are equal and learn nothing."""
+    """Raise if several similarities of the same rows are one, or learn nothing."""
+    if len({id(similarity) for similarity in similarities}) < len(similarities):
+        raise ValueError(
+            "'similarity' must have a module of its own for each relation (got one "
+            'module twice)'
+        )
     fixed = [
         repr(similarity)
         for similarity in similarities

@@ -84,7 +84,7 @@ class SensorGraphConv(LearnedGraphConv):
         directed (bool, optional): If :obj:`False`, a sensor has one embedding: scores
             are symmetric, weights are not. (default: :obj:`True`)
         similarity_kwargs (dict, optional): Arguments of a similarity that is given by
-            name, such as :obj:`{"heads": 2}`. (default: :obj:`None`)
+            name, such as :obj:`{"feature_weights": True}`. (default: :obj:`None`)
         root_weight (bool, optional): If :obj:`False`, the layer does not add
             :math:`\mathbf{X}_b \mathbf{W}_{\textrm{root}}`. (default: :obj:`True`)
         bias (bool, optional): If :obj:`False`, the layer does not learn a bias.
@@ -169,7 +169,7 @@ class SensorGraphConv(LearnedGraphConv):
         self.embed = SensorEmbedding(
             compare, in_channels, embedding_channels, compared.in_channels, num_sensors
         )
-        # In the order of a reset, so that one seed gives the same numbers.
+        # Not that of a subclass, whose own parameters are yet to come.
         SensorGraphConv.reset_parameters(self)
 
     def reset_parameters(self) -> None:
@@ -231,7 +231,8 @@ class SensorGraphConv(LearnedGraphConv):
     ) -> SampledGraph:
         r"""Draw the graph of the sensors, to be used in several calls.
 
-        In evaluation mode it has the noise-free weights of all sensors.
+        In evaluation mode it has the noise-free weights of all sensors, or with another
+        :obj:`method` than :obj:`"dense"` those of the :obj:`k` nearest.
 
         Args:
             x (torch.Tensor, optional): What the sensors show, where that is compared.

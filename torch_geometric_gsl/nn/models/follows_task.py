@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl.distributed.row_shard import RowShard
-from torch_geometric_gsl.nn.models.tasks import TASKS, Task, as_flags, every_node
+from torch_geometric_gsl.nn.models.tasks import TASKS, Task, check_choice, every_node
 
 
 class FollowsTask(torch.nn.Module):
@@ -33,6 +33,7 @@ class FollowsTask(torch.nn.Module):
         if shard is None:
             target = self._task.target(out, y, mask)
             return self._task.loss(out[mask], target)
+        check_choice(mask, out.size(0), none_ok=True)
         total = out[mask].sum()  # Of no nodes: zero, with a gradient.
         count = len(out[mask])
         if count > 0:
@@ -50,7 +51,9 @@ class FollowsTask(torch.nn.Module):
         """Return how good outputs are, by the name of the metric."""
         mask = every_node(out) if mask is None else mask
         if shard is not None:
-            out, y, mask = map(shard.gather, (out, y, as_flags(mask, out)))
+            check_choice(mask, out.size(0), none_ok=True)
+            out, y = (shard.concatenate(rows[mask]) for rows in (out, y))
+            mask = every_node(out)
         target = self._task.target(out, y, mask)
         score = self._task.score(self._task.predict(out[mask]), target)
         return {self._task.metric: float(score)}

@@ -51,13 +51,6 @@ def every_node(out: Tensor) -> Tensor:
     return torch.ones(out.size(0), dtype=torch.bool, device=out.device)
 
 
-def as_flags(mask: Tensor, out: Tensor) -> Tensor:
-    """Return a mask with a boolean for each node, given one or indices."""
-    if mask.dtype == torch.bool:
-        return mask
-    return torch.zeros_like(every_node(out)).index_fill(0, mask, True)
-
-
 def chosen_labels(out: Tensor, y: Tensor, mask: Tensor) -> Tensor:
     """Return the labels of the labelled nodes, checked against the logits of all."""
     num_nodes, num_classes = out.shape
@@ -100,7 +93,7 @@ def _chosen_flags(out: Tensor, y: Any, mask: Tensor) -> Tensor:
     return chosen
 
 
-def check_choice(mask: Any, num_nodes: int) -> None:
+def check_choice(mask: Any, num_nodes: int, *, none_ok: bool = False) -> None:
     """Raise unless a mask, or indices, choose some of the nodes."""
     if not isinstance(mask, Tensor):
         raise TypeError(f"'mask' must be a torch.Tensor (got {type(mask).__name__})")
@@ -114,9 +107,12 @@ def check_choice(mask: Any, num_nodes: int) -> None:
             f"'mask' must have shape [num_nodes], or [num_indices] "
             f'(got {list(mask.shape)})'
         )
-    check_mask(mask)
+    if not none_ok:
+        check_mask(mask)
     if mask.dtype == torch.bool:
         _check_one_per_node(mask, 'mask', num_nodes)
+        return
+    if mask.numel() == 0:
         return
     low, high = mask.aminmax()
     check_value(

@@ -68,7 +68,7 @@ class AllPairs(NamedTuple):
         is_whole = given.is_noisy or given.method == 'dense'
         if self.plan.method == 'dense' and options.replace and is_whole:
             weight = self._weights(generator)
-            graph = dense_graph(weight, loop=scores.excluded is None)
+            graph = dense_graph(weight, scores.excluded)
         elif given.is_noisy:
             drawn = _draw(self, generator)
             graph = drawn_graph(scores, *drawn, options, given.memory_budget)

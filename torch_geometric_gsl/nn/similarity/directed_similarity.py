@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from torch_geometric_gsl._checks import check_pair, check_type
@@ -36,6 +37,7 @@ class DirectedSimilarity(Similarity):
 
     Raises:
         TypeError: If :obj:`similarity` is no similarity.
+        ValueError: If it is directed itself.
 
     Example:
         >>> from torch_geometric_gsl import LinearSimilarity
@@ -47,6 +49,10 @@ class DirectedSimilarity(Similarity):
 
     def __init__(self, similarity: Similarity) -> None:
         check_type(similarity, Similarity, 'similarity', 'a Similarity')
+        if isinstance(similarity, DirectedSimilarity):
+            raise ValueError(
+                f"'similarity' must not be directed itself (got {similarity})"
+            )
         super().__init__(2 * similarity.in_channels)
         self.similarity = similarity
         # Those of its class, for the other similarity scores all pairs.
@@ -66,6 +72,9 @@ class DirectedSimilarity(Similarity):
     def pair_scores(self, x: Features, scale: float | Tensor = 1.0) -> PairScores:
         half = self.similarity.in_channels
         x_src, x_dst = check_pair(x, self.in_channels)
+        for rows in (x_src, x_dst):
+            if rows.layout != torch.strided:
+                raise ValueError(f"'x' must be dense (got {rows.layout})")
         return self.similarity.pair_scores((x_src[:, :half], x_dst[:, half:]), scale)
 
     def __repr__(self) -> str:
