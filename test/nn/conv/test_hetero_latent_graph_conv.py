@@ -256,6 +256,35 @@ def test_new_rows_of_a_batch():
     torch.testing.assert_close(found, expected[keep])
 
 
+X = rows()
+NEW = {'word': X['word'][:2], 'doc': X['doc'][:3]}
+HALF = {t: (BATCH[t], BATCH[t][: len(NEW[t])] if t in NEW else None) for t in IN}
+
+
+@pytest.mark.parametrize(
+    ('missing', 'text'),
+    [
+        ({'doc': (None, HALF['doc'][1])}, r"of 'doc' in 'context_dict' \(got those of"),
+        ({'doc': (BATCH['doc'], None)}, r"of 'doc' in 'x_dict' \(got those of \['word"),
+        ({'author': None}, r"of 'author' in 'context_dict' \(got those of \['doc', 'w"),
+        (
+            {'doc': None, 'author': None, 'word': (BATCH['word'], None)},
+            r"of 'doc' in 'context_dict' \(got those of \['word'\]\)",
+        ),
+    ],
+)
+def test_graph_ids_of_new_rows_that_are_missing(missing, text):
+    conv = make(similarity='linear').eval()
+    assert conv(NEW, None, HALF, context_dict=X)['word'].shape == (2, OUT)
+    for call in (conv, conv.graphs, conv.plan):
+        with pytest.raises(ValueError, match=r"'batch_dict' must have the .*" + text):
+            call(NEW, None, HALF | missing, context_dict=X)
+    # A type that has no new rows has no ids of them, and one that sends nothing none.
+    only = {'doc': (BATCH['doc'], None), 'word': (None, HALF['word'][1])}
+    given = {'word': NEW['word']}, None, only
+    assert conv(*given, context_dict=X)['word'].shape == (2, OUT)
+
+
 def test_options_of_relations():
     trained = LinearSimilarity(OUT)
     relations = {
@@ -464,7 +493,6 @@ def test_bad_options(given, error, text):
         HeteroLatentGraphConv(**given)
 
 
-X = rows()
 EDGES = torch.zeros(2, 1, dtype=torch.long)
 BAD_CALLS = [
     ({'x_dict': X['doc']}, TypeError, r"'x_dict' must be a dict \(got Tensor\)"),

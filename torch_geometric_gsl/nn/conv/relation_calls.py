@@ -17,6 +17,7 @@ from torch_geometric_gsl._checks import (
 from torch_geometric_gsl.nn.conv.typed_relations import (
     TypedRows,
     check_all_given,
+    check_graph_ids,
     check_keys,
     check_rows,
     split_rows,
@@ -86,6 +87,7 @@ class CallsRelations(torch.nn.Module):
             check_all_given(x, self.node_types, 'x_dict')
             rows, _ = split_rows(None, x, batch, embedding)
             check_rows(rows, self._widths(), like, 'x_dict')
+            check_graph_ids(rows, x if batch else [])
             return rows, rows
         x = check_keys(x_dict, self.target_types, 'x_dict')
         context = check_keys(context, self.node_types, 'context_dict')
@@ -94,6 +96,9 @@ class CallsRelations(torch.nn.Module):
         sources, targets = split_rows(context, x, batch, embedding)
         check_rows(sources, self._widths(), like, 'context_dict')
         check_rows(targets, self._widths(), like, 'x_dict')
+        if sources.batch or targets.batch:
+            check_graph_ids(sources, needed, " in 'context_dict'")
+            check_graph_ids(targets, x, " in 'x_dict'")
         return sources, targets
 
     def _check_count(
