@@ -73,6 +73,12 @@ class CallsRelations(torch.nn.Module):
                 self._arguments(relation, sources, targets, edge_index, is_pair),
             )
 
+    def check_context(self, context: dict[NodeType, Tensor]) -> None:
+        """Raise unless a context has all rows that a layer takes, as it takes them."""
+        check_all_given(context, self.node_types, 'context_dict')
+        like = next(self.parameters())
+        check_rows(TypedRows(context, {}, {}), self._widths(), like, 'context_dict')
+
     def _rows(
         self, x_dict: Any, batch: Any, context: Any, embedding: Any
     ) -> tuple[TypedRows, TypedRows]:
