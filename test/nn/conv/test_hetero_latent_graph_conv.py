@@ -382,6 +382,19 @@ def test_types_without_nodes(options, training):
     assert conv.graphs(rows(doc=0))[NEAR].edge_index.shape == (2, 0)
 
 
+@pytest.mark.parametrize('dtype', [torch.float32, torch.float64])
+def test_sparse_targets_of_a_type_without_nodes(dtype):
+    conv = make([OF], root_weight=False, bias=False).to(dtype)
+    x = {t: value.to(dtype) for t, value in rows(author=0).items() if t != 'word'}
+    x['doc'] = x['doc'].to_sparse_csr()
+    out = conv(x)['doc']
+    assert out.layout == torch.strided
+    assert torch.equal(out, torch.zeros(12, OUT, dtype=dtype))
+    edge_index, weight = conv.graphs(x)[OF]
+    assert edge_index.shape == (2, 0)
+    assert torch.equal(weight, torch.empty(0, dtype=dtype))
+
+
 def test_seeds():
     conv, x = make(), rows()
     one, same, other = (conv(x, generator=seeded(seed)) for seed in (1, 1, 2))
