@@ -337,6 +337,28 @@ def test_lazy_sizes():
     assert mixed(x)['doc'].shape == (12, OUT)
 
 
+@pytest.mark.parametrize('empty', ['author', 'doc'])
+@pytest.mark.parametrize('method', ['forward', 'graphs', 'plan'])
+def test_lazy_sizes_of_types_without_nodes(method, empty):
+    x = {t: value.float() for t, value in rows(**{empty: 0}).items()}
+    conv = HeteroLatentGraphConv(-1, OUT, RELATIONS)
+    getattr(conv, method)(x)
+    for source, _, target in RELATIONS:
+        own = conv.convs[source, _, target]
+        assert own.lin.weight.shape == (OUT, IN[source])
+        if source != target:
+            assert own.lin_target.weight.shape == (OUT, IN[target])
+        assert all(bool(p.isfinite().all()) for p in own.parameters())
+    full = {t: value.float() for t, value in rows().items()}
+    assert conv(full)['doc'].shape == (12, OUT)
+    other = HeteroLatentGraphConv(IN, OUT, RELATIONS)
+    other.load_state_dict(conv.state_dict())
+    # Rows of the same type that are a context may be none as well.
+    alone = HeteroLatentGraphConv(-1, OUT, [NEAR])
+    alone({'doc': full['doc']}, context_dict={'doc': full['doc'][:0]})
+    assert alone.convs[NEAR].lin.weight.shape == (OUT, 6)
+
+
 def test_sparse_features():
     conv, x = make().eval(), rows()
     dense = {t: value * (value > 0) for t, value in x.items()}
@@ -384,8 +406,9 @@ def test_types_without_nodes(options, training):
 
 @pytest.mark.parametrize('dtype', [torch.float32, torch.float64])
 def test_sparse_targets_of_a_type_without_nodes(dtype):
-    conv = make([OF], root_weight=False, bias=False).to(dtype)
-    x = {t: value.to(dtype) for t, value in rows(author=0).items() if t != 'word'}
+    sizes = {'author': IN['author'], 'doc': IN['doc']}
+    conv = make([OF], sizes, root_weight=False, bias=False).to(dtype)
+    x = {t: value.to(dtype) for t, value in rows(author=0).items() if t in sizes}
     x['doc'] = x['doc'].to_sparse_csr()
     out = conv(x)['doc']
     assert out.layout == torch.strided

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 from torch_geometric.typing import EdgeType, NodeType
 
 from torch_geometric_gsl._checks import (
@@ -64,6 +65,7 @@ class CallsRelations(torch.nn.Module):
             if edge_index is not None:
                 check_edge_index(edge_index, *ends, f'edge_index_dict[{relation}]')
             if ends[0].size(0) == 0 < ends[1].size(0):
+                self._learn_widths(relation, ends)
                 yield relation, None
                 continue
             is_pair = context is not None or relation[0] != relation[2]
@@ -72,6 +74,14 @@ class CallsRelations(torch.nn.Module):
                 relation,
                 self._arguments(relation, sources, targets, edge_index, is_pair),
             )
+
+    def _learn_widths(self, relation: EdgeType, ends: tuple[Tensor, Tensor]) -> None:
+        """Initialise projections that are not called: no rows tell a width as well."""
+        conv = self.convs[relation]
+        for name, rows in zip(('context', 'x'), ends, strict=True):
+            lin = conv._projection(name)
+            if is_uninitialized_parameter(lin.weight):
+                lin.initialize_parameters(lin, (rows,))
 
     def check_context(self, context: dict[NodeType, Tensor]) -> None:
         """Raise unless a context has all rows that a layer takes, as it takes them."""
