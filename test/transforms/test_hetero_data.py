@@ -207,6 +207,22 @@ def test_bad_options():
     assert str(undirected).endswith("edge_types=[('doc', 'near', 'doc')])")
 
 
+@pytest.mark.parametrize('name', ['knn', 'sampled'])
+@pytest.mark.parametrize(('given', 'missing'), [('doc', 'word'), ('word', 'doc')])
+def test_graph_ids_of_one_type_alone(given, missing, name):
+    data = draw()
+    data[given].batch = torch.arange(data[given].num_nodes) // 6
+    text = (
+        rf"'data\['{missing}'\].batch' must hold the graph ids of '{missing}' for "
+        rf"\('word', 'in', 'doc'\) \(got those of '{given}' alone\)"
+    )
+    with pytest.raises(ValueError, match=text):
+        TRANSFORMS[name]()(data)
+    # Other types than those that an edge type joins need none.
+    out = SimilarityKNNGraph(k=3, edge_types=[(given, 'near', given)])(data)
+    assert out[given, 'near', given].edge_index[1].unique().numel() > 6
+
+
 def test_bad_data():
     knn = SimilarityKNNGraph(edge_types=RELATIONS)
     for transform in (knn, FreezeLatentGraph(net())):
