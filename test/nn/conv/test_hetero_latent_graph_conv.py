@@ -635,3 +635,21 @@ def test_an_embedding_that_is_missing():
     text = r"'embedding_dict' must hold the rows of 'word' \(got those of \['doc'\]\)"
     with pytest.raises(ValueError, match=text):
         conv(X, embedding_dict={'doc': normal(12, 2)})
+
+
+@pytest.mark.parametrize(
+    ('bad', 'error', 'text'),
+    [
+        (normal(12, 3), ValueError, r'must have 2 channels \(got 3\)'),
+        (normal(9, 2), ValueError, r'one row per node \(got 9 for 12 nodes\)'),
+        (normal(12, 2).float(), TypeError, r'torch.float32 but the parameters have'),
+        (normal(12, 2) / 0, ValueError, r'contains NaN or infinite values'),
+        ('rows', TypeError, r'must be a torch.Tensor \(got str\)'),
+    ],
+)
+def test_an_embedding_that_is_wrong(bad, error, text):
+    conv = make(compare='embedding', embedding_channels=2)
+    given = {t: normal(SIZE[t], 2) for t in IN}
+    assert conv(X, embedding_dict=given)['doc'].shape == (12, OUT)
+    with pytest.raises(error, match=r"'embedding_dict\['doc'\]' .*" + text):
+        conv(X, embedding_dict=given | {'doc': bad})

@@ -94,8 +94,8 @@ class HeteroLatentGraphConv(CallsRelations):
             (default: :obj:`"candidates"`)
         **kwargs (optional): Additional arguments of
             :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`, such as
-            :obj:`scale`, :obj:`hard` or :obj:`method`. Without :obj:`loop` a node is
-            no neighbour of its own; nodes of two types always are candidates.
+            :obj:`scale`, :obj:`hard` or :obj:`method`. With :obj:`loop=False` a node
+            is no neighbour of its own; nodes of two types always are candidates.
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}_t|, F_t)` of each type, dense or

@@ -15,6 +15,7 @@ from torch_geometric_gsl._checks import (
     check_candidate_count,
     check_edge_index,
 )
+from torch_geometric_gsl.nn.conv.learned_graph_conv import check_embedding
 from torch_geometric_gsl.nn.conv.typed_relations import (
     TypedRows,
     check_all_given,
@@ -149,9 +150,15 @@ class CallsRelations(torch.nn.Module):
             pair = sources.batch[source], of_target
             args['batch'] = pair if is_pair else of_target
         if self.convs[relation].compare == 'embedding':
-            check_all_given(targets.embedding, [target], 'embedding_dict')
-            check_all_given(sources.embedding, [source], 'embedding_dict')
-            of_target = targets.embedding[target]
-            pair = sources.embedding[source], of_target
-            args['embedding'] = pair if is_pair else of_target
+            of_source = self._embedding(relation, sources, source)
+            of_target = self._embedding(relation, targets, target)
+            args['embedding'] = (of_source, of_target) if is_pair else of_target
         return args
+
+    def _embedding(self, relation: EdgeType, rows: TypedRows, kind: NodeType) -> Tensor:
+        """Return what stands for the rows of a type, checked."""
+        check_all_given(rows.embedding, [kind], 'embedding_dict')
+        found = rows.embedding[kind]
+        sampler, name = self.convs[relation].sampler, f'embedding_dict[{kind!r}]'
+        check_embedding(found, sampler, rows.x[kind].size(0), name)
+        return found
