@@ -140,19 +140,52 @@ def test_a_frozen_graph():
     x = {t: data[t].x for t in ('doc', 'word')}
     layers = model.eval().graphs(x)
     model.train()
-    for layer in (0, -1):
+    for layer in (0, 1, -1):
         out = FreezeLatentGraph(model, layer=layer)(data)
         for relation, graph in layers[layer].items():
             assert torch.equal(out[relation].edge_index, graph.edge_index)
             assert not out[relation].edge_weight.requires_grad
-    assert HAS not in FreezeLatentGraph(model, layer=-1)(data).edge_types
     assert model.training
+    with pytest.raises(ValueError, match=r"'layer' must be one of the .* \(got 2\)"):
+        FreezeLatentGraph(model, layer=2)(data)
     few = FreezeLatentGraph(model, k=1)(data)
     assert few[HAS].edge_index[1].tolist() == list(range(9))
     none = FreezeLatentGraph(model, threshold=1.0)(data)
     assert none[HAS].edge_index.shape == (2, 0)
     conv = HeteroLatentGraphConv(4, 8, RELATIONS, k=2)
     assert FreezeLatentGraph(conv)(data)[NEAR].edge_index.shape == (2, 24)
+
+
+@pytest.mark.parametrize('layer', [0, 1, 2, -1, -2])
+def test_relations_that_a_layer_lacks(layer):
+    torch.manual_seed(5)
+    # Layer by layer: three relations, two of them, one.
+    relations = [('a', 'to', 'b'), ('b', 'to', 'c'), ('c', 'to', 'd')]
+    model = HeteroGSLNet(4, 8, 3, 3, relations, 'd', k=2).eval()
+    data = HeteroData()
+    for name in 'abcd':
+        data[name].x = torch.randn(6, 4)
+    layers = model.graphs(data.x_dict)
+    assert [len(graphs) for graphs in layers] == [3, 2, 1]
+    former = FreezeLatentGraph(HeteroGSLNet(4, 8, 3, 3, relations, 'd', k=3), layer=0)(
+        data
+    )
+    asked = layer % 3
+    for given in (data, former):
+        out = FreezeLatentGraph(model, layer=layer)(given)
+        for last, relation in zip((0, 1, 2), relations, strict=True):
+            graph = layers[min(last, asked)][relation]
+            assert torch.equal(out[relation].edge_index, graph.edge_index)
+            assert torch.equal(out[relation].edge_weight, graph.edge_weight)
+
+
+def test_relations_that_no_layer_has():
+    relations = [('a', 'to', 'b'), ('b', 'to', 'c')]
+    data = HeteroData()
+    for name in 'abc':
+        data[name].x = torch.randn(6, 4)
+    out = FreezeLatentGraph(HeteroGSLNet(4, 8, 1, 3, relations, 'c', k=2))(data)
+    assert out.edge_types == relations[1:]
 
 
 def test_a_frozen_graph_of_given_candidates():
@@ -205,6 +238,22 @@ def test_bad_options():
     undirected = SimilarityKNNGraph(k=2, edge_types=[NEAR], force_undirected=True)
     assert undirected(draw())[NEAR].edge_index.size(1) > 24
     assert str(undirected).endswith("edge_types=[('doc', 'near', 'doc')])")
+
+
+@pytest.mark.parametrize('name', ['knn', 'sampled'])
+@pytest.mark.parametrize(('given', 'missing'), [('doc', 'word'), ('word', 'doc')])
+def test_graph_ids_of_one_type_alone(given, missing, name):
+    data = draw()
+    data[given].batch = torch.arange(data[given].num_nodes) // 6
+    text = (
+        rf"'data\['{missing}'\].batch' must hold the graph ids of '{missing}' for "
+        rf"\('word', 'in', 'doc'\) \(got those of '{given}' alone\)"
+    )
+    with pytest.raises(ValueError, match=text):
+        TRANSFORMS[name]()(data)
+    # Other types than those that an edge type joins need none.
+    out = SimilarityKNNGraph(k=3, edge_types=[(given, 'near', given)])(data)
+    assert out[given, 'near', given].edge_index[1].unique().numel() > 6
 
 
 def test_bad_data():

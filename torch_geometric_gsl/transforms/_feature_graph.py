@@ -32,6 +32,7 @@ from torch_geometric_gsl.transforms._graph_data import (
 )
 from torch_geometric_gsl.transforms._typed_graph_data import (
     TYPED,
+    check_typed_batch,
     set_typed_graph,
     typed_features,
 )
@@ -82,6 +83,7 @@ class FeatureGraph(BaseTransform):
 
     def _set_typed_graphs(self, data: HeteroData, edge_types: list[EdgeType]) -> None:
         for edge_type in edge_types:
+            check_typed_batch(data, edge_type)
             rows: list[Tensor] = []
             sizes: list[list[int]] = []
             for end in dict.fromkeys(edge_type[::2]):

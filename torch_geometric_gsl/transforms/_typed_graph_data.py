@@ -35,6 +35,18 @@ def typed_features(
     return x
 
 
+def check_typed_batch(data: HeteroData, edge_type: EdgeType) -> None:
+    """Raise if one type of an edge type has graph ids, and the other has none."""
+    ends = [end for end in edge_type[::2] if end in data.node_types]
+    given = [end for end in ends if data[end].get('batch') is not None]
+    missing = [end for end in ends if end not in given]
+    if given and missing:
+        raise ValueError(
+            f"'data[{missing[0]!r}].batch' must hold the graph ids of {missing[0]!r} "
+            f'for {edge_type} (got those of {given[0]!r} alone)'
+        )
+
+
 def set_typed_graph(data: HeteroData, edge_type: EdgeType, graph: SampledGraph) -> None:
     """Store a graph, sorted by target, and keep the one that it replaces."""
     has_observed = f'{OBSERVED}edge_index' in data[edge_type]

@@ -52,8 +52,10 @@ class FreezeLatentGraph(BaseTransform):
     after :obj:`k` or :obj:`threshold` have removed edges.
 
     A :class:`~torch_geometric_gsl.nn.HeteroGSLNet` takes a
-    :class:`~torch_geometric.data.HeteroData` object, and each of its relations becomes
-    an edge type.
+    :class:`~torch_geometric.data.HeteroData` object, and each relation that one of its
+    layers has becomes an edge type. The later layers of a network with a target lack
+    relations that reach the target no more: the graph of such a relation is that of
+    the last layer before that has it.
 
     A graph that :obj:`data` already has is kept under names with a prefix, such as
     :obj:`observed_edge_index` and :obj:`observed_edge_attr`, or dropped if there are
@@ -68,7 +70,8 @@ class FreezeLatentGraph(BaseTransform):
             Graphs with transition nodes do not join nodes and cannot be stored.
         layer (int, optional): The layer whose graph is stored; negative numbers
             count from the last. The graph of the first layer depends on the features
-            alone, those of later layers on all messages before.
+            alone, those of later layers on all messages before. Relations that this
+            layer lacks are taken from the last layer before that has them.
             (default: :obj:`0`)
         k (int, optional): If given, only the :obj:`k` edges of largest weight of
             each node are kept. (default: :obj:`None`)
@@ -127,7 +130,11 @@ class FreezeLatentGraph(BaseTransform):
                 data, HeteroData, 'data', f'{TYPED} for a model of several types'
             )
             with evaluation(self.model):
-                graphs = self._one_layer(self._typed_graphs(given))
+                layers = self._typed_graphs(given)
+            self._one_layer(layers)  # Raises if there is none.
+            graphs: dict[EdgeType, SampledGraph] = {}
+            for own in layers[: self.layer % len(layers) + 1]:
+                graphs |= own
             for edge_type, graph in graphs.items():
                 set_typed_graph(given, edge_type, self._kept(graph))
             return data

@@ -103,8 +103,8 @@ class SampledLatentGraph(FeatureGraph):
             :obj:`sample_in_eval` is given, :obj:`data` is heterogeneous without
             :obj:`edge_types`, or the features are not a floating-point tensor.
         ValueError: If an argument is out of range, the named similarity has
-            parameters, the features are missing, or a graph has too few nodes and
-            :obj:`clamp` is :obj:`False`.
+            parameters, the features are missing, only one type of an edge type has
+            graph ids, or a graph has too few nodes and :obj:`clamp` is :obj:`False`.
 
     Example:
         >>> from torch_geometric.data import Data

@@ -94,9 +94,10 @@ class SimilarityKNNGraph(FeatureGraph):
         TypeError: If an argument has the wrong type, :obj:`data` is heterogeneous
             without :obj:`edge_types`, or the features are not a floating-point tensor.
         ValueError: If an argument is out of range, the named similarity has
-            parameters, the features are missing, a graph has too few nodes and
-            :obj:`clamp` is :obj:`False`, or the :obj:`backend` cannot serve, nor
-            :obj:`force_undirected` between two types.
+            parameters, the features are missing, only one type of an edge type has
+            graph ids, a graph has too few nodes and :obj:`clamp` is :obj:`False`, or
+            the :obj:`backend` cannot serve, nor :obj:`force_undirected` between two
+            types.
         ImportError: If the library of the :obj:`backend` is missing.
 
     Example:

@@ -256,6 +256,35 @@ def test_new_rows_of_a_batch():
     torch.testing.assert_close(found, expected[keep])
 
 
+X = rows()
+NEW = {'word': X['word'][:2], 'doc': X['doc'][:3]}
+HALF = {t: (BATCH[t], BATCH[t][: len(NEW[t])] if t in NEW else None) for t in IN}
+
+
+@pytest.mark.parametrize(
+    ('missing', 'text'),
+    [
+        ({'doc': (None, HALF['doc'][1])}, r"of 'doc' in 'context_dict' \(got those of"),
+        ({'doc': (BATCH['doc'], None)}, r"of 'doc' in 'x_dict' \(got those of \['word"),
+        ({'author': None}, r"of 'author' in 'context_dict' \(got those of \['doc', 'w"),
+        (
+            {'doc': None, 'author': None, 'word': (BATCH['word'], None)},
+            r"of 'doc' in 'context_dict' \(got those of \['word'\]\)",
+        ),
+    ],
+)
+def test_graph_ids_of_new_rows_that_are_missing(missing, text):
+    conv = make(similarity='linear').eval()
+    assert conv(NEW, None, HALF, context_dict=X)['word'].shape == (2, OUT)
+    for call in (conv, conv.graphs, conv.plan):
+        with pytest.raises(ValueError, match=r"'batch_dict' must have the .*" + text):
+            call(NEW, None, HALF | missing, context_dict=X)
+    # A type that has no new rows has no ids of them, and one that sends nothing none.
+    only = {'doc': (BATCH['doc'], None), 'word': (None, HALF['word'][1])}
+    given = {'word': NEW['word']}, None, only
+    assert conv(*given, context_dict=X)['word'].shape == (2, OUT)
+
+
 def test_options_of_relations():
     trained = LinearSimilarity(OUT)
     relations = {
@@ -308,6 +337,28 @@ def test_lazy_sizes():
     assert mixed(x)['doc'].shape == (12, OUT)
 
 
+@pytest.mark.parametrize('empty', ['author', 'doc'])
+@pytest.mark.parametrize('method', ['forward', 'graphs', 'plan'])
+def test_lazy_sizes_of_types_without_nodes(method, empty):
+    x = {t: value.float() for t, value in rows(**{empty: 0}).items()}
+    conv = HeteroLatentGraphConv(-1, OUT, RELATIONS)
+    getattr(conv, method)(x)
+    for source, _, target in RELATIONS:
+        own = conv.convs[source, _, target]
+        assert own.lin.weight.shape == (OUT, IN[source])
+        if source != target:
+            assert own.lin_target.weight.shape == (OUT, IN[target])
+        assert all(bool(p.isfinite().all()) for p in own.parameters())
+    full = {t: value.float() for t, value in rows().items()}
+    assert conv(full)['doc'].shape == (12, OUT)
+    other = HeteroLatentGraphConv(IN, OUT, RELATIONS)
+    other.load_state_dict(conv.state_dict())
+    # Rows of the same type that are a context may be none as well.
+    alone = HeteroLatentGraphConv(-1, OUT, [NEAR])
+    alone({'doc': full['doc']}, context_dict={'doc': full['doc'][:0]})
+    assert alone.convs[NEAR].lin.weight.shape == (OUT, 6)
+
+
 def test_sparse_features():
     conv, x = make().eval(), rows()
     dense = {t: value * (value > 0) for t, value in x.items()}
@@ -351,6 +402,20 @@ def test_types_without_nodes(options, training):
     root = rows()['word'] @ conv.roots['word'].weight.t() + conv.biases['word']
     torch.testing.assert_close(out['word'], root)
     assert conv.graphs(rows(doc=0))[NEAR].edge_index.shape == (2, 0)
+
+
+@pytest.mark.parametrize('dtype', [torch.float32, torch.float64])
+def test_sparse_targets_of_a_type_without_nodes(dtype):
+    sizes = {'author': IN['author'], 'doc': IN['doc']}
+    conv = make([OF], sizes, root_weight=False, bias=False).to(dtype)
+    x = {t: value.to(dtype) for t, value in rows(author=0).items() if t in sizes}
+    x['doc'] = x['doc'].to_sparse_csr()
+    out = conv(x)['doc']
+    assert out.layout == torch.strided
+    assert torch.equal(out, torch.zeros(12, OUT, dtype=dtype))
+    edge_index, weight = conv.graphs(x)[OF]
+    assert edge_index.shape == (2, 0)
+    assert torch.equal(weight, torch.empty(0, dtype=dtype))
 
 
 def test_seeds():
@@ -464,7 +529,6 @@ def test_bad_options(given, error, text):
         HeteroLatentGraphConv(**given)
 
 
-X = rows()
 EDGES = torch.zeros(2, 1, dtype=torch.long)
 BAD_CALLS = [
     ({'x_dict': X['doc']}, TypeError, r"'x_dict' must be a dict \(got Tensor\)"),
@@ -571,3 +635,21 @@ def test_an_embedding_that_is_missing():
     text = r"'embedding_dict' must hold the rows of 'word' \(got those of \['doc'\]\)"
     with pytest.raises(ValueError, match=text):
         conv(X, embedding_dict={'doc': normal(12, 2)})
+
+
+@pytest.mark.parametrize(
+    ('bad', 'error', 'text'),
+    [
+        (normal(12, 3), ValueError, r'must have 2 channels \(got 3\)'),
+        (normal(9, 2), ValueError, r'one row per node \(got 9 for 12 nodes\)'),
+        (normal(12, 2).float(), TypeError, r'torch.float32 but the parameters have'),
+        (normal(12, 2) / 0, ValueError, r'contains NaN or infinite values'),
+        ('rows', TypeError, r'must be a torch.Tensor \(got str\)'),
+    ],
+)
+def test_an_embedding_that_is_wrong(bad, error, text):
+    conv = make(compare='embedding', embedding_channels=2)
+    given = {t: normal(SIZE[t], 2) for t in IN}
+    assert conv(X, embedding_dict=given)['doc'].shape == (12, OUT)
+    with pytest.raises(error, match=r"'embedding_dict\['doc'\]' .*" + text):
+        conv(X, embedding_dict=given | {'doc': bad})

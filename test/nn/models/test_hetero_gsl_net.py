@@ -165,6 +165,27 @@ def test_new_rows(name, num_layers):
         torch.testing.assert_close(found, {'word': every(X)['word'][:2]})
 
 
+@pytest.mark.parametrize('compare', ['projected', 'input'])
+def test_new_rows_whose_type_is_no_source(compare):
+    sizes = {'doc': 6, 'word': 6}, HIDDEN, 1, OUT
+    model = HeteroGSLNet(*sizes, [HAS], 'word', compare=compare, k=K).double().eval()
+    expected = model({'doc': X['doc'], 'word': X['word']})
+    found = model({'word': X['word'][2:4]}, context_dict={'doc': X['doc']})
+    torch.testing.assert_close(found, expected[2:4])
+
+
+def test_a_context_that_is_short():
+    model, new = make(), {'doc': X['doc'][:2]}
+    for bad, text in (
+        ({'word': None}, r"' must hold the rows of 'word' \(got those of \['doc', 'au"),
+        ({'word': X['author']}, r"\['word'\]' must have 6 channels \(got 3\)"),
+        ({'word': X['word'] / 0}, r"\['word'\]' contains NaN or infinite values"),
+    ):
+        context = {t: value for t, value in (X | bad).items() if value is not None}
+        with pytest.raises(ValueError, match="'context_dict" + text):
+            model(new, context_dict=context)
+
+
 def test_the_input_is_compared_in_every_layer():
     relations = {NEAR: {}, IN_DOC: {}, HAS: {'compare': 'projected'}}
     options = {'compare': 'input', 'similarity': 'linear', 'scale': 'learned'}

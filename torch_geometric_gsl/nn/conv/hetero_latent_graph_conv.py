@@ -94,8 +94,8 @@ class HeteroLatentGraphConv(CallsRelations):
             (default: :obj:`"candidates"`)
         **kwargs (optional): Additional arguments of
             :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`, such as
-            :obj:`scale`, :obj:`hard` or :obj:`method`. Without :obj:`loop` a node is
-            no neighbour of its own; nodes of two types always are candidates.
+            :obj:`scale`, :obj:`hard` or :obj:`method`. With :obj:`loop=False` a node
+            is no neighbour of its own; nodes of two types always are candidates.
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}_t|, F_t)` of each type, dense or
@@ -237,7 +237,9 @@ class HeteroLatentGraphConv(CallsRelations):
         for relation, args in self._calls(x_dict, *given):
             x = x_dict[relation[2]]
             if args is None:
-                total = x.new_zeros(x.size(0), self.out_channels)
+                # Of sparse rows `new_zeros` would be sparse.
+                size = x.size(0), self.out_channels
+                total = torch.zeros(size, dtype=x.dtype, device=x.device)
             else:
                 total = self.convs[relation](**args, generator=generator)
             sums.setdefault(relation[2], []).append(total)
@@ -285,7 +287,8 @@ class HeteroLatentGraphConv(CallsRelations):
             if args is None:
                 x = x_dict[relation[2]]
                 edges = torch.empty(2, 0, dtype=torch.long, device=x.device)
-                graphs[relation] = SampledGraph(edges, x.new_empty(0))
+                weights = torch.empty(0, dtype=x.dtype, device=x.device)
+                graphs[relation] = SampledGraph(edges, weights)
             else:
                 conv = self.convs[relation]
                 graphs[relation] = conv.graph(**args, generator=generator)

@@ -53,15 +53,18 @@ def compared_channels(
 
 
 def check_embedding(
-    embedding: Tensor, sampler: GumbelKNNSampler, num_nodes: int
+    embedding: Tensor,
+    sampler: GumbelKNNSampler,
+    num_nodes: int,
+    name: str = 'embedding',
 ) -> None:
     """Raise unless a sampler can compare the rows of an embedding of the nodes."""
-    check_features(embedding, 'embedding', sampler.similarity.in_channels)
+    check_features(embedding, name, sampler.similarity.in_channels)
     parameter = next(sampler.parameters(), None)
-    check_parameter_match(embedding, parameter, 'embedding')
+    check_parameter_match(embedding, parameter, name)
     if embedding.size(0) != num_nodes:
         raise ValueError(
-            f"'embedding' must have one row per node "
+            f"'{name}' must have one row per node "
             f'(got {embedding.size(0)} for {num_nodes} nodes)'
         )
 

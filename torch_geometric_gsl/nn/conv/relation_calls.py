@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 from torch_geometric.typing import EdgeType, NodeType
 
 from torch_geometric_gsl._checks import (
@@ -14,9 +15,11 @@ from torch_geometric_gsl._checks import (
     check_candidate_count,
     check_edge_index,
 )
+from torch_geometric_gsl.nn.conv.learned_graph_conv import check_embedding
 from torch_geometric_gsl.nn.conv.typed_relations import (
     TypedRows,
     check_all_given,
+    check_graph_ids,
     check_keys,
     check_rows,
     split_rows,
@@ -63,6 +66,7 @@ class CallsRelations(torch.nn.Module):
             if edge_index is not None:
                 check_edge_index(edge_index, *ends, f'edge_index_dict[{relation}]')
             if ends[0].size(0) == 0 < ends[1].size(0):
+                self._learn_widths(relation, ends)
                 yield relation, None
                 continue
             is_pair = context is not None or relation[0] != relation[2]
@@ -71,6 +75,20 @@ class CallsRelations(torch.nn.Module):
                 relation,
                 self._arguments(relation, sources, targets, edge_index, is_pair),
             )
+
+    def _learn_widths(self, relation: EdgeType, ends: tuple[Tensor, Tensor]) -> None:
+        """Initialise projections that are not called: no rows tell a width as well."""
+        conv = self.convs[relation]
+        for name, rows in zip(('context', 'x'), ends, strict=True):
+            lin = conv._projection(name)
+            if is_uninitialized_parameter(lin.weight):
+                lin.initialize_parameters(lin, (rows,))
+
+    def check_context(self, context: dict[NodeType, Tensor]) -> None:
+        """Raise unless a context has all rows that a layer takes, as it takes them."""
+        check_all_given(context, self.node_types, 'context_dict')
+        like = next(self.parameters())
+        check_rows(TypedRows(context, {}, {}), self._widths(), like, 'context_dict')
 
     def _rows(
         self, x_dict: Any, batch: Any, context: Any, embedding: Any
@@ -86,6 +104,7 @@ class CallsRelations(torch.nn.Module):
             check_all_given(x, self.node_types, 'x_dict')
             rows, _ = split_rows(None, x, batch, embedding)
             check_rows(rows, self._widths(), like, 'x_dict')
+            check_graph_ids(rows, x if batch else [])
             return rows, rows
         x = check_keys(x_dict, self.target_types, 'x_dict')
         context = check_keys(context, self.node_types, 'context_dict')
@@ -94,6 +113,9 @@ class CallsRelations(torch.nn.Module):
         sources, targets = split_rows(context, x, batch, embedding)
         check_rows(sources, self._widths(), like, 'context_dict')
         check_rows(targets, self._widths(), like, 'x_dict')
+        if sources.batch or targets.batch:
+            check_graph_ids(sources, needed, " in 'context_dict'")
+            check_graph_ids(targets, x, " in 'x_dict'")
         return sources, targets
 
     def _check_count(
@@ -128,9 +150,15 @@ class CallsRelations(torch.nn.Module):
             pair = sources.batch[source], of_target
             args['batch'] = pair if is_pair else of_target
         if self.convs[relation].compare == 'embedding':
-            check_all_given(targets.embedding, [target], 'embedding_dict')
-            check_all_given(sources.embedding, [source], 'embedding_dict')
-            of_target = targets.embedding[target]
-            pair = sources.embedding[source], of_target
-            args['embedding'] = pair if is_pair else of_target
+            of_source = self._embedding(relation, sources, source)
+            of_target = self._embedding(relation, targets, target)
+            args['embedding'] = (of_source, of_target) if is_pair else of_target
         return args
+
+    def _embedding(self, relation: EdgeType, rows: TypedRows, kind: NodeType) -> Tensor:
+        """Return what stands for the rows of a type, checked."""
+        check_all_given(rows.embedding, [kind], 'embedding_dict')
+        found = rows.embedding[kind]
+        sampler, name = self.convs[relation].sampler, f'embedding_dict[{kind!r}]'
+        check_embedding(found, sampler, rows.x[kind].size(0), name)
+        return found

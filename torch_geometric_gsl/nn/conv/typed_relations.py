@@ -153,17 +153,24 @@ def split_pairs(
 def check_rows(
     rows: TypedRows, widths: dict[NodeType, int], like: Tensor, name: str
 ) -> None:
-    """Raise unless features are like parameters, and all or none have graph ids."""
+    """Raise unless features are like parameters, and graph ids are those of rows."""
     for node_type, x in rows.x.items():
         where = f'{name}[{node_type!r}]'
         check_features(x, where, widths[node_type])
         check_parameter_match(x, like, where)
         if node_type in rows.batch:
             check_batch(rows.batch[node_type], x, f'batch_dict[{node_type!r}]')
-        elif rows.batch:
+
+
+def check_graph_ids(
+    rows: TypedRows, needed: Iterable[NodeType], where: str = ''
+) -> None:
+    """Raise unless the graph ids of each type are there."""
+    for node_type in needed:
+        if node_type not in rows.batch:
             raise ValueError(
-                f"'batch_dict' must have the graph ids of {node_type!r} (got those of "
-                f'{list(rows.batch)})'
+                f"'batch_dict' must have the graph ids of {node_type!r}{where} (got "
+                f'those of {list(rows.batch)})'
             )
 
 

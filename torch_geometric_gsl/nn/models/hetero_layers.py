@@ -116,7 +116,12 @@ class StacksRelations(torch.nn.Module):
         known = self.target_types if self.target is None else [self.target]
         x = check_keys(x_dict, known, 'x_dict')
         check_all_given(x, known if self.target else [], 'x_dict')
-        return x, check_keys(context, self.node_types, 'context_dict')
+        context = check_keys(context, self.node_types, 'context_dict')
+        if len(self.convs) > 1:
+            # It passes all layers but the last by itself.
+            first: Any = self.convs[0]
+            first.check_context(_pick(context, first.node_types))
+        return x, context
 
     def _given(
         self, x: Rows, edges: Any, batch: Any, context: Rows | None, embedding: Any
@@ -128,7 +133,7 @@ class StacksRelations(torch.nn.Module):
         if 'input' in modes:
             embedding = x
             if context is not None:
-                embedding = {t: (rows, x.get(t)) for t, rows in context.items()}
+                embedding = {t: (context.get(t), x.get(t)) for t in context | x}
         given = {
             'edge_index_dict': check_keys(edges, self.relations, 'edge_index_dict'),
             'batch_dict': check_keys(batch, self.node_types, 'batch_dict'),
