@@ -52,23 +52,6 @@ def test_wide_matrix_is_never_formed(method, training, sparse, meter):
         assert found.shapes & wide
 
 
-@pytest.mark.parametrize('how', ['half', 'autocast'])
-def test_half_precision_of_many_nodes(how):
-    """Shares of 1 / n would be subnormal numbers."""
-    n = 20_000
-    conv = TransitionGraphConv(IN, 32, n, S).eval()
-    x = torch.randn(n, IN).half().float()
-    h = conv._project(x).detach()
-    exact = conv._gather(conv.theta_e, h)
-    if how == 'half':
-        found = conv.half()._gather(conv.theta_e, h.half())
-    else:
-        with torch.autocast('cpu', dtype=torch.float16):
-            found = conv._gather(conv.theta_e, h.half())
-    error = (found.float() - exact).norm() / exact.norm()
-    assert float(error.detach()) < 1e-3
-
-
 def test_other_number_of_nodes():
     for call in (make(), make().graph):
         with pytest.raises(ValueError, match=r'num_nodes=7 rows \(got 5\); the trans'):

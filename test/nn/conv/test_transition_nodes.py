@@ -13,6 +13,7 @@ from scipy import stats
 
 from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
+from torch_geometric_gsl.nn.conv.transition_nodes import sum_rows
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES
 
 S, IN, OUT = 6, 5, 4
@@ -306,3 +307,18 @@ def test_bad_anchors(error, x, match):
 def test_bad_arguments(error, kwargs, match):
     with pytest.raises(error, match=match):
         TransitionGraphConv(IN, OUT, **kwargs)
+
+
+@pytest.mark.parametrize('how', ['half', 'autocast'])
+def test_half_precision_of_many_rows(how):
+    """Shares of 1 / n would be subnormal numbers."""
+    theta, h = torch.randn(5, 20_000), torch.randn(20_000, 32).half().float()
+    exact = theta.double() @ h.double() / 20_000
+    torch.testing.assert_close(sum_rows(theta, h, None), exact.float())
+    if how == 'half':
+        found = sum_rows(theta.half(), h.half(), None)
+    else:
+        with torch.autocast('cpu', dtype=torch.float16):
+            found = sum_rows(theta, h.half(), None)
+    assert found.dtype == torch.half
+    assert float((found - exact).norm() / exact.norm()) < 1e-3

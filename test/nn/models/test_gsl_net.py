@@ -1,5 +1,3 @@
-from itertools import pairwise
-
 import pytest
 import torch
 from oracles import seeded
@@ -7,9 +5,7 @@ from torch.nn import functional as F
 
 from torch_geometric_gsl import (
     GSLNet,
-    LatentGraphConv,
     LinearSimilarity,
-    TransitionGraphConv,
 )
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES
 
@@ -54,23 +50,6 @@ def test_repr():
 
 
 @KINDS
-@pytest.mark.parametrize('in_channels', [IN, -1])
-@pytest.mark.parametrize('num_layers', [1, 2, 3])
-def test_layers(kind, in_channels, num_layers):
-    options = {'k': 4, 'tau': 0.5, 'root_weight': False, **kind}
-    model = GSLNet(in_channels, HIDDEN, num_layers, OUT, **options)
-    widths = [in_channels, *[HIDDEN] * (num_layers - 1), OUT]
-    found = [(conv.in_channels, conv.out_channels) for conv in model.convs]
-    assert found == list(pairwise(widths))
-    for conv in model.convs:
-        assert type(conv) is (TransitionGraphConv if kind else LatentGraphConv)
-        assert (conv.sampler.k, conv.sampler.tau) == (4, 0.5)
-        assert conv.lin_root is None
-    assert model(problem()[0]).shape == (N, OUT)
-    assert model.convs[0].lin.weight.size(1) == IN
-
-
-@KINDS
 @pytest.mark.parametrize('name', SIMILARITIES)
 def test_training(name, kind):
     model = make(kind, similarity=name, dropout=0.0)
@@ -96,25 +75,6 @@ def test_forward_is_written_out(kind, act):
     own = known.get(act, act)
     h = own(model.convs[1](own(model.convs[0](x))))
     assert torch.equal(model(x), model.convs[2](h))
-
-
-@KINDS
-def test_dropout_follows_hidden_layers_only(kind):
-    model, x = make(kind, num_layers=3, dropout=0.25), problem()[0]
-    inputs, outputs = [], []
-    for conv in model.convs:
-        conv.register_forward_hook(lambda _, __, out: outputs.append(out))
-        conv.register_forward_pre_hook(lambda _, args: inputs.append(args[0]))
-    out = model(x)
-    assert torch.equal(inputs[0], x)
-    assert torch.equal(out, outputs[-1])
-    for hidden, received in zip(outputs, inputs[1:], strict=False):
-        kept = received != 0
-        assert 0.6 < float(kept.float().mean()) < 0.9
-        expected = F.elu(hidden)[kept] / 0.75
-        torch.testing.assert_close(received[kept], expected)
-    model.eval()
-    assert torch.equal(model(x), model(x))
 
 
 @KINDS
@@ -245,29 +205,6 @@ def test_diverged_parameters_are_told_from_bad_features():
     torch.nn.init.constant_(model.convs[0].lin.weight, torch.nan)
     with pytest.raises(ValueError, match="'x @ weight' contains NaN"):
         model(torch.randn(6, 3))
-
-
-def test_one_similarity_of_the_input_serves_all_layers():
-    x, _ = problem()
-    model = make(FULL, compare='input', dropout=0.0, scale='learned')
-    first, second = model.convs
-    assert second.sampler is first.sampler
-    assert first.sampler.similarity.in_channels == IN
-    names = [name for name, _ in model.named_parameters() if 'sampler' in name]
-    assert all(name.startswith('convs.0') for name in names)
-    # Both layers look at the input, and draw a graph of their own.
-    h = model.act(first(x, embedding=x, generator=(noise := seeded(1))))
-    expected = second(h, embedding=x, generator=noise)
-    torch.testing.assert_close(model(x, generator=seeded(1)), expected)
-    given = make(FULL, compare='embedding', embedding_channels=IN, dropout=0.0)
-    given.load_state_dict(make(FULL, compare='input').state_dict())
-    model = make(FULL, compare='input', dropout=0.0)
-    found = given(x, embedding=x, generator=seeded(1))
-    assert torch.equal(found, model(x, generator=seeded(1)))
-    one, other = model.graphs(x, generator=seeded(1))
-    assert not torch.equal(one.edge_weight, other.edge_weight)
-    evaluated = model.eval().graphs(x)
-    assert torch.equal(evaluated[0].edge_index, evaluated[1].edge_index)
 
 
 def test_bad_comparisons():

@@ -1,27 +1,25 @@
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 from torch_geometric.nn.inits import glorot
 
-from torch_geometric_gsl._checks import (
-    check_absent,
-    check_count,
-    check_num_nodes,
-)
+from torch_geometric_gsl._checks import check_absent, check_count
 from torch_geometric_gsl.distributed.row_shard import RowShard
 from torch_geometric_gsl.nn.conv.learned_graph_conv import LearnedGraphConv, check_shard
 from torch_geometric_gsl.nn.conv.transition_nodes import (
     FREE,
     KeepsAnchors,
+    check_all_rows,
+    check_fixed,
     check_transition,
+    sum_rows,
 )
 from torch_geometric_gsl.nn.sampler.plan import SamplingPlan
 from torch_geometric_gsl.nn.similarity.base import Similarity
-from torch_geometric_gsl.ops.runtime import full_precision, is_exporting
 from torch_geometric_gsl.ops.scores import unit_rows
 from torch_geometric_gsl.typing import SampledGraph
 
@@ -296,11 +294,11 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
             rows = self._anchor_rows(context)
             name = 'anchors' if context is None else name
         if self.num_nodes is not None:
-            self._check_export(rows, name)
+            check_fixed(rows, self.num_nodes, name)
         h = self._project(x)
         source = h if rows is x else self._project(rows, name)
         if self.num_nodes is not None:
-            self._check_num_nodes(rows, name, shard)
+            check_all_rows(rows, self.num_nodes, name, shard)
         return h, source
 
     def _compared(
@@ -325,7 +323,7 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
             return unit_rows(self.transition_nodes).to(h.dtype)
         if self.transition == 'anchors':
             return source
-        return unit_rows(self._gather(self.theta_t, unit_rows(source), shard))
+        return unit_rows(sum_rows(self.theta_t, unit_rows(source), shard))
 
     def _messages(
         self, source: Tensor | None, h: Tensor, shard: RowShard | None
@@ -335,39 +333,7 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
             return self.messages.to(h.dtype)
         if self.transition == 'anchors':
             return source
-        return self._gather(self.theta_e, source, shard)
-
-    def _check_num_nodes(self, rows: Tensor, name: str, shard: RowShard | None) -> None:
-        """Raise unless all rows together are as many as there are nodes."""
-        num_nodes = cast(int, self.num_nodes)
-        if shard is None:
-            check_num_nodes(rows, num_nodes, name=name)
-        elif shard.total != num_nodes:
-            raise ValueError(
-                f"'shard' must have num_nodes={num_nodes} rows on all ranks together "
-                f'(got {shard.total})'
-            )
-
-    def _check_export(self, rows: Tensor, name: str) -> None:
-        """Raise if the rows that belong to transition nodes are of any number."""
-        if is_exporting() and isinstance(rows.size(0), torch.SymInt):
-            raise ValueError(
-                f"'{name}' must have a fixed number of rows for 'torch.export', the "
-                f"nodes that the transition nodes belong to: only that of 'x' may "
-                f"change, where a 'context' is given (got num_nodes={self.num_nodes} "
-                f'and a dynamic dimension)'
-            )
-
-    def _gather(
-        self, theta: Tensor, h: Tensor, shard: RowShard | None = None
-    ) -> Tensor:
-        """Sum over all nodes, in full precision: their parts are small."""
-        with torch.autocast(h.device.type, enabled=False):
-            full = full_precision(h) / theta.size(1)
-            if shard is None:
-                return (theta.to(full.dtype) @ full).to(h.dtype)
-            own = theta[:, slice(*shard.rows)].to(full.dtype) @ full
-            return shard.sum(own).to(h.dtype)
+        return sum_rows(self.theta_e, source, shard)
 
     def _sizes(self) -> str:
         text = super()._sizes()

@@ -13,8 +13,11 @@ from torch_geometric_gsl._checks import (
     check_finite,
     check_generator,
     check_matrix,
+    check_num_nodes,
     check_option,
 )
+from torch_geometric_gsl.distributed.row_shard import RowShard
+from torch_geometric_gsl.ops.runtime import full_precision, is_exporting
 from torch_geometric_gsl.ops.sparse_rows import dense_rows
 
 #: How transition nodes come about, by name.
@@ -48,6 +51,40 @@ def check_transition_nodes(
             f"'num_transition_nodes' must be given with transition={transition!r} "
             f'(got None)'
         )
+
+
+def check_fixed(rows: Tensor, num_nodes: int, name: str) -> None:
+    """Raise if the rows that belong to transition nodes are of any number."""
+    if is_exporting() and isinstance(rows.size(0), torch.SymInt):
+        raise ValueError(
+            f"'{name}' must have a fixed number of rows for 'torch.export', the "
+            f"nodes that the transition nodes belong to: only that of 'x' may "
+            f"change, where a 'context' is given (got num_nodes={num_nodes} "
+            f'and a dynamic dimension)'
+        )
+
+
+def check_all_rows(
+    rows: Tensor, num_nodes: int, name: str, shard: RowShard | None
+) -> None:
+    """Raise unless all rows together are as many as there are nodes."""
+    if shard is None:
+        check_num_nodes(rows, num_nodes, name=name)
+    elif shard.total != num_nodes:
+        raise ValueError(
+            f"'shard' must have num_nodes={num_nodes} rows on all ranks together "
+            f'(got {shard.total})'
+        )
+
+
+def sum_rows(theta: Tensor, h: Tensor, shard: RowShard | None) -> Tensor:
+    """Sum over the rows of all nodes, in full precision: their parts are small."""
+    with torch.autocast(h.device.type, enabled=False):
+        full = full_precision(h) / theta.size(1)
+        if shard is None:
+            return (theta.to(full.dtype) @ full).to(h.dtype)
+        own = theta[:, slice(*shard.rows)].to(full.dtype) @ full
+        return shard.sum(own).to(h.dtype)
 
 
 class KeepsAnchors(torch.nn.Module):

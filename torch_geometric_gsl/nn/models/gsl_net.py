@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -10,32 +9,14 @@ from torch_geometric.nn.resolver import aggregation_resolver
 
 from torch_geometric_gsl._checks import (
     check_absent,
-    check_batch,
-    check_context,
-    check_features,
-    check_generator,
     check_one_type,
     check_probability,
-    split_pair,
 )
-from torch_geometric_gsl.distributed.row_shard import Gathered, RowShard
-from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
-from torch_geometric_gsl.nn.conv.learned_graph_conv import (
-    check_shard,
-    compared_channels,
-)
-from torch_geometric_gsl.nn.conv.multiplex_latent_graph_conv import (
-    MultiplexLatentGraphConv,
-)
-from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
-from torch_geometric_gsl.nn.conv.transition_nodes import (
-    FREE,
-    KeepsAnchors,
-    check_transition_nodes,
-)
+from torch_geometric_gsl.distributed.row_shard import RowShard
+from torch_geometric_gsl.nn.conv.learned_graph_conv import compared_channels
+from torch_geometric_gsl.nn.conv.transition_nodes import check_transition_nodes
 from torch_geometric_gsl.nn.models.base import NodeClassifier
 from torch_geometric_gsl.nn.models.layers import (
-    dropout_rows,
     layer_sizes,
     reset_activation,
     resolve_activation,
@@ -43,16 +24,17 @@ from torch_geometric_gsl.nn.models.layers import (
 from torch_geometric_gsl.nn.models.penalties import check_regularizers, penalty
 from torch_geometric_gsl.nn.models.reference import RemembersRows
 from torch_geometric_gsl.nn.models.scale_choice import ChoosesScale
+from torch_geometric_gsl.nn.models.stacks_layers import (
+    StacksLayers,
+    run,
+    run_and_look,
+)
 from torch_geometric_gsl.nn.models.tasks import resolve_task
 from torch_geometric_gsl.nn.similarity.base import Similarity
-from torch_geometric_gsl.ops.noise import clone_generator
 from torch_geometric_gsl.typing import Batch, Features, SampledGraph
 
-#: What layers are called with, beside their input.
-Arguments = dict[str, Any]
 
-
-class GSLNet(ChoosesScale, KeepsAnchors, RemembersRows, NodeClassifier):
+class GSLNet(ChoosesScale, StacksLayers, RemembersRows, NodeClassifier):
     r"""The network of the `"Neural Gaussian Similarity Modeling for Differential
     Graph Structure Learning" <https://arxiv.org/abs/2312.09498>`_ paper: layers that
     learn their own graph, with an activation and dropout between them.
@@ -199,32 +181,6 @@ class GSLNet(ChoosesScale, KeepsAnchors, RemembersRows, NodeClassifier):
         self.convs = self._make_layers(sizes, width, kwargs)
         self.reset_parameters()
 
-    def _make_layers(
-        self, sizes: list[tuple[int, int]], width: int | None, options: Arguments
-    ) -> torch.nn.ModuleList:
-        """Return the layers; where all compare rows of one width, one similarity."""
-        conv: Any = LatentGraphConv
-        if self.num_transition_nodes is not None:
-            if width is not None:
-                raise ValueError(
-                    f"'compare' must be 'projected' with transition nodes "
-                    f'(got {self.compare!r})'
-                )
-            check_absent(self.num_relations, 'num_relations', 'with transition nodes')
-            conv = TransitionGraphConv
-            names = 'num_nodes', 'transition', 'num_transition_nodes'
-            options |= {name: getattr(self, name) for name in names}
-        elif self.num_relations is not None:
-            conv = MultiplexLatentGraphConv
-            options |= {'num_relations': self.num_relations}
-        if width is not None:
-            options |= {'compare': 'embedding', 'embedding_channels': width}
-        layers = torch.nn.ModuleList(conv(*size, **options) for size in sizes)
-        if width is not None:
-            for layer in layers[1:]:
-                layer.share_sampler(layers[0])  # type: ignore[operator]
-        return layers
-
     def reset_parameters(self) -> None:
         r"""Reset all learnable parameters of the module."""
         reset_activation(self.act)
@@ -269,7 +225,7 @@ class GSLNet(ChoosesScale, KeepsAnchors, RemembersRows, NodeClassifier):
         check_one_type(x)
         context = self._context(context, edge_index, batch, embedding, shard)
         given = self._arguments(x, edge_index, batch, context, embedding, shard)
-        x, args = self._last_layer(x, given, _outputs, generator)
+        x, args = self._last_layer(x, given, run, generator)
         return self._read(self.convs[-1](x, **args, generator=generator), batch)
 
     def loss(
@@ -302,11 +258,11 @@ class GSLNet(ChoosesScale, KeepsAnchors, RemembersRows, NodeClassifier):
         generator = given.pop('generator')
         graphs: list[Any] = []
         look = 'graph' if self.num_relations is None else 'graphs'
-        seen = partial(_seen, graphs, look=look)
+        call = partial(run_and_look, graphs, look=look)
         h, args = self._last_layer(
-            x, self._checked(x, generator, **given), seen, generator
+            x, self._checked(x, generator, **given), call, generator
         )
-        out = self._read(seen(self.convs[-1], h, args, generator), kwargs.get('batch'))
+        out = self._read(call(self.convs[-1], h, args, generator), kwargs.get('batch'))
         loss = self._label_loss(out, y, mask)
         return loss + penalty(self.regularizers, x, graphs, kwargs.get('edge_index'))
 
@@ -350,103 +306,9 @@ class GSLNet(ChoosesScale, KeepsAnchors, RemembersRows, NodeClassifier):
             shard=shard,
         )
         graphs: list[SampledGraph] = []
-        h, args = self._last_layer(x, given, partial(_seen, graphs), generator)
+        h, args = self._last_layer(x, given, partial(run_and_look, graphs), generator)
         last: Any = self.convs[-1]
         return [*graphs, last.graph(h, **args, generator=generator)]
-
-    def _last_layer(
-        self,
-        x: Tensor,
-        given: tuple[Arguments, Arguments],
-        call: Callable[..., Tensor],
-        generator: torch.Generator | None,
-    ) -> tuple[Tensor, Arguments]:
-        """Run all layers but the last; return its input and its arguments."""
-        args, of_context = given
-        for conv in self.convs[:-1]:
-            context = args.get('context')
-            if context is not None:
-                if self.transition == 'anchors':  # Their own ones in all layers.
-                    of_context = {'context': context}
-                out = conv(context, **of_context, generator=generator)
-                args = args | {'context': self._hidden(out, None)}
-            out = call(conv, x, args | {'context': context}, generator)
-            x = self._hidden(out, args.get('shard'))
-        return x, args
-
-    def _checked(
-        self, x: Tensor, generator: torch.Generator | None, **given: Any
-    ) -> tuple[Arguments, Arguments]:
-        """Return the arguments of layers of a call that looks at graphs."""
-        check_features(x)
-        check_generator(generator, x.device)
-        return self._arguments(x, **given)
-
-    def _arguments(
-        self,
-        x: Tensor,
-        edge_index: Any = None,
-        batch: Any = None,
-        context: Tensor | None = None,
-        embedding: Any = None,
-        shard: RowShard | None = None,
-    ) -> tuple[Arguments, Arguments]:
-        """Return the arguments of the layers for the rows, and for their context."""
-        if self.compare != 'embedding':
-            check_absent(embedding, 'embedding', f'with compare={self.compare!r}')
-        if context is not None:
-            check_absent(self.readout, 'context', 'with a readout')
-            check_features(x)
-            check_context(context, x)
-        given = {'edge_index': edge_index, 'batch': batch, 'embedding': embedding}
-        of_shard = {} if shard is None else {'shard': shard}
-        if shard is not None:
-            check_shard(
-                shard,
-                x,
-                batch=batch,
-                context=context,
-                readout=self.readout,
-                num_relations=self.num_relations,
-            )
-        if self.num_transition_nodes is not None:
-            check_absent(edge_index, 'edge_index', 'with transition nodes')
-            return self._transition_arguments(x, batch, context) | of_shard, {}
-        if context is None:
-            if self.compare == 'input':
-                given['embedding'] = x
-            return self._shared_embedding(given, shard) | of_shard, {}
-        if self.compare == 'input':
-            given['embedding'] = (context, x)
-        pairs = {name: split_pair(value, name) for name, value in given.items()}
-        of_context = {name: pair[0] for name, pair in pairs.items()}
-        # Edges of the rows come from their context alone; of the rest both are seen.
-        return given | {
-            'edge_index': pairs['edge_index'][1],
-            'context': context,
-        }, of_context
-
-    def _shared_embedding(self, given: Arguments, shard: RowShard | None) -> Arguments:
-        """Gather what all layers compare, once for all of them."""
-        embedding = given['embedding']
-        if shard is None or embedding is None:
-            return given
-        return given | {'embedding': Gathered(shard.gather(embedding))}
-
-    def _transition_arguments(
-        self, x: Tensor, batch: Any, context: Tensor | None
-    ) -> Arguments:
-        """Return the arguments of layers of transition nodes."""
-        if self.readout is None or self.transition == 'projected':
-            check_absent(batch, 'batch', 'with transition nodes')
-        elif batch is not None:
-            check_features(x)
-            check_batch(batch, x)
-        if self.transition == 'free':
-            check_absent(context, 'context', FREE)
-        if self.transition == 'anchors':
-            context = self._anchor_rows(context)
-        return {'context': context}
 
     def _read(self, out: Tensor, batch: Any) -> Tensor:
         """Return the outputs of nodes, or of graphs if these are asked for."""
@@ -461,9 +323,6 @@ class GSLNet(ChoosesScale, KeepsAnchors, RemembersRows, NodeClassifier):
                 f'(got {graphs.size(-1)} from {self.readout})'
             )
         return graphs
-
-    def _hidden(self, x: Tensor, shard: RowShard | None) -> Tensor:
-        return dropout_rows(self.act(x), self.dropout, self.training, shard)
 
     def __repr__(self) -> str:
         text = (
@@ -487,25 +346,3 @@ class GSLNet(ChoosesScale, KeepsAnchors, RemembersRows, NodeClassifier):
         if self.chosen_scale is not None:
             text += f", scale='auto' ({float(self.chosen_scale):g})"
         return f'{text})'
-
-
-def _outputs(
-    conv: Any, x: Tensor, args: Arguments, generator: torch.Generator | None
-) -> Tensor:
-    out: Tensor = conv(x, **args, generator=generator)
-    return out
-
-
-def _seen(
-    graphs: list[Any],
-    conv: Any,
-    x: Tensor,
-    args: Arguments,
-    generator: torch.Generator | None,
-    look: str = 'graph',
-) -> Tensor:
-    """Return what a layer returns, and add its graph or graphs to those seen."""
-    # Drawn twice, and the same: once to be seen, and once to be used.
-    twin = clone_generator(generator, x.device)
-    graphs.append(getattr(conv, look)(x, **args, generator=twin))
-    return _outputs(conv, x, args, generator)
