@@ -118,9 +118,7 @@ def test_the_graph_that_is_seen_is_the_one_that_is_used(kind, is_global):
 @pytest.mark.parametrize(
     ('options', 'given', 'text'),
     [
-        ({'readout': 'mean'}, {}, "'readout' has no meaning with a 'shard'"),
         ({'num_relations': 2}, {}, "'num_relations' has no meaning with a 'shard'"),
-        ({}, {'context': torch.ones(9, IN)}, "'context' has no meaning with a 'shard'"),
         ({}, {'batch': torch.zeros(N).long()}, "'batch' has no meaning with a 'shard'"),
     ],
 )
