@@ -265,7 +265,18 @@ def test_goes_on_where_it_was_ended(tmp_path, capsys, monkeypatch, loaded):
     # A further method leaves those of all others as they are.
     others = METHODS | {'new': METHODS['mlp']}
     assert Results(tmp_path / NOISE, TINY, others).runs == results(tmp_path)
-    assert not Results(tmp_path / NOISE, TINY, {'new': METHODS['mlp']}).runs
+    # What a program does not know it neither reads nor takes out of the file.
+    former = results(tmp_path)
+    other = Results(tmp_path / NOISE, TINY, {'new': METHODS['mlp']})
+    assert not other.runs
+    other.add('CiteSeer/+0/new/2', {'val': 0.5, 'test': 0.5})
+    assert set(other.runs) == {'CiteSeer/+0/new/2'}
+    assert {**results(tmp_path), **former} == results(tmp_path)
+    assert Results(tmp_path / NOISE, TINY, METHODS).runs == former
+    # Unless the setting is another.
+    other = Results(tmp_path / NOISE, TINY | {'k': 3}, {'new': METHODS['mlp']})
+    other.add('CiteSeer/+0/new/2', {'val': 0.5, 'test': 0.5})
+    assert list(results(tmp_path)) == ['CiteSeer/+0/new/2']
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,14 @@ import contextlib
 import hashlib
 import json
 import multiprocessing
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Container,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -50,46 +57,42 @@ def parse_args(
 class Results:
     """The finished runs of a setting, in a file that is replaced as a whole.
 
-    Results of another setting, or of a method that was another, are left out. Commands
-    that run at the same time add theirs to one file.
+    Results of another setting, or of a method that was another, are left out. Those of
+    methods that this program does not know stay in the file. Commands that run at the
+    same time add theirs to one file.
     """
 
     def __init__(
         self, path: Path, setting: dict[str, Any], methods: Mapping[str, Any]
     ) -> None:
-        self.path = path
-        digests = {name: _digest(setting, method) for name, method in methods.items()}
-        self.content: dict[str, Any] = {'setting': setting, 'digests': digests}
-        self.content['runs'] = self._read()
+        self.path, self.setting = path, setting
+        self.digests = {name: _digest(setting, m) for name, m in methods.items()}
+        self.runs: dict[str, Result] = {}
+        self._read()
 
-    @property
-    def runs(self) -> dict[str, Result]:
-        found: dict[str, Result] = self.content['runs']
-        return found
-
-    def _read(self) -> dict[str, Result]:
-        """Return the runs of the file that are of this setting and these methods."""
+    def _read(self) -> dict[str, Any]:
+        """Add the runs of the file to those at hand; return what others have there."""
         content = read_kept(self.path) or {}
-        digests = self.content['digests']
-        kept = {
-            method
-            for method, digest in content.get('digests', {}).items()
-            if digests.get(method) == digest
-        }
-        return {
-            name: result
-            for name, result in content.get('runs', {}).items()
-            if name.split('/')[-2] in kept
-        }
+        digests, runs = content.get('digests', {}), content.get('runs', {})
+        unknown = {}
+        if content.get('setting') == json.loads(json.dumps(self.setting)):
+            unknown = {m: d for m, d in digests.items() if m not in self.digests}
+        known = {m for m, digest in digests.items() if self.digests.get(m) == digest}
+        self.runs = _of_methods(runs, known) | self.runs
+        return {'digests': unknown, 'runs': _of_methods(runs, unknown)}
 
     def add(self, name: str, result: Result) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(self.path.with_name(f'.{self.path.name}.lock')):
-            # Another command may have added some since.
-            runs = self.runs | self._read() | {name: result}
-            self.content['runs'] = dict(sorted(runs.items()))
-            self.content['environment'] = environment(device='cpu')
-            write_json(self.path, self.content)
+            others = self._read()  # Another command may have added some since.
+            self.runs[name] = result
+            content = {
+                'setting': self.setting,
+                'digests': others['digests'] | self.digests,
+                'runs': dict(sorted((others['runs'] | self.runs).items())),
+                'environment': environment(device='cpu'),
+            }
+            write_json(self.path, content)
 
     def complete(
         self,
@@ -105,6 +108,11 @@ class Results:
         with _results_of(missing, task, jobs) as found:
             for name, result in tqdm(found, total=len(missing), disable=None):
                 self.add(name, result)
+
+
+def _of_methods(runs: dict[str, Result], methods: Container[str]) -> dict[str, Result]:
+    """Return the runs of some methods."""
+    return {name: run for name, run in runs.items() if name.split('/')[-2] in methods}
 
 
 def _digest(setting: dict[str, Any], method: Any) -> str:
