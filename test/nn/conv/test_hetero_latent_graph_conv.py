@@ -419,11 +419,6 @@ BAD_OPTIONS = [
     ({'k': 0}, ValueError, r"'k' must be at least 1 \(got 0\)"),
     ({'root_weight': 1}, TypeError, r"'root_weight' must be a bool \(got 1\)"),
     ({'bias': 'no'}, TypeError, r"'bias' must be a bool \(got 'no'\)"),
-    (
-        {'compare': 'input'},
-        ValueError,
-        r"'in_channels' must be equal for both types .* \(got 5 and 6\)",
-    ),
 ]
 
 
