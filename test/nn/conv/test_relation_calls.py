@@ -120,6 +120,23 @@ def test_only_relations_that_compare_it_are_given_an_embedding():
     assert 'embedding' not in calls[IN_DOC]
 
 
+def test_lazy_sizes():
+    x = single(rows())
+    conv = HeteroLatentGraphConv(-1, OUT, RELATIONS)
+    assert str(conv).startswith(
+        "HeteroLatentGraphConv({'word': -1, 'doc': -1, 'author'"
+    )
+    assert conv(x)['word'].shape == (9, OUT)
+    assert conv.convs[OF].lin.weight.shape == (OUT, 3)
+    assert conv.convs[OF].lin_target.weight.shape == (OUT, 6)
+    assert conv.roots['doc'].weight.shape == (OUT, 6)
+    text = r"'x_dict\['author'\]' must have 3 channels \(got 4\)"
+    with pytest.raises(ValueError, match=text):
+        conv(x | {'author': torch.randn(7, 4)})
+    mixed = HeteroLatentGraphConv(IN | {'word': -1}, OUT, RELATIONS)
+    assert mixed(x)['doc'].shape == (12, OUT)
+
+
 def test_widths_that_a_first_call_tells():
     # A type that is only a target, without a root weight.
     lazy = HeteroLatentGraphConv(-1, OUT, [IN_DOC], root_weight=False)

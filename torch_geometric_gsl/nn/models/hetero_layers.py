@@ -113,7 +113,7 @@ class StacksRelations(torch.nn.Module):
         check_all_given(x, known if self.target else [], 'x_dict')
         context = check_keys(context, self.node_types, 'context_dict')
         if len(self.convs) > 1:
-            # It passes all layers but the last by itself.
+            # The context alone passes all layers but the last, as if it were 'x_dict'.
             first: Any = self.convs[0]
             first.check_context(_pick(context, first.node_types))
         return x, context
@@ -142,7 +142,7 @@ class StacksRelations(torch.nn.Module):
         return own, {name: pair[0] for name, pair in pairs.items()}
 
     def _after(self, rows: Rows, out: Rows) -> Rows:
-        """Return the rows that come after a layer; what it leaves out stays."""
+        """Return the rows after a layer; those that it does not update stay."""
         return rows | {t: self._hidden(value) for t, value in out.items()}
 
     def _hidden(self, x: Tensor) -> Tensor:
@@ -150,7 +150,7 @@ class StacksRelations(torch.nn.Module):
 
 
 def run(conv: Any, x: Rows, args: Arguments, generator: torch.Generator | None) -> Rows:
-    """Return what a layer makes of rows."""
+    """Return the outputs of a layer that is called on rows."""
     out: Rows = conv(x, **args, generator=generator)
     return out
 
