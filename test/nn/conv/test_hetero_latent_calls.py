@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from relations import (
+from hetero import (
     BATCH,
     HAS,
     IN,

@@ -4,8 +4,7 @@ import copy
 
 import pytest
 import torch
-from oracles import check_gradients, seeded, to_matrix
-from relations import (
+from hetero import (
     IN,
     IN_DOC,
     NEAR,
@@ -19,6 +18,7 @@ from relations import (
     rows,
     single,
 )
+from oracles import check_gradients, seeded, to_matrix
 from sampling import normal
 
 from torch_geometric_gsl import (

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from relations import (
+from hetero import (
     BATCH,
     IN,
     IN_DOC,

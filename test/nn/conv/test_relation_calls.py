@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from relations import (
+from hetero import (
     BATCH,
     HAS,
     IN,
@@ -137,17 +137,19 @@ def test_lazy_sizes():
     assert mixed(x)['doc'].shape == (12, OUT)
 
 
-def test_widths_that_a_first_call_tells():
-    # A type that is only a target, without a root weight.
+def test_the_width_of_a_type_that_is_a_target_alone():
     lazy = HeteroLatentGraphConv(-1, OUT, [IN_DOC], root_weight=False)
     x = {t: value for t, value in single(X).items() if t != 'author'}
     lazy(x)
     text = r"'x_dict\['doc'\]' must have 6 channels \(got 5\)"
     with pytest.raises(ValueError, match=text):
         lazy(x | {'doc': x['doc'][:, :5]})
-    # A type of a relation that has been called, and of one that has not.
+
+
+def test_the_width_of_a_type_whose_other_relation_was_called():
     to_word = ('author', 'at', 'word')
     lazy = HeteroLatentGraphConv(-1, OUT, [OF, to_word])
+    x = single(X)
     context = {'author': single(X)['author']}
     lazy({'doc': x['doc']}, context_dict=context)
     with pytest.raises(ValueError, match=r"'context_dict\['author'\]' must have 3 cha"):

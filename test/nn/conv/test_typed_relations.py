@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from relations import BATCH, HAS, IN_DOC, NEAR, OF, RELATIONS, rows
+from hetero import BATCH, HAS, IN_DOC, NEAR, OF, RELATIONS, rows
 from sampling import normal
 
 from torch_geometric_gsl.nn.conv.typed_relations import (

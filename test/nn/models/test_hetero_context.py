@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from relations import (
+from hetero import (
     BATCH,
     EDGES,
     HAS,
@@ -15,8 +15,8 @@ from relations import (
     K,
     make_net,
 )
-from relations import NET_IN as IN
-from relations import NET_X as X
+from hetero import NET_IN as IN
+from hetero import NET_X as X
 from sampling import normal
 
 from torch_geometric_gsl import HeteroGSLNet

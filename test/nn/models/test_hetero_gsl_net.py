@@ -4,8 +4,7 @@ import copy
 
 import pytest
 import torch
-from oracles import check_gradients, seeded
-from relations import (
+from hetero import (
     BATCH,
     HIDDEN,
     NEAR,
@@ -17,8 +16,9 @@ from relations import (
     make_net,
     single,
 )
-from relations import NET_IN as IN
-from relations import NET_X as X
+from hetero import NET_IN as IN
+from hetero import NET_X as X
+from oracles import check_gradients, seeded
 from sampling import normal
 from torch.nn import functional as F
 

@@ -2,8 +2,7 @@
 
 import pytest
 import torch
-from oracles import check_gradients, seeded, to_matrix
-from relations import (
+from hetero import (
     BATCH,
     EDGES,
     HAS,
@@ -15,8 +14,9 @@ from relations import (
     K,
     make_net,
 )
-from relations import NET_IN as IN
-from relations import NET_X as X
+from hetero import NET_IN as IN
+from hetero import NET_X as X
+from oracles import check_gradients, seeded, to_matrix
 from torch.nn import functional as F
 
 from torch_geometric_gsl import HeteroGSLNet
