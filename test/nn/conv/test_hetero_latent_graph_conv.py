@@ -4,6 +4,20 @@ import copy
 
 import pytest
 import torch
+from hetero import (
+    IN,
+    IN_DOC,
+    NEAR,
+    OF,
+    OUT,
+    RELATIONS,
+    SIZE,
+    TAU,
+    K,
+    make,
+    rows,
+    single,
+)
 from oracles import check_gradients, seeded, to_matrix
 from sampling import normal
 
@@ -15,13 +29,6 @@ from torch_geometric_gsl import (
     NeuralGaussianSimilarity,
 )
 
-IN, OUT, K, TAU = {'doc': 6, 'word': 5, 'author': 3}, 4, 3, 0.4
-SIZE = {'doc': 12, 'word': 9, 'author': 7}
-IN_DOC = ('word', 'in', 'doc')
-NEAR = ('doc', 'near', 'doc')
-OF = ('author', 'of', 'doc')
-HAS = ('doc', 'has', 'word')
-RELATIONS = [IN_DOC, NEAR, OF, HAS]
 AGGREGATIONS = {
     'sum': lambda parts: sum(parts),
     'mean': lambda parts: sum(parts) / len(parts),
@@ -30,21 +37,6 @@ AGGREGATIONS = {
     'cat': lambda parts: torch.cat(parts, dim=1),
     None: lambda parts: torch.stack(parts, dim=1),
 }
-BATCH = {name: torch.arange(size) * 2 // size for name, size in SIZE.items()}
-
-
-def rows(**sizes):
-    sizes = SIZE | sizes
-    return {t: normal(sizes[t], IN[t], seed=len(t)) for t in IN}
-
-
-def make(relations=RELATIONS, in_channels=None, **options):
-    torch.manual_seed(5)
-    options = {'k': K, 'tau': TAU, **options}
-    conv = HeteroLatentGraphConv(in_channels or IN, OUT, relations, **options).double()
-    for bias in conv.biases.values():
-        torch.nn.init.normal_(bias)
-    return conv
 
 
 def plain_graph(conv, relation, x, generator, training):
@@ -191,100 +183,6 @@ def test_permutations_within_types():
         torch.testing.assert_close(moved[target], value[order[target]])
 
 
-@pytest.mark.parametrize('training', [True, False])
-def test_batches(training):
-    options = {'similarity': 'linear', 'method': 'dense', 'scale': 5.0}
-    conv, x = make(**options).train(training), rows()
-    graphs = conv.graphs(x, batch_dict=BATCH)
-    for (source, _, target), graph in graphs.items():
-        ids = BATCH[source][graph.edge_index[0]], BATCH[target][graph.edge_index[1]]
-        assert torch.equal(*ids)
-    if training:
-        return
-    together = conv(x, None, BATCH)
-    for part in range(2):
-        alone = conv({t: x[t][BATCH[t] == part] for t in IN})
-        for target, out in alone.items():
-            torch.testing.assert_close(together[target][BATCH[target] == part], out)
-
-
-def test_candidates_of_one_relation():
-    conv, x = make(), rows()
-    edges = torch.tensor([[0, 1, 8, 2], [0, 0, 3, 11]])
-    graphs = conv.graphs(x, {IN_DOC: edges})
-    found = set(map(tuple, graphs[IN_DOC].edge_index.t().tolist()))
-    assert found == set(map(tuple, edges.t().tolist()))
-    assert graphs[HAS].edge_index[1].unique().numel() == SIZE['word']
-
-
-@pytest.mark.parametrize(
-    'options', [{}, {'compare': 'embedding', 'embedding_channels': 2}]
-)
-def test_new_rows(options):
-    conv, x = make(**options).eval(), rows()
-    given, joined = {}, {}
-    chosen = {'doc': torch.tensor([3, 3, 11])}
-    if options:
-        embedding = {t: normal(SIZE[t], 2) for t in IN}
-        given['embedding_dict'] = embedding
-        some = {t: e[chosen[t]] if t in chosen else None for t, e in embedding.items()}
-        joined['embedding_dict'] = {t: (embedding[t], some[t]) for t in IN}
-    expected = conv(x, **given)
-    new = {'doc': x['doc'][chosen['doc']]}
-    found = conv(new, context_dict=x, **joined)
-    assert list(found) == ['doc']
-    torch.testing.assert_close(found['doc'], expected['doc'][chosen['doc']])
-    graphs = conv.graphs(new, context_dict=x, **joined)
-    assert list(graphs) == [IN_DOC, NEAR, OF]
-    assert graphs[NEAR].edge_index[1].tolist() == [0] * K + [1] * K + [2] * K
-    assert list(conv.plan(new, context_dict=x, **joined)) == [IN_DOC, NEAR, OF]
-
-
-def test_new_rows_of_another_type():
-    conv, x = make().eval(), rows()
-    # Types that are no sources to them need not be there.
-    found = conv({'word': x['word'][:2]}, context_dict={'doc': x['doc']})
-    torch.testing.assert_close(found, {'word': conv(x)['word'][:2]})
-
-
-def test_new_rows_of_a_batch():
-    conv, x = make(similarity='linear', method='dense').eval(), rows()
-    expected = conv(x, None, BATCH)['doc']
-    keep = torch.tensor([1, 5, 6, 11])
-    pairs = {t: (BATCH[t], BATCH[t][keep] if t == 'doc' else None) for t in IN}
-    found = conv({'doc': x['doc'][keep]}, None, pairs, context_dict=x)['doc']
-    torch.testing.assert_close(found, expected[keep])
-
-
-X = rows()
-NEW = {'word': X['word'][:2], 'doc': X['doc'][:3]}
-HALF = {t: (BATCH[t], BATCH[t][: len(NEW[t])] if t in NEW else None) for t in IN}
-
-
-@pytest.mark.parametrize(
-    ('missing', 'text'),
-    [
-        ({'doc': (None, HALF['doc'][1])}, r"of 'doc' in 'context_dict' \(got those of"),
-        ({'doc': (BATCH['doc'], None)}, r"of 'doc' in 'x_dict' \(got those of \['word"),
-        ({'author': None}, r"of 'author' in 'context_dict' \(got those of \['doc', 'w"),
-        (
-            {'doc': None, 'author': None, 'word': (BATCH['word'], None)},
-            r"of 'doc' in 'context_dict' \(got those of \['word'\]\)",
-        ),
-    ],
-)
-def test_graph_ids_of_new_rows_that_are_missing(missing, text):
-    conv = make(similarity='linear').eval()
-    assert conv(NEW, None, HALF, context_dict=X)['word'].shape == (2, OUT)
-    for call in (conv, conv.graphs, conv.plan):
-        with pytest.raises(ValueError, match=r"'batch_dict' must have the .*" + text):
-            call(NEW, None, HALF | missing, context_dict=X)
-    # A type that has no new rows has no ids of them, and one that sends nothing none.
-    only = {'doc': (BATCH['doc'], None), 'word': (None, HALF['word'][1])}
-    given = {'word': NEW['word']}, None, only
-    assert conv(*given, context_dict=X)['word'].shape == (2, OUT)
-
-
 def test_options_of_relations():
     trained = LinearSimilarity(OUT)
     relations = {
@@ -315,55 +213,9 @@ def test_options_of_relations():
         compare='embedding',
         embedding_channels=2,
     )
-    x = {t: value.float() for t, value in rows().items()}
+    x = single(rows())
     words = {t: torch.randn(SIZE[t], 2) for t in ('doc', 'word')}
     assert mixed(x, embedding_dict=words)['doc'].shape == (12, OUT)
-
-
-def test_lazy_sizes():
-    x = {t: value.float() for t, value in rows().items()}
-    conv = HeteroLatentGraphConv(-1, OUT, RELATIONS)
-    assert str(conv).startswith(
-        "HeteroLatentGraphConv({'word': -1, 'doc': -1, 'author'"
-    )
-    assert conv(x)['word'].shape == (9, OUT)
-    assert conv.convs[OF].lin.weight.shape == (OUT, 3)
-    assert conv.convs[OF].lin_target.weight.shape == (OUT, 6)
-    assert conv.roots['doc'].weight.shape == (OUT, 6)
-    text = r"'x_dict\['author'\]' must have 3 channels \(got 4\)"
-    with pytest.raises(ValueError, match=text):
-        conv(x | {'author': torch.randn(7, 4)})
-    mixed = HeteroLatentGraphConv(IN | {'word': -1}, OUT, RELATIONS)
-    assert mixed(x)['doc'].shape == (12, OUT)
-
-
-@pytest.mark.parametrize('empty', ['author', 'doc'])
-@pytest.mark.parametrize('method', ['forward', 'graphs', 'plan'])
-def test_lazy_sizes_of_types_without_nodes(method, empty):
-    x = {t: value.float() for t, value in rows(**{empty: 0}).items()}
-    conv = HeteroLatentGraphConv(-1, OUT, RELATIONS)
-    getattr(conv, method)(x)
-    for source, _, target in RELATIONS:
-        own = conv.convs[source, _, target]
-        assert own.lin.weight.shape == (OUT, IN[source])
-        if source != target:
-            assert own.lin_target.weight.shape == (OUT, IN[target])
-        assert all(bool(p.isfinite().all()) for p in own.parameters())
-    full = {t: value.float() for t, value in rows().items()}
-    assert conv(full)['doc'].shape == (12, OUT)
-    other = HeteroLatentGraphConv(IN, OUT, RELATIONS)
-    other.load_state_dict(conv.state_dict())
-    # Rows of the same type that are a context may be none as well.
-    alone = HeteroLatentGraphConv(-1, OUT, [NEAR])
-    alone({'doc': full['doc']}, context_dict={'doc': full['doc'][:0]})
-    assert alone.convs[NEAR].lin.weight.shape == (OUT, 6)
-
-
-def test_sparse_features():
-    conv, x = make().eval(), rows()
-    dense = {t: value * (value > 0) for t, value in x.items()}
-    sparse = dense | {'doc': dense['doc'].to_sparse_csr()}
-    torch.testing.assert_close(conv(sparse), conv(dense))
 
 
 @pytest.mark.parametrize('training', [True, False])
@@ -378,44 +230,6 @@ def test_dtypes(dtype, training):
             torch.testing.assert_close(
                 out[target].double(), value, rtol=1e-4, atol=1e-5
             )
-
-
-@pytest.mark.parametrize('training', [True, False])
-@pytest.mark.parametrize('options', [{}, {'replace': False}, {'method': 'stream'}])
-def test_types_without_nodes(options, training):
-    conv = make(**options).train(training)
-    out = conv(rows(author=0))
-    sizes = {'doc': IN['doc'], 'word': IN['word']}
-    rest = make([IN_DOC, NEAR, HAS], sizes, **options).train(training)
-    rest.load_state_dict(
-        {k: v for k, v in conv.state_dict().items() if 'author' not in k}
-    )
-    if not training:
-        torch.testing.assert_close(out, rest({t: rows()[t] for t in ('doc', 'word')}))
-    graphs = conv.graphs(rows(author=0))
-    assert graphs[OF].edge_index.shape == (2, 0)
-    assert graphs[OF].edge_weight.shape == (0,)
-    assert OF not in conv.plan(rows(author=0))
-    # Nor need there be targets.
-    out = conv(rows(doc=0))
-    assert out['doc'].shape == (0, OUT)
-    root = rows()['word'] @ conv.roots['word'].weight.t() + conv.biases['word']
-    torch.testing.assert_close(out['word'], root)
-    assert conv.graphs(rows(doc=0))[NEAR].edge_index.shape == (2, 0)
-
-
-@pytest.mark.parametrize('dtype', [torch.float32, torch.float64])
-def test_sparse_targets_of_a_type_without_nodes(dtype):
-    sizes = {'author': IN['author'], 'doc': IN['doc']}
-    conv = make([OF], sizes, root_weight=False, bias=False).to(dtype)
-    x = {t: value.to(dtype) for t, value in rows(author=0).items() if t in sizes}
-    x['doc'] = x['doc'].to_sparse_csr()
-    out = conv(x)['doc']
-    assert out.layout == torch.strided
-    assert torch.equal(out, torch.zeros(12, OUT, dtype=dtype))
-    edge_index, weight = conv.graphs(x)[OF]
-    assert edge_index.shape == (2, 0)
-    assert torch.equal(weight, torch.empty(0, dtype=dtype))
 
 
 def test_seeds():
@@ -461,48 +275,11 @@ def test_repr():
 
 BAD_OPTIONS = [
     ({'relations': []}, ValueError, r"'relations' must hold an edge type \(got none\)"),
-    ({'relations': 'doc'}, TypeError, r"'relations' must be a list .* \(got str\)"),
-    ({'relations': 3}, TypeError, r"'relations' must be a list .* \(got int\)"),
-    (
-        {'relations': [('doc', 'word')]},
-        ValueError,
-        r"'relations' must hold edge types \(source, name, target\) \(got \('doc', 'w",
-    ),
-    (
-        {'relations': [('doc', '', 'word')]},
-        ValueError,
-        r"'relations' must hold edge types",
-    ),
-    (
-        {'relations': [NEAR, NEAR]},
-        ValueError,
-        r"'relations' must be distinct \(got \('doc', 'near', 'doc'\) twice\)",
-    ),
-    (
-        {'relations': {NEAR: 'linear'}},
-        TypeError,
-        r"'relations\[\('doc', 'near', 'doc'\)\]' must be a dict of options \(got str",
-    ),
-    (
-        {'relations': {NEAR: {'width': 3}}},
-        ValueError,
-        r"'relations\[\('doc', 'near', 'doc'\)\]' must be one of .* \(got 'width'\)",
-    ),
     ({'width': 3}, ValueError, r"'options' must be one of .* \(got 'width'\)"),
     (
         {'add_self_loops': True},
         ValueError,
         r"'options' must be one of .*add_self_loops",
-    ),
-    (
-        {'in_channels': {'doc': 6}},
-        ValueError,
-        r"'in_channels' must tell of 'word' \(got none\)",
-    ),
-    (
-        {'in_channels': IN | {'page': 2}},
-        ValueError,
-        r"'in_channels' must be a dict of \['word', 'doc', 'author'\] \(got 'page'\)",
     ),
     (
         {'in_channels': IN | {'doc': 0}},
@@ -514,11 +291,6 @@ BAD_OPTIONS = [
     ({'k': 0}, ValueError, r"'k' must be at least 1 \(got 0\)"),
     ({'root_weight': 1}, TypeError, r"'root_weight' must be a bool \(got 1\)"),
     ({'bias': 'no'}, TypeError, r"'bias' must be a bool \(got 'no'\)"),
-    (
-        {'compare': 'input'},
-        ValueError,
-        r"'in_channels' must be equal for both types .* \(got 5 and 6\)",
-    ),
 ]
 
 
@@ -527,129 +299,3 @@ def test_bad_options(given, error, text):
     given = {'in_channels': IN, 'out_channels': OUT, 'relations': RELATIONS} | given
     with pytest.raises(error, match=text):
         HeteroLatentGraphConv(**given)
-
-
-EDGES = torch.zeros(2, 1, dtype=torch.long)
-BAD_CALLS = [
-    ({'x_dict': X['doc']}, TypeError, r"'x_dict' must be a dict \(got Tensor\)"),
-    (
-        {'x_dict': X | {'page': X['doc']}},
-        ValueError,
-        r"'x_dict' must be a dict of \['word', 'doc', 'author'\] \(got 'page'\)",
-    ),
-    (
-        {'x_dict': {'doc': X['doc'], 'word': X['word']}},
-        ValueError,
-        r"'x_dict' must hold the rows of 'author' \(got those of \['doc', 'word'\]\)",
-    ),
-    (
-        {'x_dict': X | {'word': X['doc']}},
-        ValueError,
-        r"'x_dict\['word'\]' must have 5 channels \(got 6\)",
-    ),
-    (
-        {'x_dict': X | {'word': X['word'].float()}},
-        TypeError,
-        r"'x_dict\['word'\]' has torch.float32 but the parameters have torch.float64",
-    ),
-    (
-        {'x_dict': X | {'word': X['word'] / 0}},
-        ValueError,
-        r"'x_dict\['word'\]' contains NaN or infinite values",
-    ),
-    (
-        {'x_dict': X | {'word': X['word'][:2]}},
-        ValueError,
-        r"'k' must not exceed the number of candidates of relation "
-        r"\('word', 'in', 'doc'\) \(got k=3 for 2 candidates\)",
-    ),
-    (
-        {'edge_index_dict': {('doc', 'by', 'author'): EDGES}},
-        ValueError,
-        r"'edge_index_dict' must be a dict of .* \(got \('doc', 'by', 'author'\)\)",
-    ),
-    (
-        {'edge_index_dict': {IN_DOC: EDGES + 10}},
-        ValueError,
-        r"'edge_index_dict\[\('word', 'in', 'doc'\)\]' has sources outside 0..8",
-    ),
-    (
-        {'batch_dict': BATCH | {'page': BATCH['doc']}},
-        ValueError,
-        r"'batch_dict' must be a dict of .* \(got 'page'\)",
-    ),
-    (
-        {'batch_dict': {'doc': BATCH['doc']}},
-        ValueError,
-        r"'batch_dict' must have the graph ids of 'author' \(got those of \['doc'\]\)",
-    ),
-    (
-        {'batch_dict': BATCH | {'word': BATCH['word'].flip(0)}},
-        ValueError,
-        r"'batch_dict\['word'\]' must be sorted \(got 0 after 1\)",
-    ),
-    (
-        {'batch_dict': BATCH | {'word': BATCH['doc']}},
-        ValueError,
-        r"'batch_dict\['word'\]' must have one entry per node \(got 12 for 9 nodes\)",
-    ),
-    (
-        {'embedding_dict': X},
-        ValueError,
-        r"'embedding_dict' has no meaning without compare='embedding'",
-    ),
-    (
-        {'context_dict': X},
-        ValueError,
-        r"'x_dict' must be a dict of \['doc', 'word'\] \(got 'author'\)",
-    ),
-    (
-        {'x_dict': {'doc': X['doc']}, 'context_dict': {'doc': X['doc']}},
-        ValueError,
-        r"'context_dict' must hold the rows of 'word' \(got those of \['doc'\]\)",
-    ),
-    (
-        {'x_dict': {'doc': X['doc']}, 'context_dict': X, 'batch_dict': BATCH},
-        TypeError,
-        r"'batch_dict\['doc'\]' must be a pair with a 'context'",
-    ),
-    (
-        {'x_dict': {'doc': X['doc']}, 'context_dict': X | {'word': X['doc']}},
-        ValueError,
-        r"'context_dict\['word'\]' must have 5 channels \(got 6\)",
-    ),
-    ({'generator': 3}, TypeError, r"'generator' must be a torch.Generator \(got int\)"),
-]
-
-
-@pytest.mark.parametrize(('given', 'error', 'text'), BAD_CALLS)
-def test_bad_calls(given, error, text):
-    conv = make()
-    given = {'x_dict': dict(reversed(X.items()))} | given
-    with pytest.raises(error, match=text):
-        conv(**given)
-
-
-def test_an_embedding_that_is_missing():
-    conv = make(compare='embedding', embedding_channels=2)
-    text = r"'embedding_dict' must hold the rows of 'word' \(got those of \['doc'\]\)"
-    with pytest.raises(ValueError, match=text):
-        conv(X, embedding_dict={'doc': normal(12, 2)})
-
-
-@pytest.mark.parametrize(
-    ('bad', 'error', 'text'),
-    [
-        (normal(12, 3), ValueError, r'must have 2 channels \(got 3\)'),
-        (normal(9, 2), ValueError, r'one row per node \(got 9 for 12 nodes\)'),
-        (normal(12, 2).float(), TypeError, r'torch.float32 but the parameters have'),
-        (normal(12, 2) / 0, ValueError, r'contains NaN or infinite values'),
-        ('rows', TypeError, r'must be a torch.Tensor \(got str\)'),
-    ],
-)
-def test_an_embedding_that_is_wrong(bad, error, text):
-    conv = make(compare='embedding', embedding_channels=2)
-    given = {t: normal(SIZE[t], 2) for t in IN}
-    assert conv(X, embedding_dict=given)['doc'].shape == (12, OUT)
-    with pytest.raises(error, match=r"'embedding_dict\['doc'\]' .*" + text):
-        conv(X, embedding_dict=given | {'doc': bad})

@@ -36,25 +36,28 @@ class CallsRelations(torch.nn.Module):
     node_types: list[NodeType]
     target_types: list[NodeType]
     in_channels: dict[NodeType, int]
-    # These are of `ModuleDict`, which tells not what it holds.
+    # A `ModuleDict` each, whose type does not say what it holds.
     convs: Any
     roots: Any
 
     def _widths(self) -> dict[NodeType, int]:
-        """Return the widths of the types, as far as they are known by now."""
-        widths = dict(self.in_channels)
-        for relation in self.relations:
-            widths[relation[0]] = self.convs[relation].lin.in_channels
-        for target, root in self.roots.items():
-            widths[target] = root.in_channels
-        return widths
+        """Return the width of each type, -1 where neither size nor input tells it."""
+        projections = list(self.roots.items())
+        for source, name, target in self.relations:
+            conv = self.convs[source, name, target]
+            projections.append((source, conv._projection('context')))
+            if conv.compare == 'projected':
+                projections.append((target, conv._projection('x')))
+        # A relation that has not been called does not know what others do.
+        known = {t: lin.in_channels for t, lin in projections if lin.in_channels != -1}
+        return self.in_channels | known
 
     def _calls(
         self, x_dict: Any, edges: Any, batch: Any, context: Any, embedding: Any
     ) -> Iterator[tuple[EdgeType, Arguments | None]]:
-        """Check what is given; go through the relations to the rows, one by one.
+        """Check a call; yield each relation to its rows, and what its layer is given.
 
-        Where a relation has no sources to send, there are no arguments.
+        That is None for a relation without sources.
         """
         sources, targets = self._rows(x_dict, batch, context, embedding)
         edges = check_keys(edges, self.relations, 'edge_index_dict')
@@ -77,7 +80,7 @@ class CallsRelations(torch.nn.Module):
             )
 
     def _learn_widths(self, relation: EdgeType, ends: tuple[Tensor, Tensor]) -> None:
-        """Initialise projections that are not called: no rows tell a width as well."""
+        """Initialise projections that are not called, by the widths of the rows."""
         conv = self.convs[relation]
         for name, rows in zip(('context', 'x'), ends, strict=True):
             lin = conv._projection(name)
@@ -85,7 +88,7 @@ class CallsRelations(torch.nn.Module):
                 lin.initialize_parameters(lin, (rows,))
 
     def check_context(self, context: dict[NodeType, Tensor]) -> None:
-        """Raise unless a context has all rows that a layer takes, as it takes them."""
+        """Raise unless a context has the rows of all types, as the layer takes them."""
         check_all_given(context, self.node_types, 'context_dict')
         like = next(self.parameters())
         check_rows(TypedRows(context, {}, {}), self._widths(), like, 'context_dict')
@@ -102,7 +105,7 @@ class CallsRelations(torch.nn.Module):
         if context is None:
             x = check_keys(x_dict, self.node_types, 'x_dict')
             check_all_given(x, self.node_types, 'x_dict')
-            rows, _ = split_rows(None, x, batch, embedding)
+            rows = TypedRows(x, batch, embedding)
             check_rows(rows, self._widths(), like, 'x_dict')
             check_graph_ids(rows, x if batch else [])
             return rows, rows
@@ -156,7 +159,7 @@ class CallsRelations(torch.nn.Module):
         return args
 
     def _embedding(self, relation: EdgeType, rows: TypedRows, kind: NodeType) -> Tensor:
-        """Return what stands for the rows of a type, checked."""
+        """Return the embedding of the rows of a type, checked."""
         check_all_given(rows.embedding, [kind], 'embedding_dict')
         found = rows.embedding[kind]
         sampler, name = self.convs[relation].sampler, f'embedding_dict[{kind!r}]'

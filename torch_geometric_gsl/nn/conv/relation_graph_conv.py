@@ -43,6 +43,7 @@ class RelationGraphConv(LatentGraphConv):
                 f"'in_channels' must be equal for both types with compare='input' "
                 f'(got {source} and {target})'
             )
+        self.target_channels = target
         self.lin_target: Linear | None = None
         if self.compare == 'projected':
             self.lin_target = Linear(
@@ -64,3 +65,7 @@ class RelationGraphConv(LatentGraphConv):
         # Targets that are not projected are of any width.
         if name == 'context' or self.lin_target is not None:
             super()._check_rows(x, name)
+
+    def _sizes(self) -> str:
+        pair = self.in_channels, self.target_channels
+        return f'{pair}, {self.out_channels}'

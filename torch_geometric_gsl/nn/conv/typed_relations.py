@@ -23,10 +23,10 @@ from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 #: The options that a relation may have of its own.
 OPTIONS = (
     *('similarity_kwargs', 'compare', 'embedding_channels', 'observed'),
-    *list(signature(GumbelKNNSampler).parameters),
+    *signature(GumbelKNNSampler).parameters,
 )
 
-#: Options that say more of another one.
+#: Options, and what says more of each of them.
 DETAILS = {'similarity': 'similarity_kwargs', 'compare': 'embedding_channels'}
 
 
@@ -76,7 +76,7 @@ def own_options(common: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     """Return the options of a relation: those of all, where it has none of its own."""
     options = common | own
     for name, detail in DETAILS.items():
-        # What was said of another option is not said of this one.
+        # Details of the common option do not hold for the relation's own.
         if options[name] != common[name] and detail not in own:
             options[detail] = None
     return options
@@ -109,40 +109,33 @@ def check_keys(value: Any, known: Iterable[Any], name: str) -> dict[Any, Any]:
     if value is None:
         return {}
     check_type(value, dict, name, 'a dict')
+    known = list(known)
     for key in value:
-        if key not in (listed := list(known)):
-            raise ValueError(f"'{name}' must be a dict of {listed} (got {key!r})")
+        if key not in known:
+            raise ValueError(f"'{name}' must be a dict of {known} (got {key!r})")
     return dict(value)
 
 
 def split_rows(
-    context: dict[NodeType, Tensor] | None,
+    context: dict[NodeType, Tensor],
     x: dict[NodeType, Tensor],
     batch: dict[NodeType, Any],
     embedding: dict[NodeType, Any],
 ) -> tuple[TypedRows, TypedRows]:
-    """Return the sources and the targets: of new rows, what is given comes in pairs."""
-    if context is None:
-        rows = TypedRows(x, batch, embedding)
-        return rows, rows
-    of_batch, of_embedding = (
-        split_pairs(batch, 'batch_dict'),
-        split_pairs(embedding, 'embedding_dict'),
-    )
+    """Return the sources, a context, and the targets, new rows: the rest is pairs."""
+    batches = split_pairs(batch, 'batch_dict')
+    embeddings = split_pairs(embedding, 'embedding_dict')
     return (
-        TypedRows(context, of_batch[0], of_embedding[0]),
-        TypedRows(x, of_batch[1], of_embedding[1]),
+        TypedRows(context, batches[0], embeddings[0]),
+        TypedRows(x, batches[1], embeddings[1]),
     )
 
 
 def split_pairs(
-    given: dict[Any, Any] | None, name: str
+    given: dict[Any, Any], name: str
 ) -> tuple[dict[Any, Any], dict[Any, Any]]:
     """Return what is given of the context, and of the new rows, each where it is."""
-    pairs = {
-        key: split_pair(value, f'{name}[{key!r}]')
-        for key, value in (given or {}).items()
-    }
+    pairs = {key: split_pair(value, f'{name}[{key!r}]') for key, value in given.items()}
     first, second = (
         {key: pair[place] for key, pair in pairs.items() if pair[place] is not None}
         for place in (0, 1)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch_geometric.typing import EdgeType, NodeType
 
-from torch_geometric_gsl._checks import check_option, check_probability
+from torch_geometric_gsl._checks import check_absent, check_option, check_probability
 from torch_geometric_gsl.nn.conv.hetero_latent_graph_conv import HeteroLatentGraphConv
 from torch_geometric_gsl.nn.conv.learned_graph_conv import COMPARED
 from torch_geometric_gsl.nn.conv.typed_relations import (
@@ -150,6 +150,9 @@ class HeteroGSLNet(StacksRelations, FollowsTask):
         self.dropout = dropout
         self.act = resolve_activation(act)
         self.compared = {r: own.get('compare', compare) for r, own in options.items()}
+        if compare == 'input':
+            width = kwargs.get('embedding_channels')
+            check_absent(width, 'embedding_channels', "with compare='input'")
         kwargs |= {'similarity': similarity, 'aggr': aggr}
         if compare == 'embedding':
             kwargs['compare'] = compare
@@ -197,8 +200,8 @@ class HeteroGSLNet(StacksRelations, FollowsTask):
             of all types that a relation leads to.
         """
         given = edge_index_dict, batch_dict, context_dict, embedding_dict
-
-        out = self._through(run, x_dict, *given, generator)
+        x, args = self._last_layer(run, x_dict, *given, generator)
+        out = run(self.convs[-1], x, args, generator)
         return out if self.target is None else out[self.target]
 
     def loss(
@@ -288,8 +291,10 @@ class HeteroGSLNet(StacksRelations, FollowsTask):
         """
         given = edge_index_dict, batch_dict, context_dict, embedding_dict
         graphs: list[dict[EdgeType, SampledGraph]] = []
-        self._through(partial(_seen, graphs), x_dict, *given, generator)
-        return graphs
+        call = partial(_seen, graphs)
+        x, args = self._last_layer(call, x_dict, *given, generator)
+        last: Any = self.convs[-1]
+        return [*graphs, last.graphs(x, **args, generator=generator)]
 
     def _check_target(self) -> None:
         if self.target is None:

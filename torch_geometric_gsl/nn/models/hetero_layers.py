@@ -42,7 +42,7 @@ class StacksRelations(torch.nn.Module):
     convs: torch.nn.ModuleList
 
     def _own_options(self, relation: EdgeType, own: dict[str, Any]) -> dict[str, Any]:
-        """Return the options of a relation in layers that are given the input."""
+        """Return a relation's options in a layer, which gets the input as embedding."""
         if self.compared[relation] != 'input':
             return own
         if 'embedding' in self.compared.values():
@@ -56,6 +56,8 @@ class StacksRelations(torch.nn.Module):
                 f"'in_channels' must be known and equal for both types with "
                 f"compare='input' (got {source} and {target} of {relation})"
             )
+        width = own.get('embedding_channels')
+        check_absent(width, 'embedding_channels', "with compare='input'")
         return own | {'compare': 'embedding', 'embedding_channels': source}
 
     def _make_layers(
@@ -76,10 +78,10 @@ class StacksRelations(torch.nn.Module):
         for layer in layers[1:]:
             for relation in layer.relations:
                 if self.compared[relation] != 'projected':
-                    layer.convs[relation].sampler = first[relation].sampler
+                    layer.convs[relation].share_sampler(first[relation])
         return torch.nn.ModuleList(layers)
 
-    def _through(
+    def _last_layer(
         self,
         call: Callable[..., Rows],
         x_dict: Any,
@@ -88,26 +90,19 @@ class StacksRelations(torch.nn.Module):
         context: Any,
         embedding: Any,
         generator: torch.Generator | None,
-    ) -> Rows:
-        """Run all layers on the rows, and all but the last one on their context."""
+    ) -> tuple[Rows, Arguments]:
+        """Run all layers but the last; return its rows and its arguments."""
         x, context = self._inputs(x_dict, context)
         given, of_context = self._given(x, edges, batch, context, embedding)
         layers: list[Any] = list(self.convs)
         for conv in layers[:-1]:
-            args = _part(given, conv)
-            hidden = context
+            rows, args = _for_layer(conv, x, context, given)
             if context is not None:
-                args['context_dict'] = context = _pick(context, conv.node_types)
-                out = run(conv, context, _part(of_context, conv), generator)
-                hidden = self._after(context, out)
-            x = self._after(
-                x, call(conv, self._rows(conv, x, context), args, generator)
-            )
-            context = hidden
-        args = _part(given, layers[-1])
-        if context is not None:
-            args['context_dict'] = _pick(context, layers[-1].node_types)
-        return call(layers[-1], self._rows(layers[-1], x, context), args, generator)
+                sources = args['context_dict']
+                out = run(conv, sources, _part(of_context, conv), generator)
+                context = self._after(sources, out)
+            x = self._after(x, call(conv, rows, args, generator))
+        return _for_layer(layers[-1], x, context, given)
 
     def _inputs(self, x_dict: Any, context: Any) -> tuple[Rows, Rows | None]:
         """Return the rows, and those of their context, of known types."""
@@ -118,7 +113,7 @@ class StacksRelations(torch.nn.Module):
         check_all_given(x, known if self.target else [], 'x_dict')
         context = check_keys(context, self.node_types, 'context_dict')
         if len(self.convs) > 1:
-            # It passes all layers but the last by itself.
+            # The context alone passes all layers but the last, as if it were 'x_dict'.
             first: Any = self.convs[0]
             first.check_context(_pick(context, first.node_types))
         return x, context
@@ -146,12 +141,8 @@ class StacksRelations(torch.nn.Module):
         own = given | {'edge_index_dict': pairs['edge_index_dict'][1]}
         return own, {name: pair[0] for name, pair in pairs.items()}
 
-    def _rows(self, conv: Any, x: Rows, context: Rows | None) -> Rows:
-        """Return the rows that a layer takes: of new ones, its targets."""
-        return _pick(x, conv.node_types if context is None else conv.target_types)
-
     def _after(self, rows: Rows, out: Rows) -> Rows:
-        """Return the rows that come after a layer; what it leaves out stays."""
+        """Return the rows after a layer; those that it does not update stay."""
         return rows | {t: self._hidden(value) for t, value in out.items()}
 
     def _hidden(self, x: Tensor) -> Tensor:
@@ -159,13 +150,24 @@ class StacksRelations(torch.nn.Module):
 
 
 def run(conv: Any, x: Rows, args: Arguments, generator: torch.Generator | None) -> Rows:
-    """Return what a layer makes of rows."""
+    """Return the outputs of a layer that is called on rows."""
     out: Rows = conv(x, **args, generator=generator)
     return out
 
 
 def _pick(values: dict[Any, Any], keys: Iterable[Any]) -> dict[Any, Any]:
     return {key: values[key] for key in keys if key in values}
+
+
+def _for_layer(
+    conv: Any, x: Rows, context: Rows | None, given: Arguments
+) -> tuple[Rows, Arguments]:
+    """Return the rows that a layer takes, its targets if new, and its arguments."""
+    args = _part(given, conv)
+    if context is None:
+        return _pick(x, conv.node_types), args
+    args['context_dict'] = _pick(context, conv.node_types)
+    return _pick(x, conv.target_types), args
 
 
 def _part(given: Arguments, conv: HeteroLatentGraphConv) -> Arguments:
