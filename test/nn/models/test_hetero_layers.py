@@ -20,7 +20,7 @@ from oracles import check_gradients, seeded, to_matrix
 from torch.nn import functional as F
 
 from torch_geometric_gsl import HeteroGSLNet
-from torch_geometric_gsl.nn.models.hetero_layers import run
+from torch_geometric_gsl.nn.models.layers import run
 
 INPUT, GIVEN = {'compare': 'input'}, {'compare': 'embedding'}
 

@@ -20,15 +20,13 @@ from torch_geometric_gsl.nn.models.layers import (
     layer_sizes,
     reset_activation,
     resolve_activation,
+    run,
+    run_and_look,
 )
 from torch_geometric_gsl.nn.models.penalties import check_regularizers, penalty
 from torch_geometric_gsl.nn.models.reference import RemembersRows
 from torch_geometric_gsl.nn.models.scale_choice import ChoosesScale
-from torch_geometric_gsl.nn.models.stacks_layers import (
-    StacksLayers,
-    run,
-    run_and_look,
-)
+from torch_geometric_gsl.nn.models.stacks_layers import StacksLayers
 from torch_geometric_gsl.nn.models.tasks import resolve_task
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.typing import Batch, Features, SampledGraph
@@ -258,7 +256,7 @@ class GSLNet(ChoosesScale, StacksLayers, RemembersRows, NodeClassifier):
         generator = given.pop('generator')
         graphs: list[Any] = []
         look = 'graph' if self.num_relations is None else 'graphs'
-        call = partial(run_and_look, graphs, look=look)
+        call = partial(run_and_look, graphs, look)
         h, args = self._last_layer(
             x, self._checked(x, generator, **given), call, generator
         )
@@ -306,7 +304,9 @@ class GSLNet(ChoosesScale, StacksLayers, RemembersRows, NodeClassifier):
             shard=shard,
         )
         graphs: list[SampledGraph] = []
-        h, args = self._last_layer(x, given, partial(run_and_look, graphs), generator)
+        h, args = self._last_layer(
+            x, given, partial(run_and_look, graphs, 'graph'), generator
+        )
         last: Any = self.convs[-1]
         return [*graphs, last.graph(h, **args, generator=generator)]
 

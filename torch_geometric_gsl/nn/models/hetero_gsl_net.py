@@ -8,7 +8,6 @@ from torch import Tensor
 from torch_geometric.typing import EdgeType, NodeType
 
 from torch_geometric_gsl._checks import check_absent, check_option, check_probability
-from torch_geometric_gsl.nn.conv.hetero_latent_graph_conv import HeteroLatentGraphConv
 from torch_geometric_gsl.nn.conv.learned_graph_conv import COMPARED
 from torch_geometric_gsl.nn.conv.typed_relations import (
     check_relations,
@@ -16,19 +15,16 @@ from torch_geometric_gsl.nn.conv.typed_relations import (
     ends_of,
 )
 from torch_geometric_gsl.nn.models.follows_task import FollowsTask
-from torch_geometric_gsl.nn.models.hetero_layers import (
-    Rows,
-    StacksRelations,
-    run,
-)
+from torch_geometric_gsl.nn.models.hetero_layers import Rows, StacksRelations
 from torch_geometric_gsl.nn.models.layers import (
     layer_sizes,
     reset_activation,
     resolve_activation,
+    run,
+    run_and_look,
 )
 from torch_geometric_gsl.nn.models.tasks import resolve_task
 from torch_geometric_gsl.nn.similarity.base import Similarity
-from torch_geometric_gsl.ops.noise import clone_generator
 from torch_geometric_gsl.typing import SampledGraph
 
 #: How several relations to one type become one, which leaves its width as it is.
@@ -291,7 +287,7 @@ class HeteroGSLNet(StacksRelations, FollowsTask):
         """
         given = edge_index_dict, batch_dict, context_dict, embedding_dict
         graphs: list[dict[EdgeType, SampledGraph]] = []
-        call = partial(_seen, graphs)
+        call = partial(run_and_look, graphs, 'graphs')
         x, args = self._last_layer(call, x_dict, *given, generator)
         last: Any = self.convs[-1]
         return [*graphs, last.graphs(x, **args, generator=generator)]
@@ -311,17 +307,3 @@ class HeteroGSLNet(StacksRelations, FollowsTask):
         if self.task != 'classification':
             text += f', task={self.task!r}'
         return f'{text})'
-
-
-def _seen(
-    graphs: list[dict[EdgeType, SampledGraph]],
-    conv: HeteroLatentGraphConv,
-    x: Rows,
-    args: dict[str, Any],
-    generator: torch.Generator | None,
-) -> Rows:
-    """Return what a layer returns, and add its graphs to those that were seen."""
-    # Drawn twice, and the same: once to be seen, and once to be used.
-    twin = clone_generator(generator, next(conv.parameters()).device)
-    graphs.append(conv.graphs(x, **args, generator=twin))
-    return run(conv, x, args, generator)

@@ -18,6 +18,7 @@ from torch_geometric_gsl.nn.conv.typed_relations import (
     ends_of,
     split_pairs,
 )
+from torch_geometric_gsl.nn.models.layers import run
 
 #: The options of each relation.
 Options = dict[EdgeType, dict[str, Any]]
@@ -147,12 +148,6 @@ class StacksRelations(torch.nn.Module):
 
     def _hidden(self, x: Tensor) -> Tensor:
         return F.dropout(self.act(x), self.dropout, self.training)
-
-
-def run(conv: Any, x: Rows, args: Arguments, generator: torch.Generator | None) -> Rows:
-    """Return the outputs of a layer that is called on rows."""
-    out: Rows = conv(x, **args, generator=generator)
-    return out
 
 
 def _pick(values: dict[Any, Any], keys: Iterable[Any]) -> dict[Any, Any]:

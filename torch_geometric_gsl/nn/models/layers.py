@@ -1,4 +1,4 @@
-"""Sizes, activations and inputs of models with a stack of layers."""
+"""Sizes, activations, inputs and runs of models with a stack of layers."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from torch_geometric_gsl._checks import (
     check_parameter_match,
 )
 from torch_geometric_gsl.distributed.row_shard import RowShard
+from torch_geometric_gsl.ops.noise import clone_generator
 
 
 def layer_sizes(
@@ -62,3 +63,25 @@ def check_input(x: Tensor, lin: Linear) -> None:
     """Raise unless a first layer can take the features."""
     check_features(x, width=lin.in_channels)
     check_parameter_match(x, lin.weight)
+
+
+def run(
+    conv: Any, x: Any, args: dict[str, Any], generator: torch.Generator | None
+) -> Any:
+    """Return what a layer makes of rows, or of rows by type."""
+    return conv(x, **args, generator=generator)
+
+
+def run_and_look(
+    graphs: list[Any],
+    look: str,
+    conv: Any,
+    x: Any,
+    args: dict[str, Any],
+    generator: torch.Generator | None,
+) -> Any:
+    """Return the same, and add what a method of that name tells of its graphs."""
+    # Drawn twice, and the same: once to be seen, and once to be used.
+    twin = clone_generator(generator, next(conv.parameters()).device)
+    graphs.append(getattr(conv, look)(x, **args, generator=twin))
+    return run(conv, x, args, generator)

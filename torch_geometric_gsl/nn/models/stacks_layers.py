@@ -25,7 +25,6 @@ from torch_geometric_gsl.nn.conv.multiplex_latent_graph_conv import (
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
 from torch_geometric_gsl.nn.conv.transition_nodes import FREE, KeepsAnchors
 from torch_geometric_gsl.nn.models.layers import dropout_rows
-from torch_geometric_gsl.ops.noise import clone_generator
 
 #: What layers are called with, beside their input.
 Arguments = dict[str, Any]
@@ -156,26 +155,3 @@ class StacksLayers(KeepsAnchors):
 
     def _hidden(self, x: Tensor, shard: RowShard | None) -> Tensor:
         return dropout_rows(self.act(x), self.dropout, self.training, shard)
-
-
-def run(
-    conv: Any, x: Tensor, args: Arguments, generator: torch.Generator | None
-) -> Tensor:
-    """Return what a layer makes of rows."""
-    out: Tensor = conv(x, **args, generator=generator)
-    return out
-
-
-def run_and_look(
-    graphs: list[Any],
-    conv: Any,
-    x: Tensor,
-    args: Arguments,
-    generator: torch.Generator | None,
-    look: str = 'graph',
-) -> Tensor:
-    """Return what a layer returns, and add its graph or graphs to those seen."""
-    # Drawn twice, and the same: once to be seen, and once to be used.
-    twin = clone_generator(generator, x.device)
-    graphs.append(getattr(conv, look)(x, **args, generator=twin))
-    return run(conv, x, args, generator)
