@@ -94,36 +94,14 @@ def test_mean_loss_of_nothing(tmp_path):
 
 
 class Some(torch.nn.Module):
-    """Parameters of two types, of which some ranks, or all, leave some unused."""
+    """Parameters, some of them fixed, and a buffer."""
 
     def __init__(self):
         super().__init__()
         self.a = torch.nn.Parameter(torch.ones(2, M).double())
-        self.b = torch.nn.Parameter(torch.ones(M).double())
-        self.unused = torch.nn.Parameter(torch.ones(4).double())
-        self.single = torch.nn.Parameter(torch.ones(()))
+        self.b = torch.nn.Parameter(torch.ones(M))
         self.fixed = torch.nn.Parameter(torch.ones(1), requires_grad=False)
         self.register_buffer('buffer', torch.ones(2))
-
-
-def gradients(rank):
-    model, shard = Some(), RowShard(rank)
-    loss = (model.a * numbers(rank, 2, M)).sum() + (1 + rank) * model.single
-    if rank == 1:
-        loss = loss + (model.b * numbers(7, M)).sum()
-    loss.backward()
-    shard.sum_gradients(model)
-    return {name: p.grad for name, p in model.named_parameters()}, shard.traffic
-
-
-def test_sum_gradients(tmp_path):
-    for found, traffic in run_ranks(gradients, 3, tmp_path):
-        torch.testing.assert_close(found['a'], sum(numbers(r, 2, M) for r in range(3)))
-        torch.testing.assert_close(found['b'], numbers(7, M))
-        assert found['single'] == 6
-        assert found['unused'] is found['fixed'] is None
-        # Thirteen doubles and one single, and one number for each of the parameters.
-        assert traffic == Traffic(sum=2 * 2 * (6 * 8 + 1 * 4))
 
 
 def scattered(rank, is_global):
