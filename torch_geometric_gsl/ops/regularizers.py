@@ -188,7 +188,8 @@ def kl_to_prior(
     therefore costs a finite :math:`\log (p_{ij} n / \epsilon)`, and a target without
     prior edges is drawn to equal weights, :math:`q_{ij} = 1 / n`. Edges of weight
     zero, or below :obj:`torch.finfo(dtype).tiny`, count as absent, without gradient.
-    Nodes without edges have the divergence 0. Edges are sorted and looked up, in :math:`O(|E| \log |E|)`.
+    Nodes without edges have the divergence 0. Edges are sorted and looked up, in
+    :math:`O(|E| \log |E|)`.
 
     Args:
         edge_index (torch.Tensor): The edges :math:`[2, |E|]`.
