@@ -141,6 +141,44 @@ def test_one_process():
     assert shard.expected_traffic([M, 7]) == 0
 
 
+def some_ranks(rank):
+    """Share rows in a group that lacks the first process."""
+    group = torch.distributed.new_group([1, 2])
+    if rank == 0:
+        return None
+    shard = RowShard(3 + rank, group)
+    torch.manual_seed(rank)
+    model = Some()
+    model.a.data.fill_(rank)
+    shard.synchronize(model)
+    (model.a.sum() * rank).backward()
+    shard.sum_gradients(model)
+    return {
+        'numbers': (shard.sizes, shard.rank, shard.first, shard.rows),
+        'gather': shard.gather(shard.split(numbers(0, 9, M))),
+        'sum': shard.sum(torch.tensor([1.0 + rank])),
+        'even': RowShard.even(5, group).sizes,
+        'loss': float(shard.mean_loss(torch.tensor(2.0 * rank), rank)),
+        'parameter': model.a.detach(),
+        'gradient': model.a.grad,
+        'next': torch.rand(3),
+    }
+
+
+def test_a_group_of_some_ranks(tmp_path):
+    none, *found = run_ranks(some_ranks, 3, tmp_path)
+    assert none is None
+    for rank, one in enumerate(found):
+        assert one['numbers'] == ([4, 5], rank, 4 * rank, ((0, 4), (4, 9))[rank])
+        assert torch.equal(one['gather'], numbers(0, 9, M))
+        assert one['sum'] == 2 + 3
+        assert one['even'] == [3, 2]
+        assert one['loss'] == 2.0
+        assert torch.equal(one['parameter'], torch.ones(2, M).double())
+        assert torch.equal(one['gradient'], torch.full((2, M), 3.0).double())
+        assert torch.equal(one['next'], found[0]['next'])
+
+
 def widths(rank):
     return RowShard(4 + rank).expected_traffic([32, 7], itemsize=2)
 
