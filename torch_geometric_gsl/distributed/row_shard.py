@@ -26,10 +26,7 @@ from torch_geometric_gsl.typing import SampledGraph
 
 
 class Gathered(NamedTuple):
-    """Hold the rows of all ranks, which :meth:`RowShard.gather` has returned before.
-
-    Where it gets them again, it returns the rows and sends nothing.
-    """
+    """Hold rows of all ranks, which :meth:`RowShard.gather` returns without sending."""
 
     rows: Tensor
 
@@ -226,9 +223,7 @@ class RowShard:
 
     @torch.no_grad()
     def sum_gradients(self, module: torch.nn.Module) -> None:
-        r"""Sum the gradients of parameters over the ranks.
-
-        It takes one message for each type of numbers, mostly one in all.
+        r"""Sum the gradients over the ranks, in one message for each type of numbers.
 
         Call it once a step, after all backward passes that the step adds up. A
         parameter that has a gradient on no rank is left without.
