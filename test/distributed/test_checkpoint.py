@@ -176,3 +176,23 @@ def test_a_generator_that_was_not_saved(tmp_path):
     save_checkpoint(path, model)
     with pytest.raises(ValueError, match="must hold the state of a 'generator'"):
         load_checkpoint(path, model, generator=torch.Generator())
+
+
+def write_and_read(rank, path):
+    """Keep a model in a group that lacks the first process."""
+    group = torch.distributed.new_group([1, 2])
+    if rank == 0:
+        return None
+    model = torch.nn.Linear(2, 3)
+    torch.nn.init.constant_(model.weight, rank)
+    save_checkpoint(path, model, step=4, group=group)
+    own = path if rank == 1 else path.with_name('elsewhere')  # The first rank reads.
+    return load_checkpoint(own, model, group=group), model.weight.detach()
+
+
+def test_a_group_of_some_ranks(tmp_path):
+    none, *found = run_ranks(write_and_read, 3, tmp_path, tmp_path / 'last.ckpt')
+    assert none is None
+    for step, weight in found:
+        assert step == 4
+        assert torch.equal(weight, torch.ones(3, 2))

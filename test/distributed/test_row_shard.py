@@ -94,36 +94,14 @@ def test_mean_loss_of_nothing(tmp_path):
 
 
 class Some(torch.nn.Module):
-    """Parameters of two types, of which some ranks, or all, leave some unused."""
+    """Parameters, some of them fixed, and a buffer."""
 
     def __init__(self):
         super().__init__()
         self.a = torch.nn.Parameter(torch.ones(2, M).double())
-        self.b = torch.nn.Parameter(torch.ones(M).double())
-        self.unused = torch.nn.Parameter(torch.ones(4).double())
-        self.single = torch.nn.Parameter(torch.ones(()))
+        self.b = torch.nn.Parameter(torch.ones(M))
         self.fixed = torch.nn.Parameter(torch.ones(1), requires_grad=False)
         self.register_buffer('buffer', torch.ones(2))
-
-
-def gradients(rank):
-    model, shard = Some(), RowShard(rank)
-    loss = (model.a * numbers(rank, 2, M)).sum() + (1 + rank) * model.single
-    if rank == 1:
-        loss = loss + (model.b * numbers(7, M)).sum()
-    loss.backward()
-    shard.sum_gradients(model)
-    return {name: p.grad for name, p in model.named_parameters()}, shard.traffic
-
-
-def test_sum_gradients(tmp_path):
-    for found, traffic in run_ranks(gradients, 3, tmp_path):
-        torch.testing.assert_close(found['a'], sum(numbers(r, 2, M) for r in range(3)))
-        torch.testing.assert_close(found['b'], numbers(7, M))
-        assert found['single'] == 6
-        assert found['unused'] is found['fixed'] is None
-        # Thirteen doubles and one single, and one number for each of the parameters.
-        assert traffic == Traffic(sum=2 * 2 * (6 * 8 + 1 * 4))
 
 
 def scattered(rank, is_global):
@@ -161,6 +139,44 @@ def test_one_process():
     assert model.b.grad is None
     assert (shard.rows, shard.world_size, shard.traffic) == ((0, N), 1, Traffic())
     assert shard.expected_traffic([M, 7]) == 0
+
+
+def some_ranks(rank):
+    """Share rows in a group that lacks the first process."""
+    group = torch.distributed.new_group([1, 2])
+    if rank == 0:
+        return None
+    shard = RowShard(3 + rank, group)
+    torch.manual_seed(rank)
+    model = Some()
+    model.a.data.fill_(rank)
+    shard.synchronize(model)
+    (model.a.sum() * rank).backward()
+    shard.sum_gradients(model)
+    return {
+        'numbers': (shard.sizes, shard.rank, shard.first, shard.rows),
+        'gather': shard.gather(shard.split(numbers(0, 9, M))),
+        'sum': shard.sum(torch.tensor([1.0 + rank])),
+        'even': RowShard.even(5, group).sizes,
+        'loss': float(shard.mean_loss(torch.tensor(2.0 * rank), rank)),
+        'parameter': model.a.detach(),
+        'gradient': model.a.grad,
+        'next': torch.rand(3),
+    }
+
+
+def test_a_group_of_some_ranks(tmp_path):
+    none, *found = run_ranks(some_ranks, 3, tmp_path)
+    assert none is None
+    for rank, one in enumerate(found):
+        assert one['numbers'] == ([4, 5], rank, 4 * rank, ((0, 4), (4, 9))[rank])
+        assert torch.equal(one['gather'], numbers(0, 9, M))
+        assert one['sum'] == 2 + 3
+        assert one['even'] == [3, 2]
+        assert one['loss'] == 2.0
+        assert torch.equal(one['parameter'], torch.ones(2, M).double())
+        assert torch.equal(one['gradient'], torch.full((2, M), 3.0).double())
+        assert torch.equal(one['next'], found[0]['next'])
 
 
 def widths(rank):

@@ -18,6 +18,7 @@ import torch.distributed as dist
 
 from torch_geometric_gsl._checks import check_count, check_flag
 from torch_geometric_gsl._files import load_tensors, write_tensors
+from torch_geometric_gsl.ops.collective import first_rank, is_joined
 
 #: What a checkpoint looks like; another number is another form.
 FORMAT = 1
@@ -75,7 +76,7 @@ def save_checkpoint(
             random['generator'] = generator.get_state()
         content = {'format': FORMAT, 'step': step, 'state': state, 'random': random}
         write_tensors(content, path)
-    if dist.is_available() and dist.is_initialized():
+    if is_joined():
         dist.barrier(group)
 
 
@@ -177,8 +178,7 @@ def _parts(model: Any, optimizer: Any, others: dict[str, Any]) -> dict[str, Any]
 
 
 def _is_first(group: Any) -> bool:
-    is_shared = dist.is_available() and dist.is_initialized()
-    return not is_shared or dist.get_rank(group) == 0
+    return not is_joined() or dist.get_rank(group) == 0
 
 
 def _sent_to_all(path: Path, group: Any) -> bytes | None:
@@ -186,10 +186,9 @@ def _sent_to_all(path: Path, group: Any) -> bytes | None:
     content = None
     if _is_first(group) and path.exists():
         content = path.read_bytes()
-    if dist.is_available() and dist.is_initialized():
-        first = 0 if group is None else dist.get_global_rank(group, 0)
+    if is_joined():
         box = [content]
-        dist.broadcast_object_list(box, first, group=group)
+        dist.broadcast_object_list(box, first_rank(group), group=group)
         (content,) = box
     return content
 

@@ -24,10 +24,9 @@ def start(backend: str | None = None, timeout: float = 60.0) -> torch.device:
     closed, and else after the :obj:`timeout`.
 
     Args:
-        backend (str, optional): :obj:`"gloo"` on CPUs or :obj:`"nccl"` on GPUs, one for
-            each process; by default NCCL where this machine has a GPU for each of its
-            processes.
-            (default: :obj:`None`)
+        backend (str, optional): :obj:`"gloo"` on CPUs, or :obj:`"nccl"` on GPUs, of
+            which each process takes one; by default NCCL where this machine has a GPU
+            for each of its processes. (default: :obj:`None`)
         timeout (float, optional): The seconds that a rank waits for the others.
             (default: :obj:`60.0`)
 

@@ -18,6 +18,7 @@ from torch_geometric_gsl.ops.collective import (
     attach,
     broadcast_first,
     device_of,
+    is_joined,
     rows_traffic,
 )
 from torch_geometric_gsl.ops.sparse_rows import rows_between
@@ -25,7 +26,7 @@ from torch_geometric_gsl.typing import SampledGraph
 
 
 class Gathered(NamedTuple):
-    """Hold the rows of all ranks, gathered once: gathering leaves them as they are."""
+    """Hold rows of all ranks, which :meth:`RowShard.gather` returns without sending."""
 
     rows: Tensor
 
@@ -67,7 +68,7 @@ class RowShard:
     def __init__(self, num_rows: int, group: Any = None) -> None:
         check_count(num_rows, 'num_rows', minimum=0)
         self.group = group
-        self.is_shared = dist.is_available() and dist.is_initialized()
+        self.is_shared = is_joined()
         self.rank = dist.get_rank(group) if self.is_shared else 0
         self.traffic = Traffic()
         self.sizes = self._sizes(num_rows)
@@ -88,7 +89,7 @@ class RowShard:
             RowShard(rows=(0, 100), total=100, rank=0, world_size=1)
         """
         check_count(total, 'total', minimum=0)
-        is_shared = dist.is_available() and dist.is_initialized()
+        is_shared = is_joined()
         world_size = dist.get_world_size(group) if is_shared else 1
         rank = dist.get_rank(group) if is_shared else 0
         return cls(total // world_size + (rank < total % world_size), group)
@@ -206,7 +207,8 @@ class RowShard:
 
         Args:
             total (torch.Tensor): The sum of the losses of this rank.
-            count (int): How many there are; none on some ranks, but not on all.
+            count (int): The number of the losses of this rank. It may be 0 on some
+                ranks, but not on all of them.
 
         Raises:
             ValueError: If there are none on any rank.
@@ -221,7 +223,7 @@ class RowShard:
 
     @torch.no_grad()
     def sum_gradients(self, module: torch.nn.Module) -> None:
-        r"""Sum the gradients of parameters over the ranks, in one message.
+        r"""Sum the gradients over the ranks, in one message for each type of numbers.
 
         Call it once a step, after all backward passes that the step adds up. A
         parameter that has a gradient on no rank is left without.

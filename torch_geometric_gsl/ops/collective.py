@@ -157,6 +157,16 @@ def attach(out: Tensor, *inputs: Tensor) -> Tensor:
     return attached
 
 
+def is_joined() -> bool:
+    """Return whether this process has joined others."""
+    return dist.is_available() and dist.is_initialized()
+
+
+def first_rank(group: Any = None) -> int:
+    """Return the number that the first rank of a group has among all processes."""
+    return 0 if group is None else dist.get_global_rank(group, 0)
+
+
 def device_of(group: Any = None) -> torch.device:
     """Return a device whose tensors a group can send."""
     is_cuda = dist.get_backend(group) == 'nccl'
@@ -165,10 +175,9 @@ def device_of(group: Any = None) -> torch.device:
 
 def broadcast_first(value: Tensor, group: Any = None) -> Tensor:
     """Overwrite a tensor by that of the first rank, and return it."""
-    first = 0 if group is None else dist.get_global_rank(group, 0)
     sent = value.to(device_of(group)) if value.device.type == 'cpu' else value
     sent = sent.contiguous()
-    dist.broadcast(sent, first, group=group)
+    dist.broadcast(sent, first_rank(group), group=group)
     return value.copy_(sent)
 
 

@@ -142,8 +142,9 @@ def edge_entropy(
     .. math::
         - \sum_j p_{ij} \log p_{ij}, \qquad p_{ij} = \frac{A_{ij}}{\sum_l A_{il}}
 
-    in nats. Edges of weight zero count as absent, without gradient. Nodes without edges
-    have the entropy 0. Edges are sorted, in :math:`O(|E| \log |E|)`.
+    in nats. Edges of weight zero, or below :obj:`torch.finfo(dtype).tiny`, count as
+    absent, without gradient. Nodes without edges have the entropy 0. Edges are sorted,
+    in :math:`O(|E| \log |E|)`.
 
     Args:
         edge_index (torch.Tensor): The edges :math:`[2, |E|]`.
@@ -185,9 +186,10 @@ def kl_to_prior(
     where :math:`p_i` and :math:`r_i` are the weights of target :math:`i` in the graph
     and in the prior graph, divided by their sums. An edge that the prior graph lacks
     therefore costs a finite :math:`\log (p_{ij} n / \epsilon)`, and a target without
-    prior edges is drawn to equal weights, :math:`q_{ij} = 1 / n`. Edges of weight zero
-    count as absent, without gradient. Nodes without edges have the divergence 0.
-    Edges are sorted and looked up, in :math:`O(|E| \log |E|)`.
+    prior edges is drawn to equal weights, :math:`q_{ij} = 1 / n`. Edges of weight
+    zero, or below :obj:`torch.finfo(dtype).tiny`, count as absent, without gradient.
+    Nodes without edges have the divergence 0. Edges are sorted and looked up, in
+    :math:`O(|E| \log |E|)`.
 
     Args:
         edge_index (torch.Tensor): The edges :math:`[2, |E|]`.

@@ -2,6 +2,7 @@ r"""Weights of the edges of each target: checks, sums and shares."""
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 from torch_geometric.utils import coalesce, scatter
 
@@ -70,10 +71,13 @@ def merge_edges(
 def target_shares(
     edge_index: Tensor, edge_weight: Tensor, num_nodes: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return positive weights, divided by the sums of targets, and logarithms."""
+    """Return edges, their weights divided by the sums of targets, and logarithms.
+
+    Edges of weight zero, or of one below the normal numbers of its type, are left out.
+    """
     edge_index, edge_weight = merge_edges(edge_index, edge_weight, num_nodes)
-    # The derivative of p log p has no limit at 0.
-    keep = edge_weight.detach() > 0
+    # The derivative of p log p has no limit at 0, and overflows below normal numbers.
+    keep = edge_weight.detach() >= torch.finfo(edge_weight.dtype).tiny
     edge_index, edge_weight = edge_index[:, keep], edge_weight[keep]
     target, weight = edge_index[1], edge_weight.detach()
     # No sum overflows where the largest is one. A share may vanish, its logarithm not.

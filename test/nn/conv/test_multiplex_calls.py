@@ -24,6 +24,7 @@ from torch_geometric.data import Data
 
 from torch_geometric_gsl import (
     GumbelKNNSampler,
+    LatentGraphConv,
     LinearSimilarity,
     MultiplexLatentGraphConv,
     NeuralGaussianSimilarity,
@@ -102,6 +103,25 @@ def test_new_rows(name):
     torch.testing.assert_close(mixed, expected)
     plans = conv.plan(x[rows], context=x, **joined)
     assert [plan.method for plan in plans] == ['dense'] * R
+
+
+@EACH
+@pytest.mark.parametrize('is_new', [False, True])
+def test_equal_messages_are_projected_once(name, is_new, monkeypatch):
+    conv, x = make(**OPTIONS[name]), normal(N, IN)
+    calls, project = [], LatentGraphConv._project
+
+    def counted(self, rows, which='x'):
+        calls.append(which)
+        return project(self, rows, which)
+
+    monkeypatch.setattr(LatentGraphConv, '_project', counted)
+    args = given(name)
+    if is_new:
+        args = {key: (value, value) for key, value in args.items()} | {'context': x}
+    conv.graphs(x, **args)
+    times = {'own messages': R, 'input': 0, 'embedding': 0}.get(name, 1)
+    assert sorted(calls) == ['context'] * (times * is_new) + ['x'] * times
 
 
 def test_a_given_graph_is_a_prior_of_each_relation():

@@ -97,8 +97,11 @@ def test_shares_by_definition():
 
 def test_one_module_for_two_relations():
     similarity = LinearSimilarity(4, feature_weights=True)
-    with pytest.raises(ValueError, match="'similarity' must have a module of its own"):
-        check_apart([similarity, similarity])
+    directed = [DirectedSimilarity(similarity) for _ in range(2)]
+    for same in ([similarity, similarity], directed):
+        text = "'similarity' must have a module of its own"
+        with pytest.raises(ValueError, match=text):
+            check_apart(same)
 
 
 def test_directed_similarities_begin_apart():
@@ -116,3 +119,13 @@ def test_directed_similarities_begin_apart():
     begin_apart(weighted)
     first, second = (s.similarity.feature_weight for s in weighted)
     assert not torch.equal(first, second)
+
+
+def test_directed_similarities_begin_apart_beside_others():
+    pair = [LinearSimilarity(4, feature_weights=True) for _ in range(2)]
+    begin_apart([*map(DirectedSimilarity, pair), CosineSimilarity(8)])
+    assert not torch.equal(pair[0].feature_weight, pair[1].feature_weight)
+    bells = [NeuralGaussianSimilarity(3, bias=True) for _ in range(3)]
+    begin_apart([bells[0], *map(DirectedSimilarity, bells[1:])])
+    expected = pytest.approx([1 / 6, 1 / 2, 5 / 6], abs=1e-6)
+    assert [centre(bell) for bell in bells] == expected

@@ -59,7 +59,6 @@ def test_a_task_is_learned_and_scored(task):
         optimizer.step()
     ((metric, score),) = net.score(x, y, ~mask).items()
     assert score > 0.7
-    assert net.training
     prediction = net.predict(x)
     expected = METRICS[task](prediction[~mask], y[~mask])
     assert (metric, pytest.approx(float(expected))) == (NAMES[task], score)

@@ -6,6 +6,7 @@ from torch.testing import assert_close
 
 from torch_geometric_gsl import GumbelKNNSampler, LinearSimilarity
 from torch_geometric_gsl.ops.pair_scores import PairScores
+from torch_geometric_gsl.ops.sparse_rows import SparseRows
 
 
 @pytest.fixture
@@ -90,3 +91,20 @@ def test_dense_features_are_compared_anew(count):
     for _ in range(2):
         graph(sampler, x, edge_index)
     assert count == [False, False]
+
+
+@pytest.mark.parametrize('is_pair', [False, True])
+def test_rows_that_are_both_sides_are_looked_at_once(is_pair, monkeypatch):
+    looks, equals = [], SparseRows.equals
+
+    def counted(self, other):
+        looks.append(self)
+        return equals(self, other)
+
+    monkeypatch.setattr(SparseRows, 'equals', counted)
+    sampler = GumbelKNNSampler(LinearSimilarity(12))
+    x, edge_index = inputs()
+    x = x.to_sparse_csr()
+    for _ in range(2):
+        graph(sampler, (x, x.clone()) if is_pair else x, edge_index)
+    assert len(looks) == 1 + is_pair

@@ -1,14 +1,11 @@
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl._checks import (
-    check_absent,
-    split_pair,
-)
+from torch_geometric_gsl._checks import check_absent, split_pair
 from torch_geometric_gsl.distributed.row_shard import RowShard
 from torch_geometric_gsl.nn.conv.learned_graph_conv import (
     LearnedGraphConv,
@@ -18,6 +15,10 @@ from torch_geometric_gsl.nn.conv.learned_graph_conv import (
 )
 from torch_geometric_gsl.nn.sampler.plan import SamplingPlan
 from torch_geometric_gsl.typing import Batch, Features, SampledGraph
+
+#: The projections of the rows, and of those that send messages, where they are known.
+Projections: TypeAlias = tuple[Tensor | None, Tensor | None]
+NOT_PROJECTED: Projections = (None, None)
 
 
 class LatentGraphConv(LearnedGraphConv):
@@ -170,22 +171,8 @@ class LatentGraphConv(LearnedGraphConv):
         Returns:
             SampledGraph: The edges and their weights, sorted by target.
         """
-        edges = self._candidates(edge_index, x, batch, context, shard)
-        z = self._compared(x, None, context, None, embedding, shard)
-        rows = None if shard is None else shard.rows
-        graph: SampledGraph = self.sampler(
-            z, edges, batch, rows=rows, generator=generator
-        )
-        if self.prior is None or edge_index is None:
-            return graph
-        if shard is None:
-            pair = x if context is None else context, x
-            return self.prior.graph(graph, pair, edge_index)
-        own = SampledGraph(shard.own_edges(graph.edge_index), graph.edge_weight)
-        pair = cast(Tensor, z), x
-        graph = self.prior.graph(own, pair, shard.own_edges(edge_index))
-        first = graph.edge_index.new_tensor([[0], [shard.first]])
-        return SampledGraph(graph.edge_index + first, graph.edge_weight)
+        given = edge_index, batch, context, embedding
+        return self._drawn(x, NOT_PROJECTED, *given, generator, shard)
 
     def plan(
         self,
@@ -214,7 +201,7 @@ class LatentGraphConv(LearnedGraphConv):
             SamplingPlan: The method, its numbers, and why.
         """
         edges = self._candidates(edge_index, x, batch, context, shard)
-        z = self._compared(x, None, context, None, embedding, shard)
+        z = self._compared(x, NOT_PROJECTED, context, embedding, shard)
         return self.sampler.plan(z, edges, batch)
 
     def share_sampler(self, other: LatentGraphConv) -> None:
@@ -227,7 +214,7 @@ class LatentGraphConv(LearnedGraphConv):
 
     def _projections(
         self, x: Tensor, context: Tensor | None, shard: RowShard | None = None
-    ) -> tuple[Tensor | None, Tensor]:
+    ) -> Projections:
         """Return the projections of the rows, and of those that send messages."""
         rows, name = (x, 'x') if context is None else (context, 'context')
         source = self._project(rows, name)
@@ -235,10 +222,39 @@ class LatentGraphConv(LearnedGraphConv):
         check_shard(shard, x, context=context)
         return h, gathered(source, shard)
 
+    def _drawn(
+        self,
+        x: Tensor,
+        projected: Projections,
+        edge_index: Tensor | None,
+        batch: Batch | None,
+        context: Tensor | None,
+        embedding: Features | None,
+        generator: torch.Generator | None,
+        shard: RowShard | None = None,
+    ) -> SampledGraph:
+        """Return the graph of rows whose projections may be at hand."""
+        edges = self._candidates(edge_index, x, batch, context, shard)
+        z = self._compared(x, projected, context, embedding, shard)
+        rows = None if shard is None else shard.rows
+        graph: SampledGraph = self.sampler(
+            z, edges, batch, rows=rows, generator=generator
+        )
+        if self.prior is None or edge_index is None:
+            return graph
+        if shard is None:
+            pair = x if context is None else context, x
+            return self.prior.graph(graph, pair, edge_index)
+        own = SampledGraph(shard.own_edges(graph.edge_index), graph.edge_weight)
+        pair = cast(Tensor, z), x
+        graph = self.prior.graph(own, pair, shard.own_edges(edge_index))
+        first = graph.edge_index.new_tensor([[0], [shard.first]])
+        return SampledGraph(graph.edge_index + first, graph.edge_weight)
+
     def _convolve(
         self,
         x: Tensor,
-        projected: tuple[Tensor | None, Tensor],
+        projected: Projections,
         edge_index: Tensor | None,
         batch: Batch | None,
         context: Tensor | None,
@@ -247,10 +263,9 @@ class LatentGraphConv(LearnedGraphConv):
         shard: RowShard | None = None,
     ) -> Tensor:
         """Run the forward pass, whose projections are at hand."""
-        h, source = projected
+        h, source = projected[0], cast(Tensor, projected[1])
         edges = self._candidates(edge_index, x, batch, context, shard)
-        own = source if context is None else h
-        z = self._compared(x, own, context, source, embedding, shard)
+        z = self._compared(x, projected, context, embedding, shard)
         given = {'edge_index': edges, 'batch': batch}
         out = self._summed(z, source, shard, generator, **given)
         if self.prior is not None and edge_index is not None:
@@ -281,15 +296,15 @@ class LatentGraphConv(LearnedGraphConv):
     def _compared(
         self,
         x: Tensor,
-        h: Tensor | None,
+        projected: Projections,
         context: Tensor | None,
-        source: Tensor | None,
         embedding: Any,
         shard: RowShard | None,
     ) -> Features:
         """Return what the similarity compares: of new rows a pair."""
+        h, source = projected
         if context is None:
-            return self._compared_rows(x, h, embedding, 'x', shard)
+            return self._compared_rows(x, source, embedding, 'x', shard)
         of_context, of_x = split_pair(embedding, 'embedding')
         return (
             self._compared_rows(context, source, of_context, 'context'),

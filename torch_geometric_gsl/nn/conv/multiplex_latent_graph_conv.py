@@ -7,7 +7,10 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl._checks import check_count, check_flag
-from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
+from torch_geometric_gsl.nn.conv.latent_graph_conv import (
+    NOT_PROJECTED,
+    LatentGraphConv,
+)
 from torch_geometric_gsl.nn.conv.learned_graph_conv import RootTerm
 from torch_geometric_gsl.nn.conv.relation_shares import (
     RelationShares,
@@ -236,11 +239,12 @@ class MultiplexLatentGraphConv(RootTerm):
         Returns:
             list[SampledGraph]: The edges and their weights, sorted by target.
         """
-        given = {'context': context, 'embedding': embedding, 'generator': generator}
-        return [
-            relation.graph(x, edge_index, batch, **given)  # type: ignore[arg-type]
-            for relation in self._convs
-        ]
+        given = edge_index, batch, context, embedding, generator
+        first = self._convs[0]
+        projected = NOT_PROJECTED
+        if self.same_messages and first.compare == 'projected':
+            projected = first._projections(x, context)
+        return [relation._drawn(x, projected, *given) for relation in self._convs]
 
     def graph(self, x: Tensor, *args: Any, **kwargs: Any) -> SampledGraph:
         r"""Return the mixture of the graphs by their shares; equal edges add up.

@@ -99,10 +99,7 @@ def begin_apart(similarities: Sequence[Similarity]) -> None:
     """Let the parameters of several similarities differ that begin as constants."""
     if len(similarities) == 1:
         return
-    inner = [s.similarity for s in similarities if isinstance(s, DirectedSimilarity)]
-    if len(inner) == len(similarities):
-        begin_apart(inner)
-    for number, similarity in enumerate(similarities):
+    for number, similarity in enumerate(map(_inner, similarities)):
         if (
             isinstance(similarity, NeuralGaussianSimilarity)
             and similarity.bias_b is not None
@@ -116,7 +113,7 @@ def begin_apart(similarities: Sequence[Similarity]) -> None:
 
 def check_apart(similarities: Sequence[Similarity]) -> None:
     """Raise if several similarities of the same rows are one, or learn nothing."""
-    if len({id(similarity) for similarity in similarities}) < len(similarities):
+    if len({id(_inner(similarity)) for similarity in similarities}) < len(similarities):
         raise ValueError(
             "'similarity' must have a module of its own for each relation (got one "
             'module twice)'
@@ -131,3 +128,10 @@ def check_apart(similarities: Sequence[Similarity]) -> None:
             f"'similarity' must tell relations apart: equal ones without parameters "
             f"would stay equal, so give each its own 'similarity_kwargs' (got {fixed})"
         )
+
+
+def _inner(similarity: Similarity) -> Similarity:
+    """Return the similarity that has the parameters of another one."""
+    if isinstance(similarity, DirectedSimilarity):
+        return similarity.similarity
+    return similarity

@@ -70,7 +70,6 @@ class SensorEmbedding(torch.nn.Module):
         super().__init__()
         check_option(compare, COMPARED, 'compare')
         self.compare = compare
-        self.num_sensors = num_sensors
         self.weight: torch.nn.Parameter | None = None
         self.lin_window: Linear | None = None
         self.lin: Linear | None = None

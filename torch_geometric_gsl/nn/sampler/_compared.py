@@ -27,9 +27,12 @@ class _Kept(NamedTuple):
             and self.value.dtype == pairs.dst.dtype
             and torch.equal(self.edge_index, edge_index)
         )
+        sides = [(self.src, pairs.src)]
+        if self.dst is not self.src or pairs.dst is not pairs.src:
+            sides.append((self.dst, pairs.dst))
         return is_alike and all(
             cast(SparseRows, before).equals(cast(SparseRows, now))
-            for before, now in ((self.dst, pairs.dst), (self.src, pairs.src))
+            for before, now in sides
         )
 
 
@@ -52,6 +55,5 @@ class ComparedEdges:
             # Copies: what is changed in place would seem to be what it was.
             src = pairs.src.clone()
             dst = src if pairs.dst is pairs.src else pairs.dst.clone()
-            kept = dst, src, pairs.comparison, edge_index.clone(), value
-            self._kept = _Kept(*kept)
+            self._kept = _Kept(dst, src, pairs.comparison, edge_index.clone(), value)
         return self._kept.value

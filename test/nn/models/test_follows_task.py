@@ -1,0 +1,201 @@
+"""What models of all tasks share: their loss, their score and their evaluation."""
+
+import pytest
+import torch
+from ranks import group_of_one, run_ranks
+from torch.nn import functional as F
+
+from torch_geometric_gsl.distributed import RowShard
+from torch_geometric_gsl.nn.models.follows_task import FollowsTask
+
+N, IN = 12, 5
+OUT = {'classification': 3, 'regression': 2, 'binary': 1, 'multilabel': 4}
+METRICS = {
+    'classification': 'accuracy',
+    'regression': 'r2',
+    'binary': 'accuracy',
+    'multilabel': 'micro_f1',
+}
+TASKS = pytest.mark.parametrize('task', OUT)
+MASKS = pytest.mark.parametrize(
+    'mask', [None, torch.arange(N) < 7, torch.tensor([9, 2, 4])]
+)
+FIRST = slice(0, 5)  # The rows of the first of two ranks.
+
+
+class Plain(FollowsTask):
+    """A linear model, the smallest that follows a task."""
+
+    def __init__(self, task):
+        super().__init__()
+        self.task = task
+        self.dropout = torch.nn.Dropout(0.5)
+        self.frozen = torch.nn.Dropout(0.5).eval()
+        self.lin = torch.nn.Linear(IN, OUT[task]).double()
+
+    def forward(self, x, factor=1.0):
+        if factor < 0:
+            raise ValueError("'factor' must not be negative")
+        return factor * self.lin(self.frozen(self.dropout(x)))
+
+
+def problem(task, rows=slice(None)):
+    """Return a model, the outputs of some nodes, and their labels."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(N, IN, generator=generator, dtype=torch.double)
+    hidden = torch.randn(N, 4, generator=generator, dtype=torch.double)
+    torch.manual_seed(1)
+    model = Plain(task).eval()
+    labels = {
+        'classification': hidden[:, :3].argmax(dim=1),
+        'regression': hidden[:, :2],
+        'binary': (hidden[:, 0] > 0).long(),
+        'multilabel': (hidden > 0).long(),
+    }
+    return model, model(x[rows]), labels[task][rows]
+
+
+def plain_loss(task, out, y):
+    if task == 'classification':
+        return F.cross_entropy(out, y)
+    if task == 'regression':
+        return (out - y).square().mean()
+    return F.binary_cross_entropy_with_logits(out, y.reshape(out.shape).to(out))
+
+
+def plain_score(task, out, y):
+    if task == 'classification':
+        return (out.argmax(dim=1) == y).double().mean()
+    if task == 'regression':
+        error, spread = (out - y).square().sum(0), y.var(0, correction=0) * len(y)
+        return (1 - error / spread).mean()
+    said, y = out > 0, y.reshape(out.shape) > 0
+    if task == 'binary':
+        return (said == y).double().mean()
+    return 2 * (said & y).sum() / (said.sum() + y.sum())
+
+
+@TASKS
+@MASKS
+@pytest.mark.parametrize('kind', ['none', 'alone', 'group'])
+def test_loss_and_score(task, mask, kind, tmp_path):
+    """A shard of one process owns all rows, with a process group or without."""
+    model, out, y = problem(task)
+    chosen = torch.arange(N) if mask is None else mask
+    expected = plain_loss(task, out[chosen], y[chosen])
+    (wanted,) = torch.autograd.grad(expected, model.lin.weight, retain_graph=True)
+    score = plain_score(task, out.detach()[chosen], y[chosen])
+
+    def check(shard):
+        loss = model._label_loss(out, y, mask, shard)
+        assert loss.shape == ()
+        torch.testing.assert_close(loss, expected)
+        (grad,) = torch.autograd.grad(loss, model.lin.weight, retain_graph=True)
+        torch.testing.assert_close(grad, wanted)
+        found = model._scored(out.detach(), y, mask, shard)
+        assert found == {METRICS[task]: pytest.approx(float(score))}
+        assert type(found[METRICS[task]]) is float
+
+    if kind == 'group':
+        with group_of_one(tmp_path):
+            check(RowShard(N))
+    else:
+        check(RowShard(N) if kind == 'alone' else None)
+
+
+def shared(rank, task, mask):
+    rows = FIRST if rank == 0 else slice(FIRST.stop, N)
+    model, out, y = problem(task, rows)
+    shard = RowShard(len(out))
+    loss = model._label_loss(out, y, mask[rows], shard)
+    loss.backward()
+    shard.sum_gradients(model)
+    score = model._scored(out.detach(), y, mask[rows], shard)
+    return loss.detach(), model.lin.weight.grad, score
+
+
+@pytest.mark.parametrize(
+    ('task', 'first'),
+    [('classification', 3), ('regression', 3), ('regression', 0), ('multilabel', 0)],
+)
+def test_ranks_of_which_one_may_have_no_labelled_node(task, first, tmp_path):
+    """A score is not the mean of those of ranks, which need not have one."""
+    mask = torch.arange(N) >= FIRST.stop + 1
+    mask[:first] = True
+    model, out, y = problem(task)
+    loss = plain_loss(task, out[mask], y[mask])
+    loss.backward()
+    score = plain_score(task, out.detach()[mask], y[mask])
+    for found in run_ranks(shared, 2, tmp_path, task, mask):
+        torch.testing.assert_close(found[0], loss.detach())
+        torch.testing.assert_close(found[1], model.lin.weight.grad)
+        assert found[2] == {METRICS[task]: pytest.approx(float(score))}
+
+
+def test_ranks_without_any_labelled_node(tmp_path):
+    mask = torch.zeros(N, dtype=torch.bool)
+    text = "ValueError: 'count' must be at least 1 on some rank (got 0 on all)"
+    assert run_ranks(shared, 2, tmp_path, 'binary', mask) == [text] * 2
+
+
+NONE = torch.zeros(N, dtype=torch.bool)
+
+
+@pytest.mark.parametrize('call', ['_label_loss', '_scored'])
+@pytest.mark.parametrize('is_shared', [False, True])
+@pytest.mark.parametrize(
+    ('mask', 'error', 'text'),
+    [
+        (NONE, ValueError, "'mask' must choose at least one node (got none)"),
+        ([True] * N, TypeError, "'mask' must be a torch.Tensor (got list)"),
+        (~NONE[1:], ValueError, "'mask' must have one entry per node (got 11 for 12 "),
+        (torch.tensor([N]), ValueError, "'mask' has indices outside 0..11 (got 12..1"),
+    ],
+)
+def test_bad_masks(call, is_shared, mask, error, text):
+    model, out, y = problem('classification')
+    shard = RowShard(N) if is_shared else None
+    if is_shared and mask is NONE:  # A rank may have none, if another one has some.
+        text = "'count' must be at least 1 on some rank (got 0 on all)"
+        if call == '_scored':
+            text = "'mask' must choose at least one node (got none)"
+    with pytest.raises(error) as info:
+        getattr(model, call)(out, y, mask, shard)
+    assert text in str(info.value)
+
+
+@pytest.mark.parametrize('is_shared', [False, True])
+def test_bad_labels(is_shared):
+    model, out, y = problem('classification')
+    shard = RowShard(N) if is_shared else None
+    for call in (model._label_loss, model._scored):
+        with pytest.raises(ValueError, match=r"'y' has labels outside 0\.\.2"):
+            call(out, y + 1, None, shard)
+        with pytest.raises(TypeError, match=r"'y' must have dtype torch\.int64"):
+            call(out, y.double(), None, shard)
+
+
+def modes(model):
+    return [module.training for module in model.modules()]
+
+
+@pytest.mark.parametrize('training', [True, False])
+def test_evaluation_leaves_the_mode_as_it_was(training):
+    """A part whose mode is another one, such as a frozen one, keeps it as well."""
+    x = torch.ones(N, IN).double()
+    model = Plain('regression').train(training)
+    model.frozen.train(not training)
+    before = modes(model)
+    out = model._evaluated(x, factor=2.0)
+    torch.testing.assert_close(out, 2 * model.lin(x))  # Nothing is dropped.
+    assert modes(model) == before
+
+
+def test_evaluation_leaves_the_mode_after_an_error():
+    model = Plain('regression').train()
+    model.frozen.eval()
+    before = modes(model)
+    assert len(set(before)) == 2
+    with pytest.raises(ValueError, match="'factor' must not be negative"):
+        model._evaluated(torch.ones(N, IN).double(), factor=-1.0)
+    assert modes(model) == before
