@@ -197,7 +197,7 @@ class HeteroGSLNet(StacksRelations, FollowsTask):
         """
         given = edge_index_dict, batch_dict, context_dict, embedding_dict
         x, args = self._last_layer(run, x_dict, *given, generator)
-        out = run(self.convs[-1], x, args, generator)
+        out: Rows = run(self.convs[-1], x, args, generator)
         return out if self.target is None else out[self.target]
 
     def loss(
