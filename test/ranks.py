@@ -1,7 +1,6 @@
 """Run functions of a test file on several ranks, processes that gloo joins."""
 
 import importlib.util
-import multiprocessing
 import os
 import sys
 import traceback
@@ -11,13 +10,8 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from server import CONTEXT, ensure_running
 
-import torch_geometric_gsl  # noqa: F401
-
-# A server that has imported all this, and has never run a backward pass, is forked for
-# each rank: a new process would take seconds to import it.
-SPAWN = multiprocessing.get_context('forkserver')
-SPAWN.set_forkserver_preload(['pytest', 'torch.distributed', 'torch_geometric_gsl'])
 #: After so many seconds without an answer of the others a rank gives up.
 TIMEOUT = 60
 
@@ -49,9 +43,10 @@ def run_ranks(job, world_size, folder, *args):
     The job is a function at the level of its module. What it raises is returned as its
     text, after the name of its class.
     """
+    ensure_running()
     path = job.__code__.co_filename
     processes = [
-        SPAWN.Process(
+        CONTEXT.Process(
             target=_work, args=(path, job.__name__, rank, world_size, str(folder), args)
         )
         for rank in range(world_size)

@@ -2,15 +2,12 @@
 
 import argparse
 import json
-import multiprocessing
-import os
 import random
 import signal
-import sys
-from multiprocessing import forkserver
 
 import numpy as np
 import pytest
+from server import CONTEXT, ensure_running
 
 from reproduction.experiments import RunConfig
 from reproduction.files import read_json
@@ -22,9 +19,6 @@ METHODS = {
     'mlp': {},
     'slaps': {'k': 4, 'binary': False, 'graph_generator': 'mlp'},
 }
-# The process that forks the workers has imported all they need.
-CONTEXT = multiprocessing.get_context('forkserver')
-CONTEXT.set_forkserver_preload(['reproduction.run'])
 #: Does what `run.py` does. Of the files that it replaces, one is its last: it is killed
 #: after the replacement, or before it.
 WORKER = """
@@ -51,9 +45,7 @@ ARGS = argparse.Namespace(
 
 @pytest.fixture(scope='module', autouse=True)
 def _server():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv('PYTHONPATH', os.pathsep.join(sys.path))
-        forkserver.ensure_running()
+    ensure_running()
 
 
 @pytest.fixture(scope='module')
