@@ -17,7 +17,7 @@ from torch_geometric_gsl.ops.clusters import Balls, Clusters, closeness, enclose
 from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.pair_scores import PairScores, exclude
 from torch_geometric_gsl.ops.relax import DrawOptions
-from torch_geometric_gsl.ops.runtime import maybe_compile
+from torch_geometric_gsl.ops.runtime import maybe_compile, row_blocks
 from torch_geometric_gsl.ops.scan import SHARE
 
 
@@ -226,12 +226,17 @@ def num_expected(
         envelope = envelope._replace(head=head.take(target))
     size = pairs.src.new_tensor([pairs.available])
     rates = proposal_rates(some, envelope, slice(None), size)
-    score = some.rows()
-    ratio = (rates.total - score.logsumexp(dim=1)).double().exp()
-    needed: Tensor | float = options.num_arrivals
-    if not options.replace:
-        needed = num_accepted(score, options.num_arrivals)
-    return float((needed * ratio).clamp(max=pairs.available / SHARE).mean())
+    expected = []
+    # Small blocks, whose memory is used again instead of fetched anew.
+    bytes_per_row = 8 * pairs.src.size(0) * rates.total.element_size()
+    for rows in row_blocks(target.numel(), bytes_per_row):
+        score = some.rows(rows)
+        ratio = (rates.total[rows] - score.logsumexp(dim=1)).double().exp()
+        needed: Tensor | float = options.num_arrivals
+        if not options.replace:
+            needed = num_accepted(score, options.num_arrivals)
+        expected.append(needed * ratio)
+    return float(torch.cat(expected).clamp(max=pairs.available / SHARE).mean())
 
 
 @torch.no_grad()

@@ -37,10 +37,13 @@ def unit_rows(x: Tensor) -> Tensor:
         return x
     # The direction does not depend on the length, so neither does the gradient
     # depend on treating this factor as a constant.
-    largest = x.detach().abs().amax(dim=-1, keepdim=True)
-    x = x / largest.masked_fill(largest == 0, 1)
+    rows = x.detach()
+    largest = torch.maximum(rows.amax(-1, keepdim=True), -rows.amin(-1, keepdim=True))
+    x = x / largest.masked_fill_(largest == 0, 1)
     norm: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-    return x / norm.masked_fill(norm == 0, 1)
+    norm = norm.masked_fill(norm == 0, 1)
+    # Fresh memory takes longer to get than to fill.
+    return x / norm if x.requires_grad else x.div_(norm)
 
 
 def squared_distance(u: Tensor, v: Tensor) -> Tensor:
