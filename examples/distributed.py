@@ -110,7 +110,7 @@ def report_traffic(model: GSLNet, shard: RowShard, steps: int) -> None:
     # Beside the gradients, the sum and the number of the losses, in double precision.
     sums = sum_traffic(numbers, shard.world_size, itemsize)
     sums += sum_traffic(2, shard.world_size, 8)
-    sent, steps = shard.traffic, max(steps, 1)
+    sent = shard.traffic
     for name, found, expected in (
         ('rows', sent.gather, rows),
         ('their gradients', sent.scatter, rows),
@@ -147,7 +147,7 @@ if args.checkpoint is not None:
     done = load_checkpoint(path, model, optimizer, missing_ok=True)
 is_first_life = os.environ.get('TORCHELASTIC_RESTART_COUNT', '0') == '0'
 shard.traffic.reset()
-seconds, loss = [], torch.tensor(float('nan'))
+seconds, loss = [], None
 steps = range(done, args.epochs)
 hidden = None if rank == 0 else True  # None: where nobody looks on.
 for step in tqdm(steps, 'training', args.epochs, initial=done, disable=hidden):
@@ -159,14 +159,14 @@ for step in tqdm(steps, 'training', args.epochs, initial=done, disable=hidden):
     seconds.append(time.perf_counter() - begin)
     if path is not None and ((step + 1) % EVERY == 0 or step + 1 == args.epochs):
         save_checkpoint(path, model, optimizer, step + 1)
-if rank == 0:
+if rank == 0 and steps:
     report_traffic(model, shard, len(steps))
 accuracy = model.score(rows[0], rows[1], ~rows[2], shard=shard)['accuracy']
 if rank == 0:
-    print(
-        f'{world} processes, {args.nodes} nodes, steps {done}..{args.epochs}, loss '
-        f'{loss:.4f}, accuracy {accuracy:.1%}'
+    found = (
+        f'steps {done}..{args.epochs}, loss {loss:.4f}' if steps else 'nothing to do'
     )
+    print(f'{world} processes, {args.nodes} nodes, {found}, accuracy {accuracy:.1%}')
     if len(seconds) > 1:  # The first one compiles, and finds bounds of the scores.
         mean = sum(seconds[1:]) / len(seconds[1:])
         print(f'first step {seconds[0]:.3f} s, then {mean:.3f} s a step')

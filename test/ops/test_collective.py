@@ -140,6 +140,29 @@ def test_bad_input(x, text, tmp_path):
         assert found.endswith(text)
 
 
+def unlike(rank, kind):
+    x = torch.ones(3, 2)
+    if rank == 1:
+        other = {'rows': torch.ones(4, 2), 'wide': torch.ones(3, 5)}
+        x = other.get(kind, x.double())
+    return all_gather_rows(x, [3, 3])
+
+
+@pytest.mark.parametrize(
+    ('kind', 'texts'),
+    [
+        ('rows', ['must have [3, 3] rows on the ranks (got [3, 4])', '(got [4, 2])']),
+        ('wide', ["'x' must be equally wide on all ranks (got [2, 5])"] * 2),
+        ('type', ['(got torch.float32 on [0] alone)', '(got torch.float64 on [1]']),
+    ],
+)
+def test_blocks_of_one_rank_that_are_unlike_the_others(kind, texts, tmp_path):
+    found = run_ranks(unlike, 2, tmp_path, kind)
+    for text, error in zip(texts, found, strict=True):
+        assert text in error
+        assert error.startswith("ValueError: 'x' must")
+
+
 def test_traffic_of_a_layer():
     # Two machines, a hundred million rows of width 32 in single precision.
     assert rows_traffic([50_000_000] * 2, 32, 4) == 6_400_000_000

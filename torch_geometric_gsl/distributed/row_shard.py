@@ -17,8 +17,8 @@ from torch_geometric_gsl.ops.collective import (
     all_reduce_sum,
     attach,
     broadcast_first,
-    device_of,
     is_joined,
+    numbers_of_ranks,
     rows_traffic,
 )
 from torch_geometric_gsl.ops.sparse_rows import rows_between
@@ -117,7 +117,8 @@ class RowShard:
 
         Raises:
             TypeError: If :obj:`x` is not a tensor.
-            ValueError: If it is sparse, or has another number of rows.
+            ValueError: If it is sparse or, on some rank, has another number of rows,
+                or another width or type than on others.
         """
         if isinstance(x, Gathered):
             return x.rows
@@ -280,10 +281,7 @@ class RowShard:
         """Return a number of each rank."""
         if not self.is_shared:
             return [num_rows]
-        own = torch.tensor([num_rows], device=device_of(self.group))
-        sizes = [torch.empty_like(own) for _ in range(dist.get_world_size(self.group))]
-        dist.all_gather(sizes, own, group=self.group)
-        return [int(size) for size in sizes]
+        return [size for (size,) in numbers_of_ranks([num_rows], self.group)]
 
     def _check_rows(self, x: Any, count: int) -> None:
         check_type(x, Tensor, 'x', 'a torch.Tensor')

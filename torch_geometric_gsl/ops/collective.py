@@ -7,6 +7,7 @@ may differ in size and be empty: they are padded to the largest one on their way
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -107,16 +108,21 @@ def all_gather_rows(
 
     Raises:
         TypeError: If :obj:`x` is not a tensor.
-        ValueError: If it is sparse, or has another number of rows.
+        ValueError: If it is sparse or, on some rank, has another number of rows, or
+            another width or type than on the first one.
     """
     _check_dense(x)
-    size = sizes[dist.get_rank(group)]
-    if x.dim() == 0 or x.size(0) != size:
-        raise ValueError(
-            f"'x' must have the {size} rows of this rank (got {list(x.shape)})"
-        )
+    _check_blocks(x, sizes, group)
     gathered: Tensor = _GatherRows.apply(x, sizes, group, traffic or Traffic())  # type: ignore[no-untyped-call]
     return gathered
+
+
+def numbers_of_ranks(numbers: Sequence[int], group: Any = None) -> list[list[int]]:
+    """Return as many integers of each rank, on every rank."""
+    own = torch.tensor(numbers, device=device_of(group))
+    found = [torch.empty_like(own) for _ in range(dist.get_world_size(group))]
+    dist.all_gather(found, own, group=group)
+    return torch.stack(found).tolist()
 
 
 @disable_compile
@@ -267,6 +273,28 @@ def _exchange(blocks: Tensor, group: Any) -> Tensor:
 
 def _bytes_of_rows(x: Tensor, sizes: Sequence[int]) -> int:
     return rows_traffic(sizes, math.prod(x.shape[1:]), x.element_size())
+
+
+def _check_blocks(x: Tensor, sizes: Sequence[int], group: Any) -> None:
+    """Raise what is wrong with the block of any rank on all of them, so none waits."""
+    num_rows = x.size(0) if x.dim() else -1
+    code = zlib.crc32(str(x.dtype).encode())
+    blocks = numbers_of_ranks([num_rows, math.prod(x.shape[1:]), code], group)
+    rows, widths, codes = (list(column) for column in zip(*blocks, strict=True))
+    own = dist.get_rank(group)
+    if num_rows != sizes[own]:
+        raise ValueError(
+            f"'x' must have the {sizes[own]} rows of this rank (got {list(x.shape)})"
+        )
+    if rows != list(sizes):
+        raise ValueError(f"'x' must have {list(sizes)} rows on the ranks (got {rows})")
+    if len(set(widths)) > 1:
+        raise ValueError(f"'x' must be equally wide on all ranks (got {widths})")
+    if len(set(codes)) > 1:
+        alike = [rank for rank, other in enumerate(codes) if other == code]
+        raise ValueError(
+            f"'x' must have one dtype on all ranks (got {x.dtype} on {alike} alone)"
+        )
 
 
 def _check_dense(x: Any) -> None:
