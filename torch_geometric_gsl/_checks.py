@@ -296,6 +296,17 @@ def check_batch(batch: Any, x: Tensor, name: str = 'batch') -> None:
     )
 
 
+def check_one_graph(edge_index: Tensor, batch: Any) -> None:
+    """Raise if an edge joins two graphs of a checked batch, of nodes or of a pair."""
+    of_src, of_dst = batch if isinstance(batch, tuple | list) else (batch, batch)
+    crosses = of_src[edge_index[0]] != of_dst[edge_index[1]]
+    check_value(
+        ~crosses.any(),
+        "'edge_index' joins two graphs of 'batch'",
+        got=lambda: f'edge {edge_index[:, crosses][:, 0].tolist()}',
+    )
+
+
 def check_mask(mask: Tensor, name: str = 'mask') -> None:
     """Raise if a mask, or a vector of indices, chooses nothing."""
     if mask.numel() == 0:

@@ -16,6 +16,7 @@ from torch_geometric_gsl._checks import (
     check_finite,
     check_flag,
     check_generator,
+    check_one_graph,
     check_one_type,
     check_value,
     split_pair,
@@ -233,13 +234,7 @@ def _given_graph(
         of_src, of_dst = batch if isinstance(batch, tuple | list) else (batch, batch)
         check_batch(of_src, src)
         check_batch(of_dst, dst)
-        source, target = of_src[edge_index[0]], of_dst[edge_index[1]]
-        crosses = source != target
-        check_value(
-            ~crosses.any(),
-            "'edge_index' joins two graphs of 'batch'",
-            got=lambda: f'edge {edge_index[:, crosses][:, 0].tolist()}',
-        )
+        check_one_graph(edge_index, batch)
     if edge_weight is None:
         edge_weight = torch.ones(edge_index.size(1), device=src.device)
     _check_weights(edge_weight, edge_index.size(1), src.device)

@@ -76,3 +76,19 @@ def test_bad_arguments():
         layer()(normal(N, 6), EDGES + 4)
     with pytest.raises(TypeError, match='observed'):
         GSLNet(6, 4, 2, 2, observed='prior', num_nodes=8, num_transition_nodes=3)
+
+
+@pytest.mark.parametrize('name', ['forward', 'graph'])
+def test_no_edge_joins_two_graphs(name):
+    x, call = normal(N, 6), getattr(layer(), name)
+    batch = torch.arange(N) // 4
+    within = EDGES[:, [0, 1, 2, 4, 5]]
+    for edges in (within, EDGES[:, :0]):
+        call(x, edges, batch)
+        call(x, edges, (batch, batch), context=x)
+    text = r"'edge_index' joins two graphs of 'batch' \(got edge \[0, 5\]\)"
+    wrong = torch.cat([within, torch.tensor([[0], [5]])], dim=1)
+    with pytest.raises(ValueError, match=text):
+        call(x, wrong, batch)
+    with pytest.raises(ValueError, match=text):
+        call(x, wrong, (batch, batch), context=x)

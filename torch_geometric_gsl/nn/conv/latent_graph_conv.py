@@ -244,7 +244,7 @@ class LatentGraphConv(LearnedGraphConv):
             return graph
         if shard is None:
             pair = x if context is None else context, x
-            return self.prior.graph(graph, pair, edge_index)
+            return self.prior.graph(graph, pair, edge_index, batch)
         own = SampledGraph(shard.own_edges(graph.edge_index), graph.edge_weight)
         pair = cast(Tensor, z), x
         graph = self.prior.graph(own, pair, shard.own_edges(edge_index))
@@ -270,7 +270,7 @@ class LatentGraphConv(LearnedGraphConv):
         out = self._summed(z, source, shard, generator, **given)
         if self.prior is not None and edge_index is not None:
             observed = edge_index if shard is None else shard.own_edges(edge_index)
-            out = self.prior(out, source, observed)
+            out = self.prior(out, source, observed, batch)
         return self._finish(x, h, out)
 
     def _new(self, x: Tensor) -> Tensor | None:

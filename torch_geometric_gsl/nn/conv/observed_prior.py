@@ -4,9 +4,9 @@ import torch
 from torch import Tensor
 from torch_geometric.utils import coalesce, degree
 
-from torch_geometric_gsl._checks import check_edge_index
+from torch_geometric_gsl._checks import check_edge_index, check_one_graph
 from torch_geometric_gsl.ops.aggregate import weighted_sum
-from torch_geometric_gsl.typing import Features, SampledGraph
+from torch_geometric_gsl.typing import Batch, Features, SampledGraph
 
 
 class ObservedPrior(torch.nn.Module):
@@ -38,20 +38,28 @@ class ObservedPrior(torch.nn.Module):
         r"""Return the share :math:`\alpha` of the observed graph."""
         return self.logit.sigmoid()
 
-    def forward(self, out: Tensor, h: Tensor, edge_index: Tensor) -> Tensor:
+    def forward(
+        self, out: Tensor, h: Tensor, edge_index: Tensor, batch: Batch | None = None
+    ) -> Tensor:
         r"""Mix the sums of messages over both graphs.
 
         Args:
             out (torch.Tensor): The sums :math:`[N, m]` over the learned graph.
             h (torch.Tensor): The messages :math:`[N_{src}, m]`.
             edge_index (torch.Tensor): The observed edges.
+            batch (torch.Tensor, optional): Graph ids, of nodes or of a pair, which no
+                edge may join. (default: :obj:`None`)
         """
-        observed, kept = self._mixed(edge_index, (h, out), h.dtype)
+        observed, kept = self._mixed(edge_index, (h, out), h.dtype, batch)
         total = weighted_sum(h, *observed, out.size(0))
         return out * kept.unsqueeze(1) + total
 
     def graph(
-        self, graph: SampledGraph, x: Features, edge_index: Tensor
+        self,
+        graph: SampledGraph,
+        x: Features,
+        edge_index: Tensor,
+        batch: Batch | None = None,
     ) -> SampledGraph:
         r"""Mix both graphs; weights of equal edges add up.
 
@@ -59,19 +67,28 @@ class ObservedPrior(torch.nn.Module):
             graph (SampledGraph): The learned graph.
             x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The node features.
             edge_index (torch.Tensor): The observed edges.
+            batch (torch.Tensor, optional): As in :meth:`forward`.
+                (default: :obj:`None`)
         """
         pair = x if isinstance(x, tuple) else (x, x)
-        observed, kept = self._mixed(edge_index, pair, graph.edge_weight.dtype)
+        dtype = graph.edge_weight.dtype
+        observed, kept = self._mixed(edge_index, pair, dtype, batch)
         weight = graph.edge_weight * kept[graph.edge_index[1]]
         edges = torch.cat([observed.edge_index, graph.edge_index], dim=1)
         weight = torch.cat([observed.edge_weight, weight])
         return SampledGraph(*coalesce(edges, weight, _most(pair), sort_by_row=False))
 
     def _mixed(
-        self, edge_index: Tensor, pair: tuple[Tensor, Tensor], dtype: torch.dtype
+        self,
+        edge_index: Tensor,
+        pair: tuple[Tensor, Tensor],
+        dtype: torch.dtype,
+        batch: Batch | None,
     ) -> tuple[SampledGraph, Tensor]:
         """Return the weighted observed graph, and what each node keeps of its own."""
         check_edge_index(edge_index, *pair)
+        if batch is not None:
+            check_one_graph(edge_index, batch)
         edges = coalesce(edge_index, num_nodes=_most(pair), sort_by_row=False)
         size = degree(edges[1], pair[1].size(0), dtype=dtype)
         share = self.share.to(dtype)

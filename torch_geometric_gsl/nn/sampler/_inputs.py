@@ -12,6 +12,7 @@ from torch_geometric_gsl._checks import (
     check_batch,
     check_candidate_count,
     check_edge_index,
+    check_one_graph,
     check_value,
 )
 from torch_geometric_gsl.nn.sampler._compared import ComparedEdges
@@ -89,12 +90,7 @@ def _parts_of_edges(
     """Assign targets with given candidates: those with many of them race."""
     check_edge_index(edge_index, pairs.src, pairs.dst)
     if ids is not None:
-        crosses = ids[0][edge_index[0]] != ids[1][edge_index[1]]
-        check_value(
-            ~crosses.any(),
-            "'edge_index' joins two graphs of 'batch'",
-            got=lambda: f'edge {edge_index[:, crosses][:, 0].tolist()}',
-        )
+        check_one_graph(edge_index, ids)
     source, target = sort_candidates(edge_index, loop=given.loop)
     size = torch.bincount(target, minlength=pairs.dst.size(0))
     if not given.replace and size.numel() > 0:
