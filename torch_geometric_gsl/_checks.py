@@ -272,7 +272,9 @@ def check_edge_index(
         low, high = edge_index[row].aminmax()
         check_value(
             (low >= 0) & (high < size),
-            f"'{name}' has {what}s outside 0..{size - 1}",
+            f"'{name}' has {what}s outside 0..{size - 1}"
+            if size
+            else f"'{name}' must be empty where there are no {what}s",
             got=partial('{}..{}'.format, low, high),
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import tempfile
 import warnings
 from collections.abc import Iterator
@@ -34,9 +35,18 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
 
 def write_tensors(content: dict[str, Any], path: str | Path) -> None:
-    """Replace a file by plain values and tensors."""
+    """Replace a file by plain values and tensors, if they can be read again."""
     with replacing(path) as draft:
         torch.save(content, draft)
+        try:
+            torch.load(draft, weights_only=True, map_location='meta')
+        except pickle.UnpicklingError as error:
+            name = refused_global(error)
+            reason = str(error) if name is None else f'it refers to {name}'
+            raise ValueError(
+                f"'{path}' is left as it is: what it would hold could not be read "
+                f'again ({reason}, which is not loaded)'
+            ) from error
 
 
 def read_tensors(path: str | Path, what: str, device: Any = 'cpu') -> dict[str, Any]:

@@ -1,5 +1,6 @@
 import os
 
+import numpy as np
 import pytest
 import torch
 from ranks import blocks, run_ranks
@@ -127,7 +128,7 @@ def test_bad_input(tmp_path):
         load_checkpoint(path, model)
 
 
-@pytest.mark.parametrize('name', ['state', 'random', 'step'])
+@pytest.mark.parametrize('name', ['state', 'kinds', 'random', 'step'])
 def test_another_form(name, tmp_path):
     path, model = tmp_path / 'last.pt', torch.nn.Linear(2, 3)
     save_checkpoint(path, model)
@@ -152,6 +153,76 @@ def test_all_or_nothing_is_loaded(tmp_path):
     with pytest.raises(ValueError, match='must hold the state of such objects'):
         load_checkpoint(path, model, optimizer)
     assert bool((model.weight == 1).all())
+
+
+def test_a_failed_load_leaves_a_model_without_anchors_as_it_was(tmp_path):
+    def make(num_layers):
+        options = {'transition': 'anchors', 'num_transition_nodes': 7}
+        return GSLNet(IN, 8, num_layers, OUT, k=2, **options)
+
+    path, model = tmp_path / 'last.pt', make(3)
+    save_checkpoint(path, make(2).choose_anchors(numbers(0, N, IN).float()))
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    with pytest.raises(ValueError, match='such objects: Error'):
+        load_checkpoint(path, model)
+    assert model.anchors is None
+    assert before.keys() == model.state_dict().keys()
+    assert all(map(torch.equal, before.values(), model.state_dict().values()))
+
+
+@pytest.mark.parametrize('what', ['learning rate', 'lazy', 'other'])
+def test_what_could_not_be_read_again_is_not_written(tmp_path, what):
+    path, model = tmp_path / 'last.pt', torch.nn.Linear(2, 3)
+    save_checkpoint(path, model, step=np.int64(5))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    if what == 'learning rate':
+        optimizer = torch.optim.SGD(model.parameters(), lr=np.float64(0.1))
+    others = {'other': torch.optim.lr_scheduler.StepLR(optimizer, 2)}
+    if what == 'other':
+        others['other'].gamma = np.float64(0.5)
+    wrong = GSLNet(-1, 8, 2, 3) if what == 'lazy' else model
+    with pytest.raises(ValueError, match=r'left as it is.*\(it refers to .*, which is'):
+        save_checkpoint(path, wrong, optimizer, step=6, **others)
+    assert load_checkpoint(path, model) == 5
+    assert [file.name for file in tmp_path.iterdir()] == ['last.pt']
+
+
+def test_objects_of_another_kind(tmp_path):
+    path, model = tmp_path / 'last.pt', torch.nn.Linear(2, 3)
+    save_checkpoint(path, model, torch.optim.Adam(model.parameters()))
+    torch.nn.init.ones_(model.weight)
+    text = r'must hold the state of SGD \(got Adam\)'
+    with pytest.raises(ValueError, match=text):
+        load_checkpoint(path, model, torch.optim.SGD(model.parameters(), momentum=0.9))
+    assert bool((model.weight == 1).all())
+
+
+def told(job):
+    with pytest.raises(OSError, match=r'.') as info:
+        job()
+    return f'{info.typename}: {info.value}'
+
+
+def fail_on_the_first(rank, folder):
+    """Return what happens where the first rank can neither read nor write."""
+    model = torch.nn.Linear(2, 3)
+    return [
+        told(lambda: load_checkpoint(folder, model)),
+        told(lambda: save_checkpoint(f'{folder}/none/last.pt', model)),
+        told(lambda: load_checkpoint(f'{folder}/last.pt', model)),
+    ]
+
+
+def test_errors_of_the_first_rank_are_those_of_all(tmp_path):
+    first, other = run_ranks(fail_on_the_first, 2, tmp_path, tmp_path)
+    starts = ['IsADirectoryError', 'FileNotFoundError', 'FileNotFoundError']
+    if os.name == 'nt':
+        starts[0] = 'PermissionError'
+    for start, own, text in zip(starts[:2], first, other, strict=False):
+        assert own.startswith(start)
+        assert text == f'OSError: the first rank has failed: {own}'
+    assert first[2] == other[2]
+    assert first[2].startswith(starts[2])
 
 
 @pytest.mark.parametrize('damage', ['cut', 'flipped', 'empty', 'text'])

@@ -10,13 +10,14 @@ from __future__ import annotations
 import copy
 import io
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from torch_geometric_gsl._checks import check_count, check_flag
+from torch_geometric_gsl._checks import check_count, check_flag, check_type
 from torch_geometric_gsl._files import load_tensors, write_tensors
 from torch_geometric_gsl.ops.collective import first_rank, is_joined
 
@@ -55,7 +56,9 @@ def save_checkpoint(
 
     Raises:
         TypeError: If :obj:`step` is not an integer, or an object has no state.
-        ValueError: If :obj:`step` is negative.
+        ValueError: If :obj:`step` is negative, or a state holds something else than
+            tensors and plain values, such as a learning rate of NumPy's.
+        OSError: If the first rank cannot write the file; all ranks raise it.
 
     Example:
         >>> import tempfile
@@ -67,17 +70,23 @@ def save_checkpoint(
     """
     check_count(step, 'step', minimum=0)
     parts = _parts(model, optimizer, others)
-    if _is_first(group):
-        state = {name: part.state_dict() for name, part in parts.items()}
+
+    def write() -> None:
         random = {'cpu': torch.get_rng_state()}
         if torch.cuda.is_available():
             random['cuda'] = torch.cuda.get_rng_state()
         if generator is not None:
             random['generator'] = generator.get_state()
-        content = {'format': FORMAT, 'step': step, 'state': state, 'random': random}
+        content = {
+            'format': FORMAT,
+            'step': int(step),
+            'kinds': _kinds(parts),
+            'state': {name: part.state_dict() for name, part in parts.items()},
+            'random': random,
+        }
         write_tensors(content, path)
-    if is_joined():
-        dist.barrier(group)
+
+    _on_first(write, group)
 
 
 def load_checkpoint(
@@ -112,32 +121,41 @@ def load_checkpoint(
         int: The number of steps that were done, 0 without a file.
 
     Raises:
-        OSError: If there is no such file, or it is damaged.
+        OSError: If there is no such file, or it is damaged, or the first rank cannot
+            read it.
         ValueError: If it holds the state of other objects, or has another form.
     """
     check_flag(missing_ok, 'missing_ok')
-    content = _sent_to_all(Path(path), group)
+    path = Path(path)
+    content = _on_first(lambda: path.read_bytes() if path.exists() else None, group)
     if content is None:
         if missing_ok:
             return 0
         raise FileNotFoundError(f"'{path}' does not exist: it should be a checkpoint")
     found = _checked(content, path)
     parts = _parts(model, optimizer, others)
-    state, random = found['state'], found['random']
+    state, random, kinds = found['state'], found['random'], _kinds(parts)
     if missing := sorted(parts.keys() - state.keys()):
         raise ValueError(f"'{path}' must hold {missing} (got {sorted(state)})")
     if generator is not None and 'generator' not in random:
         raise ValueError(f"'{path}' must hold the state of a 'generator' (got none)")
-    former = {name: copy.deepcopy(part.state_dict()) for name, part in parts.items()}
+    for name, kind in kinds.items():
+        if (other := found['kinds'].get(name)) != kind:
+            raise ValueError(f"'{path}' must hold the state of {kind} (got {other})")
+    # All or nothing; together, as a scheduler keeps its optimizer.
+    copies = copy.deepcopy(parts)
     try:
-        for name, part in parts.items():
+        for name, part in copies.items():
             part.load_state_dict(state[name])
-        _set_random_numbers(random, generator)
+        for numbers in random.values():
+            check_type(numbers, torch.Tensor, 'random', 'a torch.Tensor')
+        torch.Generator().set_state(random['cpu'])
     except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
-        for name, part in parts.items():
-            part.load_state_dict(former[name])
         text = f"'{path}' must hold the state of such objects: {error}"
         raise ValueError(text) from error
+    for name, part in parts.items():
+        part.load_state_dict(state[name])
+    _set_random_numbers(random, generator)
     return int(found['step'])
 
 
@@ -153,8 +171,8 @@ def _checked(content: bytes, path: str | Path) -> dict[str, Any]:
     found = load_tensors(io.BytesIO(content), path, 'checkpoint')
     if (form := found.get('format')) != FORMAT:
         raise ValueError(f"'{path}' must have the format {FORMAT} (got {form!r})")
-    kinds = {'step': int, 'state': dict, 'random': dict}
-    for name, kind in kinds.items():
+    forms = {'step': int, 'kinds': dict, 'state': dict, 'random': dict}
+    for name, kind in forms.items():
         if not isinstance(value := found.get(name), kind):
             raise ValueError(
                 f"'{path}' must hold a {kind.__name__} as {name!r} "
@@ -177,20 +195,32 @@ def _parts(model: Any, optimizer: Any, others: dict[str, Any]) -> dict[str, Any]
     return parts
 
 
-def _is_first(group: Any) -> bool:
-    return not is_joined() or dist.get_rank(group) == 0
+def _kinds(parts: dict[str, Any]) -> dict[str, str]:
+    """Return the names of the classes; a model may be wrapped in another."""
+    return {
+        name: type(part).__name__ for name, part in parts.items() if name != 'model'
+    }
 
 
-def _sent_to_all(path: Path, group: Any) -> bytes | None:
-    """Return the content of a file that the first rank sees, or None without one."""
-    content = None
-    if _is_first(group) and path.exists():
-        content = path.read_bytes()
-    if is_joined():
-        box = [content]
-        dist.broadcast_object_list(box, first_rank(group), group=group)
-        (content,) = box
-    return content
+def _on_first(job: Callable[[], Any], group: Any) -> Any:
+    """Return on all ranks what a job on the first returns; it raises on all as well."""
+    if not is_joined():
+        return job()
+    box: list[Any] = [None, None]
+    error = None
+    if dist.get_rank(group) == 0:
+        try:
+            box[0] = job()
+        except Exception as raised:
+            error = raised
+            box[1] = f'{type(raised).__name__}: {raised}'
+    # Else the others would wait for it.
+    dist.broadcast_object_list(box, first_rank(group), group=group)
+    if error is not None:
+        raise error
+    if box[1] is not None:
+        raise OSError(f'the first rank has failed: {box[1]}')
+    return box[0]
 
 
 def _set_random_numbers(

@@ -160,3 +160,15 @@ def test_permutation_equivariance(name):
     moved = {key: value[order] for key, value in given(name).items()}
     expected = conv(x, **given(name))[order]
     torch.testing.assert_close(conv(x[order], **moved), expected)
+
+
+def test_samplers_of_as_many_relations_are_shared():
+    first, second, third = (
+        MultiplexLatentGraphConv(IN, OUT, count, k=K, similarity_kwargs=BELL)
+        for count in (2, 2, 3)
+    )
+    second.share_sampler(first)
+    for own, other in zip(second.relations, first.relations, strict=True):
+        assert own.sampler is other.sampler
+    with pytest.raises(ValueError, match=r"'other' must have 2 relations \(got 3\)"):
+        second.share_sampler(third)

@@ -282,6 +282,11 @@ def test_bad_input():
             ValueError,
             r"'context' must hold the windows of 'x' \(got \[3, 6, 3\] for \[7, 6, 3",
         ),
+        (
+            lambda: make('embedding')(x, embedding=(x[0, :, :], x[0, :, :])),
+            TypeError,
+            r"'embedding' must be a torch.Tensor without a 'context' \(got tuple",
+        ),
         (lambda: free(x, graph=3), TypeError, r"'graph' must be a pair .* \(got int"),
         (lambda: free(x, graph=graph), ValueError, "'graph' has targets outside 0..5"),
         (

@@ -161,7 +161,11 @@ def broken(value):
         (ValueError, (X[:2],), 'number of candidates (got k=3 for 2 candidates)'),
         (TypeError, (X, [[0], [1]]), "'edge_index' must be a torch.Tensor (got list)"),
         (ValueError, (X, EDGES + 6), "'edge_index' has sources outside 0..5"),
-        (ValueError, ((X, X[:0]), EDGES), "'edge_index' has targets outside 0..-1"),
+        (
+            ValueError,
+            ((X, X[:0]), EDGES),
+            "'edge_index' must be empty where there are no targets",
+        ),
         (TypeError, (X, None, [0] * 6), "'batch' must be a torch.Tensor (got list)"),
         (ValueError, (X, None, BATCH.flip(0)), "'batch' must be sorted"),
         (TypeError, ((X, X), None, BATCH), "'batch' must be a pair (batch_src, batch"),

@@ -47,7 +47,8 @@ class MultiplexLatentGraphConv(RootTerm):
     begin at even steps over their range, :math:`(r - \frac{1}{2}) / R` of it, for all
     targets; weights of features begin at 1 with a noise of 0.1; what begins at random
     anyway stays as it is, and so does a single relation. Equal similarities without
-    parameters are refused, and so is one module for two relations.
+    parameters are refused, and so is one module for two relations, unless projections
+    of their own tell the relations apart.
 
     Args:
         in_channels (int): Size of each input sample, or :obj:`-1` to derive the size
@@ -282,7 +283,15 @@ class MultiplexLatentGraphConv(RootTerm):
 
         Args:
             other (MultiplexLatentGraphConv): The other layer, of as many relations.
+
+        Raises:
+            ValueError: If it has another number of relations.
         """
+        if other.num_relations != self.num_relations:
+            raise ValueError(
+                f"'other' must have {self.num_relations} relations "
+                f'(got {other.num_relations})'
+            )
         for relation, source in zip(self._convs, other._convs, strict=True):
             relation.share_sampler(source)
 

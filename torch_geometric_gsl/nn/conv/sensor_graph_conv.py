@@ -214,6 +214,11 @@ class SensorGraphConv(LearnedGraphConv):
             check_absent(embedding, 'embedding', "with a 'graph'")
             out = _sum_over(graph, source, x.size(-2))
         else:
+            if context is None and not isinstance(embedding, Tensor | None):
+                raise TypeError(
+                    "'embedding' must be a torch.Tensor without a 'context' "
+                    f'(got {type(embedding).__name__})'
+                )
             z = self.embed(x, context, embedding)
             out = self.sampler.propagate(z, source, generator=generator)
         size = rows.size(0), self.out_channels
@@ -240,7 +245,8 @@ class SensorGraphConv(LearnedGraphConv):
             context (torch.Tensor, optional): What the sensors show that are the
                 neighbours of those of :obj:`x`. (default: :obj:`None`)
             embedding (torch.Tensor, optional): What the similarity compares, with
-                :obj:`compare="embedding"`; a pair has that of the neighbours first.
+                :obj:`compare="embedding"`; a pair has that of the neighbours first,
+                which are others than the sensors: whatever :obj:`loop` says.
                 (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness.
                 (default: :obj:`None`)
