@@ -257,7 +257,16 @@ def test_repr():
         ({'embedding_channels': 0}, ValueError, "'embedding_channels' must be at l"),
         ({'similarity': 'bell'}, ValueError, r"'similarity' must be .* \(got 'bell'"),
         ({'similarity': LinearSimilarity(3)}, ValueError, 'expects 3 channels but it'),
-        ({'observed': 'prior'}, TypeError, 'multiple values for keyword'),
+        (
+            {'num_sensors': 5, 'observed': 'prior'},
+            ValueError,
+            r"'observed' has no meaning in a layer of sensors \(got a str\)",
+        ),
+        (
+            {'num_sensors': 5, 'add_self_loops': False},
+            ValueError,
+            r"'add_self_loops' has no meaning in a layer of sensors \(got a bool\)",
+        ),
     ],
 )
 def test_bad_arguments(kwargs, error, match):

@@ -142,6 +142,8 @@ class SensorGraphConv(LearnedGraphConv):
     ) -> None:
         check_flag(directed, 'directed')
         check_count(embedding_channels, 'embedding_channels')
+        for name in ('add_self_loops', 'observed'):  # Those of layers on nodes.
+            check_absent(kwargs.get(name), name, 'in a layer of sensors')
         how = similarity_kwargs or {}
         compared = resolve_similarity(similarity, embedding_channels, **how)
         compared = DirectedSimilarity(compared) if directed else compared
