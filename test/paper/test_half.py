@@ -2,12 +2,13 @@
 
 import pytest
 import torch
+from torch_geometric.data import Data
 
 from reproduction import half, noisy
 from reproduction.files import read_json, write_json
 from reproduction.half import HALF_SETTING, Run, execute, main
 from reproduction.half_tables import HALF, HALF_METHODS, half_grid
-from reproduction.noisy_models import Training, choices
+from reproduction.noisy_models import Training, build, choices
 from reproduction.training import HIDDEN_LABEL
 from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
 
@@ -44,7 +45,7 @@ def test_all_methods_see_one_graph_and_no_test_labels(loaded, monkeypatch):
     monkeypatch.setattr(noisy, 'trainings', spy)
     for method in HALF_METHODS:
         execute(Run('CiteSeer', method, 3), TINY)
-    assert len(seen) == len(HALF_METHODS) == 7
+    assert len(seen) == len(HALF_METHODS) == 8
     for data, edge_index, seed in seen:
         assert seed == 3
         assert torch.equal(edge_index, seen[0][1])
@@ -66,6 +67,20 @@ def test_a_run_is_the_same_again(loaded, method):
     assert first == again
     assert first[0] == f'CiteSeer/{method}/2'
     assert 0 <= first[1]['test'] <= 1
+
+
+@pytest.mark.parametrize(
+    ('method', 'is_strong'), [('ours', False), ('ours_null', True)]
+)
+def test_where_the_null_neighbour_begins(method, is_strong):
+    data = Data(x=torch.eye(40), y=torch.arange(40) % 2)
+    choice = {'dropout': 0.5, 'weight_decay': 0.0}
+    model = build(HALF_METHODS[method], data, choice, HALF_SETTING).eval()
+    edge_index = torch.cartesian_prod(torch.arange(40), torch.arange(40)).t()
+    for graph in model.graphs(data.x, edge_index):
+        share = 1 - float(graph.edge_weight.detach().sum()) / 40
+        assert (share > 0.9) == is_strong
+        assert (share < 0.1) == (not is_strong)
 
 
 def test_finished_runs_are_kept(loaded, tmp_path, monkeypatch):

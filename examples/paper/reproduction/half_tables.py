@@ -25,6 +25,11 @@ HALF_METHODS[OURS] = METHODS[OURS]._replace(
     options=METHODS[OURS].options | {'initial_scale': 5.0, 'initial_null': 0.75},
     axis='weight_decay',
 )
+# The graph begins with next to no weight, and no scale can make it one neighbour's.
+HALF_METHODS['ours_null'] = HALF_METHODS[OURS]._replace(
+    title='cosine of scale 5, strong null neighbour',
+    options=METHODS[OURS].options | {'scale': 5.0, 'initial_null': 9.0},
+)
 #: Titles where the graph is that of the nearest nodes.
 TITLES = {'gcn': 'kNN-GCN', 'gcn_root': 'kNN-GCN, root weight'}
 
