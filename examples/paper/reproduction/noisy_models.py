@@ -162,6 +162,8 @@ OURS: dict[str, Any] = {
     'scale': 'learned',
     'null': True,
 }
+#: Scales that stay as they are, and the cosine at which the null neighbour begins.
+FIXED: dict[str, Any] = {'scales': [10.0, 20.0], 'null_similarity': 0.25}
 ROOT: dict[str, Any] = {'has_root': True}
 #: So many of the nearest nodes of each are added to the given graph.
 NEAR: dict[str, Any] = {'num_nearest': 5}
@@ -174,6 +176,9 @@ METHODS = {
     'uniform': Method('uniform draws', 'learned', {'similarity': 'uniform'}),
     'idgl': Method('IDGL', 'idgl'),
     'ours': Method('cosine, null neighbour', 'learned', OURS, 'initial_scale'),
+    'ours_fixed': Method(
+        'cosine of fixed scale, null neighbour', 'learned', OURS | FIXED, 'scale'
+    ),
     'mean_near': Method(
         'mean, root weight, 5 nearest added', 'given', {'conv': 'mean'} | ROOT | NEAR
     ),
@@ -190,7 +195,7 @@ CONVS = {'gcn': gcn, 'gat': gat, 'mean': mean}
 def choices(method: Method, setting: dict[str, Any]) -> list[dict[str, float]]:
     """List what the trainings of a method differ in: as many for each."""
     axis = method.axis
-    values = setting[f'{axis}s']
+    values = method.options.get(f'{axis}s') or setting[f'{axis}s']
     return [
         {'dropout': dropout, axis: value}
         for dropout, value in itertools.product(setting['dropouts'], values)
@@ -211,10 +216,12 @@ def build(
         return IDGL(*sizes, dropout=dropout, cached=True, **setting['idgl'])
     if method.kind == 'learned':
         options = {'k': setting['k'], 'tau': setting['tau']} | method.options
-        options.pop('num_nearest', None)
-        if (scale := choice.get('initial_scale')) is not None:
-            options['initial_scale'] = scale
-            options['initial_null'] = scale * setting['null_similarity']
+        for name in ('num_nearest', 'scales', 'null_similarity'):
+            options.pop(name, None)
+        null = method.options.get('null_similarity', setting['null_similarity'])
+        for name in ('scale', 'initial_scale'):
+            if name in choice:
+                options |= {name: choice[name], 'initial_null': choice[name] * null}
         return GSLNet(*sizes, dropout=dropout, **options)
     widths = [data.num_features, *[hidden] * (layers - 1), classes]
     return GivenGraphNet(
