@@ -212,9 +212,10 @@ def _on_first(job: Callable[[], Any], group: Any) -> Any:
         try:
             box[0] = job()
         except Exception as raised:
+            # Whatever it is, the others must hear of it before it is raised here: files
+            # fail in many ways, and objects of the caller are asked for their state.
             error = raised
             box[1] = f'{type(raised).__name__}: {raised}'
-    # Else the others would wait for it.
     dist.broadcast_object_list(box, first_rank(group), group=group)
     if error is not None:
         raise error

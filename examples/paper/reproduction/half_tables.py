@@ -26,7 +26,7 @@ HALF_METHODS[OURS] = METHODS[OURS]._replace(
     options=METHODS[OURS].options | {'initial_scale': 5.0, 'initial_null': 0.75},
     axis='weight_decay',
 )
-# The graph begins with next to no weight, and no scale can make it one neighbour's.
+# The scale stays, and the null neighbour begins with nearly all of the weight.
 HALF_METHODS['ours_null'] = HALF_METHODS[OURS]._replace(
     title='cosine of scale 5, strong null neighbour',
     options=METHODS[OURS].options | {'scale': 5.0, 'initial_null': 9.0},

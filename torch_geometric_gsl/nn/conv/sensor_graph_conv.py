@@ -107,8 +107,8 @@ class SensorGraphConv(LearnedGraphConv):
 
     Raises:
         TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range or has no meaning for what is
-            compared.
+        ValueError: If an argument is out of range, or has no meaning for sensors or
+            for what is compared.
 
     Example:
         >>> conv = SensorGraphConv(1, 16, num_sensors=20)
