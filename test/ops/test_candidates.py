@@ -25,6 +25,12 @@ def test_sort_candidates(rows, loop):
     assert [(i, j) for j, i in out.t().tolist()] == expected
 
 
+@given(pairs)
+def test_sorted_candidates_stay_as_they_are(rows):
+    out = sort_candidates(as_edges(rows))
+    assert sort_candidates(out).data_ptr() == out.data_ptr()
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=5),
     st.integers(1, 40),

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch_geometric.utils import coalesce
+from torch_sparse import SparseTensor
 
 from reproduction import given_graphs, noisy, noisy_models
 from reproduction import run as runner
@@ -14,6 +15,7 @@ from reproduction.noisy_models import (
     METHODS,
     SETTING,
     Training,
+    as_layers_take,
     build,
     choices,
     hide_test,
@@ -140,6 +142,21 @@ def test_sparse_features_give_the_same(data, pairs):
         ).eval()
         found = model(data.x.to_sparse_csr(), edge_index)
         torch.testing.assert_close(found, model(data.x, edge_index))
+
+
+@pytest.mark.parametrize('method', ['gcn', 'gcn_root', 'mean'])
+def test_a_matrix_gives_what_edges_give(data, pairs, method):
+    """Also the gradients."""
+    edge_index, outs = both_ways(pairs, 48)[:, 5:], []  # Not symmetric.
+    for graph in edge_index, as_layers_take(METHODS[method], edge_index, 48):
+        torch.manual_seed(0)
+        choice = choices(METHODS[method], TINY)[0]
+        model = build(METHODS[method], data, choice, TINY).eval()
+        out = model(data.x, graph)
+        out.square().sum().backward()
+        outs.append([out, *(p.grad for p in model.parameters())])
+    assert isinstance(graph, SparseTensor)
+    torch.testing.assert_close(*outs)
 
 
 def test_mean_with_a_root_weight(data, pairs):

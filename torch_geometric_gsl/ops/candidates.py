@@ -50,6 +50,9 @@ def sort_candidates(edge_index: Tensor, *, loop: bool = True) -> Tensor:
     edge_index = plain_edges(edge_index)
     if not loop:
         edge_index = edge_index[:, edge_index[0] != edge_index[1]]
+    source, target = edge_index.diff()
+    if bool(((target > 0) | ((target == 0) & (source > 0))).all()):
+        return edge_index  # Sorting takes much longer than this look.
     sorted_edges: Tensor = coalesce(edge_index, sort_by_row=False)
     return sorted_edges
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch_geometric.utils import coalesce, cumsum, lexsort, softmax
+from torch_geometric.utils import cumsum, lexsort, softmax
 
 from torch_geometric_gsl.ops.candidates import expand_ranges
 from torch_geometric_gsl.ops.dense import relaxed_weights
@@ -34,7 +34,8 @@ def candidate_graph(
     Args:
         score (torch.Tensor): One score per candidate edge :math:`[|E|]`;
             :math:`-\infty` excludes.
-        edge_index (torch.Tensor): Candidate edges, sorted by target.
+        edge_index (torch.Tensor): Candidate edges, sorted by target, without
+            duplicates.
         num_targets (int): The number of targets.
         options (DrawOptions): How neighbours are drawn.
         generator (torch.Generator, optional): The generator. (default: :obj:`None`)
@@ -54,7 +55,7 @@ def candidate_graph(
             hard=options.hard,
             generator=generator,
         )
-        return SampledGraph(*coalesce(edge_index, weight.flatten(), sort_by_row=False))
+        return SampledGraph(edge_index, weight.flatten())
     draws = options.num_races
     edge, draw = _expand_draws(edge_index[1], num_targets, draws)
     time = arrival_times(
@@ -77,7 +78,7 @@ def candidate_graph(
     drawn = torch.zeros_like(score, dtype=torch.bool).index_fill_(0, edge, True)
     if not drawn.all():
         edge_index, total = edge_index[:, drawn], total[drawn]
-    return SampledGraph(*coalesce(edge_index, total, sort_by_row=False))
+    return SampledGraph(edge_index, total)
 
 
 def _append_null(

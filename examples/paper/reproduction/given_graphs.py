@@ -40,6 +40,6 @@ def changed(pairs: Tensor, num_nodes: int, percent: int, seed: int) -> Tensor:
 
 
 def both_ways(pairs: Tensor, num_nodes: int) -> Tensor:
-    """Return the edges of pairs, in both directions."""
+    """Return the edges of pairs, in both directions, sorted by target."""
     edge_index: Tensor = to_undirected(pairs, num_nodes=num_nodes)
-    return edge_index
+    return edge_index.flip(0)

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from torch_geometric import seed_everything
 from torch_geometric.data import Data
 from torch_geometric.nn import GATv2Conv, GCNConv, Linear, SimpleConv
+from torch_sparse import SparseTensor
 
 from reproduction.training import HIDDEN_LABEL
 from torch_geometric_gsl import IDGL, GSLNet, MLPClassifier
@@ -162,8 +163,9 @@ OURS: dict[str, Any] = {
     'scale': 'learned',
     'null': True,
 }
-#: Scales that stay as they are, and the cosine at which the null neighbour begins.
-FIXED: dict[str, Any] = {'scales': [10.0, 20.0], 'null_similarity': 0.25}
+#: Scales that stay: one that leaves neighbours nearly alike, one that tells them apart.
+# With both, validation decides whether edges are weighed at all.
+FIXED: dict[str, Any] = {'scales': [1.0, 20.0], 'null_similarity': 0.25}
 ROOT: dict[str, Any] = {'has_root': True}
 #: So many of the nearest nodes of each are added to the given graph.
 NEAR: dict[str, Any] = {'num_nearest': 5}
@@ -259,17 +261,27 @@ def trainings(
     method: Method, data: Data, edge_index: Tensor, seed: int, setting: dict[str, Any]
 ) -> Iterator[Training]:
     """Yield the trainings of a method; `data` has no labels of test nodes."""
+    graph = as_layers_take(method, edge_index, int(data['y'].numel()))
     for choice in choices(method, setting):
         seed_everything(seed)
         model = build(method, data, choice, setting)
         decay = choice.get('weight_decay', setting['weight_decay'])
-        yield train(model, data, edge_index, choice, decay, setting)
+        yield train(model, data, graph, choice, decay, setting)
+
+
+def as_layers_take(method: Method, edge_index: Tensor, num_nodes: int) -> Any:
+    """Return the graph as a matrix where the layers multiply by it, else its edges."""
+    if method.options.get('conv') not in ('gcn', 'mean'):
+        return edge_index
+    source, target = edge_index
+    sizes = num_nodes, num_nodes
+    return SparseTensor(row=target, col=source, sparse_sizes=sizes)
 
 
 def train(
     model: Any,
     data: Data,
-    edge_index: Tensor,
+    edge_index: Any,
     choice: dict[str, float],
     weight_decay: float,
     setting: dict[str, Any],
@@ -306,7 +318,7 @@ def train(
     return best
 
 
-def loss_of(model: Any, data: Data, edge_index: Tensor) -> Tensor:
+def loss_of(model: Any, data: Data, edge_index: Any) -> Tensor:
     mask = data['train_mask']
     if isinstance(model, IDGL | NoGraphNet):  # They may regularise their graph.
         return model.loss(data['x'], data['y'], mask, edge_index=edge_index)
@@ -314,7 +326,7 @@ def loss_of(model: Any, data: Data, edge_index: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def evaluate(model: Any, data: Data, edge_index: Tensor) -> tuple[float, float, Tensor]:
+def evaluate(model: Any, data: Data, edge_index: Any) -> tuple[float, float, Tensor]:
     """Return accuracy and loss of the validation nodes, and all predictions."""
     model.eval()
     out = model(data['x'], edge_index)

@@ -13,6 +13,7 @@ from torch_geometric_gsl import (
     LinearSimilarity,
     SamplingPlan,
     TruncatedRaceWarning,
+    UniformSimilarity,
 )
 from torch_geometric_gsl.nn.sampler import plan as planning
 from torch_geometric_gsl.nn.sampler.plan import (
@@ -269,6 +270,25 @@ def test_the_tail_of_a_plan_is_the_tail_that_is_drawn(monkeypatch):
         sampler.propagate(x, x, **kwargs)
         # A graph has its tail whatever else there is in a batch.
         assert found.num_tail == drawn.pop() == expected
+
+
+def test_a_target_of_many_candidates_does_not_make_others_race(monkeypatch):
+    """Each would gather a tail of the size that the largest needs."""
+    tails = []
+
+    def spy(*args, **kwargs):
+        tails.append(draw_tail(*args, **kwargs))
+        return tails[-1]
+
+    monkeypatch.setattr(race, 'draw_tail', spy)
+    sizes = torch.tensor([3000] + [300] * 20)
+    target = torch.arange(21).repeat_interleave(sizes)
+    source = torch.arange(int(sizes.sum())) % 3000
+    sampler = GumbelKNNSampler(UniformSimilarity(2), tau=1.0)
+    sampler(torch.randn(3000, 2), torch.stack([source, target]))
+    size = tail_size(1.0, 16, 3000)
+    assert 300 < 4 * size < 3000
+    assert [tail.source.shape for tail in tails] == [(1, 5 * size)]
 
 
 def bipartite_plan(sizes, sampler):

@@ -109,9 +109,10 @@ def _parts_of_edges(
     candidates = Candidates(size.cumsum(0) - size, size, source)
     is_raced = torch.zeros_like(size, dtype=torch.bool)
     if given.is_noisy and given.method != 'dense' and candidates.most > 0:
-        plan, _ = choose_plan(given, 1, candidates.most, is_own=True)
+        plan, options = choose_plan(given, 1, candidates.most, is_own=True)
         if plan.method == 'race':  # Which pays only where candidates are many.
-            least = 0 if given.method == 'race' else SHARE * given.proposals
+            gathered = max(given.proposals, options.num_tail)
+            least = 0 if given.method == 'race' else SHARE * gathered
             is_raced = size > least
     return _short_and_long(pairs, candidates, is_raced, given, compare)
 
