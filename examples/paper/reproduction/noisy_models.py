@@ -148,7 +148,8 @@ class Method(NamedTuple):
         title: Its name there.
         kind: What builds it: `given`, `learned`, `idgl` or `mlp`.
         options: Arguments that make it this method.
-        axis: What its trainings differ in beside dropout.
+        axis: What its trainings differ in beside dropout, and beside weight decay if
+            the options list some.
     """
 
     title: str
@@ -165,7 +166,12 @@ OURS: dict[str, Any] = {
 }
 #: Scales that stay: one that leaves neighbours nearly alike, one that tells them apart.
 # With both, validation decides whether edges are weighed at all.
-FIXED: dict[str, Any] = {'scales': [1.0, 20.0], 'null_similarity': 0.25}
+FIXED: dict[str, Any] = {
+    'scales': [1.0, 20.0],
+    'weight_decays': [1e-4, 5e-4],
+    'dropouts': [0.5],
+    'null_similarity': 0.25,
+}
 ROOT: dict[str, Any] = {'has_root': True}
 #: So many of the nearest nodes of each are added to the given graph.
 NEAR: dict[str, Any] = {'num_nearest': 5}
@@ -196,12 +202,11 @@ CONVS = {'gcn': gcn, 'gat': gat, 'mean': mean}
 
 def choices(method: Method, setting: dict[str, Any]) -> list[dict[str, float]]:
     """List what the trainings of a method differ in: as many for each."""
-    axis = method.axis
-    values = method.options.get(f'{axis}s') or setting[f'{axis}s']
-    return [
-        {'dropout': dropout, axis: value}
-        for dropout, value in itertools.product(setting['dropouts'], values)
-    ]
+    names = dict.fromkeys(['dropout', method.axis])
+    if 'weight_decays' in method.options:
+        names['weight_decay'] = None
+    known = [method.options.get(f'{name}s') or setting[f'{name}s'] for name in names]
+    return [dict(zip(names, each, strict=True)) for each in itertools.product(*known)]
 
 
 def build(
@@ -218,7 +223,7 @@ def build(
         return IDGL(*sizes, dropout=dropout, cached=True, **setting['idgl'])
     if method.kind == 'learned':
         options = {'k': setting['k'], 'tau': setting['tau']} | method.options
-        for name in ('num_nearest', 'scales', 'null_similarity'):
+        for name in ('num_nearest', *FIXED):
             options.pop(name, None)
         null = method.options.get('null_similarity', setting['null_similarity'])
         for name in ('scale', 'initial_scale'):

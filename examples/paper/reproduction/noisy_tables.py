@@ -18,16 +18,13 @@ from torch_geometric_gsl.datasets import OBSERVED
 NOISE = 'noise.json'
 #: Edges that are added, or removed, in percent of those of the data set.
 CHANGES = (-75, -50, -25, 0, 50, 100, 300)
-#: The row that stands for ours elsewhere.
-OURS = 'ours'
-#: The rows that all others are tested against, and what they are called there.
-REFERENCES = {OURS: 'ours', 'ours_fixed': 'fixed'}
+#: The row that all others are tested against.
+OURS = 'ours_fixed'
 #: Level of the tests.
 LEVEL = 0.05
 
 Found = dict[tuple[str, int, str], Cell]
-#: By data set, change, method and the row that it is compared with.
-Pairs = dict[tuple[str, int, str, str], Comparison]
+Pairs = dict[tuple[str, int, str], Comparison]
 
 
 def read_cells(root: Path) -> Found:
@@ -43,15 +40,12 @@ def read_cells(root: Path) -> Found:
 
 def compare_ours(found: Found) -> Pairs:
     """Compare ours with each other method on the same splits of the same graph."""
-    pairs, references = {}, list(REFERENCES)
+    pairs = {}
     for (dataset, change, method), cell in found.items():
-        for place, reference in enumerate(references):
-            ours = found.get((dataset, change, reference))
-            # Two references are compared once.
-            if ours is None or method in references[: place + 1]:
-                continue
-            if (pair := compare(ours, cell)) is not None:
-                pairs[dataset, change, method, reference] = pair
+        ours = found.get((dataset, change, OURS))
+        pair = None if method == OURS or ours is None else compare(ours, cell)
+        if pair is not None:
+            pairs[dataset, change, method] = pair
     return pairs
 
 
@@ -66,12 +60,10 @@ def noise_grid(dataset: str, root: Path) -> Grid:
         entries = []
         for change in changes:
             key = dataset, change, name
-            below = ', '.join(
-                f'{title} {pair.difference:+.1f}'
-                + '*' * (p_values.get((*key, reference), 1.0) < LEVEL)
-                for reference, title in REFERENCES.items()
-                if (pair := pairs.get((*key, reference))) is not None
-            )
+            below = ''
+            if key in pairs:
+                star = '*' if p_values.get(key, 1.0) < LEVEL else ''
+                below = f'ours {pairs[key].difference:+.1f}{star}'
             is_best = name in _best(found, dataset, change)
             entries.append(Entry(cell_text(found.get(key)), below, is_best))
         rows.append((method.title, entries))
@@ -90,15 +82,10 @@ def _note(found: Found, dataset: str, tests: int) -> str:
     return (
         f'Test accuracy in %: mean ± sample standard deviation of {seeds} runs; bold: '
         f'the best of a column, of {LEAST_RUNS} or more runs. Below it the mean '
-        f'differences of {_titles()} on the same splits. A star: not equal at a level '
-        f'of {LEVEL}, by two-sided paired t-tests, corrected for splits that overlap '
-        f"and for all {tests} tests of all data sets (Holm's method)."
-    )
-
-
-def _titles() -> str:
-    return ' and of '.join(
-        f'{METHODS[name].title} ({title})' for name, title in REFERENCES.items()
+        f'difference of {METHODS[OURS].title} (ours) on the same splits. A star: not '
+        f'equal at a level of {LEVEL}, by two-sided paired t-tests, corrected for '
+        f'splits that overlap and for all {tests} tests of all data sets '
+        f"(Holm's method)."
     )
 
 

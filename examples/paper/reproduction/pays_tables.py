@@ -116,7 +116,7 @@ def _labels(root: Path) -> list[Setting]:
 
 def _half(root: Path) -> list[Setting]:
     found = half_tables.read_cells(root)
-    names = 'mlp', 'gcn_root', 'uniform', noisy_tables.OURS
+    names = 'mlp', 'gcn_root', 'uniform', half_tables.OURS
     return [
         Setting(
             f'{dataset}, no graph, half labelled',
