@@ -41,7 +41,9 @@ class Candidates(NamedTuple):
 
 
 def sort_candidates(edge_index: Tensor, *, loop: bool = True) -> Tensor:
-    r"""Order candidate edges by target, without duplicates.
+    r"""Order candidate edges by target and source, without duplicates.
+
+    Those that are in this order are returned as they are.
 
     Args:
         edge_index (torch.Tensor): Candidate edges :math:`[2, |E|]`.

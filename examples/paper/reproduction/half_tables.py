@@ -6,9 +6,9 @@ import math
 from collections import defaultdict
 from pathlib import Path
 
-from reproduction.files import read_kept
 from reproduction.noisy_models import METHODS
 from reproduction.noisy_tables import LEVEL, cell_text
+from reproduction.own_runs import read_runs
 from reproduction.summary import LEAST_RUNS, Cell, compare, holm
 from reproduction.tables import Entry, Grid
 
@@ -41,11 +41,10 @@ Found = dict[tuple[str, str], Cell]
 
 def read_cells(root: Path) -> Found:
     """Return the test accuracies of each data set and method that has run."""
-    content = read_kept(root / HALF) or {'runs': {}}
     tests: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
-    for name, result in content['runs'].items():
+    for name, result in read_runs(root / HALF, HALF_METHODS).items():
         dataset, method, seed = name.split('/')
-        if result['test'] is not None and method in HALF_METHODS:
+        if result['test'] is not None:
             tests[dataset, method][int(seed)] = 100 * result['test']
     return {key: Cell(test) for key, test in tests.items()}
 

@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy import stats
 
-from reproduction.files import read_kept
 from reproduction.labels_models import METHODS
 from reproduction.noisy_tables import cell_text
+from reproduction.own_runs import read_runs
 from reproduction.summary import LEAST_RUNS, Cell, holm
 from reproduction.tables import Entry, Grid
 
@@ -48,11 +48,10 @@ Found = dict[Key, Cell]
 
 def read_cells(root: Path) -> Found:
     """Return the test accuracies of each data set, number and method that has run."""
-    content = read_kept(root / LABELS_FILE) or {'runs': {}}
     tests: dict[Key, dict[int, float]] = defaultdict(dict)
-    for name, result in content['runs'].items():
+    for name, result in read_runs(root / LABELS_FILE, METHODS).items():
         dataset, labels, method, seed = name.split('/')
-        if result['test'] is not None and method in METHODS:
+        if result['test'] is not None:
             tests[dataset, labels, method][int(seed)] = 100 * result['test']
     return {key: Cell(test) for key, test in tests.items()}
 

@@ -6,10 +6,10 @@
 
 A change is how many edges are added at random, in percent of those of the data set, or
 removed if it is negative. All methods see the same graphs and splits; two of them add
-the nearest nodes. Each has four trainings, which differ in dropout and in weight decay
-or in where a scale begins; the validation nodes choose one of them, and the test nodes
-are read for it alone. Finished runs stand in `<results>/noise.json`: killed and started
-again, it goes on with what is missing.
+the nearest nodes. Each has four trainings, which differ in two of dropout, weight
+decay, a scale that stays, and where one that is learned begins; the validation nodes
+choose one of them, and the test nodes are read for it alone. Finished runs stand in
+`<results>/noise.json`: killed and started again, it goes on with what is missing.
 """
 
 from __future__ import annotations

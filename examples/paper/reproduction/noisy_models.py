@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from torch_geometric import seed_everything
 from torch_geometric.data import Data
 from torch_geometric.nn import GATv2Conv, GCNConv, Linear, SimpleConv
-from torch_sparse import SparseTensor
+from torch_geometric.utils import to_torch_csr_tensor
 
 from reproduction.training import HIDDEN_LABEL
 from torch_geometric_gsl import IDGL, GSLNet, MLPClassifier
@@ -38,7 +38,7 @@ SETTING: dict[str, Any] = {
     'initial_scales': [2.0, 5.0],
     # The null neighbour begins as one of this cosine.
     'null_similarity': 0.15,
-    # Where the scale is tuned instead.
+    # Where the beginning of a learned scale is tuned instead.
     'weight_decay': 5e-4,
     'revision': 1,
 }
@@ -278,9 +278,7 @@ def as_layers_take(method: Method, edge_index: Tensor, num_nodes: int) -> Any:
     """Return the graph as a matrix where the layers multiply by it, else its edges."""
     if method.options.get('conv') not in ('gcn', 'mean'):
         return edge_index
-    source, target = edge_index
-    sizes = num_nodes, num_nodes
-    return SparseTensor(row=target, col=source, sparse_sizes=sizes)
+    return to_torch_csr_tensor(edge_index.flip(0), size=(num_nodes, num_nodes))
 
 
 def train(

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from reproduction.files import read_kept
 from reproduction.noisy_models import METHODS
+from reproduction.own_runs import read_runs
 from reproduction.summary import LEAST_RUNS, Cell, Comparison, compare, holm
 from reproduction.tables import Entry, Grid
 from torch_geometric_gsl.datasets import OBSERVED
@@ -29,11 +29,10 @@ Pairs = dict[tuple[str, int, str], Comparison]
 
 def read_cells(root: Path) -> Found:
     """Return the test accuracies of each data set, change and method that has run."""
-    content = read_kept(root / NOISE) or {'runs': {}}
     tests: dict[tuple[str, int, str], dict[int, float]] = defaultdict(dict)
-    for name, result in content['runs'].items():
+    for name, result in read_runs(root / NOISE, METHODS).items():
         dataset, change, method, seed = name.split('/')
-        if result['test'] is not None and method in METHODS:
+        if result['test'] is not None:
             tests[dataset, int(change), method][int(seed)] = 100 * result['test']
     return {key: Cell(test) for key, test in tests.items()}
 
@@ -108,8 +107,11 @@ def _best(found: Found, dataset: str, change: int) -> set[str]:
 
 
 def noise_figure(root: Path) -> Figure | None:
-    """Draw the accuracies of all methods over the changes of each graph."""
-    found = read_cells(root)
+    """Draw accuracies of enough runs over the changes of each graph."""
+    found = {k: c for k, c in read_cells(root).items() if len(c.test) >= LEAST_RUNS}
+    colours = {OURS: 'C0'}
+    others = (name for name in METHODS if name != OURS)
+    colours |= dict(zip(others, [*(f'C{i}' for i in range(1, 10)), 'k'], strict=False))
     datasets = [name for name in OBSERVED if any(key[0] == name for key in found)]
     if not datasets:
         return None
@@ -121,12 +123,15 @@ def noise_figure(root: Path) -> Figure | None:
         places = {change: place for place, change in enumerate(changes)}
         for name, method in METHODS.items():
             known = [c for c in changes if (dataset, c, name) in found]
+            if not known:
+                continue
             ax.plot(
                 [places[change] for change in known],
                 [found[dataset, change, name].mean for change in known],
                 '-' if name == OURS else ':',
                 marker='o' if name == OURS else '.',
                 linewidth=2.5 if name == OURS else 1.5,
+                color=colours[name],
                 label=method.title,
             )
         labels = [f'{change:+d}' if change else '0' for change in changes]

@@ -110,6 +110,15 @@ class Results:
                 self.add(name, result)
 
 
+def read_runs(path: Path, methods: Mapping[str, Any]) -> dict[str, Result]:
+    """Return the runs in a file of the methods that are still what they were."""
+    content = read_kept(path) or {}
+    setting, digests = content.get('setting', {}), content.get('digests', {})
+    found = {name: _digest(setting, method) for name, method in methods.items()}
+    known = {name for name, own in found.items() if digests.get(name, own) == own}
+    return _of_methods(content.get('runs', {}), known)
+
+
 def _of_methods(runs: dict[str, Result], methods: Container[str]) -> dict[str, Result]:
     """Return the runs of some methods."""
     return {name: run for name, run in runs.items() if name.split('/')[-2] in methods}

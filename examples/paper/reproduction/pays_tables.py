@@ -9,7 +9,14 @@ from typing import NamedTuple
 
 from scipy import stats
 
-from reproduction import half_tables, labels_tables, noisy_tables, relation_tables
+from reproduction import (
+    half_tables,
+    labels_models,
+    labels_tables,
+    noisy_tables,
+    relation_tables,
+)
+from reproduction.noisy_models import METHODS
 from reproduction.summary import LEAST_RUNS, Cell, compare, holm
 from reproduction.tables import Entry, Grid
 
@@ -138,10 +145,20 @@ def pays_grid(root: Path) -> Grid:
         'column is the difference of the learned graph from the best of the others '
         'here, with its p-value, two-sided and corrected for the number of rows '
         "(Holm). All runs of Planetoid's splits share one split, which cannot be "
-        'tested.'
+        f'tested. The learned graph is, of the tables below, {_names_of_ours()}.'
     )
     head = ['', *COLUMNS, 'runs', 'difference']
     return Grid(head, entries, [note], 'no finished runs yet')
+
+
+def _names_of_ours() -> str:
+    """Return the titles of the rows that the last column of results shows."""
+    titles = {
+        'a given graph': METHODS[noisy_tables.OURS].title,
+        'few labels': labels_models.METHODS[labels_tables.OURS].title,
+        'half labelled': half_tables.HALF_METHODS[half_tables.OURS].title,
+    }
+    return '; '.join(f'"{title}" ({where})' for where, title in titles.items())
 
 
 def _entries(row: Setting, p_value: float | None) -> list[Entry]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from matplotlib.figure import Figure
 from scipy import stats
 
-from reproduction.files import read_kept
+from reproduction.own_runs import read_runs
 from reproduction.relations import METHODS
 from reproduction.summary import LEAST_RUNS, holm
 from reproduction.tables import Entry, Grid
@@ -46,11 +46,10 @@ Found = dict[str, dict[int, Errors]]
 
 def read_errors(root: Path) -> Found:
     """Return the errors of each method at each angle; none of what has not run."""
-    content = read_kept(root / HIDDEN) or {'runs': {}}
     found: Found = {name: defaultdict(lambda: Errors({}, {})) for name in METHODS}
-    for name, result in content['runs'].items():
+    for name, result in read_runs(root / HIDDEN, METHODS).items():
         delta, method, seed = name.split('/')
-        if result['test'] is None or method not in METHODS:
+        if result['test'] is None:
             continue
         errors = found[method][int(delta)]
         found[method][int(delta)] = Errors(
