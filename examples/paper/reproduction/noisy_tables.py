@@ -78,8 +78,9 @@ def _note(found: Found, dataset: str, tests: int) -> str:
     counts = {len(cell.test) for key, cell in found.items() if key[0] == dataset}
     ends = {min(counts, default=0), max(counts, default=0)}
     seeds = ' to '.join(str(number) for number in sorted(ends))
+    runs = '1 run' if seeds == '1' else f'{seeds} runs'
     return (
-        f'Test accuracy in %: mean ± sample standard deviation of {seeds} runs; bold: '
+        f'Test accuracy in %: mean ± sample standard deviation of {runs}; bold: '
         f'the best of a column, of {LEAST_RUNS} or more runs. Below it the mean '
         f'difference of {METHODS[OURS].title} (ours) on the same splits. A star: not '
         f'equal at a level of {LEVEL}, by two-sided paired t-tests, corrected for '
