@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from pathlib import Path
 
 from reproduction.noisy_models import METHODS
 from reproduction.noisy_tables import LEVEL, cell_text
-from reproduction.own_runs import read_runs
+from reproduction.own_runs import read_accuracies
 from reproduction.summary import LEAST_RUNS, Cell, compare, holm
 from reproduction.tables import Entry, Grid
 
@@ -36,17 +35,13 @@ HALF_METHODS['ours_null'] = HALF_METHODS[OURS]._replace(
 #: Titles where the graph is that of the nearest nodes.
 TITLES = {'gcn': 'kNN-GCN', 'gcn_root': 'kNN-GCN, root weight'}
 
-Found = dict[tuple[str, str], Cell]
+#: By data set and method.
+Found = dict[tuple[str, ...], Cell]
 
 
 def read_cells(root: Path) -> Found:
     """Return the test accuracies of each data set and method that has run."""
-    tests: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
-    for name, result in read_runs(root / HALF, HALF_METHODS).items():
-        dataset, method, seed = name.split('/')
-        if result['test'] is not None:
-            tests[dataset, method][int(seed)] = 100 * result['test']
-    return {key: Cell(test) for key, test in tests.items()}
+    return read_accuracies(root / HALF, HALF_METHODS)
 
 
 def half_grid(root: Path) -> Grid:

@@ -12,7 +12,7 @@ from scipy import stats
 
 from reproduction.labels_models import METHODS
 from reproduction.noisy_tables import cell_text
-from reproduction.own_runs import read_runs
+from reproduction.own_runs import read_accuracies
 from reproduction.summary import LEAST_RUNS, Cell, holm
 from reproduction.tables import Entry, Grid
 
@@ -42,18 +42,14 @@ SHOWN = {
     ENCODED: '#17becf',
 }
 
-Key = tuple[str, str, str]
+#: A data set, a number of labels and a method.
+Key = tuple[str, ...]
 Found = dict[Key, Cell]
 
 
 def read_cells(root: Path) -> Found:
     """Return the test accuracies of each data set, number and method that has run."""
-    tests: dict[Key, dict[int, float]] = defaultdict(dict)
-    for name, result in read_runs(root / LABELS_FILE, METHODS).items():
-        dataset, labels, method, seed = name.split('/')
-        if result['test'] is not None:
-            tests[dataset, labels, method][int(seed)] = 100 * result['test']
-    return {key: Cell(test) for key, test in tests.items()}
+    return read_accuracies(root / LABELS_FILE, METHODS)
 
 
 def compare_ours(found: Found) -> dict[Key, tuple[float, float]]:
@@ -63,7 +59,7 @@ def compare_ours(found: Found) -> dict[Key, tuple[float, float]]:
     splits for independent, though their test nodes are mostly the same. Of the public
     split there is only one.
     """
-    pairs = {}
+    pairs: dict[Key, tuple[float, float]] = {}
     for (dataset, labels, method), cell in found.items():
         ours = found.get((dataset, labels, OURS))
         if method in (OURS, ENCODED) or ours is None:

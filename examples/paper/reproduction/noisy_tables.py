@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
 from reproduction.noisy_models import METHODS
-from reproduction.own_runs import read_runs
+from reproduction.own_runs import read_accuracies
 from reproduction.summary import LEAST_RUNS, Cell, Comparison, compare, holm
 from reproduction.tables import Entry, Grid
 from torch_geometric_gsl.datasets import OBSERVED
@@ -29,12 +28,11 @@ Pairs = dict[tuple[str, int, str], Comparison]
 
 def read_cells(root: Path) -> Found:
     """Return the test accuracies of each data set, change and method that has run."""
-    tests: dict[tuple[str, int, str], dict[int, float]] = defaultdict(dict)
-    for name, result in read_runs(root / NOISE, METHODS).items():
-        dataset, change, method, seed = name.split('/')
-        if result['test'] is not None:
-            tests[dataset, int(change), method][int(seed)] = 100 * result['test']
-    return {key: Cell(test) for key, test in tests.items()}
+    cells = read_accuracies(root / NOISE, METHODS)
+    return {
+        (dataset, int(change), m): cells[dataset, change, m]
+        for dataset, change, m in cells
+    }
 
 
 def compare_ours(found: Found) -> Pairs:

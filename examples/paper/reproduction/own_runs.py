@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import json
 import multiprocessing
+from collections import defaultdict
 from collections.abc import (
     Callable,
     Container,
@@ -25,6 +26,7 @@ from reproduction.command import make_parser, positive
 from reproduction.files import read_kept, write_json
 from reproduction.settings import RESULTS
 from reproduction.store import environment
+from reproduction.summary import Cell
 
 Result = dict[str, Any]
 Run = TypeVar('Run')
@@ -117,6 +119,18 @@ def read_runs(path: Path, methods: Mapping[str, Any]) -> dict[str, Result]:
     found = {name: _digest(setting, method) for name, method in methods.items()}
     known = {name for name, own in found.items() if digests.get(name, own) == own}
     return _of_methods(content.get('runs', {}), known)
+
+
+def read_accuracies(
+    path: Path, methods: Mapping[str, Any]
+) -> dict[tuple[str, ...], Cell]:
+    """Return the test accuracies in %, by what stands before the seed in a name."""
+    tests: dict[tuple[str, ...], dict[int, float]] = defaultdict(dict)
+    for name, result in read_runs(path, methods).items():
+        *key, seed = name.split('/')
+        if result['test'] is not None:
+            tests[tuple(key)][int(seed)] = 100 * result['test']
+    return {key: Cell(test) for key, test in tests.items()}
 
 
 def _of_methods(runs: dict[str, Result], methods: Container[str]) -> dict[str, Result]:
