@@ -66,9 +66,12 @@ def point_at(page, node):
 
 
 def place_of(page, node):
+    """Return where a node stands in the window."""
+    # A camera that has moved is drawn in the next frame, and places follow the drawing.
     return page.execute_script(
         """
         const { sigma } = explorer.views[0];
+        sigma.refresh();
         const data = sigma.getNodeDisplayData(arguments[0]);
         const place = sigma.framedGraphToViewport(data);
         const box = sigma.getContainer().getBoundingClientRect();
