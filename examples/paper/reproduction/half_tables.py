@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 from reproduction.noisy_models import METHODS
-from reproduction.noisy_tables import LEVEL, cell_text
 from reproduction.own_runs import read_accuracies
-from reproduction.summary import LEAST_RUNS, Cell, compare, holm
-from reproduction.tables import Entry, Grid
+from reproduction.own_tables import BOLD, LEVEL, accuracy_rows
+from reproduction.summary import Cell, compare, holm
+from reproduction.tables import Grid
 
 #: What :mod:`reproduction.half` found.
 HALF = 'half.json'
@@ -55,35 +54,20 @@ def half_grid(root: Path) -> Grid:
             pairs[dataset, method] = pair
     p_values = holm({key: pair.p_value for key, pair in pairs.items()})
     datasets = [name for name in DATASETS if (name, OURS) in found]
-    rows = []
-    for name in HALF_METHODS:
-        entries = []
-        for dataset in datasets:
-            key, below = (dataset, name), ''
-            if key in pairs:
-                star = '*' if p_values.get(key, 1.0) < LEVEL else ''
-                below = f'ours {pairs[key].difference:+.1f}{star}'
-            is_best = name in _best(found, dataset)
-            entries.append(Entry(cell_text(found.get(key)), below, is_best))
-        rows.append((TITLES.get(name, HALF_METHODS[name].title), entries))
+    rows = accuracy_rows(
+        found,
+        [(name,) for name in datasets],
+        {name: TITLES.get(name, m.title) for name, m in HALF_METHODS.items()},
+        {key: pair.difference for key, pair in pairs.items()},
+        p_values,
+    )
     counts = {name: len(found[name, OURS].test) for name in datasets}
     runs = ', '.join(f'{count} of {name}' for name, count in counts.items())
     note = (
-        f'Test accuracy in %: mean ± sample standard deviation of runs ({runs}); bold: '
-        f'the best of a column, of {LEAST_RUNS} or more runs. Below it the mean '
+        f'Test accuracy in %: mean ± sample standard deviation of runs ({runs}); '
+        f'{BOLD}. Below it the mean '
         f'difference of {METHODS[OURS].title} on the same splits. A star: not equal at '
         f'a level of {LEVEL}, by two-sided paired t-tests, corrected for splits that '
         f"overlap and for all {len(p_values)} of them (Holm's method)."
     )
     return Grid(['', *datasets], rows, [note], 'no finished runs yet')
-
-
-def _best(found: Found, dataset: str) -> set[str]:
-    """Return the methods of the highest mean, as printed; none of too few runs."""
-    means = {
-        key[1]: round(cell.mean, 1)
-        for key, cell in found.items()
-        if key[0] == dataset and len(cell.test) >= LEAST_RUNS
-    }
-    most = max(means.values(), default=math.nan)
-    return {name for name, value in means.items() if value == most}

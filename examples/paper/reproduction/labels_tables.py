@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 from reproduction.labels_models import METHODS
-from reproduction.noisy_tables import cell_text
 from reproduction.own_runs import read_accuracies
+from reproduction.own_tables import BOLD, LEVEL, accuracy_rows
 from reproduction.summary import LEAST_RUNS, Cell, holm
 from reproduction.tables import Entry, Grid
 
@@ -26,8 +26,6 @@ LABELS = ('1', '5', '10', '20', PUBLIC)
 DATASETS = ('CiteSeer', 'PubMed', '20News', 'digits', 'wine', 'breast_cancer')
 #: The row that all others are tested against, and one more of a learned graph.
 OURS, ENCODED = 'ours', 'ours_encoder'
-#: Level of the tests.
-LEVEL = 0.05
 #: Points below ours at which the figure ends.
 MARGIN = 12.0
 #: The methods that the figure tells apart, by their colours.
@@ -82,17 +80,13 @@ def labels_grid(dataset: str, root: Path) -> Grid:
     pairs = compare_ours(found)
     p_values = holm({key: p for key, (_, p) in pairs.items()})
     numbers = [n for n in LABELS if any(key[:2] == (dataset, n) for key in found)]
-    rows = []
-    for name, method in METHODS.items():
-        entries = []
-        for labels in numbers:
-            key, below = (dataset, labels, name), ''
-            if key in pairs:
-                star = '*' if p_values.get(key, 1.0) < LEVEL else ''
-                below = f'ours {pairs[key][0]:+.1f}{star}'
-            is_best = name in _best(found, dataset, labels)
-            entries.append(Entry(cell_text(found.get(key)), below, is_best))
-        rows.append((method.title, entries))
+    rows = accuracy_rows(
+        found,
+        [(dataset, n) for n in numbers],
+        {name: method.title for name, method in METHODS.items()},
+        {key: difference for key, (difference, _) in pairs.items()},
+        p_values,
+    )
     head = [dataset, *(f'{n} a class' if n != PUBLIC else n for n in numbers)]
     empty = f'no finished runs of {dataset} yet'
     return Grid(head, rows, [_note(found, dataset, len(p_values))], empty)
@@ -126,23 +120,12 @@ def _note(found: Found, dataset: str, tests: int) -> str:
     ends = sorted({min(counts, default=0), max(counts, default=0)})
     return (
         'Test accuracy in %: mean ± sample standard deviation of '
-        f'{" to ".join(map(str, ends))} runs; bold: the best of a column, of '
-        f'{LEAST_RUNS} or more runs. Below it the mean difference of '
+        f'{" to ".join(map(str, ends))} runs; {BOLD}. '
+        'Below it the mean difference of '
         f'{METHODS[OURS].title} on the same splits. A star: not equal at a level of '
         f'{LEVEL}, by two-sided paired t-tests, corrected for all {tests} tests of all '
         "data sets (Holm's method); none for the public split, which is a single one."
     )
-
-
-def _best(found: Found, dataset: str, labels: str) -> set[str]:
-    """Return the methods of the highest mean, as printed; none of too few runs."""
-    means = {
-        key[2]: round(cell.mean, 1)
-        for key, cell in found.items()
-        if key[:2] == (dataset, labels) and len(cell.test) >= LEAST_RUNS
-    }
-    most = max(means.values(), default=math.nan)
-    return {name for name, value in means.items() if value == most}
 
 
 def labels_figure(root: Path) -> Figure | None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
 from reproduction.noisy_models import METHODS
 from reproduction.own_runs import read_accuracies
+from reproduction.own_tables import BOLD, LEVEL, accuracy_rows
 from reproduction.summary import LEAST_RUNS, Cell, Comparison, compare, holm
-from reproduction.tables import Entry, Grid
+from reproduction.tables import Grid
 from torch_geometric_gsl.datasets import OBSERVED
 
 #: What :mod:`reproduction.noisy` found.
@@ -19,8 +19,6 @@ NOISE = 'noise.json'
 CHANGES = (-75, -50, -25, 0, 50, 100, 300)
 #: The row that all others are tested against.
 OURS = 'ours_fixed'
-#: Level of the tests.
-LEVEL = 0.05
 
 Found = dict[tuple[str, int, str], Cell]
 Pairs = dict[tuple[str, int, str], Comparison]
@@ -52,18 +50,13 @@ def noise_grid(dataset: str, root: Path) -> Grid:
     pairs = compare_ours(found)
     p_values = holm({key: pair.p_value for key, pair in pairs.items()})
     changes = [c for c in CHANGES if any(k[:2] == (dataset, c) for k in found)]
-    rows = []
-    for name, method in METHODS.items():
-        entries = []
-        for change in changes:
-            key = dataset, change, name
-            below = ''
-            if key in pairs:
-                star = '*' if p_values.get(key, 1.0) < LEVEL else ''
-                below = f'ours {pairs[key].difference:+.1f}{star}'
-            is_best = name in _best(found, dataset, change)
-            entries.append(Entry(cell_text(found.get(key)), below, is_best))
-        rows.append((method.title, entries))
+    rows = accuracy_rows(
+        found,
+        [(dataset, change) for change in changes],
+        {name: method.title for name, method in METHODS.items()},
+        {key: pair.difference for key, pair in pairs.items()},
+        p_values,
+    )
     head = [
         dataset,
         *(f'{change:+d} %' if change else 'as given' for change in changes),
@@ -78,31 +71,13 @@ def _note(found: Found, dataset: str, tests: int) -> str:
     seeds = ' to '.join(str(number) for number in sorted(ends))
     runs = '1 run' if seeds == '1' else f'{seeds} runs'
     return (
-        f'Test accuracy in %: mean ± sample standard deviation of {runs}; bold: '
-        f'the best of a column, of {LEAST_RUNS} or more runs. Below it the mean '
+        f'Test accuracy in %: mean ± sample standard deviation of {runs}; '
+        f'{BOLD}. Below it the mean '
         f'difference of {METHODS[OURS].title} (ours) on the same splits. A star: not '
         f'equal at a level of {LEVEL}, by two-sided paired t-tests, corrected for '
         f'splits that overlap and for all {tests} tests of all data sets '
         f"(Holm's method)."
     )
-
-
-def cell_text(cell: Cell | None) -> str:
-    if cell is None:
-        return ''
-    spread = '' if math.isnan(cell.std) else f' ± {cell.std:.1f}'
-    return f'{cell.mean:.1f}{spread}'
-
-
-def _best(found: Found, dataset: str, change: int) -> set[str]:
-    """Return the methods of the highest mean, as printed; none of too few runs."""
-    means = {
-        key[2]: round(cell.mean, 1)
-        for key, cell in found.items()
-        if key[:2] == (dataset, change) and len(cell.test) >= LEAST_RUNS
-    }
-    most = max(means.values(), default=math.nan)
-    return {name for name, value in means.items() if value == most}
 
 
 def noise_figure(root: Path) -> Figure | None:

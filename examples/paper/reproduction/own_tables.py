@@ -1,0 +1,63 @@
+"""Make rows of accuracies, with the differences of ours, for our own experiments."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from reproduction.summary import LEAST_RUNS, Cell
+from reproduction.tables import Entry
+
+#: Level of the tests.
+LEVEL = 0.05
+#: What a number in bold says.
+BOLD = (
+    f'bold: the best of those with the most runs of a column, if {LEAST_RUNS} or more'
+)
+
+#: What a column is of, and a method.
+Key = tuple[str | int, ...]
+
+
+def accuracy_rows(
+    found: Mapping[Any, Cell],
+    columns: Iterable[Key],
+    titles: Mapping[str, str],
+    differences: Mapping[Any, float],
+    p_values: Mapping[Any, float],
+) -> list[tuple[str, list[Entry]]]:
+    """Make a row for each method: its accuracies, and by how much ours is better.
+
+    Args:
+        found: The accuracies by column and method.
+        columns: What comes before the method in the keys of each column.
+        titles: The titles of the methods.
+        differences: Mean differences of ours from the other methods, by the same keys.
+        p_values: Corrected p-values of those that were tested.
+    """
+    rows: list[tuple[str, list[Entry]]] = [(title, []) for title in titles.values()]
+    for column in columns:
+        cells = {name: found.get((*column, name)) for name in titles}
+        best = _best({name: c for name, c in cells.items() if c is not None})
+        for (name, cell), (_, row) in zip(cells.items(), rows, strict=True):
+            key, below = (*column, name), ''
+            if key in differences:
+                star = '*' if p_values.get(key, 1.0) < LEVEL else ''
+                below = f'ours {differences[key]:+.1f}{star}'
+            row.append(Entry(_cell_text(cell), below, name in best))
+    return rows
+
+
+def _cell_text(cell: Cell | None) -> str:
+    if cell is None:
+        return ''
+    spread = '' if math.isnan(cell.std) else f' ± {cell.std:.1f}'
+    return f'{cell.mean:.1f}{spread}'
+
+
+def _best(cells: Mapping[str, Cell]) -> set[str]:
+    """Return the methods of the highest mean, as printed, of those of most runs."""
+    most = max(LEAST_RUNS, *(len(cell.test) for cell in cells.values()), 0)
+    means = {n: round(c.mean, 1) for n, c in cells.items() if len(c.test) == most}
+    return {name for name, mean in means.items() if mean == max(means.values())}

@@ -1,0 +1,38 @@
+"""The rows of accuracies of our own experiments."""
+
+from reproduction.own_tables import accuracy_rows
+from reproduction.summary import Cell
+
+TITLES = {'one': 'One', 'two': 'Two', 'ours': 'Ours'}
+
+
+def rows_of(found, differences=(), p_values=()):
+    columns = [('set', 0), ('set', 5)]
+    rows = accuracy_rows(found, columns, TITLES, dict(differences), dict(p_values))
+    return dict(rows)
+
+
+def test_the_best_is_one_of_most_runs():
+    found = {
+        ('set', 0, 'one'): Cell({0: 80.0, 1: 82.0, 2: 81.0}),
+        ('set', 0, 'two'): Cell({0: 79.96, 1: 81.04, 2: 81.96}),
+        ('set', 0, 'ours'): Cell({0: 99.0, 1: 99.0}),
+        ('set', 5, 'one'): Cell({0: 80.0, 1: 82.0}),
+    }
+    rows = rows_of(found)
+    assert list(rows) == ['One', 'Two', 'Ours']
+    assert [entry.ours for entry in rows['One']] == ['81.0 ± 1.0', '81.0 ± 1.4']
+    assert [entry.ours for entry in rows['Ours']] == ['99.0 ± 0.0', '']
+    # Equal as printed; two runs are too few in either column.
+    best = {name: [entry.is_best for entry in row] for name, row in rows.items()}
+    assert best == {'One': [True, False], 'Two': [True, False], 'Ours': [False, False]}
+
+
+def test_differences_stand_below():
+    found = {('set', 0, name): Cell({0: 80.0}) for name in TITLES}
+    differences = {('set', 0, 'one'): 1.26, ('set', 0, 'two'): -0.5}
+    p_values = {('set', 0, 'one'): 0.049, ('set', 0, 'two'): 0.051}
+    rows = rows_of(found, differences, p_values)
+    assert [rows[name][0].paper for name in rows] == ['ours +1.3*', 'ours -0.5', '']
+    assert [rows[name][1].paper for name in rows] == ['', '', '']
+    assert rows['One'][0].ours == '80.0'
