@@ -270,7 +270,7 @@ def test_clusters_replaced_as_a_whole(part, formula, has_loops, monkeypatch):
 
     monkeypatch.setattr(source_ranking, '_far_clusters', far_clusters)
     monkeypatch.setattr(cell_sum, 'rank_sources', rank_sources)
-    x, h = clustered(600, num_centres=20, noise=0.02, dim=8, **DOUBLE)
+    x, h = clustered(300, num_centres=20, noise=0.02, dim=8, **DOUBLE)
     for tolerance in TOLERANCES:
         pairs = make(x, formula=formula, scale=20.0, spread=0.05, loop=has_loops)
         out = tree_sum(h, pairs, 0.25, tolerance, k_means(x, 20))
