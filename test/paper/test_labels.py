@@ -269,8 +269,8 @@ def test_tables(finished):
     assert ours.is_best
     assert ours.paper == ''
     # By hand: of ours 70, 70, 70, 70 and of MLP 60, 62, 61, 60.
-    assert ours.ours == '70.0 ± 0.0'
-    assert rows['MLP'][0].ours == '60.8 ± 1.0'
+    assert ours.ours == '70.0 ± 0.0 (4)'
+    assert rows['MLP'][0].ours == '60.8 ± 1.0 (4)'
     assert rows['MLP'][0].paper == 'ours +9.2*'
     assert rows['gradient boosting'][0].ours == ''
     pairs = compare_ours(read_cells(finished))

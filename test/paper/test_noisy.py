@@ -331,10 +331,9 @@ def test_tables(found):
     assert grid.head == ['CiteSeer', '-25 %', '+300 %']
     rows = dict(grid.rows)
     ours = rows[METHODS[OURS].title]
-    assert ours[0] == ('76.1 ± 1.1', '', True)
-    assert rows['GCN'][1] == ('71.0 ± 1.0', 'ours +5.1*', False)
-    assert rows[METHODS['ours'].title][1] == ('73.0 ± 1.0', 'ours +3.1*', False)
-    assert 'of 3 runs' in grid.notes[0]
+    assert ours[0] == ('76.1 ± 1.1 (3)', '', True)
+    assert rows['GCN'][1] == ('71.0 ± 1.0 (3)', 'ours +5.1*', False)
+    assert rows[METHODS['ours'].title][1] == ('73.0 ± 1.0 (3)', 'ours +3.1*', False)
     assert 'all 20 tests' in grid.notes[0]
 
 
@@ -343,7 +342,7 @@ def test_runs_of_what_a_method_was_are_left_out(found, monkeypatch):
     monkeypatch.setitem(METHODS, 'mlp', former)
     rows = dict(noise_grid('CiteSeer', found).rows)
     assert rows['MLP'] == [('', '', False)] * 2
-    assert rows['GCN'][1].ours == '71.0 ± 1.0'
+    assert rows['GCN'][1].ours == '71.0 ± 1.0 (3)'
 
 
 def test_what_has_not_run_is_left_out(found, tmp_path_factory):

@@ -21,8 +21,8 @@ def test_the_best_is_one_of_most_runs():
     }
     rows = rows_of(found)
     assert list(rows) == ['One', 'Two', 'Ours']
-    assert [entry.ours for entry in rows['One']] == ['81.0 ± 1.0', '81.0 ± 1.4']
-    assert [entry.ours for entry in rows['Ours']] == ['99.0 ± 0.0', '']
+    assert [entry.ours for entry in rows['One']] == ['81.0 ± 1.0 (3)', '81.0 ± 1.4 (2)']
+    assert [entry.ours for entry in rows['Ours']] == ['99.0 ± 0.0 (2)', '']
     # Equal as printed; two runs are too few in either column.
     best = {name: [entry.is_best for entry in row] for name, row in rows.items()}
     assert best == {'One': [True, False], 'Two': [True, False], 'Ours': [False, False]}
@@ -35,4 +35,4 @@ def test_differences_stand_below():
     rows = rows_of(found, differences, p_values)
     assert [rows[name][0].paper for name in rows] == ['ours +1.3*', 'ours -0.5', '']
     assert [rows[name][1].paper for name in rows] == ['', '', '']
-    assert rows['One'][0].ours == '80.0'
+    assert rows['One'][0].ours == '80.0 (1)'

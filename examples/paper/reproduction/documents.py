@@ -31,7 +31,13 @@ ROOT = Path(__file__).resolve().parents[3]
 #: What stands in the marks before and after a table.
 WORDS = ('begin', 'end')
 DOCUMENTS = tuple(
-    ROOT / name for name in ('README.md', 'docs/results.rst', 'docs/pays.rst')
+    ROOT / name
+    for name in (
+        'README.md',
+        'docs/results.rst',
+        'docs/pays.rst',
+        'docs/pays_numbers.rst',
+    )
 )
 #: Tables of a file of their own, and how they are made of its folder.
 OWN: dict[str, tuple[str, Callable[[Path], Grid]]] = {

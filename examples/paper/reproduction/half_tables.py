@@ -6,9 +6,9 @@ from pathlib import Path
 
 from reproduction.noisy_models import METHODS
 from reproduction.own_runs import read_accuracies
-from reproduction.own_tables import BOLD, LEVEL, accuracy_rows
+from reproduction.own_tables import LEVEL, accuracy_rows
 from reproduction.summary import Cell, compare, holm
-from reproduction.tables import Grid
+from reproduction.tables import COUNTED, Grid
 
 #: What :mod:`reproduction.half` found.
 HALF = 'half.json'
@@ -61,13 +61,10 @@ def half_grid(root: Path) -> Grid:
         {key: pair.difference for key, pair in pairs.items()},
         p_values,
     )
-    counts = {name: len(found[name, OURS].test) for name in datasets}
-    runs = ', '.join(f'{count} of {name}' for name, count in counts.items())
     note = (
-        f'Test accuracy in %: mean ± sample standard deviation of runs ({runs}); '
-        f'{BOLD}. Below it the mean '
-        f'difference of {METHODS[OURS].title} on the same splits. A star: not equal at '
-        f'a level of {LEVEL}, by two-sided paired t-tests, corrected for splits that '
-        f"overlap and for all {len(p_values)} of them (Holm's method)."
+        f'{COUNTED}. Below it the mean difference of {METHODS[OURS].title} on the same '
+        f'splits. A star: not equal at a level of {LEVEL}, by two-sided paired '
+        f't-tests, corrected for splits that overlap and for all {len(p_values)} of '
+        "them (Holm's method)."
     )
     return Grid(['', *datasets], rows, [note], 'no finished runs yet')

@@ -12,9 +12,9 @@ from scipy import stats
 
 from reproduction.labels_models import METHODS
 from reproduction.own_runs import read_accuracies
-from reproduction.own_tables import BOLD, LEVEL, accuracy_rows
+from reproduction.own_tables import LEVEL, accuracy_rows
 from reproduction.summary import LEAST_RUNS, Cell, holm
-from reproduction.tables import Entry, Grid
+from reproduction.tables import COUNTED, Entry, Grid
 
 #: What :mod:`reproduction.labels` found.
 LABELS_FILE = 'labels.json'
@@ -89,7 +89,7 @@ def labels_grid(dataset: str, root: Path) -> Grid:
     )
     head = [dataset, *(f'{n} a class' if n != PUBLIC else n for n in numbers)]
     empty = f'no finished runs of {dataset} yet'
-    return Grid(head, rows, [_note(found, dataset, len(p_values))], empty)
+    return Grid(head, rows, [_note(len(p_values))], empty)
 
 
 def labels_paired(root: Path) -> Grid:
@@ -109,22 +109,19 @@ def labels_paired(root: Path) -> Grid:
     note = (
         'Pairs of a data set and a number of labels in which ours is better, not '
         f'detectably different, or worse at a level of {LEVEL}: two-sided paired '
-        't-tests over draws of labels from the same table, corrected for all '
-        f"{len(p_values)} of them (Holm's method)."
+        't-tests over draws of labels from the same table, taken for independent, '
+        f"corrected for all {len(p_values)} of them (Holm's method)."
     )
     return Grid(['ours against', *kinds], rows, [note], 'no finished runs yet')
 
 
-def _note(found: Found, dataset: str, tests: int) -> str:
-    counts = {len(cell.test) for key, cell in found.items() if key[0] == dataset}
-    ends = sorted({min(counts, default=0), max(counts, default=0)})
+def _note(tests: int) -> str:
     return (
-        'Test accuracy in %: mean ± sample standard deviation of '
-        f'{" to ".join(map(str, ends))} runs; {BOLD}. '
-        'Below it the mean difference of '
-        f'{METHODS[OURS].title} on the same splits. A star: not equal at a level of '
-        f'{LEVEL}, by two-sided paired t-tests, corrected for all {tests} tests of all '
-        "data sets (Holm's method); none for the public split, which is a single one."
+        f'{COUNTED}. Below it the mean difference of {METHODS[OURS].title} on the same '
+        f'splits. A star: not equal at a level of {LEVEL}, by two-sided paired t-tests '
+        f'that take the draws of labels for independent, corrected for all {tests} '
+        "tests of all data sets (Holm's method); none for the public split, which is a "
+        'single one.'
     )
 
 

@@ -8,9 +8,9 @@ from matplotlib.figure import Figure
 
 from reproduction.noisy_models import METHODS
 from reproduction.own_runs import read_accuracies
-from reproduction.own_tables import BOLD, LEVEL, accuracy_rows
+from reproduction.own_tables import LEVEL, accuracy_rows
 from reproduction.summary import LEAST_RUNS, Cell, Comparison, compare, holm
-from reproduction.tables import Grid
+from reproduction.tables import COUNTED, Grid
 from torch_geometric_gsl.datasets import OBSERVED
 
 #: What :mod:`reproduction.noisy` found.
@@ -62,21 +62,15 @@ def noise_grid(dataset: str, root: Path) -> Grid:
         *(f'{change:+d} %' if change else 'as given' for change in changes),
     ]
     empty = f'no finished runs of {dataset} yet'
-    return Grid(head, rows, [_note(found, dataset, len(p_values))], empty)
+    return Grid(head, rows, [_note(len(p_values))], empty)
 
 
-def _note(found: Found, dataset: str, tests: int) -> str:
-    counts = {len(cell.test) for key, cell in found.items() if key[0] == dataset}
-    ends = {min(counts, default=0), max(counts, default=0)}
-    seeds = ' to '.join(str(number) for number in sorted(ends))
-    runs = '1 run' if seeds == '1' else f'{seeds} runs'
+def _note(tests: int) -> str:
     return (
-        f'Test accuracy in %: mean ± sample standard deviation of {runs}; '
-        f'{BOLD}. Below it the mean '
-        f'difference of {METHODS[OURS].title} (ours) on the same splits. A star: not '
-        f'equal at a level of {LEVEL}, by two-sided paired t-tests, corrected for '
-        f'splits that overlap and for all {tests} tests of all data sets '
-        f"(Holm's method)."
+        f'{COUNTED}. Below it the mean difference of {METHODS[OURS].title} (ours) on '
+        f'the same splits. A star: not equal at a level of {LEVEL}, by two-sided '
+        f'paired t-tests, corrected for splits that overlap and for all {tests} tests '
+        "of all data sets (Holm's method)."
     )
 
 

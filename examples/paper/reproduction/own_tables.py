@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -11,10 +10,6 @@ from reproduction.tables import Entry
 
 #: Level of the tests.
 LEVEL = 0.05
-#: What a number in bold says.
-BOLD = (
-    f'bold: the best of those with the most runs of a column, if {LEAST_RUNS} or more'
-)
 
 #: What a column is of, and a method.
 Key = tuple[str | int, ...]
@@ -45,15 +40,8 @@ def accuracy_rows(
             if key in differences:
                 star = '*' if p_values.get(key, 1.0) < LEVEL else ''
                 below = f'ours {differences[key]:+.1f}{star}'
-            row.append(Entry(_cell_text(cell), below, name in best))
+            row.append(Entry('' if cell is None else str(cell), below, name in best))
     return rows
-
-
-def _cell_text(cell: Cell | None) -> str:
-    if cell is None:
-        return ''
-    spread = '' if math.isnan(cell.std) else f' ± {cell.std:.1f}'
-    return f'{cell.mean:.1f}{spread}'
 
 
 def _best(cells: Mapping[str, Cell]) -> set[str]:
