@@ -7,8 +7,9 @@ from torch_geometric.data import Data
 from reproduction import half, noisy
 from reproduction.files import read_json, write_json
 from reproduction.half import HALF_SETTING, Run, execute, main
-from reproduction.half_tables import HALF, HALF_METHODS, half_grid
+from reproduction.half_tables import HALF, HALF_METHODS, half_grid, read_either
 from reproduction.noisy_models import Training, build, choices
+from reproduction.summary import Cell
 from reproduction.training import HIDDEN_LABEL
 from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
 
@@ -95,7 +96,7 @@ def test_finished_runs_are_kept(loaded, tmp_path, monkeypatch):
 
 
 def test_the_table(tmp_path):
-    assert half_grid(tmp_path).rows[0][1] == []
+    assert half_grid(tmp_path).is_empty
     tests = {'mlp': [0.70, 0.72, 0.71], 'ours': [0.80, 0.83, 0.81]}
     runs = {
         f'CS/{method}/{seed}': {'val': 0.5, 'test': test}
@@ -108,5 +109,21 @@ def test_the_table(tmp_path):
     assert grid.head == ['', 'CS']
     assert rows['MLP'][0][:2] == ('71.0 ± 1.0 (3)', 'ours +10.3*')
     assert rows['cosine, null neighbour'][0].is_best
-    assert rows['kNN-GCN, root weight'][0].ours == ''
+    assert list(rows) == ['MLP', 'cosine, null neighbour']
     assert 'all 1 of them' in grid.notes[0]
+
+
+def test_validation_chooses_between_the_rows_of_ours(tmp_path):
+    runs = {
+        f'CS/{method}/{seed}': {'val': val, 'test': test}
+        for method, found in {
+            'ours': [(0.7, 0.60), (0.8, 0.61), (0.7, 0.62)],
+            'ours_null': [(0.8, 0.50), (0.7, 0.52)],
+        }.items()
+        for seed, (val, test) in enumerate(found)
+    }
+    write_json(tmp_path / HALF, {'digests': {}, 'runs': runs})
+    assert read_either(tmp_path) == {('CS', 'either'): Cell({0: 50.0, 1: 61.0})}
+    grid = half_grid(tmp_path)
+    assert grid.rows[-1][1][0].ours == '55.5 ± 7.8 (2)'
+    assert 'all 0 of them' in grid.notes[0]

@@ -22,7 +22,7 @@ def accuracy_rows(
     differences: Mapping[Any, float],
     p_values: Mapping[Any, float],
 ) -> list[tuple[str, list[Entry]]]:
-    """Make a row for each method: its accuracies, and by how much ours is better.
+    """Make a row for each method that has run: accuracies, and how much ours is better.
 
     Args:
         found: The accuracies by column and method.
@@ -41,7 +41,7 @@ def accuracy_rows(
                 star = '*' if p_values.get(key, 1.0) < LEVEL else ''
                 below = f'ours {differences[key]:+.1f}{star}'
             row.append(Entry('' if cell is None else str(cell), below, name in best))
-    return rows
+    return [(title, row) for title, row in rows if any(entry.ours for entry in row)]
 
 
 def _best(cells: Mapping[str, Cell]) -> set[str]:
