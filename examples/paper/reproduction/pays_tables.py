@@ -151,13 +151,14 @@ def pays_grid(root: Path) -> Grid:
     corrected = holm({row.title: row.p_value() for row in rows})
     entries = [(row.title, _entries(row, corrected.get(row.title))) for row in rows]
     note = (
-        'Test accuracy in %, of the first row the error of the table below: means of '
-        f'the runs that all methods of a row have, {LEAST_RUNS} or more. Of a given '
-        'graph the second column is the best of a GCN, a GCN with a root weight and '
-        'the mean of neighbours. The last column is the difference of the learned '
-        'graph from the best of the others here, with its p-value, two-sided and '
+        'Test accuracy in %, of the first row the mean squared error over the variance '
+        'of the targets: means of the runs that all methods of a row have, '
+        f'{LEAST_RUNS} or more. Of a given graph the second column is the best of a '
+        'GCN, a GCN with a root weight and the mean of neighbours. The last column is '
+        'the difference of the learned graph from the best of the others here, with '
+        'its p-value, two-sided and '
         "corrected for the number of rows (Holm). All runs of Planetoid's splits share "
-        'one split, which cannot be tested. The learned graph is, of the tables below, '
+        'one split, which cannot be tested. In the full tables the learned graph is '
         f'{_names_of_ours()}.'
     )
     head = ['', *COLUMNS, 'runs', 'difference']
