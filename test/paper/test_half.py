@@ -110,7 +110,7 @@ def test_the_table(tmp_path):
     assert rows['MLP'][0][:2] == ('71.0 ± 1.0 (3)', 'ours +10.3*')
     assert rows['cosine, null neighbour'][0].is_best
     assert list(rows) == ['MLP', 'cosine, null neighbour']
-    assert 'all 1 of them' in grid.notes[0]
+    assert 'all 1 tests' in grid.notes[0]
 
 
 def test_validation_chooses_between_the_rows_of_ours(tmp_path):
@@ -126,4 +126,4 @@ def test_validation_chooses_between_the_rows_of_ours(tmp_path):
     assert read_either(tmp_path) == {('CS', 'either'): Cell({0: 50.0, 1: 61.0})}
     grid = half_grid(tmp_path)
     assert grid.rows[-1][1][0].ours == '55.5 ± 7.8 (2)'
-    assert 'all 0 of them' in grid.notes[0]
+    assert 'all 0 tests' in grid.notes[0]

@@ -1,15 +1,18 @@
 """The rows of accuracies of our own experiments."""
 
-from reproduction.own_tables import accuracy_rows
-from reproduction.summary import Cell
+import math
+
+import pytest
+
+from reproduction.own_tables import accuracy_rows, compare_ours
+from reproduction.summary import Cell, Comparison
 
 TITLES = {'one': 'One', 'two': 'Two', 'ours': 'Ours'}
 
 
-def rows_of(found, differences=(), p_values=()):
+def rows_of(found, pairs=None, p_values=None):
     columns = [('set', 0), ('set', 5)]
-    rows = accuracy_rows(found, columns, TITLES, dict(differences), dict(p_values))
-    return dict(rows)
+    return dict(accuracy_rows(found, columns, TITLES, pairs or {}, p_values or {}))
 
 
 def test_the_best_is_one_of_most_runs():
@@ -30,9 +33,28 @@ def test_the_best_is_one_of_most_runs():
 
 def test_differences_stand_below():
     found = {('set', 0, name): Cell({0: 80.0}) for name in TITLES}
-    differences = {('set', 0, 'one'): 1.26, ('set', 0, 'two'): -0.5}
+    pairs = {
+        ('set', 0, name): Comparison(value, 1.0, 0.01, 3)
+        for name, value in {'one': 1.26, 'two': -0.5}.items()
+    }
     p_values = {('set', 0, 'one'): 0.049, ('set', 0, 'two'): 0.051}
-    rows = rows_of(found, differences, p_values)
+    rows = rows_of(found, pairs, p_values)
     assert [rows[name][0].paper for name in rows] == ['ours +1.3*', 'ours -0.5', '']
     assert [rows[name][1].paper for name in rows] == ['', '', '']
     assert rows['One'][0].ours == '80.0 (1)'
+
+
+def test_ours_is_compared_within_its_column():
+    found = {
+        ('set', 0, 'one'): Cell({0: 1.0, 1: 2.0, 2: 4.0}),
+        ('set', 0, 'ours'): Cell({0: 3.0, 1: 3.0, 2: 3.0, 3: 9.0}),
+        ('set', 5, 'one'): Cell({0: 1.0}),
+    }
+    pairs = compare_ours(found, 'ours')
+    assert list(pairs) == [('set', 0, 'one')]
+    assert pairs['set', 0, 'one'].difference == pytest.approx(2 / 3)
+    plain = compare_ours(found, 'ours', overlap=0.0)['set', 0, 'one']
+    assert plain.p_value < pairs['set', 0, 'one'].p_value
+    # The same gain in each run is no sign of a spread of zero.
+    found['set', 0, 'one'] = Cell({0: 2.0, 1: 2.0, 2: 2.0})
+    assert math.isnan(compare_ours(found, 'ours')['set', 0, 'one'].p_value)

@@ -113,6 +113,6 @@ def test_errors_are_compared_by_their_ratios():
 def test_nothing_has_run(tmp_path):
     grid = pays_grid(tmp_path)
     assert grid.is_empty
-    row = Setting('', (None, None, None, Cell({0: 1.0})), 'disjoint')
+    row = Setting('', (None, None, None, Cell({0: 1.0})), 'draws')
     assert row.best_control() is None
     assert math.isnan(row.p_value())

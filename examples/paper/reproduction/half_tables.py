@@ -7,9 +7,9 @@ from pathlib import Path
 
 from reproduction.noisy_models import METHODS
 from reproduction.own_runs import read_accuracies, read_runs
-from reproduction.own_tables import LEVEL, accuracy_rows
-from reproduction.summary import Cell, compare, holm
-from reproduction.tables import COUNTED, Grid
+from reproduction.own_tables import accuracy_rows, compare_ours, compared_note
+from reproduction.summary import Cell, holm
+from reproduction.tables import Grid
 
 #: What :mod:`reproduction.half` found.
 HALF = 'half.json'
@@ -68,12 +68,7 @@ def read_either(root: Path) -> Found:
 def half_grid(root: Path) -> Grid:
     """Compare accuracies of all methods on all data sets."""
     found = read_cells(root) | read_either(root)
-    pairs = {}
-    for (dataset, method), cell in found.items():
-        ours = found.get((dataset, OURS))
-        pair = None if method == OURS or ours is None else compare(ours, cell)
-        if pair is not None:
-            pairs[dataset, method] = pair
+    pairs = compare_ours(found, OURS)
     tested = {k: p.p_value for k, p in pairs.items() if k[1] not in (STRONG, EITHER)}
     p_values = holm(tested)
     datasets = [name for name in DATASETS if (name, OURS) in found]
@@ -81,13 +76,10 @@ def half_grid(root: Path) -> Grid:
         found,
         [(name,) for name in datasets],
         TITLES,
-        {key: pair.difference for key, pair in pairs.items()},
+        pairs,
         p_values,
     )
-    note = (
-        f'{COUNTED}. Below it the mean difference of {METHODS[OURS].title} on the same '
-        f'splits. A star: not equal at a level of {LEVEL}, by two-sided paired '
-        f't-tests, corrected for splits that overlap and for all {len(p_values)} of '
-        "them (Holm's method). Every row has four trainings, the last one eight."
-    )
+    how = 'with a correction for splits that overlap'
+    note = compared_note(METHODS[OURS].title, len(p_values), how)
+    note += '. Every row has four trainings, the last one eight.'
     return Grid(['', *datasets], rows, [note], 'no finished runs yet')

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
 from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from scipy import stats
 
 from reproduction.labels_models import METHODS
 from reproduction.own_runs import read_accuracies
-from reproduction.own_tables import LEVEL, accuracy_rows
-from reproduction.summary import LEAST_RUNS, Cell, holm
-from reproduction.tables import COUNTED, Entry, Grid
+from reproduction.own_tables import (
+    LEVEL,
+    accuracy_rows,
+    compare_ours,
+    compared_note,
+)
+from reproduction.summary import LEAST_RUNS, Cell, Comparison, holm
+from reproduction.tables import Entry, Grid
 
 #: What :mod:`reproduction.labels` found.
 LABELS_FILE = 'labels.json'
@@ -47,58 +50,48 @@ Found = dict[Key, Cell]
 
 def read_cells(root: Path) -> Found:
     """Return the test accuracies of each data set, number and method that has run."""
-    return read_accuracies(root / LABELS_FILE, METHODS)
+    cells = read_accuracies(root / LABELS_FILE, METHODS)
+    return {k: c._replace(is_one_split=k[1] == PUBLIC) for k, c in cells.items()}
 
 
-def compare_ours(found: Found) -> dict[Key, tuple[float, float]]:
-    """Return mean differences of ours from each other method, and their p-values.
+def compare_controls(found: Found) -> dict[Key, Comparison]:
+    """Compare ours with each control.
 
-    The paired t-test is about other draws of labels from the same table: it takes the
-    splits for independent, though their test nodes are mostly the same. Of the public
-    split there is only one.
+    The test is about other draws of labels from the same table: it takes the splits
+    for independent, though their test nodes are mostly the same.
     """
-    pairs: dict[Key, tuple[float, float]] = {}
-    for (dataset, labels, method), cell in found.items():
-        ours = found.get((dataset, labels, OURS))
-        if method in (OURS, ENCODED) or ours is None:
-            continue
-        seeds = sorted(ours.test.keys() & cell.test.keys())
-        if not seeds:
-            continue
-        both = [[c.test[seed] for seed in seeds] for c in (ours, cell)]
-        p_value = math.nan
-        if len(seeds) >= LEAST_RUNS and labels != PUBLIC:
-            p_value = float(stats.ttest_rel(*both).pvalue)
-        difference = (math.fsum(both[0]) - math.fsum(both[1])) / len(seeds)
-        pairs[dataset, labels, method] = difference, p_value
-    return pairs
+    pairs = compare_ours(found, OURS, overlap=0.0)
+    return {key: pair for key, pair in pairs.items() if key[-1] != ENCODED}
 
 
 def labels_grid(dataset: str, root: Path) -> Grid:
     """Compare accuracies of all methods for all numbers of labels of a data set."""
     found = read_cells(root)
-    pairs = compare_ours(found)
-    p_values = holm({key: p for key, (_, p) in pairs.items()})
+    pairs = compare_controls(found)
+    p_values = holm({key: pair.p_value for key, pair in pairs.items()})
     numbers = [n for n in LABELS if any(key[:2] == (dataset, n) for key in found)]
     rows = accuracy_rows(
         found,
         [(dataset, n) for n in numbers],
         {name: method.title for name, method in METHODS.items()},
-        {key: difference for key, (difference, _) in pairs.items()},
+        pairs,
         p_values,
     )
     head = [dataset, *(f'{n} a class' if n != PUBLIC else n for n in numbers)]
     empty = f'no finished runs of {dataset} yet'
-    return Grid(head, rows, [_note(len(p_values))], empty)
+    how = 'that take the draws of labels for independent'
+    note = compared_note(METHODS[OURS].title, len(p_values), how)
+    end = '; none for the public split, which is a single one.'
+    return Grid(head, rows, [note + end], empty)
 
 
 def labels_paired(root: Path) -> Grid:
     """Count where ours is better or worse than each other method."""
-    pairs = compare_ours(read_cells(root))
-    p_values = holm({key: p for key, (_, p) in pairs.items()})
+    pairs = compare_controls(read_cells(root))
+    p_values = holm({key: pair.p_value for key, pair in pairs.items()})
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for key, p_value in p_values.items():
-        verdict = 'wins' if pairs[key][0] > 0 else 'losses'
+        verdict = 'wins' if pairs[key].difference > 0 else 'losses'
         counts[key[2]][verdict if p_value < LEVEL else 'ties'] += 1
     kinds = 'wins', 'ties', 'losses'
     rows = [
@@ -106,32 +99,27 @@ def labels_paired(root: Path) -> Grid:
         for name, method in METHODS.items()
         if name in counts
     ]
+    columns = {key[:2]: pairs[key].num_splits for key in p_values}
+    few = sum(number == LEAST_RUNS for number in columns.values())
     note = (
         'Pairs of a data set and a number of labels in which ours is better, not '
         f'detectably different, or worse at a level of {LEVEL}: two-sided paired '
         't-tests over draws of labels from the same table, taken for independent, '
-        f"corrected for all {len(p_values)} of them (Holm's method)."
+        f"corrected for all {len(p_values)} of them (Holm's method). Of "
+        f'{len({dataset for dataset, _ in columns})} data sets, {len(columns)} pairs '
+        f'with {LEAST_RUNS} runs or more; {few} have no more, which can hardly tell '
+        'anything from chance.'
     )
     return Grid(['ours against', *kinds], rows, [note], 'no finished runs yet')
 
 
-def _note(tests: int) -> str:
-    return (
-        f'{COUNTED}. Below it the mean difference of {METHODS[OURS].title} on the same '
-        f'splits. A star: not equal at a level of {LEVEL}, by two-sided paired t-tests '
-        f'that take the draws of labels for independent, corrected for all {tests} '
-        "tests of all data sets (Holm's method); none for the public split, which is a "
-        'single one.'
-    )
-
-
 def labels_figure(root: Path) -> Figure | None:
-    """Draw the accuracies of all methods over the number of labels.
+    """Draw the accuracies, of enough runs, of all methods over the number of labels.
 
     Data sets of a single number of labels have no line. What lies far below ours is cut
     off.
     """
-    found = read_cells(root)
+    found = {k: c for k, c in read_cells(root).items() if len(c.test) >= LEAST_RUNS}
     numbers = {
         name: [n for n in LABELS[:-1] if (name, n, OURS) in found] for name in DATASETS
     }

@@ -8,9 +8,9 @@ from matplotlib.figure import Figure
 
 from reproduction.noisy_models import METHODS
 from reproduction.own_runs import read_accuracies
-from reproduction.own_tables import LEVEL, accuracy_rows
-from reproduction.summary import LEAST_RUNS, Cell, Comparison, compare, holm
-from reproduction.tables import COUNTED, Grid
+from reproduction.own_tables import accuracy_rows, compare_ours, compared_note
+from reproduction.summary import LEAST_RUNS, Cell, holm
+from reproduction.tables import Grid
 from torch_geometric_gsl.datasets import OBSERVED
 
 #: What :mod:`reproduction.noisy` found.
@@ -21,7 +21,6 @@ CHANGES = (-75, -50, -25, 0, 50, 100, 300)
 OURS = 'ours_fixed'
 
 Found = dict[tuple[str, int, str], Cell]
-Pairs = dict[tuple[str, int, str], Comparison]
 
 
 def read_cells(root: Path) -> Found:
@@ -33,28 +32,17 @@ def read_cells(root: Path) -> Found:
     }
 
 
-def compare_ours(found: Found) -> Pairs:
-    """Compare ours with each other method on the same splits of the same graph."""
-    pairs = {}
-    for (dataset, change, method), cell in found.items():
-        ours = found.get((dataset, change, OURS))
-        pair = None if method == OURS or ours is None else compare(ours, cell)
-        if pair is not None:
-            pairs[dataset, change, method] = pair
-    return pairs
-
-
 def noise_grid(dataset: str, root: Path) -> Grid:
     """Compare accuracies of all methods on all changes of the graph of a data set."""
     found = read_cells(root)
-    pairs = compare_ours(found)
+    pairs = compare_ours(found, OURS)
     p_values = holm({key: pair.p_value for key, pair in pairs.items()})
     changes = [c for c in CHANGES if any(k[:2] == (dataset, c) for k in found)]
     rows = accuracy_rows(
         found,
         [(dataset, change) for change in changes],
         {name: method.title for name, method in METHODS.items()},
-        {key: pair.difference for key, pair in pairs.items()},
+        pairs,
         p_values,
     )
     head = [
@@ -62,16 +50,9 @@ def noise_grid(dataset: str, root: Path) -> Grid:
         *(f'{change:+d} %' if change else 'as given' for change in changes),
     ]
     empty = f'no finished runs of {dataset} yet'
-    return Grid(head, rows, [_note(len(p_values))], empty)
-
-
-def _note(tests: int) -> str:
-    return (
-        f'{COUNTED}. Below it the mean difference of {METHODS[OURS].title} (ours) on '
-        f'the same splits. A star: not equal at a level of {LEVEL}, by two-sided '
-        f'paired t-tests, corrected for splits that overlap and for all {tests} tests '
-        "of all data sets (Holm's method)."
-    )
+    how = 'with a correction for splits that overlap'
+    note = compared_note(METHODS[OURS].title, len(p_values), how)
+    return Grid(head, rows, [f'{note}.'], empty)
 
 
 def noise_figure(root: Path) -> Figure | None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
-
-from scipy import stats
+from typing import Any, NamedTuple
 
 from reproduction import (
     half_tables,
@@ -17,14 +15,21 @@ from reproduction import (
     relation_tables,
 )
 from reproduction.noisy_models import METHODS
-from reproduction.summary import LEAST_RUNS, Cell, compare, holm
+from reproduction.summary import LEAST_RUNS, TEST_TO_TRAIN, Cell, compare, holm
 from reproduction.tables import Entry, Grid
 
 #: The angle, the change, and the labels of a class that the table shows.
 DELTA, CHANGE, LABELS = 120, 300, '5'
+#: What comes before the method in a key, and the cells of a row.
+Key = tuple[Any, ...]
+Cells = tuple[Cell | None, ...]
 COLUMNS = ('no graph', 'nearest or given nodes', 'uniform draws', 'learned graph')
-#: The layers of a given graph that learn no weights, of which the best is shown.
-FIXED = ('gcn', 'gcn_root', 'mean')
+#: Methods on a graph that is not learned, of which the best is shown.
+FIXED = {
+    'noise': ('gcn', 'gcn_root', 'mean', 'mean_near'),
+    'labels': ('knn_gcn', 'encoder', 'knn_encoder', 'nearest'),
+    'half': ('gcn_root', 'mean'),
+}
 
 
 class Setting(NamedTuple):
@@ -33,12 +38,12 @@ class Setting(NamedTuple):
     Args:
         title: What the row says of the data.
         cells: The results of the columns; errors are given as their negatives.
-        kind: `error`, or accuracies of splits that are `overlapping`, of `disjoint`
-            draws of labels, or of one `split` that all seeds share.
+        kind: `error`, or accuracies of `overlapping` splits, of `draws` of labels that
+            are taken for independent, or of one `split` that all seeds share.
     """
 
     title: str
-    cells: tuple[Cell | None, ...]
+    cells: Cells
     kind: str
 
     def best_control(self) -> Cell | None:
@@ -54,16 +59,16 @@ class Setting(NamedTuple):
     def p_value(self) -> float:
         """Test the learned graph against the best control on the same seeds."""
         ours, best = self.cells[-1], self.best_control()
-        too_few = self.num_runs < LEAST_RUNS
-        if ours is None or best is None or too_few or self.kind == 'split':
+        if ours is None or best is None or self.kind == 'split':
             return math.nan
-        if self.kind == 'overlapping':
-            found = compare(ours, best)
-            return math.nan if found is None else found.p_value
-        pair = [[cell.test[seed] for seed in ours.test] for cell in (ours, best)]
         if self.kind == 'error':
-            pair = [[math.log(-error) for error in errors] for errors in pair]
-        return float(stats.ttest_rel(*pair).pvalue)
+            ours, best = (
+                Cell({seed: -math.log(-error) for seed, error in cell.test.items()})
+                for cell in (ours, best)
+            )
+        overlap = TEST_TO_TRAIN if self.kind == 'overlapping' else 0.0
+        found = compare(ours, best, overlap)
+        return math.nan if found is None else found.p_value
 
 
 def settings(root: Path) -> list[Setting]:
@@ -98,47 +103,45 @@ def _negative(error: Mapping[int, float]) -> Cell:
     return Cell({seed: -value for seed, value in error.items()})
 
 
+def _columns(found: Mapping[Any, Cell], key: Key, ours: str, kind: str) -> Cells:
+    """Return the cells of a row, by what comes before the method in their keys."""
+    mlp, uniform, own, *fixed = (
+        found.get((*key, name)) for name in ('mlp', 'uniform', ours, *FIXED[kind])
+    )
+    known = [cell for cell in fixed if cell is not None]
+    best = max(known, key=lambda cell: (len(cell.test), cell.mean), default=None)
+    return mlp, best, uniform, own
+
+
 def _noisy(root: Path) -> list[Setting]:
     found = noisy_tables.read_cells(root)
     rows = []
     for dataset in sorted({key[0] for key in found}):
         for change, of in ((0, 'its own graph'), (CHANGE, f'+{CHANGE} % random edges')):
-            mlp, uniform, ours, *fixed = (
-                found.get((dataset, change, name))
-                for name in ('mlp', 'uniform', noisy_tables.OURS, *FIXED)
-            )
-            cells = mlp, _best(fixed), uniform, ours
+            cells = _columns(found, (dataset, change), noisy_tables.OURS, 'noise')
             rows.append(Setting(f'{dataset}, {of}', cells, 'overlapping'))
     return rows
 
 
-def _best(cells: Iterable[Cell | None]) -> Cell | None:
-    """Return the cell of the highest mean, of those with the most runs."""
-    known = [cell for cell in cells if cell is not None]
-    return max(known, key=lambda cell: (len(cell.test), cell.mean), default=None)
-
-
 def _labels(root: Path) -> list[Setting]:
     found = labels_tables.read_cells(root)
-    names = 'mlp', 'knn_gcn', 'uniform', labels_tables.OURS
     rows = []
     for dataset in labels_tables.DATASETS:
         for labels in (labels_tables.PUBLIC, LABELS):
             is_public = labels == labels_tables.PUBLIC
             text = "Planetoid's split" if is_public else f'{labels} labels a class'
-            cells = tuple(found.get((dataset, labels, name)) for name in names)
-            kind = 'split' if is_public else 'disjoint'
+            cells = _columns(found, (dataset, labels), labels_tables.OURS, 'labels')
+            kind = 'split' if is_public else 'draws'
             rows.append(Setting(f'{dataset}, no graph, {text}', cells, kind))
     return rows
 
 
 def _half(root: Path) -> list[Setting]:
     found = half_tables.read_cells(root)
-    names = 'mlp', 'gcn_root', 'uniform', half_tables.OURS
     return [
         Setting(
             f'{dataset}, no graph, half labelled',
-            tuple(found.get((dataset, name)) for name in names),
+            _columns(found, (dataset,), half_tables.OURS, 'half'),
             'overlapping',
         )
         for dataset in half_tables.DATASETS
@@ -153,8 +156,8 @@ def pays_grid(root: Path) -> Grid:
     note = (
         'Test accuracy in %, of the first row the mean squared error over the variance '
         'of the targets: means of the runs that all methods of a row have, '
-        f'{LEAST_RUNS} or more. Of a given graph the second column is the best of a '
-        'GCN, a GCN with a root weight and the mean of neighbours. The last column is '
+        f'{LEAST_RUNS} or more. The second column is the best of all rows of the full '
+        'tables whose graph is fixed, encoders among them. The last column is '
         'the difference of the learned graph from the best of the others here, with '
         'its p-value, two-sided and '
         "corrected for the number of rows (Holm). All runs of Planetoid's splits share "

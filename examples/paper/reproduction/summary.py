@@ -121,12 +121,14 @@ def _end(record: Record) -> str:
     return 'epochs' if is_done and is_last else str(outcome['status'])
 
 
-def compare(first: Cell, second: Cell) -> Comparison | None:
+def compare(
+    first: Cell, second: Cell, overlap: float = TEST_TO_TRAIN
+) -> Comparison | None:
     """Test the paired differences, two-sided, over the seeds that both have.
 
     The t-test of Nadeau and Bengio (2003) for random splits: they overlap, so that the
     variance of the mean is larger than that of independent differences by the ratio of
-    test to training nodes.
+    test to training nodes. Without overlap it is the paired t-test.
     """
     seeds = sorted(first.test.keys() & second.test.keys())
     if not seeds:
@@ -141,7 +143,7 @@ def compare(first: Cell, second: Cell) -> Comparison | None:
     is_one_split = first.is_one_split or second.is_one_split
     if std < ROUNDING or len(seeds) < LEAST_RUNS or is_one_split:
         return Comparison(mean, std, math.nan, len(seeds))
-    error = std * math.sqrt(1 / len(seeds) + TEST_TO_TRAIN)
+    error = std * math.sqrt(1 / len(seeds) + overlap)
     p = 2 * float(stats.t.sf(abs(mean) / error, len(seeds) - 1))
     return Comparison(mean, std, p, len(seeds))
 
