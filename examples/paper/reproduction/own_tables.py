@@ -66,9 +66,14 @@ def accuracy_rows(
             key, below = (*column, name), ''
             if key in pairs:
                 star = '*' if p_values.get(key, 1.0) < LEVEL else ''
-                below = f'ours {pairs[key].difference:+.1f}{star}'
+                below = f'ours {signed(pairs[key].difference)}{star}'
             row.append(Entry('' if cell is None else str(cell), below, name in best))
     return [(title, row) for title, row in rows if any(entry.ours for entry in row)]
+
+
+def signed(value: float, digits: int = 1) -> str:
+    """Write a difference; zero has no minus."""
+    return f'{round(value, digits) + 0.0:+.{digits}f}'
 
 
 def _best(cells: Mapping[str, Cell]) -> set[str]:

@@ -15,6 +15,7 @@ from reproduction import (
     relation_tables,
 )
 from reproduction.noisy_models import METHODS
+from reproduction.own_tables import signed
 from reproduction.summary import LEAST_RUNS, TEST_TO_TRAIN, Cell, compare, holm
 from reproduction.tables import Entry, Grid
 
@@ -190,7 +191,7 @@ def _entries(row: Setting, p_value: float | None) -> list[Entry]:
     ours, best = row.cells[-1], row.best_control()
     if ours is None or best is None:
         return [*texts, Entry('')]
-    text = f'{sign * (ours.mean - best.mean):+.{digits}f}'
+    text = signed(sign * (ours.mean - best.mean), digits)
     if p_value is None:
         return [*texts, Entry(text)]
     p = 'p < 0.001' if p_value < 0.001 else f'p = {p_value:.3f}'
