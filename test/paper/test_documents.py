@@ -6,8 +6,9 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
+from reproduction import half_tables
 from reproduction.documents import DOCUMENTS, OWN, RESULTS, SEEDS, fill, render
-from reproduction.experiments import FULL, KS, TRANSITION, Choice
+from reproduction.experiments import COMPARED, FULL, KS, TRANSITION, Choice
 from reproduction.files import read_bytes
 from reproduction.search import JOURNAL, open_journal
 from reproduction.settings import METHODS, PAPER
@@ -79,6 +80,20 @@ def test_what_the_text_says_of_the_number_of_draws():
     assert max(of_transition)[0] == -2.5
     assert changes.pop(('lin_sim', 'Chameleon')) == (-2.6, 0.2)
     assert all(abs(mean) < 1 for mean, _ in [*lost.values(), *changes.values()])
+
+
+def test_what_the_text_says_of_a_searched_control():
+    """Of half of the nodes labelled, on splits that did not select its setting."""
+    store, half = Store(RESULTS, archives_only=True), half_tables.read_cells(RESULTS)
+    names = ('20News', 'CiteSeer', 'Chameleon')
+    choice = Choice(names, ('knn_gcn_root',), COMPARED, 'tuned', results=RESULTS)
+    found = cells(store, choice)
+    pairs = [
+        compare(half[d, half_tables.OURS], found['knn_gcn_root', d]) for d in names
+    ]
+    assert [
+        (round(p.difference, 1), round(p.p_value, 2), p.num_splits) for p in pairs
+    ] == [(1.1, 0.27, 4), (0.4, 0.74, 4), (-0.2, 0.94, 4)]
 
 
 def test_every_table_stands_in_a_document():

@@ -122,6 +122,9 @@ def test_validation_chooses_between_the_rows_of_ours(tmp_path):
         }.items()
         for seed, (val, test) in enumerate(found)
     }
+    # The third split of this one has not run, and the fourth predicted nothing.
+    runs |= {'CS/ours/3': {'val': 0.7, 'test': 0.6}}
+    runs |= {'CS/ours_null/3': {'val': None, 'test': None}}
     write_json(tmp_path / HALF, {'digests': {}, 'runs': runs})
     assert read_either(tmp_path) == {('CS', 'either'): Cell({0: 50.0, 1: 61.0})}
     grid = half_grid(tmp_path)

@@ -4,15 +4,17 @@ import math
 
 import pytest
 
-from reproduction.own_tables import accuracy_rows, compare_ours, signed
+from reproduction.own_tables import compare_ours, compared_grid, signed
 from reproduction.summary import Cell, Comparison
 
 TITLES = {'one': 'One', 'two': 'Two', 'ours': 'Ours'}
 
 
-def rows_of(found, pairs=None, p_values=None):
-    columns = [('set', 0), ('set', 5)]
-    return dict(accuracy_rows(found, columns, TITLES, pairs or {}, p_values or {}))
+def rows_of(found, pairs=None, **options):
+    columns = {('set', 0): 'none', ('set', 5): 'five'}
+    grid = compared_grid(found, columns, TITLES, pairs or {}, str, **options)
+    assert grid.head == ['', 'none', 'five']
+    return dict(grid.rows), grid.notes
 
 
 def test_the_best_is_one_of_most_runs():
@@ -22,7 +24,7 @@ def test_the_best_is_one_of_most_runs():
         ('set', 0, 'ours'): Cell({0: 99.0, 1: 99.0}),
         ('set', 5, 'one'): Cell({0: 80.0, 1: 82.0}),
     }
-    rows = rows_of(found)
+    rows, _ = rows_of(found)
     assert list(rows) == ['One', 'Two', 'Ours']
     assert [entry.ours for entry in rows['One']] == ['81.0 ± 1.0 (3)', '81.0 ± 1.4 (2)']
     assert [entry.ours for entry in rows['Ours']] == ['99.0 ± 0.0 (2)', '']
@@ -34,14 +36,21 @@ def test_the_best_is_one_of_most_runs():
 def test_differences_stand_below():
     found = {('set', 0, name): Cell({0: 80.0}) for name in TITLES}
     pairs = {
-        ('set', 0, name): Comparison(value, 1.0, 0.01, 3)
-        for name, value in {'one': 1.26, 'two': -0.5}.items()
+        ('set', 0, 'one'): Comparison(1.26, 1.0, 0.024, 3),
+        ('set', 0, 'two'): Comparison(-0.5, 1.0, 0.051, 3),
     }
-    p_values = {('set', 0, 'one'): 0.049, ('set', 0, 'two'): 0.051}
-    rows = rows_of(found, pairs, p_values)
+    rows, notes = rows_of(found, pairs)
     assert [rows[name][0].paper for name in rows] == ['ours +1.3*', 'ours -0.5', '']
     assert [rows[name][1].paper for name in rows] == ['', '', '']
     assert rows['One'][0].ours == '80.0 (1)'
+    assert notes == ['2']
+    # One test alone is not corrected; what is not tested has no star.
+    pairs['set', 0, 'one'] = Comparison(1.26, 1.0, 0.026, 3)
+    assert rows_of(found, pairs)[0]['One'][0].paper == 'ours +1.3'
+    rows, notes = rows_of(found, pairs, untested={'two'})
+    assert rows['One'][0].paper == 'ours +1.3*'
+    assert rows['Two'][0].paper == 'ours -0.5'
+    assert notes == ['1']
 
 
 def test_ours_is_compared_within_its_column():

@@ -7,14 +7,21 @@ from pathlib import Path
 
 from reproduction.noisy_models import METHODS
 from reproduction.own_runs import read_accuracies, read_runs
-from reproduction.own_tables import accuracy_rows, compare_ours, compared_note
-from reproduction.summary import Cell, holm
+from reproduction.own_tables import (
+    OVERLAPPING,
+    compare_ours,
+    compared_grid,
+    compared_note,
+)
+from reproduction.summary import Cell
 from reproduction.tables import Grid
 
 #: What :mod:`reproduction.half` found.
 HALF = 'half.json'
 #: The row that all others are tested against.
 OURS = 'ours'
+#: More rows of ours, which are compared with that one, but not tested.
+STRONG, EITHER = 'ours_null', 'either'
 #: The data sets of the paper's Tables 1 and 3.
 DATASETS = ('CiteSeer', 'PubMed', '20News', 'Chameleon', 'Squirrel', 'CS', 'Physics')
 #: IDGL learns a graph of its own, the nearest nodes are the graph already, and scales
@@ -28,12 +35,10 @@ HALF_METHODS[OURS] = METHODS[OURS]._replace(
     axis='weight_decay',
 )
 # The scale stays, and the null neighbour begins with nearly all of the weight.
-HALF_METHODS['ours_null'] = HALF_METHODS[OURS]._replace(
+HALF_METHODS[STRONG] = HALF_METHODS[OURS]._replace(
     title='cosine of scale 5, strong null neighbour',
     options=METHODS[OURS].options | {'scale': 5.0, 'initial_null': 9.0},
 )
-#: Rows of ours that no test is made of: their difference from the first says enough.
-STRONG, EITHER = 'ours_null', 'either'
 #: Titles where the graph is that of the nearest nodes.
 TITLES = {
     **{name: method.title for name, method in HALF_METHODS.items()},
@@ -55,6 +60,7 @@ def read_cells(root: Path) -> Found:
 def read_either(root: Path) -> Found:
     """Return the accuracies of whichever row of ours validation prefers, by split."""
     runs = read_runs(root / HALF, HALF_METHODS)
+    runs = {name: run for name, run in runs.items() if run['test'] is not None}
     tests: dict[Key, dict[int, float]] = defaultdict(dict)
     for name, ours in runs.items():
         dataset, method, seed = name.split('/')
@@ -68,18 +74,12 @@ def read_either(root: Path) -> Found:
 def half_grid(root: Path) -> Grid:
     """Compare accuracies of all methods on all data sets."""
     found = read_cells(root) | read_either(root)
-    pairs = compare_ours(found, OURS)
-    tested = {k: p.p_value for k, p in pairs.items() if k[1] not in (STRONG, EITHER)}
-    p_values = holm(tested)
-    datasets = [name for name in DATASETS if (name, OURS) in found]
-    rows = accuracy_rows(
+    end = '. Every row has four trainings, the last one eight.'
+    return compared_grid(
         found,
-        [(name,) for name in datasets],
+        {(name,): name for name in DATASETS if (name, OURS) in found},
         TITLES,
-        pairs,
-        p_values,
+        compare_ours(found, OURS),
+        lambda tests: compared_note(METHODS[OURS].title, OVERLAPPING, tests) + end,
+        untested=(STRONG, EITHER),
     )
-    how = 'with a correction for splits that overlap'
-    note = compared_note(METHODS[OURS].title, len(p_values), how)
-    note += '. Every row has four trainings, the last one eight.'
-    return Grid(['', *datasets], rows, [note], 'no finished runs yet')

@@ -12,11 +12,12 @@ from reproduction.labels_models import METHODS
 from reproduction.own_runs import read_accuracies
 from reproduction.own_tables import (
     LEVEL,
-    accuracy_rows,
     compare_ours,
+    compared_grid,
     compared_note,
+    correct,
 )
-from reproduction.summary import LEAST_RUNS, Cell, Comparison, holm
+from reproduction.summary import LEAST_RUNS, Cell, Comparison
 from reproduction.tables import Entry, Grid
 
 #: What :mod:`reproduction.labels` found.
@@ -67,28 +68,23 @@ def compare_controls(found: Found) -> dict[Key, Comparison]:
 def labels_grid(dataset: str, root: Path) -> Grid:
     """Compare accuracies of all methods for all numbers of labels of a data set."""
     found = read_cells(root)
-    pairs = compare_controls(found)
-    p_values = holm({key: pair.p_value for key, pair in pairs.items()})
     numbers = [n for n in LABELS if any(key[:2] == (dataset, n) for key in found)]
-    rows = accuracy_rows(
-        found,
-        [(dataset, n) for n in numbers],
-        {name: method.title for name, method in METHODS.items()},
-        pairs,
-        p_values,
-    )
-    head = [dataset, *(f'{n} a class' if n != PUBLIC else n for n in numbers)]
-    empty = f'no finished runs of {dataset} yet'
     how = 'that take the draws of labels for independent'
-    note = compared_note(METHODS[OURS].title, len(p_values), how)
     end = '; none for the public split, which is a single one.'
-    return Grid(head, rows, [note + end], empty)
+    return compared_grid(
+        found,
+        {(dataset, n): f'{n} a class' if n != PUBLIC else n for n in numbers},
+        {name: method.title for name, method in METHODS.items()},
+        compare_controls(found),
+        lambda tests: compared_note(METHODS[OURS].title, how, tests) + end,
+        corner=dataset,
+    )
 
 
 def labels_paired(root: Path) -> Grid:
     """Count where ours is better or worse than each other method."""
     pairs = compare_controls(read_cells(root))
-    p_values = holm({key: pair.p_value for key, pair in pairs.items()})
+    p_values = correct(pairs)
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for key, p_value in p_values.items():
         verdict = 'wins' if pairs[key].difference > 0 else 'losses'

@@ -8,8 +8,13 @@ from matplotlib.figure import Figure
 
 from reproduction.noisy_models import METHODS
 from reproduction.own_runs import read_accuracies
-from reproduction.own_tables import accuracy_rows, compare_ours, compared_note
-from reproduction.summary import LEAST_RUNS, Cell, holm
+from reproduction.own_tables import (
+    OVERLAPPING,
+    compare_ours,
+    compared_grid,
+    compared_note,
+)
+from reproduction.summary import LEAST_RUNS, Cell
 from reproduction.tables import Grid
 from torch_geometric_gsl.datasets import OBSERVED
 
@@ -35,24 +40,15 @@ def read_cells(root: Path) -> Found:
 def noise_grid(dataset: str, root: Path) -> Grid:
     """Compare accuracies of all methods on all changes of the graph of a data set."""
     found = read_cells(root)
-    pairs = compare_ours(found, OURS)
-    p_values = holm({key: pair.p_value for key, pair in pairs.items()})
     changes = [c for c in CHANGES if any(k[:2] == (dataset, c) for k in found)]
-    rows = accuracy_rows(
+    return compared_grid(
         found,
-        [(dataset, change) for change in changes],
+        {(dataset, c): f'{c:+d} %' if c else 'as given' for c in changes},
         {name: method.title for name, method in METHODS.items()},
-        pairs,
-        p_values,
+        compare_ours(found, OURS),
+        lambda tests: f'{compared_note(METHODS[OURS].title, OVERLAPPING, tests)}.',
+        corner=dataset,
     )
-    head = [
-        dataset,
-        *(f'{change:+d} %' if change else 'as given' for change in changes),
-    ]
-    empty = f'no finished runs of {dataset} yet'
-    how = 'with a correction for splits that overlap'
-    note = compared_note(METHODS[OURS].title, len(p_values), how)
-    return Grid(head, rows, [f'{note}.'], empty)
 
 
 def noise_figure(root: Path) -> Figure | None:

@@ -1,8 +1,8 @@
-"""Make rows of accuracies, with the differences of ours, for our own experiments."""
+"""Make tables of accuracies, with the differences of ours, for our own experiments."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any
 
 from reproduction.summary import (
@@ -11,11 +11,14 @@ from reproduction.summary import (
     Cell,
     Comparison,
     compare,
+    holm,
 )
-from reproduction.tables import COUNTED, Entry
+from reproduction.tables import COUNTED, Entry, Grid
 
 #: Level of the tests.
 LEVEL = 0.05
+#: How splits are tested that share nodes.
+OVERLAPPING = 'with a correction for splits that overlap'
 
 #: What a column is of; at the end of full keys, a method.
 Key = tuple[Any, ...]
@@ -33,31 +36,34 @@ def compare_ours(
     return {key: pair for key, pair in pairs.items() if pair is not None}
 
 
-def compared_note(ours: str, tests: int, how: str) -> str:
-    """Say what the rows hold, and how the differences were tested."""
-    return (
-        f'{COUNTED}. Below it the mean difference of {ours} (ours) on the same splits. '
-        f'A star: not equal at a level of {LEVEL}, by two-sided paired t-tests {how}, '
-        f"corrected for all {tests} tests of the experiment (Holm's method)"
-    )
+def correct(pairs: Mapping[Any, Comparison]) -> dict[Any, float]:
+    """Return the p-values of comparisons, corrected for their number."""
+    return holm({key: pair.p_value for key, pair in pairs.items()})
 
 
-def accuracy_rows(
+def compared_grid(
     found: Mapping[Any, Cell],
-    columns: Iterable[Key],
+    columns: Mapping[Key, str],
     titles: Mapping[str, str],
     pairs: Mapping[Any, Comparison],
-    p_values: Mapping[Any, float],
-) -> list[tuple[str, list[Entry]]]:
-    """Make a row for each method that has run: accuracies, and how much ours is better.
+    note: Callable[[int], str],
+    *,
+    corner: str = '',
+    untested: Container[str] = (),
+) -> Grid:
+    """Make a table of the methods that have run, and of how much ours is better.
 
     Args:
         found: The accuracies by column and method.
-        columns: What comes before the method in the keys of each column.
+        columns: What comes before the method in the keys of each column, and its title.
         titles: The titles of the methods.
         pairs: The comparisons of ours with the other methods, by the same keys.
-        p_values: Corrected p-values of those that were tested.
+        note: Makes the line below the table of the number of tests.
+        corner: The title above those of the methods.
+        untested: Methods that are compared, but not tested.
     """
+    tested = {key: pair for key, pair in pairs.items() if key[-1] not in untested}
+    p_values = correct(tested)
     rows: list[tuple[str, list[Entry]]] = [(title, []) for title in titles.values()]
     for column in columns:
         cells = {name: found.get((*column, name)) for name in titles}
@@ -68,7 +74,18 @@ def accuracy_rows(
                 star = '*' if p_values.get(key, 1.0) < LEVEL else ''
                 below = f'ours {signed(pairs[key].difference)}{star}'
             row.append(Entry('' if cell is None else str(cell), below, name in best))
-    return [(title, row) for title, row in rows if any(entry.ours for entry in row)]
+    run = [(title, row) for title, row in rows if any(entry.ours for entry in row)]
+    empty = f'no finished runs of {corner} yet' if corner else 'no finished runs yet'
+    return Grid([corner, *columns.values()], run, [note(len(p_values))], empty)
+
+
+def compared_note(ours: str, how: str, tests: int) -> str:
+    """Say what a table holds, and how its differences were tested."""
+    return (
+        f'{COUNTED}. Below it the mean difference of {ours} (ours) on the same splits. '
+        f'A star: not equal at a level of {LEVEL}, by two-sided paired t-tests {how}, '
+        f"corrected for all {tests} tests of the experiment (Holm's method)"
+    )
 
 
 def signed(value: float, digits: int = 1) -> str:
@@ -78,6 +95,6 @@ def signed(value: float, digits: int = 1) -> str:
 
 def _best(cells: Mapping[str, Cell]) -> set[str]:
     """Return the methods of the highest mean, as printed, of those of most runs."""
-    most = max(LEAST_RUNS, *(len(cell.test) for cell in cells.values()), 0)
+    most = max([LEAST_RUNS, *(len(cell.test) for cell in cells.values())])
     means = {n: round(c.mean, 1) for n, c in cells.items() if len(c.test) == most}
     return {name for name, mean in means.items() if mean == max(means.values())}

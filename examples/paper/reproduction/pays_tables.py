@@ -158,12 +158,11 @@ def pays_grid(root: Path) -> Grid:
         'Test accuracy in %, of the first row the mean squared error over the variance '
         'of the targets: means of the runs that all methods of a row have, '
         f'{LEAST_RUNS} or more. The second column is the best of all rows of the full '
-        'tables whose graph is fixed, encoders among them. The last column is '
-        'the difference of the learned graph from the best of the others here, with '
-        'its p-value, two-sided and '
-        "corrected for the number of rows (Holm). All runs of Planetoid's splits share "
-        'one split, which cannot be tested. In the full tables the learned graph is '
-        f'{_names_of_ours()}.'
+        'tables whose graph is fixed, encoders among them. The last column is the '
+        'difference of the learned graph from the best of the others here, with its '
+        'p-value, two-sided and corrected for the number of rows (Holm). All runs of '
+        "Planetoid's splits share one split, which cannot be tested. In the full "
+        f'tables the learned graph is {_names_of_ours()}.'
     )
     head = ['', *COLUMNS, 'runs', 'difference']
     return Grid(head, entries, [note], 'no finished runs yet')

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 from reproduction.own_runs import read_runs
+from reproduction.own_tables import LEVEL
 from reproduction.relations import METHODS
 from reproduction.summary import LEAST_RUNS, holm
 from reproduction.tables import Entry, Grid
@@ -21,8 +22,6 @@ from reproduction.tables import Entry, Grid
 HIDDEN = 'hidden.json'
 #: The rows that all others are tested against.
 OURS, CEILING = 'tanh', 'true'
-#: Levels of the tests.
-LEVEL = 0.05
 
 
 class Errors(NamedTuple):
