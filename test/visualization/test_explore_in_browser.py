@@ -37,13 +37,20 @@ def page(browser, tmp_path):
         path=tmp_path / 'graph.html',
     )
     browser.set_window_size(1400, 900)
-    browser.get_log('browser')
-    browser.get(path.as_uri())
-    wait(browser, "return document.body.dataset.ready === 'true'")
+    visit(browser, path)
     yield browser
     # Neither an error of the page nor anything that it wanted from elsewhere.
     assert browser.get_log('browser') == []
     assert browser.execute_script('return window.hit === undefined')
+
+
+def visit(browser, path):
+    """Open a page, and wait until it is ready."""
+    # From one file to the next, Chromium waits five seconds for the first one's worker.
+    browser.get('about:blank')
+    browser.get_log('browser')
+    browser.get(path.as_uri())
+    wait(browser, "return document.body.dataset.ready === 'true'")
 
 
 def wait(browser, script):
@@ -398,9 +405,7 @@ def test_nodes_without_places_are_arranged(browser, tmp_path):
     edge_index = torch.cat([one, one + 5], dim=1)
     graph = edge_index, torch.ones(edge_index.size(1))
     path = explore(graph, path=tmp_path / 'cliques.html')
-    browser.get_log('browser')
-    browser.get(path.as_uri())
-    wait(browser, "return document.body.dataset.ready === 'true'")
+    visit(browser, path)
     assert find(browser, '#arrange').text == 'Stop'
     assert not find(browser, '#compare').is_displayed()
     wait(
@@ -424,9 +429,7 @@ def test_nodes_without_places_are_arranged(browser, tmp_path):
 
 
 def open_page(browser, tmp_path, graph, **kwargs):
-    browser.get_log('browser')
-    browser.get(explore(graph, path=tmp_path / 'odd.html', **kwargs).as_uri())
-    wait(browser, "return document.body.dataset.ready === 'true'")
+    visit(browser, explore(graph, path=tmp_path / 'odd.html', **kwargs))
 
 
 def edges(number, num_nodes):
