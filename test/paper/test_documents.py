@@ -9,7 +9,7 @@ from optuna.trial import TrialState
 from reproduction import half_tables
 from reproduction.documents import DOCUMENTS, OWN, RESULTS, SEEDS, fill, render
 from reproduction.experiments import COMPARED, FULL, KS, TRANSITION, Choice
-from reproduction.files import read_bytes
+from reproduction.files import read_bytes, read_kept
 from reproduction.search import JOURNAL, open_journal
 from reproduction.settings import METHODS, PAPER
 from reproduction.store import ARCHIVE, Store, read_archive
@@ -141,6 +141,15 @@ def ended(name, storage):
         for state in (TrialState.COMPLETE, TrialState.PRUNED)
     )
     return f'{whole + cut_short} ({whole}): {100 * study.best_value:.2f}'
+
+
+@pytest.mark.parametrize('name', ['hidden', 'noise', 'labels', 'half'])
+def test_results_name_a_command_that_anyone_can_run(name):
+    environment = (read_kept(RESULTS / f'{name}.json') or {})['environment']
+    assert environment['command'].startswith(f'python examples/paper/run.py {name} ')
+    # No folder of the machine that ran it.
+    assert ' /' not in environment['command']
+    assert not environment['git_changes']
 
 
 def test_results_are_of_committed_code_and_one_thread():
