@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch_geometric.utils import cumsum, lexsort, softmax
+from torch_geometric.utils import cumsum, lexsort, scatter, softmax
 
 from torch_geometric_gsl.ops.candidates import expand_ranges
 from torch_geometric_gsl.ops.dense import relaxed_weights
@@ -125,20 +125,39 @@ def nearest_candidates(
         k (int or None): The number of neighbours, or :obj:`None` for all.
         tau (float): The temperature: weights are
             :math:`\mathrm{softmax}_j(s_{ij} / \tau)` among the neighbours.
-        null (torch.Tensor, optional): The score of the null neighbour, whose weight is
-            left out. (default: :obj:`None`)
+        null (torch.Tensor, optional): The score of the null neighbour. Its share is
+            that among all candidates, and the neighbours have the rest.
+            (default: :obj:`None`)
     """
     keep = score != -torch.inf
-    if k is not None:
-        keep &= rank_in_group(score.detach(), edge_index[1]) < k
     score, edge_index = score[keep], edge_index[:, keep]
-    if null is not None and score.numel() > 0:
-        number = int(edge_index[0].max()) + 1
-        edges = _append_null(score, edge_index, num_targets, null, number)
-        graph = nearest_candidates(*edges, num_targets, None, tau)
-        return _without(graph, number)
-    weight = softmax(score / tau, edge_index[1], num_nodes=num_targets)
-    return SampledGraph(edge_index, weight)
+    every = _noise_free_graph(score, edge_index, num_targets, tau, null)
+    if k is None:
+        return every
+    near = rank_in_group(score.detach(), edge_index[1]) < k
+    graph = _noise_free_graph(score[near], edge_index[:, near], num_targets, tau)
+    if null is None:
+        return graph
+    # The nearest carry the weight of all candidates.
+    total = scatter(every.edge_weight, edge_index[1], dim_size=num_targets)
+    weight = graph.edge_weight * total[graph.edge_index[1]]
+    return SampledGraph(graph.edge_index, weight)
+
+
+def _noise_free_graph(
+    score: Tensor,
+    edge_index: Tensor,
+    num_targets: int,
+    tau: float,
+    null: Tensor | None = None,
+) -> SampledGraph:
+    """Weigh all candidates, beside the null neighbour if there is one."""
+    if null is None or score.numel() == 0:
+        weight = softmax(score / tau, edge_index[1], num_nodes=num_targets)
+        return SampledGraph(edge_index, weight)
+    number = int(edge_index[0].max()) + 1
+    edges = _append_null(score, edge_index, num_targets, null, number)
+    return _without(_noise_free_graph(*edges, num_targets, tau), number)
 
 
 def _expand_draws(target: Tensor, num_targets: int, k: int) -> tuple[Tensor, Tensor]:

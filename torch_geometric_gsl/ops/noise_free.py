@@ -58,6 +58,8 @@ def nearest_graph(
 ) -> SampledGraph:
     r"""Return the :obj:`k` largest scores of each target, with noise-free weights.
 
+    A null neighbour is left to the caller: weights of a target sum to 1.
+
     Args:
         pairs (PairScores): The scores.
         k (int): The number of neighbours.
@@ -74,7 +76,7 @@ def nearest_graph(
     # The scores of these pairs alone are computed again, with gradient.
     neighbours = Neighbours(source, pairs.src.size(0), memory_budget=memory_budget)
     score = pairs.pairs(slice(None), neighbours)
-    return neighbour_graph(source, noise_free_weights(score, tau, pairs.null))
+    return neighbour_graph(source, noise_free_weights(score, tau))
 
 
 @disable_compile

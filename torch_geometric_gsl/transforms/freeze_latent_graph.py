@@ -46,10 +46,11 @@ class FreezeLatentGraph(BaseTransform):
     The model is asked for its graph of the features in evaluation mode, without
     gradient, and is left in its former mode. The edges run from neighbours to nodes,
     sorted by node, with weights in :obj:`data.edge_weight`. They are the :obj:`k`
-    nearest nodes of the layer and their weights sum to 1 for each node, unless its
-    sampler is :obj:`"dense"`: then they are all pairs of nodes. A graph of at most
-    :obj:`k` nodes has all of them as neighbours. The weights are not normalised again
-    after :obj:`k` or :obj:`threshold` have removed edges.
+    nearest nodes of the layer, unless its sampler is :obj:`"dense"`: then they are all
+    pairs of nodes. A graph of at most :obj:`k` nodes has all of them as neighbours.
+    Weights sum to 1 for each node, less the share of a null neighbour among all
+    candidates, and are not normalised again after :obj:`k` or :obj:`threshold` have
+    removed edges.
 
     A :class:`~torch_geometric_gsl.nn.HeteroGSLNet` takes a
     :class:`~torch_geometric.data.HeteroData` object, and each relation that one of its

@@ -46,6 +46,10 @@ def test_repr():
     assert str(LatentGraphConv(-1, 8, 'linear', k=2, tau=1.0)) == (
         'LatentGraphConv(-1, 8, similarity=LinearSimilarity(8), k=2, tau=1.0)'
     )
+    assert str(LatentGraphConv(8, 8, 'linear', null=True, observed='prior')) == (
+        'LatentGraphConv(8, 8, similarity=LinearSimilarity(8), k=5, tau=0.25, '
+        "null=True, observed='prior')"
+    )
     with pytest.raises(ValueError, match=r"'out_channels' must be at least 1 \(got 0"):
         LatentGraphConv(4, 0)
 
@@ -241,7 +245,7 @@ def test_bad_embeddings():
     x, kind = features(), 'full'
     with pytest.raises(ValueError, match=r"'compare' must be one of .* 'output'"):
         build(kind, compare='output')
-    with pytest.raises(TypeError, match="'embedding_channels' must be"):
+    with pytest.raises(ValueError, match=r"'embedding_channels' must be given .*None"):
         build(kind, compare='embedding')
     with pytest.raises(ValueError, match="'embedding_channels' has no meaning with"):
         build(kind, compare='input', embedding_channels=3)

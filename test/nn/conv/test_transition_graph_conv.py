@@ -70,3 +70,10 @@ def test_other_number_of_nodes():
 def test_bad_arguments(error, args, match):
     with pytest.raises(error, match=match):
         TransitionGraphConv(*args)
+
+
+@pytest.mark.parametrize('name', ['observed', 'compare', 'embedding_channels'])
+def test_arguments_of_graphs_between_all_nodes(name):
+    match = f"'{name}' has no meaning with transition nodes"
+    with pytest.raises(ValueError, match=match):
+        TransitionGraphConv(4, 4, 5, 2, **{name: 'candidates'})

@@ -62,11 +62,27 @@ def test_evaluation_is_the_softmax_with_it(form):
     torch.testing.assert_close(module.propagate(args, h, **kwargs), weight @ h)
     graph = module(args, **kwargs)
     assert_graph(graph, weight.sum(dim=1))
-    # Among the nearest alone it has a larger share.
-    nearest = scores(x).topk(2, dim=1).values
-    total = torch.cat([nearest, torch.full((N, 1), NULL).double()], dim=1)
-    few = (total / TAU).softmax(dim=1)[:, :-1].sum(dim=1)
-    assert_graph(sampler(k=2).eval()(args, **kwargs), few)
+    # The nearest carry the weight of all: a graph that is frozen has the layer's size.
+    few = sampler(k=2).eval()(args, **kwargs)
+    assert_graph(few, weight.sum(dim=1))
+    near = (scores(x).topk(2, dim=1).values / TAU).softmax(dim=1)
+    found = few.edge_weight.view(N, 2).sort(descending=True).values
+    torch.testing.assert_close(found, near * weight.sum(dim=1, keepdim=True))
+
+
+@pytest.mark.parametrize('form', FORMS)
+def test_gradients_of_the_nearest_reach_it(form):
+    x = normal(N, 6)
+    module = sampler(k=2).eval()
+    args, kwargs = arguments(form, x)
+    slope = normal(2 * N, 1)[:, 0]
+    (module(args, **kwargs).edge_weight @ slope).backward()
+    step, values = 1e-5, []
+    for null in (NULL + step, NULL - step):
+        torch.nn.init.constant_(module.null_score, null)
+        values.append((module(args, **kwargs).edge_weight @ slope).item())
+    numeric = (values[0] - values[1]) / (2 * step)
+    assert float(module.null_score.grad) == pytest.approx(numeric, rel=1e-6)
 
 
 @pytest.mark.parametrize('memory_budget', [2**25, 2**10])

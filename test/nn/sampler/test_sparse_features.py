@@ -102,5 +102,8 @@ def test_lists_are_found_once(monkeypatch):
 
 def test_squared_distances_need_a_projection():
     sampler = GumbelKNNSampler(HeatKernelSimilarity(D))
-    with pytest.raises(ValueError, match=r"'x' is sparse .* needs a projection"):
+    with pytest.raises(ValueError, match=r"'x' is sparse .* needs a projection:"):
+        sampler(X.float().to_sparse_csr())
+    sampler = GumbelKNNSampler(LinearSimilarity(D, feature_weights=True))
+    with pytest.raises(ValueError, match=r'needs a projection beside feature_weights:'):
         sampler(X.float().to_sparse_csr())

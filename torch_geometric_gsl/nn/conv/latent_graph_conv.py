@@ -35,15 +35,21 @@ class LatentGraphConv(LearnedGraphConv):
     similarities of the rows of :math:`\mathbf{X} \mathbf{W}` in training mode, and
     the noise-free weights
     :math:`A_{ij} = \mathrm{softmax}_j(\lambda \phi_{ij} / \tau)` over all nodes in
-    evaluation mode. The rows of :math:`\mathbf{A}` sum to 1. With
+    evaluation mode. The rows of :math:`\mathbf{A}` sum to 1, less the share of a
+    :obj:`null` neighbour. With
     :obj:`add_self_loops`, :math:`\frac{1}{2} (\mathbf{A} + \mathbf{I})` takes its
     place. With :obj:`compare` the similarity sees :math:`\mathbf{X}` itself or an
     embedding that is given: few parameters on honest features, where a wide projection
     overfits.
 
     Given edges are the candidates, which the layer prunes and weighs, or with
-    :obj:`observed="prior"` a graph of its own that is mixed with the learned graph of
-    all nodes by a learned share, :obj:`conv.prior.share`.
+    :obj:`observed="prior"` a graph :math:`\mathbf{A}^{\mathrm{obs}}` of its own that is
+    mixed with the learned graph of all nodes by a learned share :math:`\alpha`,
+    :obj:`conv.prior.share`:
+
+    .. math::
+        \tilde{\mathbf{A}} = \alpha \, \mathbf{D}^{-1} \mathbf{A}^{\mathrm{obs}} +
+        (1 - \alpha) \, \mathbf{A}
 
     New rows take a :obj:`context`: its rows are all their neighbours, so that what a
     new row gets depends on no other one. A row of the context itself gets what the
@@ -101,6 +107,11 @@ class LatentGraphConv(LearnedGraphConv):
     Example:
         >>> conv = LatentGraphConv(16, 32)
         >>> conv(torch.randn(100, 16)).shape
+        torch.Size([100, 32])
+        >>> # Edges that are given are pruned and weighed by the cosine of the features.
+        >>> options = {'compare': 'input', 'scale': 20.0, 'null': True}
+        >>> conv = LatentGraphConv(16, 32, 'linear', initial_null=5.0, **options)
+        >>> conv(torch.randn(100, 16), torch.randint(100, (2, 400))).shape
         torch.Size([100, 32])
     """
 

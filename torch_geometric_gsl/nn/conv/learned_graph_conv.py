@@ -42,6 +42,10 @@ def compared_channels(
     """Return the width of what a similarity compares; None if it is projected."""
     check_option(compare, COMPARED, 'compare')
     if compare == 'embedding':
+        if embedding_channels is None:
+            raise ValueError(
+                "'embedding_channels' must be given with compare='embedding' (got None)"
+            )
         check_count(embedding_channels, 'embedding_channels')
         return embedding_channels
     check_absent(embedding_channels, 'embedding_channels', f'with compare={compare!r}')
@@ -212,7 +216,12 @@ class LearnedGraphConv(RootTerm):
 
     def __repr__(self) -> str:
         sampler = self.sampler
-        return (
+        text = (
             f'{self.__class__.__name__}({self._sizes()}, '
-            f'similarity={sampler.similarity}, k={sampler.k}, tau={sampler.tau})'
+            f'similarity={sampler.similarity}, k={sampler.k}, tau={sampler.tau}'
         )
+        if sampler.null:
+            text += ', null=True'
+        if self.prior is not None:
+            text += ", observed='prior'"
+        return f'{text})'

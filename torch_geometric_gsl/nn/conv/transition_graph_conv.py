@@ -151,6 +151,8 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
         if transition == 'projected':
             check_count(num_nodes, 'num_nodes')
         check_count(num_transition_nodes, 'num_transition_nodes')
+        for name in ('compare', 'embedding_channels', 'observed'):
+            check_absent(kwargs.get(name), name, 'with transition nodes')
         super().__init__(
             in_channels,
             out_channels,
@@ -161,9 +163,6 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
             root_weight=root_weight,
             add_self_loops=add_self_loops,
             bias=bias,
-            compare='projected',
-            embedding_channels=None,
-            observed='candidates',
             **kwargs,
         )
         self.num_nodes = num_nodes

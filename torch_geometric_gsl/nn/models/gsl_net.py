@@ -109,8 +109,9 @@ class GSLNet(ChoosesScale, StacksLayers, RemembersRows, NodeClassifier):
             :class:`~torch_geometric_gsl.nn.conv.MultiplexLatentGraphConv`; regularizers
             are means over them. (default: :obj:`None`)
         **kwargs (optional): Additional arguments of the layers, such as :obj:`k`,
-            :obj:`tau`, :obj:`similarity_kwargs`, :obj:`root_weight`, :obj:`observed`
-            or :obj:`null`.
+            :obj:`tau`, :obj:`similarity_kwargs`, :obj:`root_weight`, :obj:`null`, or
+            :obj:`observed`, which tells what the :obj:`edge_index` of a call is:
+            :obj:`"candidates"`, or a :obj:`"prior"` to mix with a learned graph.
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
@@ -128,6 +129,11 @@ class GSLNet(ChoosesScale, StacksLayers, RemembersRows, NodeClassifier):
     Example:
         >>> model = GSLNet(16, 32, num_layers=2, out_channels=7)
         >>> model(torch.randn(100, 16)).shape
+        torch.Size([100, 7])
+        >>> # The cosine of the features refines a given graph.
+        >>> options = {'compare': 'input', 'scale': 20.0, 'null': True}
+        >>> model = GSLNet(16, 32, 2, 7, 'linear', initial_null=5.0, **options)
+        >>> model(torch.randn(100, 16), torch.randint(100, (2, 400))).shape
         torch.Size([100, 7])
     """
 

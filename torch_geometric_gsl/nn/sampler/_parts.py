@@ -73,12 +73,23 @@ class AllPairs(NamedTuple):
             drawn = _draw(self, generator)
             graph = drawn_graph(scores, *drawn, options, given.memory_budget)
         else:
-            k, tau, budget = options.k, options.tau, given.memory_budget
-            graph = nearest_graph(scores, k, tau, memory_budget=budget)
+            graph = self._nearest_graph()
         if self.kept != slice(None):
             graph = _graph_of_targets(graph, self.kept)
         first = graph.edge_index.new_tensor([[self.sources[0]], [self.targets[0]]])
         return SampledGraph(graph.edge_index + first, graph.edge_weight)
+
+    def _nearest_graph(self) -> SampledGraph:
+        scores, budget = self.scores, self.given.memory_budget
+        args = self.options.k, self.options.tau
+        graph = nearest_graph(scores, *args, memory_budget=budget)
+        if scores.null is None:
+            return graph
+        # The nearest carry the weight of all candidates, less that of the null one.
+        ones = graph.edge_weight.new_ones(scores.src.size(0), 1)
+        total = self._noise_free_sum(ones).squeeze(1)
+        weight = graph.edge_weight * total[graph.edge_index[1]]
+        return SampledGraph(graph.edge_index, weight)
 
     def sum(self, h: Tensor, generator: torch.Generator | None) -> Tensor:
         """Sum messages over the drawn graph, or over all pairs without noise."""

@@ -60,6 +60,15 @@ class GumbelKNNSampler(OneType):
     weights are proportional to :math:`\exp(\lambda \phi_{ij} / \tau)`, among the
     :obj:`k` nearest nodes unless :obj:`"dense"` is asked for.
 
+    A null neighbour of score :math:`s_0` is one more candidate of each target, without
+    a message:
+
+    .. math::
+        \pi_{i0} = \frac{e^{s_0}}{e^{s_0} + \sum_j e^{\lambda \phi_{ij}}}
+
+    In evaluation mode its share, with :math:`s / \tau` in place of the scores, is that
+    among all candidates, also where only the nearest are returned.
+
     Three methods give this graph: :obj:`"dense"` by its definition, over all pairs of
     nodes; :obj:`"race"` by the first arrivals of each draw, exactly, for a similarity
     with :obj:`bounds`: it proposes candidates until it has its arrivals, mostly without
@@ -87,14 +96,17 @@ class GumbelKNNSampler(OneType):
             <torch_geometric_gsl.typing.SampledGraph.prune>`. (default: :obj:`False`)
         replace (bool, optional): If :obj:`False`, each target draws :obj:`k` distinct
             neighbours (Gumbel top-k), weighted by the relaxation among them. Use it
-            with layers that ignore edge weights. (default: :obj:`True`)
+            with layers that ignore edge weights. A null neighbour is one of the
+            :obj:`k` at the most, so that its share in training is not that of
+            evaluation. (default: :obj:`True`)
         loop (bool, optional): If :obj:`False`, a node is no candidate of its own.
             (default: :obj:`True`)
-        null (bool, optional): If :obj:`True`, each target has one more candidate, the
-            null neighbour, whose score is a parameter and which passes no message:
-            it takes the weight that no neighbour deserves. (default: :obj:`False`)
-        initial_null (float, optional): The score at which it begins.
-            (default: :obj:`0.0`)
+        null (bool, optional): If :obj:`True`, each target has a null neighbour, which
+            takes the weight that no neighbour deserves. Its score :math:`s_0`, one for
+            all targets, is a parameter. (default: :obj:`False`)
+        initial_null (float, optional): The score at which it begins. It is not
+            multiplied by :math:`\lambda`: for the weight of a neighbour of cosine 0.25
+            at :obj:`scale=20`, give 5. (default: :obj:`0.0`)
         method (str, optional): :obj:`"dense"`, :obj:`"race"` or :obj:`"stream"`, which
             serve or raise, or :obj:`"auto"`: a race where it looks at few candidates,
             else the definition for at most :math:`2^{16}` pairs, else the cheaper one
@@ -463,7 +475,8 @@ class GumbelKNNSampler(OneType):
         return pairs._replace(null=self.null_score.to(pairs.src.dtype))
 
     def __repr__(self) -> str:
+        null = ', null=True' if self.null else ''
         return (
             f'{self.__class__.__name__}({self.similarity}, k={self.k}, '
-            f'tau={self.tau}, scale={self.scale}, method={self.method})'
+            f'tau={self.tau}, scale={self.scale}, method={self.method}{null})'
         )

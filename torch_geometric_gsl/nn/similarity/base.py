@@ -187,8 +187,9 @@ class Similarity(torch.nn.Module, ABC):
         if self.lin is not None:
             x = apply_linear(self.lin, x)
         elif x.layout != torch.strided:
+            weighed = '' if self.feature_weight is None else ' beside feature_weights'
             raise ValueError(
-                f"'x' is sparse ({x.layout}), which needs a projection: "
+                f"'x' is sparse ({x.layout}), which needs a projection{weighed}: "
                 f"pass 'out_channels' or dense features"
             )
         x = full_precision(x)

@@ -68,6 +68,9 @@ class NeuralGaussianSimilarity(Similarity):
         >>> similarity = NeuralGaussianSimilarity(16)
         >>> similarity(torch.randn(4, 16)).shape
         torch.Size([4, 4])
+        >>> # Bells that may move, and begin at neighbours that are opposites.
+        >>> similarity = NeuralGaussianSimilarity(16, bias=True, centre='tanh')
+        >>> similarity.begin_at(-0.9)
     """
 
     bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
@@ -104,7 +107,8 @@ class NeuralGaussianSimilarity(Similarity):
     def begin_at(self, centre: float) -> None:
         r"""Let the bells of all targets begin with one centre.
 
-        A bell that begins far from a relation has no gradient towards it.
+        A bell that begins far from a relation has no gradient towards it. The bias
+        :math:`\beta_b` becomes that of the centre, and :math:`w_b` zero.
 
         Args:
             centre (float): The centre, a cosine in :math:`(0, 1)`, or in
