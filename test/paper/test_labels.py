@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 from scipy import stats
+from torch_geometric.data import Data
 
 from reproduction import encoders, labels, labels_models
 from reproduction.consistent import GRAPHS, ConsistentNet
@@ -12,7 +13,15 @@ from reproduction.encoders import encode, encode_drawn
 from reproduction.figures import labels as draw
 from reproduction.files import read_json
 from reproduction.labels import Run, execute, main, public_split, split
-from reproduction.labels_models import METHODS, SETTING, are_words, choices
+from reproduction.labels_models import (
+    METHODS,
+    SETTING,
+    DropsFeatures,
+    are_words,
+    choices,
+    drop_features,
+    network,
+)
 from reproduction.labels_tables import (
     LABELS,
     LABELS_FILE,
@@ -25,6 +34,7 @@ from reproduction.noisy_models import Training
 from reproduction.own_runs import Results
 from reproduction.store import Store
 from reproduction.training import HIDDEN_LABEL
+from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
 
 TINY = SETTING | {
     'epochs': 4,
@@ -91,6 +101,22 @@ def test_words():
             found.to_dense() if own.layout != torch.strided else found, expected
         )
     assert not are_words(-x)
+
+
+def test_features_are_left_out_of_messages_alone():
+    torch.manual_seed(0)
+    x = torch.rand(40, 300) + 1
+    for own in (x, x.to_sparse_csr()):
+        found = drop_features(own)
+        found = found if own.layout == torch.strided else found.to_dense()
+        assert set((found / x).round().unique().tolist()) == {0.0, 2.0}
+        assert float((found == 0).float().mean()) == pytest.approx(0.5, abs=0.02)
+    data = Data(x=x, y=torch.arange(40) % 3)
+    choice = {'k': 3, 'weight_decay': 0.0}
+    model = DropsFeatures(network('knn_gcn_drop', data, choice, SETTING))
+    model.loss(x, data.y, data.y < 2).backward()
+    expected = nearest_neighbours(x, 3).edge_index
+    assert torch.equal(model.model.graphs(x)[0].edge_index, expected)
 
 
 @pytest.mark.parametrize('method', METHODS)

@@ -77,6 +77,9 @@ METHODS = {
     'mlp': Method('MLP', 'network', DROPOUTS | DECAYS),
     'encoder': Method('encoder (DGI)', 'table', COSTS, is_encoded=True),
     'knn_gcn': Method('kNN-GCN, root weight', 'network', NEIGHBOURS | DECAYS),
+    'knn_gcn_drop': Method(
+        'kNN-GCN, root weight, dropout of features', 'network', NEIGHBOURS | DECAYS
+    ),
     'knn_encoder': Method(
         'kNN-GCN on the encoder', 'network', NEIGHBOURS | DECAYS, is_encoded=True
     ),
@@ -110,12 +113,29 @@ GRAPHS = {'nearest': 'nearest', 'uniform': 'uniform', 'ours': 'drawn'}
 NETWORKS: dict[str, Callable[..., Any]] = {
     'mlp': MLPClassifier,
     'knn_gcn': KNNGCN,
+    'knn_gcn_drop': KNNGCN,
     'knn_encoder': KNNGCN,
     'slaps': SLAPS,
     'sublime': SUBLIME,
     'hesgsl': HESGSL,
     'idgl': IDGL,
 }
+
+
+class DropsFeatures(NoGraphNet):
+    """A model on the nearest nodes that learns from half of the features."""
+
+    def loss(self, x: Tensor, y: Tensor, mask: Tensor, **_: Any) -> Tensor:
+        self.model.graphs(x)  # It keeps the nearest nodes by all features.
+        return super().loss(drop_features(x), y, mask)
+
+
+def drop_features(x: Tensor) -> Tensor:
+    """Return rows of which a random half is zero, and the rest twice as large."""
+    if x.layout == torch.strided:
+        return F.dropout(x, 0.5)
+    value = F.dropout(x.values(), 0.5)
+    return torch.sparse_csr_tensor(x.crow_indices(), x.col_indices(), value, x.shape)
 
 
 def choices(name: str) -> list[dict[str, Any]]:
@@ -135,7 +155,7 @@ def network(name: str, data: Data, choice: dict[str, Any], setting: Any) -> Any:
         own = {k: v for k, v in setting['consistent'].items() if k != 'weight_decay'}
         sizes = data.num_features, hidden, classes
         return ConsistentNet(*sizes, graph=GRAPHS[name], **(own | options))
-    if name in ('knn_gcn', 'knn_encoder'):
+    if name in ('knn_gcn', 'knn_gcn_drop', 'knn_encoder'):
         options |= {'root_weight': True, 'cached': True}
     if name == 'idgl':
         options['cached'] = True
@@ -171,7 +191,8 @@ def trainings(
         if METHODS[name].kind == 'table':
             yield _fit(table(name, choice, setting), data, choice)
             continue
-        model = NoGraphNet(network(name, data, choice, setting))
+        kind = DropsFeatures if name == 'knn_gcn_drop' else NoGraphNet
+        model = kind(network(name, data, choice, setting))
         decay = choice.get('weight_decay', setting['consistent']['weight_decay'])
         none = torch.empty(2, 0, dtype=torch.long)
         yield train(model, data, none, choice, decay, setting)

@@ -28,7 +28,7 @@ COLUMNS = ('no graph', 'nearest or given nodes', 'uniform draws', 'learned graph
 #: Methods on a graph that is not learned, of which the best is shown.
 FIXED = {
     'noise': ('gcn', 'gcn_root', 'mean', 'mean_near'),
-    'labels': ('knn_gcn', 'encoder', 'knn_encoder', 'nearest'),
+    'labels': ('knn_gcn', 'knn_gcn_drop', 'encoder', 'knn_encoder', 'nearest'),
     'half': ('gcn_root', 'mean'),
 }
 

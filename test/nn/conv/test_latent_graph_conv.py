@@ -266,5 +266,5 @@ def test_bad_embeddings():
         conv(x, embedding=x[:, :3] / 0)
     with pytest.raises(TypeError, match="'embedding' must be floating-point"):
         conv(x, embedding=x[:, :3].long())
-    with pytest.raises(TypeError, match='embedding_channels'):
+    with pytest.raises(ValueError, match="'embedding_channels' has no meaning with t"):
         build('projected', embedding_channels=3)

@@ -19,7 +19,10 @@ def test_the_width_of_what_is_compared():
         (('input', -1, None), r"'in_channels' must be known with compare='input'"),
         (('input', 6, 3), "'embedding_channels' has no meaning with compare='input'"),
         (('embedding', 6, 0), r"'embedding_channels' must be at least 1 \(got 0\)"),
-        (('embedding', 6, None), r"'embedding_channels' must be given with compare='em"),
+        (
+            ('embedding', 6, None),
+            r"'embedding_channels' must be given with compare=",
+        ),
     ):
         with pytest.raises(ValueError, match=match):
             compared_channels(*args)
