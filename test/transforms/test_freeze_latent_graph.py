@@ -92,6 +92,18 @@ def test_given_candidates(data, model, of):
         frozen(Data(x=data.x))
 
 
+def test_a_null_neighbour_has_the_share_that_the_layer_gives_it(data):
+    options = {'compare': 'input', 'k': 2, 'scale': 5.0, 'null': True}
+    layer = LatentGraphConv(4, 8, 'linear', initial_null=5.0, **options).eval()
+    frozen = FreezeLatentGraph(layer)(data.clone())
+    total = torch.zeros(data.num_nodes)
+    total = total.index_add(0, frozen.edge_index[1], frozen.edge_weight)
+    ones = torch.ones(data.num_nodes, 1)
+    expected = layer.sampler.propagate(data.x, ones).squeeze(1)
+    torch.testing.assert_close(total, expected.detach())
+    assert float(total.max()) < 0.9
+
+
 def test_a_prior_is_mixed_in(data):
     model = GSLNet(4, 8, num_layers=1, out_channels=3, k=2, observed='prior')
     with torch.no_grad():
