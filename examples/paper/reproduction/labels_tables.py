@@ -122,10 +122,13 @@ def labels_figure(root: Path) -> Figure | None:
     datasets = [name for name, known in numbers.items() if len(known) > 1]
     if not datasets:
         return None
-    size = 3.4 * len(datasets) + 2.6, 3.6
-    figure = Figure(figsize=size, layout='constrained')
-    axes = figure.subplots(1, len(datasets), squeeze=False)[0]
-    for ax, dataset in zip(axes, datasets, strict=True):
+    width = min(3, len(datasets))
+    height = -(-len(datasets) // width)
+    figure = Figure(figsize=(3.4 * width + 2.6, 3.6 * height), layout='constrained')
+    axes = figure.subplots(height, width, squeeze=False)
+    for ax in axes.flat[len(datasets) :]:
+        ax.remove()
+    for ax, dataset in zip(axes.flat, datasets, strict=False):
         # Those of the legend lie above the others.
         for name in sorted(METHODS, key=lambda name: (name in SHOWN, name == OURS)):
             _draw_line(ax, name, {n: found.get((dataset, n, name)) for n in LABELS})
@@ -137,8 +140,9 @@ def labels_figure(root: Path) -> Figure | None:
         ax.minorticks_off()
         ax.set(title=dataset, xlabel='labels of each class')
         ax.grid(alpha=0.3)
-    axes[0].set_ylabel('test accuracy, %')
-    lines = dict(zip(*axes[0].get_legend_handles_labels()[::-1], strict=True))
+    for ax in axes[:, 0]:
+        ax.set_ylabel('test accuracy, %')
+    lines = dict(zip(*axes[0, 0].get_legend_handles_labels()[::-1], strict=True))
     figure.legend(lines.values(), lines.keys(), loc='outside right center')
     return figure
 
