@@ -4,8 +4,9 @@ Nodes on a circle see the noisy value of a function, which is a new one in each 
 and are to tell its mean at an angle of delta to both sides. Which nodes these are is
 never said: a learned graph has to find out. Beside it stand an MLP, which sees each
 node alone, a GCN with a root weight on the graph of nearest neighbours, and neighbours
-drawn at random. These have one training each; the bell has four, which begin at
-different angles, because it does not find a relation that is far from where it begins.
+drawn at random. These have one training each; the learned graph has four, whose
+similarity, a bell, begins at different angles, because it does not find a relation
+that is far from where it begins.
 
     python examples/hidden_relation.py
     python examples/hidden_relation.py --delta 60

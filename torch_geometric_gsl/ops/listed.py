@@ -126,20 +126,21 @@ def nearest_candidates(
         tau (float): The temperature: weights are
             :math:`\mathrm{softmax}_j(s_{ij} / \tau)` among the neighbours.
         null (torch.Tensor, optional): The score of the null neighbour. Its share is
-            that among all candidates, and the neighbours have the rest.
+            that among all candidates, and the neighbours, or with :obj:`k=None` all
+            candidates, have the rest.
             (default: :obj:`None`)
     """
     keep = score != -torch.inf
     score, edge_index = score[keep], edge_index[:, keep]
-    every = _noise_free_graph(score, edge_index, num_targets, tau, null)
     if k is None:
-        return every
+        return _noise_free_graph(score, edge_index, num_targets, tau, null)
     near = rank_in_group(score.detach(), edge_index[1]) < k
     graph = _noise_free_graph(score[near], edge_index[:, near], num_targets, tau)
     if null is None:
         return graph
     # The nearest carry the weight of all candidates.
-    total = scatter(every.edge_weight, edge_index[1], dim_size=num_targets)
+    every = _noise_free_graph(score, edge_index, num_targets, tau, null)
+    total = scatter(every.edge_weight, every.edge_index[1], dim_size=num_targets)
     weight = graph.edge_weight * total[graph.edge_index[1]]
     return SampledGraph(graph.edge_index, weight)
 

@@ -125,7 +125,8 @@ class GumbelKNNSampler(OneType):
             :meth:`propagate` is exact in evaluation mode, as it always is over given
             candidates. Beyond, unless :obj:`eval_tolerance` is given, it estimates sums
             from a sample of the sources, with a :class:`SampledEvaluationWarning` of
-            their error. (default: :obj:`2**33`)
+            their error. It holds for the share of a null neighbour in the graph that
+            :meth:`forward` returns as well. (default: :obj:`2**33`)
         eval_tolerance (float, optional): If given, :meth:`propagate` in evaluation mode
             may differ from the sum over all pairs of a graph by this share of its norm
             at the most, however many pairs there are, and leaves out pairs where it
