@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch_geometric.utils import cumsum, lexsort, scatter, softmax
+from torch_geometric.utils import cumsum, lexsort, softmax
 
 from torch_geometric_gsl.ops.candidates import expand_ranges
 from torch_geometric_gsl.ops.dense import relaxed_weights
 from torch_geometric_gsl.ops.derivatives import straight_through
+from torch_geometric_gsl.ops.graph_stats import candidate_null_share
 from torch_geometric_gsl.ops.noise import arrival_times
 from torch_geometric_gsl.ops.relax import DrawOptions
 from torch_geometric_gsl.ops.runtime import disable_compile
@@ -126,39 +127,21 @@ def nearest_candidates(
         tau (float): The temperature: weights are
             :math:`\mathrm{softmax}_j(s_{ij} / \tau)` among the neighbours.
         null (torch.Tensor, optional): The score of the null neighbour. Its share is
-            that among all candidates, and the neighbours, or with :obj:`k=None` all
-            candidates, have the rest.
+            that among all candidates, and the neighbours have the rest.
             (default: :obj:`None`)
     """
     keep = score != -torch.inf
     score, edge_index = score[keep], edge_index[:, keep]
-    if k is None:
-        return _noise_free_graph(score, edge_index, num_targets, tau, null)
-    near = rank_in_group(score.detach(), edge_index[1]) < k
-    graph = _noise_free_graph(score[near], edge_index[:, near], num_targets, tau)
-    if null is None:
-        return graph
-    # The nearest carry the weight of all candidates.
-    every = _noise_free_graph(score, edge_index, num_targets, tau, null)
-    total = scatter(every.edge_weight, every.edge_index[1], dim_size=num_targets)
-    weight = graph.edge_weight * total[graph.edge_index[1]]
-    return SampledGraph(graph.edge_index, weight)
-
-
-def _noise_free_graph(
-    score: Tensor,
-    edge_index: Tensor,
-    num_targets: int,
-    tau: float,
-    null: Tensor | None = None,
-) -> SampledGraph:
-    """Weigh all candidates, beside the null neighbour if there is one."""
-    if null is None or score.numel() == 0:
-        weight = softmax(score / tau, edge_index[1], num_nodes=num_targets)
-        return SampledGraph(edge_index, weight)
-    number = int(edge_index[0].max()) + 1
-    edges = _append_null(score, edge_index, num_targets, null, number)
-    return _without(_noise_free_graph(*edges, num_targets, tau), number)
+    if null is not None:
+        args = score / tau, edge_index[1], null / tau, num_targets
+        total = 1 - candidate_null_share(*args)
+    if k is not None:
+        near = rank_in_group(score.detach(), edge_index[1]) < k
+        score, edge_index = score[near], edge_index[:, near]
+    weight = softmax(score / tau, edge_index[1], num_nodes=num_targets)
+    if null is not None:
+        weight = weight * total[edge_index[1]].to(weight.dtype)
+    return SampledGraph(edge_index, weight)
 
 
 def _expand_draws(target: Tensor, num_targets: int, k: int) -> tuple[Tensor, Tensor]:

@@ -155,7 +155,7 @@ def network(name: str, data: Data, choice: dict[str, Any], setting: Any) -> Any:
         own = {k: v for k, v in setting['consistent'].items() if k != 'weight_decay'}
         sizes = data.num_features, hidden, classes
         return ConsistentNet(*sizes, graph=GRAPHS[name], **(own | options))
-    if name in ('knn_gcn', 'knn_gcn_drop', 'knn_encoder'):
+    if NETWORKS[name] is KNNGCN:
         options |= {'root_weight': True, 'cached': True}
     if name == 'idgl':
         options['cached'] = True
