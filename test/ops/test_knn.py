@@ -3,12 +3,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles import matrix_pairs, seeded
-from sklearn.neighbors import NearestNeighbors
 
 from torch_geometric_gsl.ops import cells
 from torch_geometric_gsl.ops import knn as module
 from torch_geometric_gsl.ops.clusters import group, k_means
-from torch_geometric_gsl.ops.knn import cosine_top_k, nearest_by_bounds, top_k
+from torch_geometric_gsl.ops.knn import nearest_by_bounds, top_k
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.scores import FORMULAS, Response, unit_rows
 
@@ -44,30 +43,6 @@ def test_reads_small_blocks_and_no_gradient(monkeypatch):
 @pytest.mark.parametrize('size', [(0, 4), (1, 1)])
 def test_smallest_inputs(size):
     assert top_k(matrix_pairs(torch.zeros(size)), 1).tolist() == [[0]] * size[0]
-
-
-@pytest.mark.parametrize('rows', [slice(None), slice(10, 35)])
-@pytest.mark.parametrize('loop', [True, False])
-def test_cosine_against_scikit_learn(rows, loop):
-    x = torch.randn(50, 6, dtype=torch.float64) * (torch.rand(50, 6) < 0.7)
-    x[:, 0] += 0.1  # No row of zeros.
-    found = cosine_top_k(x.to_sparse_csr(), 4, rows, loop=loop, memory_budget=3000)
-    part = x[rows]
-    search = NearestNeighbors(n_neighbors=5, metric='cosine').fit(part)
-    distance, expected = search.kneighbors(part)
-    own = slice(0, 4) if loop else slice(1, 5)
-    assert found.source.tolist() == expected[:, own].tolist()
-    torch.testing.assert_close(found.cosine, 1 - torch.tensor(distance[:, own]))
-
-
-def test_cosine_stores_nothing_of_the_size_of_all_pairs(meter):
-    n = 3000
-    x = torch.eye(n)[:, :40].to_sparse_csr()
-
-    with meter() as seen:
-        cosine_top_k(x, 2, memory_budget=2**20)
-    # A block of rows has a third of the budget.
-    assert n * 20 < seen.largest <= 2**20 // 4
 
 
 FUNCTIONS = {name: function for function, name in FORMULAS.items()}

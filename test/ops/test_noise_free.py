@@ -13,7 +13,7 @@ from torch_geometric_gsl.ops.noise_free import (
     sampled_noise_free_sum,
 )
 from torch_geometric_gsl.ops.pair_scores import PairScores
-from torch_geometric_gsl.ops.scores import FORMULAS, Response, identity, unit_rows
+from torch_geometric_gsl.ops.scores import FORMULAS, Response, unit_rows
 
 DOUBLE = {'dtype': torch.float64}
 
@@ -278,22 +278,3 @@ def test_the_error_of_an_estimate_is_summed_by_tiles(tiles, monkeypatch):
     missed = (definition(h, pairs, 0.25) - out)[::4]
     assert missed.size(0) == 6
     torch.testing.assert_close(error, missed.square().mean().sqrt())
-
-
-@pytest.mark.parametrize('is_bounded', [True, False])
-def test_the_nearest_by_bounds_are_the_nearest(is_bounded, monkeypatch):
-    seen, plain = [], module.nearest_by_bounds
-
-    def nearest_by_bounds(*args, **options):
-        seen.append(args)
-        return plain(*args, **options)
-
-    monkeypatch.setattr(module, 'nearest_by_bounds', nearest_by_bounds)
-    x = torch.randn(200, 4, generator=seeded())
-    pairs = PairScores(x, x, Response(identity))
-    expected = module.nearest_graph(pairs, 3, 0.5)
-    monkeypatch.setattr(module, '_BOUNDED', 0 if is_bounded else 200**2 + 1)
-    found = module.nearest_graph(pairs, 3, 0.5)
-    assert bool(seen) == is_bounded
-    assert torch.equal(found.edge_index, expected.edge_index)
-    torch.testing.assert_close(found.edge_weight, expected.edge_weight)

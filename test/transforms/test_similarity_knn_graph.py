@@ -90,14 +90,14 @@ def test_force_undirected():
 def test_sparse_features():
     examples = [Data(x=torch.randn(n, 6).relu()) for n in (5, 8)]
     sparse = [ToSparseFeatures()(data) for data in examples]
-    for similarity in (GaussianSimilarity(6, 3), 'gaussian', 'linear'):
+    for similarity in (GaussianSimilarity(6, 3), 'gaussian', 'linear', 'heat_kernel'):
         transform = SimilarityKNNGraph(2, similarity)
         expected = transform(Batch.from_data_list(examples))
         result = transform(Batch.from_data_list(sparse))
         assert torch.equal(result.edge_index, expected.edge_index)
         torch.testing.assert_close(result.edge_weight, expected.edge_weight)
     with pytest.raises(ValueError, match=r"'x' is sparse .* needs a projection"):
-        SimilarityKNNGraph(2, 'heat_kernel')(sparse[0])
+        SimilarityKNNGraph(2, HeatKernelSimilarity(6))(sparse[0])
 
 
 @pytest.mark.parametrize(

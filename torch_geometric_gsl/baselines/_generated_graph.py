@@ -8,7 +8,6 @@ from torch.nn import functional as F
 
 from torch_geometric_gsl._checks import (
     check_absent,
-    check_candidate_count,
     check_count,
     check_generator,
     check_option,
@@ -104,8 +103,6 @@ class GeneratedGraphModel(Baseline):
         check_absent(edge_index, 'edge_index', where)
         check_absent(context, 'context', f'for {type(self).__name__}, {UNDIRECTED}')
         check_generator(generator, x.device)
-        if batch is None and x.size(0) > 0:
-            check_candidate_count(self.k, x.size(0) - 1)
         similarities = self.graph_generator.similarities(x, self.k + 1, batch)
         graph = symmetric_graph(similarities, x.size(0))
         return [graph._replace(edge_weight=graph.edge_weight.to(x.dtype))]

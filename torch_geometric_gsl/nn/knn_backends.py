@@ -19,8 +19,10 @@ from torch_geometric_gsl._checks import check_option
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.aggregate import neighbour_graph
 from torch_geometric_gsl.ops.nearest_lists import LARGEST
+from torch_geometric_gsl.ops.neighbours import Neighbours
+from torch_geometric_gsl.ops.pair_scores import PairScores, exclude
+from torch_geometric_gsl.ops.ranking import in_single_precision, normalise_ranks
 from torch_geometric_gsl.ops.scores import Response
-from torch_geometric_gsl.ops.sparse_rows import SparseRows
 
 #: Who searches, and the package that has the library.
 BACKENDS = {'exact': None, 'faiss': 'faiss-cpu', 'pynndescent': 'pynndescent'}
@@ -29,6 +31,8 @@ MAX_FAISS = 2048
 # Of 2,000 random rows of 16 columns, lists of 3 neighbours held 84 % of the nearest
 # ones, and 100 % where they were cut from lists of 30.
 _LEAST_LIST = 30
+# Neighbours that are looked for beside those that are kept.
+_SPARE = 8
 
 
 def check_backend(backend: Any) -> None:
@@ -81,7 +85,7 @@ def search_edges(
     Returns:
         torch.Tensor: The edges, sorted by target.
     """
-    pairs = similarity.pair_scores(x)
+    pairs = similarity.exact_scores(x)
     check_is_nearest(pairs.response, pairs.comparison, similarity)
     if backend != 'pynndescent' and pairs.is_sparse:
         raise ValueError(
@@ -90,44 +94,55 @@ def search_edges(
         )
     edges = [torch.empty(2, 0, dtype=torch.long, device=x.device)]
     start = 0
-    for size in sizes:
-        rows = pairs.src[start : start + size]
+    for own in pairs.ranking.split(sizes):
+        size = own.dst.size(0)
         number = min(k, size - int(not loop))
         if number > 0:
-            source = _search(rows, number, pairs.comparison, backend, loop)
-            graph = neighbour_graph(source, source.to(rows.dtype), source >= 0)
-            edges.append(graph.edge_index.to(x.device) + start)
+            own = own._replace(src=own.dst)
+            source = _search(own, number, backend, loop)
+            graph = neighbour_graph(source, source.to(own.dst.dtype), source >= 0)
+            edges.append(graph.edge_index + start)
         start += size
     return torch.cat(edges, dim=1)
 
 
-def _search(z: Tensor, k: int, comparison: str, backend: Any, loop: bool) -> Tensor:
+def _search(ranks: PairScores, k: int, backend: Any, loop: bool) -> Tensor:
     """Return the k nearest rows of each row; -1 where fewer were found."""
-    size = z.size(0)
-    if k >= size - int(not loop):  # All of them, which needs no search.
-        every = torch.arange(size, device=z.device).expand(size, -1)
-        if loop:
-            return every
-        is_other = every != every[0].unsqueeze(1)
-        return every[is_other].view(-1, k)
-    search = _pynndescent if backend == 'pynndescent' else _faiss
-    found = search(z, k + int(not loop), comparison, backend)
-    if loop:
-        return found
-    # Each row without itself, which may be hidden behind its duplicates.
-    own = torch.arange(size, device=found.device).unsqueeze(1)
-    order = (found == own).long().argsort(dim=1, stable=True)
-    return found.gather(1, order)[:, :k]
+    size, device = ranks.dst.size(0), ranks.dst.device
+    number = min(size, k + int(not loop) + _SPARE)
+    if number == size:  # All of them, which needs no search.
+        found = torch.arange(size, device=device).expand(size, -1)
+    elif backend != 'pynndescent' and k + int(not loop) > MAX_FAISS:
+        raise ValueError(f"'k' must be less than {MAX_FAISS} with faiss (got {k})")
+    else:
+        search = _pynndescent if backend == 'pynndescent' else _faiss
+        found = search(ranks, number, backend).to(device)
+    listed = Neighbours(found.clamp(min=0), size)
+    score = ranks.pairs(slice(None), listed).masked_fill(found < 0, -torch.inf)
+    if not loop:
+        score = exclude(score, torch.arange(size, device=device), found)
+    # Libraries compare in single precision: the best of a few more are kept.
+    score, place = score.topk(k, dim=1)
+    return found.gather(1, place).masked_fill(score == -torch.inf, -1)
 
 
-def _faiss(z: Tensor, k: int, comparison: str, backend: Any) -> Tensor:
+def _points(ranks: PairScores) -> Tensor:
+    """Return rows whose distances rank as scores do, in single precision."""
+    if ranks.comparison == 'squared_distance':
+        return in_single_precision(normalise_ranks(ranks)).src
+    # Of unit rows the distance tells the cosine. Rows of zeros are far from all.
+    missing = (1 - ranks.src.square().sum(dim=1, keepdim=True)).clamp(min=0).sqrt()
+    centred = ranks.src - ranks.src.mean(dim=0)
+    points = torch.cat([centred, missing], dim=1)
+    return (points / points.abs().amax().clamp(min=1e-300)).float()
+
+
+def _faiss(ranks: PairScores, k: int, backend: Any) -> Tensor:
     import faiss
 
-    if k > MAX_FAISS:
-        raise ValueError(f"'k' must be less than {MAX_FAISS} with faiss (got {k - 1})")
-    is_l2 = comparison == 'squared_distance'
+    is_l2 = ranks.comparison == 'squared_distance'
     if backend == 'faiss':
-        index = L2KNNIndex() if is_l2 else MIPSKNNIndex()
+        index = L2KNNIndex()
     else:
         if is_l2 and isinstance(backend, MIPSKNNIndex | ApproxMIPSKNNIndex):
             raise ValueError(
@@ -136,28 +151,33 @@ def _faiss(z: Tensor, k: int, comparison: str, backend: Any) -> Tensor:
             )
         index = copy.copy(backend)
         index.index = None
-    rows = z.float()
+    if isinstance(index, MIPSKNNIndex | ApproxMIPSKNNIndex):
+        single = in_single_precision(normalise_ranks(ranks))
+        rows, queries = single.src, single.dst
+    else:
+        rows = queries = _points(ranks)
     if not hasattr(faiss, 'StandardGpuResources'):
-        rows = rows.cpu()
+        rows, queries = rows.cpu(), queries.cpu()
     index.add(rows.contiguous())
-    found: Tensor = index.search(rows, k).index
+    found: Tensor = index.search(queries.contiguous(), min(k, MAX_FAISS)).index
     return found
 
 
-def _pynndescent(z: Any, k: int, comparison: str, backend: str) -> Tensor:
+def _pynndescent(ranks: PairScores, k: int, backend: str) -> Tensor:
     from pynndescent import NNDescent
 
+    z: Any = ranks.src
     size = z.size(0)
-    if isinstance(z, SparseRows):
+    if ranks.is_sparse:
         from scipy.sparse import csr_matrix
 
         parts = z.value.float(), z.words.source, z.words.offsets
         rows = csr_matrix(tuple(part.cpu().numpy() for part in parts), shape=z.shape)
     else:
-        rows = z.float().cpu().numpy()
+        rows = _points(ranks).cpu().numpy()
     index = NNDescent(
         rows,
-        metric='cosine' if comparison == 'dot' else 'euclidean',
+        metric='cosine' if ranks.is_sparse else 'euclidean',
         n_neighbors=min(max(k, _LEAST_LIST), size - 1),
         random_state=int(torch.randint(2**31 - 1, ())),
     )

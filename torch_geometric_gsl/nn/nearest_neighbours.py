@@ -1,4 +1,4 @@
-"""The graph of nearest neighbours by the cosine."""
+"""The graph of nearest neighbours, by the cosine or in few columns by the distance."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch_geometric.utils import scatter
 
 from torch_geometric_gsl._checks import (
     check_batch,
-    check_candidate_count,
     check_count,
     check_features,
     check_option,
@@ -18,15 +18,30 @@ from torch_geometric_gsl._checks import (
 from torch_geometric_gsl.nn.knn_backends import check_backend, search_edges
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.base import Similarity
+from torch_geometric_gsl.nn.similarity.heat_kernel_similarity import (
+    HeatKernelSimilarity,
+)
 from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
-from torch_geometric_gsl.ops.aggregate import neighbour_graph
-from torch_geometric_gsl.ops.knn import cosine_top_k
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET
 from torch_geometric_gsl.typing import Batch, SampledGraph
 
-#: What an edge can weigh; the nearest nodes are those of the cosine in any case.
+#: What an edge can weigh.
 WEIGHTS = ('linear', 'heat_kernel')
+#: The cosine of fewer columns says little or nothing of how near two rows are.
+COSINE_COLUMNS = 3
+
+
+def nearness(num_columns: int, **kwargs: Any) -> Similarity:
+    """Return what ranks neighbours: the cosine, or the distance in few columns.
+
+    Args:
+        num_columns (int): The number of columns.
+        **kwargs (optional): Arguments of the similarity.
+    """
+    if num_columns >= COSINE_COLUMNS:
+        return LinearSimilarity(num_columns, **kwargs)
+    return HeatKernelSimilarity(num_columns, normalize=False, **kwargs)
 
 
 @torch.no_grad()
@@ -40,11 +55,15 @@ def nearest_neighbours(
     memory_budget: int = MEMORY_BUDGET,
     backend: Any = 'exact',
 ) -> SampledGraph:
-    """Join each node to those of the largest cosine, weighted by a similarity.
+    r"""Join each node to those of the largest cosine, weighted by a similarity.
+
+    On one or two columns, where a cosine has no meaning, nodes are joined to those at
+    the least distance :math:`d_{ij}`, and edges weigh
+    :math:`\exp(-d_{ij}^2 / \max_j d_{ij}^2)`, with the maximum over the neighbours.
 
     The search is exact, by blocks of rows, or that of another library. Sparse features
-    are neither made dense nor projected. In a batch no edge joins two graphs, and the
-    nodes of a graph with fewer than :obj:`k` others have fewer neighbours.
+    are neither made dense nor projected. In a batch no edge joins two graphs, and a
+    node with fewer than :obj:`k` candidates is joined to all of them.
 
     Args:
         x (torch.Tensor): The node features, dense or sparse CSR.
@@ -64,27 +83,16 @@ def nearest_neighbours(
     check_count(k, 'k')
     check_backend(backend)
     check_option(similarity, WEIGHTS, 'similarity')
-    weigh = resolve_similarity(similarity, x.size(1))
+    metric = nearness(x.size(1))
+    x = _comparable(x)
     if backend != 'exact':
-        if batch is None and x.size(0) > 0:
-            check_candidate_count(k, x.size(0) - int(not loop))
-        linear = LinearSimilarity(x.size(1))
-        edge_index = search_edges(x, graph_sizes(x, batch), k, linear, backend, loop)
-        return _weighted(weigh, linear, (x, x), edge_index)
-    if x.layout != torch.strided:
-        edge_index, cosine = _sparse_neighbours(x, k, batch, loop, memory_budget)
-        return SampledGraph(
-            edge_index, _sparse_weights(weigh, (x, x), edge_index, cosine)
-        )
-    sampler = GumbelKNNSampler(
-        LinearSimilarity(x.size(1)),
-        k,
-        loop=loop,
-        method='stream',
-        memory_budget=memory_budget,
-    )
-    edge_index, _ = sampler.eval()(x, batch=batch)
-    return SampledGraph(edge_index, weigh(x, edge_index))
+        sizes = graph_sizes(x, batch)
+        edge_index = search_edges(x, sizes, k, metric, backend, loop)
+    else:
+        options: dict[str, Any] = {'loop': loop, 'memory_budget': memory_budget}
+        sampler = GumbelKNNSampler(metric, k, method='stream', **options)
+        edge_index, _ = sampler.eval()(x, batch=batch)
+    return _weighted(similarity, metric, (x, x), edge_index)
 
 
 @torch.no_grad()
@@ -95,8 +103,9 @@ def nearest_in_context(
     batch: tuple[Tensor, Tensor] | None = None,
     *,
     similarity: str = 'linear',
+    memory_budget: int = MEMORY_BUDGET,
 ) -> SampledGraph:
-    """Join each row to those of a context that have the largest cosine with it.
+    """Join each row to the nearest rows of a context, as :func:`nearest_neighbours`.
 
     Args:
         x (torch.Tensor): The rows, dense or sparse CSR.
@@ -106,13 +115,15 @@ def nearest_in_context(
             context and of the rows. (default: :obj:`None`)
         similarity (str, optional): The weights, as in :func:`nearest_neighbours`.
             (default: :obj:`"linear"`)
+        memory_budget (int, optional): Bytes for one block of rows.
+            (default: :obj:`2**25`)
     """
     check_option(similarity, WEIGHTS, 'similarity')
-    cosine = LinearSimilarity(context.size(1))
-    sampler = GumbelKNNSampler(cosine, k, method='stream').eval()
-    edge_index, _ = sampler((context, x), batch=batch)
-    weigh = resolve_similarity(similarity, context.size(1))
-    return _weighted(weigh, cosine, (context, x), edge_index)
+    metric = nearness(context.size(1))
+    pair = _comparable(context), _comparable(x)
+    sampler = GumbelKNNSampler(metric, k, method='stream', memory_budget=memory_budget)
+    edge_index, _ = sampler.eval()(pair, batch=batch)
+    return _weighted(similarity, metric, pair, edge_index)
 
 
 def graph_sizes(x: Tensor, batch: Tensor | None) -> list[int]:
@@ -146,38 +157,30 @@ def context_sizes(
     return sizes
 
 
-def _sparse_neighbours(
-    x: Tensor, k: int, batch: Tensor | None, loop: bool, memory_budget: int
-) -> SampledGraph:
-    if batch is None and x.size(0) > 0:
-        check_candidate_count(k, x.size(0) - int(not loop))
-    start = 0
-    edges, cosines = [x.crow_indices().new_empty(2, 0)], [x.values().new_empty(0)]
-    for size in graph_sizes(x, batch):
-        found = cosine_top_k(
-            x,
-            min(k, size - int(not loop)),
-            slice(start, start + size),
-            loop=loop,
-            memory_budget=memory_budget,
-        )
-        edge_index, cosine = neighbour_graph(*found)
-        edges.append(edge_index + start)
-        cosines.append(cosine)
-        start += size
-    return SampledGraph(torch.cat(edges, dim=1), torch.cat(cosines))
+def _comparable(x: Tensor) -> Tensor:
+    """Return features whose distances can be compared, if these rank neighbours."""
+    if x.layout == torch.strided or x.size(1) >= COSINE_COLUMNS:
+        return x
+    return x.to_dense()
 
 
 def _weighted(
-    weigh: Similarity,
-    cosine: Similarity,
+    similarity: str,
+    metric: Similarity,
     pair: tuple[Tensor, Tensor],
     edge_index: Tensor,
 ) -> SampledGraph:
-    """Weigh edges whose cosines are not known."""
+    """Weigh edges to the nearest rows."""
+    if isinstance(metric, HeatKernelSimilarity):
+        pairs = metric.exact_scores(pair)
+        distance = pairs.compare_edges(edge_index)
+        most = scatter(distance, edge_index[1], 0, pair[1].size(0), reduce='max')
+        weight = torch.exp(-distance / most.where(most > 0, 1)[edge_index[1]])
+        return SampledGraph(edge_index, weight.to(pair[1].dtype))
+    weigh = resolve_similarity(similarity, pair[1].size(1))
     if pair[1].layout == torch.strided:
         return SampledGraph(edge_index, weigh(pair, edge_index))
-    value = cosine(pair, edge_index)
+    value = metric(pair, edge_index)
     return SampledGraph(edge_index, _sparse_weights(weigh, pair, edge_index, value))
 
 

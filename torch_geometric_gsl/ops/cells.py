@@ -16,11 +16,13 @@ from torch_geometric_gsl.ops.clusters import (
 from torch_geometric_gsl.ops.pair_scores import PairScores, compare_all
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET
 from torch_geometric_gsl.ops.scores import (
-    MAX_SQUARE,
     Response,
     gaussian,
     gaussian_interval,
     heat_kernel,
+    max_square,
+    minus_offset,
+    minus_offset_interval,
 )
 
 # Targets of a cell: enough to pay for its intervals, few enough to keep them narrow.
@@ -191,9 +193,10 @@ def _compare_range(pairs: PairScores, members: Members) -> tuple[Tensor, Tensor]
         low = (low.clamp_(min=0).sqrt_() * (1 - error) - reach).clamp_(min=0).square_()
         high = ((high.sqrt_() + reach) * (1 + error)).square_()
     # Beyond the largest square distances are not told apart.
-    is_far = ~(size < MAX_SQUARE / 4)
+    limit = max_square(dst.dtype)
+    is_far = ~(size < limit / 4)
     low = low.clamp_(min=0).masked_fill_(is_far, 0)
-    return low, high.masked_fill_(is_far, MAX_SQUARE)
+    return low, high.masked_fill_(is_far, limit)
 
 
 def _response_range(
@@ -201,12 +204,15 @@ def _response_range(
 ) -> tuple[Tensor, Tensor] | None:
     """Bound the responses of all targets at once."""
     ends = [(param.amin(), param.amax()) for param in response.params]
-    if response.interval is None and response.function is gaussian:
-        (b0, b1), (c0, c1) = ends
+    if response.interval is None and response.function in (gaussian, minus_offset):
+        b0, b1 = ends[0]
         zero = torch.zeros_like(b0)
         eps = 4 * torch.finfo(low.dtype).eps
         low = low - b1 - eps * (low.abs() + b1.abs())
         high = high - b0 + eps * (high.abs() + b0.abs())
+        if response.function is minus_offset:
+            return minus_offset_interval(low, high, zero)
+        c0, c1 = ends[1]
         least, _ = gaussian_interval(low, high, zero, c0)
         return least, gaussian_interval(low, high, zero, c1)[1]
     if response.interval is None and response.function is heat_kernel:

@@ -81,7 +81,7 @@ class _PairDistances(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         dst, src, distance = ctx.saved_tensors
-        weight = 2 * grad * (distance < scores.MAX_SQUARE)
+        weight = 2 * grad * (distance < scores.max_square(dst.dtype))
         grad_dst, grad_src = torch.zeros_like(dst), torch.zeros_like(src)
         for rows, target, source in ctx.neighbours.blocks(src):
             step = dst[target].unsqueeze(1) - src[source]

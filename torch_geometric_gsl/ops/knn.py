@@ -2,17 +2,13 @@ r"""Exact searches of nearest neighbours."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 
 from torch_geometric_gsl.ops.cells import cells_of, find_members, score_range
 from torch_geometric_gsl.ops.clusters import Clusters
-from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.pair_scores import PairScores, compare_all, exclude
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, row_blocks
-from torch_geometric_gsl.ops.sparse_rows import unit_entries
 
 # Sources that are scored first, besides twice as many as are kept.
 _FIRST = 32
@@ -20,18 +16,6 @@ _FIRST = 32
 # pairs that may be left to score.
 _FIRST_CELLS = 8
 _MAX_SHARE = 0.3
-
-
-class NearestRows(NamedTuple):
-    r"""The nearest rows of each row.
-
-    Args:
-        source (torch.Tensor): Their indices :math:`[n, k]`, nearest first.
-        cosine (torch.Tensor): Their cosines :math:`[n, k]`.
-    """
-
-    source: Tensor
-    cosine: Tensor
 
 
 @torch.no_grad()
@@ -145,50 +129,3 @@ def _best_of(
             every = exclude(every, pairs.excluded[rows], source)
         score[rows], place[rows] = every.topk(k, dim=1)
     return score, source[place]
-
-
-@torch.no_grad()
-def cosine_top_k(
-    x: Tensor,
-    k: int,
-    rows: slice = slice(None),
-    *,
-    loop: bool = True,
-    memory_budget: int = MEMORY_BUDGET,
-) -> NearestRows:
-    r"""Return the :obj:`k` rows of largest cosine to each row of sparse CSR features.
-
-    The search is exact. Blocks of rows become dense, one at a time, and all rows are
-    multiplied with them as sparse rows: neither a dense copy of the features nor
-    anything of size :math:`n \times n` is stored.
-
-    Args:
-        x (torch.Tensor): Sparse CSR features :math:`[N, d]`.
-        k (int): How many rows to keep, at most as many as there are.
-        rows (slice, optional): The :math:`n` rows that are compared with each other,
-            and counted from the first of them. (default: :obj:`slice(None)`)
-        loop (bool, optional): Whether a row may be its own. (default: :obj:`True`)
-        memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
-    """
-    start, stop, _ = rows.indices(x.size(0))
-    offsets = x.crow_indices()[start : stop + 1]
-    entries = slice(int(offsets[0]), int(offsets[-1]))
-    offsets = offsets - offsets[0]
-    column = x.col_indices()[entries]
-    words = Neighbours(column, x.size(1), offsets)
-    row, value = words.target.long(), unit_entries(x.values()[entries], words)
-    num_rows = stop - start
-    source = torch.empty(num_rows, k, dtype=torch.long, device=x.device)
-    cosine = value.new_empty(num_rows, k)
-    bytes_per_row = (x.size(1) + 3 * num_rows) * value.element_size()
-    for block in row_blocks(num_rows, bytes_per_row, memory_budget):
-        own = slice(int(offsets[block.start]), int(offsets[block.stop]))
-        size = block.stop - block.start
-        dense = value.new_zeros(x.size(1), size)
-        dense[column[own], row[own] - block.start] = value[own]
-        # Reading rows in their order is quicker than reading columns.
-        score = words.sum(dense, value).t().contiguous()
-        if not loop:
-            score.diagonal(block.start).fill_(-torch.inf)
-        cosine[block], source[block] = score.topk(k, dim=-1)
-    return NearestRows(source, cosine)

@@ -115,8 +115,9 @@ def nearest_candidates(
     k: int | None,
     tau: float,
     null: Tensor | None = None,
+    rank: Tensor | None = None,
 ) -> SampledGraph:
-    r"""Return the largest scores among listed candidates, with noise-free weights.
+    r"""Return the best of the listed candidates, with noise-free weights.
 
     Args:
         score (torch.Tensor): One score per candidate edge :math:`[|E|]`;
@@ -129,14 +130,18 @@ def nearest_candidates(
         null (torch.Tensor, optional): The score of the null neighbour. Its share is
             that among all candidates, and the neighbours have the rest.
             (default: :obj:`None`)
+        rank (torch.Tensor, optional): What orders the candidates :math:`[|E|]`, the
+            largest first, where scores may saturate; the scores if :obj:`None`.
+            (default: :obj:`None`)
     """
     keep = score != -torch.inf
+    rank = (score if rank is None else rank).detach()[keep]
     score, edge_index = score[keep], edge_index[:, keep]
     if null is not None:
         args = score / tau, edge_index[1], null / tau, num_targets
         total = 1 - candidate_null_share(*args)
     if k is not None:
-        near = rank_in_group(score.detach(), edge_index[1]) < k
+        near = rank_in_group(rank, edge_index[1]) < k
         score, edge_index = score[near], edge_index[:, near]
     weight = softmax(score / tau, edge_index[1], num_nodes=num_targets)
     if null is not None:

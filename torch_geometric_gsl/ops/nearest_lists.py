@@ -11,7 +11,7 @@ from torch_geometric_gsl.ops import scores
 from torch_geometric_gsl.ops.envelope import Head
 from torch_geometric_gsl.ops.pair_scores import PairScores, compare_all
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, row_blocks
-from torch_geometric_gsl.ops.sparse_rows import SparseRows
+from torch_geometric_gsl.ops.sparse_rows import SparseRows, row_norms
 
 #: Whether the best sources are those of the largest or of the smallest compared values.
 LARGEST = {
@@ -81,7 +81,7 @@ class NearestLists(NamedTuple):
         farthest = _distance(pairs.src, self.src).amax()
         slack: Tensor
         if pairs.comparison == 'dot':
-            norm, longest = _length(self.dst), _length(pairs.src).amax()
+            norm, longest = row_norms(self.dst), row_norms(pairs.src).amax()
             slack = moved * longest + norm * farthest
             slack = slack * (1 + error) + 2 * error * norm * longest
         else:
@@ -89,20 +89,13 @@ class NearestLists(NamedTuple):
         return slack
 
 
-def _length(x: Tensor) -> Tensor:
-    if isinstance(x, SparseRows):
-        return x.norm()
-    length: Tensor = torch.linalg.vector_norm(x, dim=1)
-    return length
-
-
 def _distance(x: Tensor, before: Tensor) -> Tensor:
     """Return how far rows have moved, of sparse ones a bound."""
     if not isinstance(x, SparseRows):
-        return _length(x - before)
+        return row_norms(x - before)
     if isinstance(before, SparseRows) and x.equals(before):
         return x.new_zeros(x.size(0))
-    return _length(x) + _length(before)
+    return row_norms(x) + row_norms(before)
 
 
 @torch.no_grad()

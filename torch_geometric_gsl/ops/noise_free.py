@@ -15,11 +15,10 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from torch_geometric_gsl.ops.aggregate import neighbour_graph
-from torch_geometric_gsl.ops.clusters import k_means, num_clusters
 from torch_geometric_gsl.ops.dense import with_null
-from torch_geometric_gsl.ops.knn import nearest_by_bounds, top_k
 from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.pair_scores import PairScores
+from torch_geometric_gsl.ops.ranking import best_sources
 from torch_geometric_gsl.ops.runtime import (
     MEMORY_BUDGET,
     disable_compile,
@@ -36,8 +35,6 @@ _TILE = 4096
 _MIN_PAIRS = 2**23
 # The error of an estimate is that of about so many targets.
 _ERROR_TARGETS = 256
-# The nearest among so many pairs are found by bounds.
-_BOUNDED = 2**27
 
 
 def noise_free_weights(score: Tensor, tau: float, null: Tensor | None = None) -> Tensor:
@@ -56,7 +53,7 @@ def noise_free_weights(score: Tensor, tau: float, null: Tensor | None = None) ->
 def nearest_graph(
     pairs: PairScores, k: int, tau: float, *, memory_budget: int = MEMORY_BUDGET
 ) -> SampledGraph:
-    r"""Return the :obj:`k` largest scores of each target, with noise-free weights.
+    r"""Return the :obj:`k` best sources of each target, with noise-free weights.
 
     A null neighbour is left to the caller: weights of a target sum to 1.
 
@@ -67,12 +64,8 @@ def nearest_graph(
             :math:`\mathrm{softmax}_j(s_{ij} / \tau)` among the neighbours.
         memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
     """
-    k, num_sources = min(k, pairs.available), pairs.src.size(0)
-    if pairs.has_clusters and pairs.dst.size(0) * num_sources >= _BOUNDED:
-        clusters = k_means(pairs.src, num_clusters(num_sources))
-        source = nearest_by_bounds(pairs, k, clusters, memory_budget=memory_budget)
-    else:
-        source = top_k(pairs, k, memory_budget=memory_budget)
+    k = min(k, pairs.available)
+    source = best_sources(pairs, k, memory_budget=memory_budget)
     # The scores of these pairs alone are computed again, with gradient.
     neighbours = Neighbours(source, pairs.src.size(0), memory_budget=memory_budget)
     score = pairs.pairs(slice(None), neighbours)

@@ -237,6 +237,17 @@ class PairScores(NamedTuple):
         return self._replace(src=self.src[source], excluded=excluded)
 
     @property
+    def ranking(self) -> PairScores:
+        """Return scores of the same order, which do not saturate, without gradient."""
+        ranked = self.detach()
+        if ranked.response.ranking is ranked.response:
+            return ranked
+        response = ranked.response.ranking
+        return ranked._replace(
+            response=response, scale=1.0, lower=-math.inf, upper=math.inf
+        )
+
+    @property
     def is_sparse(self) -> bool:
         """Return whether the embeddings are sparse rows."""
         return isinstance(self.src, SparseRows)

@@ -17,6 +17,8 @@ from torch import Tensor
 MIN_WIDTH = 1e-9
 # Beyond this square float32 overflows, and so do gradients.
 MAX_SQUARE = 1e36
+# Squares of double precision reach further: rankings compare them.
+_MAX_DOUBLE_SQUARE = 1e300
 
 
 def unit_rows(x: Tensor) -> Tensor:
@@ -53,7 +55,12 @@ def squared_distance(u: Tensor, v: Tensor) -> Tensor:
         u (torch.Tensor): Rows :math:`[*, m]`.
         v (torch.Tensor): Rows that broadcast against these.
     """
-    return (u - v).square().sum(dim=-1).clamp(max=MAX_SQUARE)
+    return (u - v).square().sum(dim=-1).clamp(max=max_square(u.dtype))
+
+
+def max_square(dtype: torch.dtype) -> float:
+    """Return the largest squared distance that is told from larger ones."""
+    return _MAX_DOUBLE_SQUARE if dtype == torch.float64 else MAX_SQUARE
 
 
 def squared_distance_matrix(u: Tensor, v: Tensor) -> Tensor:
@@ -70,7 +77,7 @@ def squared_distance_matrix(u: Tensor, v: Tensor) -> Tensor:
         torch.Tensor: Squared distances :math:`[*, n, N]`.
     """
     distance = torch.cdist(u, v, compute_mode='donot_use_mm_for_euclid_dist')
-    return distance.clamp(max=math.sqrt(MAX_SQUARE)).square()
+    return distance.clamp(max=math.sqrt(max_square(u.dtype))).square()
 
 
 class Response(NamedTuple):
@@ -137,6 +144,18 @@ class Response(NamedTuple):
             raise ValueError("the 'response' has no 'interval' (got None)")
         return interval
 
+    @property
+    def ranking(self) -> Response:
+        """Return a response that ranks the candidates of each target in the same order.
+
+        It neither saturates nor underflows, so that near candidates are told apart.
+        """
+        function = RANKINGS.get(self.function)
+        if function is None:
+            return self
+        params = self.params[:1] if function is minus_offset else ()
+        return Response(function, params)
+
     def params_of(self, rows: slice | Tensor) -> list[Tensor]:
         """Return the parameters of some targets, a row each."""
         return [param[rows].unsqueeze(-1) for param in self.params]
@@ -195,6 +214,35 @@ def heat_kernel(distance: Tensor, t: Tensor | float) -> Tensor:
     return torch.exp(-distance / t)
 
 
+def minus_offset(t: Tensor, b: Tensor | float) -> Tensor:
+    r"""Return :math:`-|t - b|`, which ranks as :func:`gaussian` does.
+
+    Args:
+        t (torch.Tensor): Compared values.
+        b (torch.Tensor or float): The centres of the bells.
+    """
+    return -(t - b).abs()
+
+
+def negative(distance: Tensor) -> Tensor:
+    r"""Return :math:`-d^2`, which ranks as :func:`heat_kernel` does.
+
+    Args:
+        distance (torch.Tensor): Squared distances :math:`d^2`.
+    """
+    return -distance
+
+
+#: What ranks candidates as the known responses do, without an exponential. Each changes
+#: by at most as much as the compared value.
+RANKINGS: dict[Callable[..., Tensor], Callable[..., Tensor]] = {
+    identity: identity,
+    difference: difference,
+    gaussian: minus_offset,
+    heat_kernel: negative,
+}
+
+
 #: The responses that kernels know, and their names there.
 FORMULAS: dict[Callable[..., Tensor], str] = {
     identity: 'identity',
@@ -223,6 +271,19 @@ def gaussian_interval(
     return gaussian(farthest, b, c), gaussian(nearest, b, c)
 
 
+def minus_offset_interval(
+    low: Tensor, high: Tensor, b: Tensor
+) -> tuple[Tensor, Tensor]:
+    r"""Bound :func:`minus_offset` on intervals: largest next to the centre."""
+    nearest = torch.minimum(torch.maximum(b, low), high)
+    return -torch.maximum(b - low, high - b), minus_offset(nearest, b)
+
+
+def negative_interval(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+    r"""Bound :func:`negative` on intervals."""
+    return -high, -low
+
+
 def heat_kernel_interval(low: Tensor, high: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
     r"""Bound :func:`heat_kernel` on intervals."""
     return heat_kernel(high, t), heat_kernel(low, t)
@@ -234,6 +295,8 @@ INTERVALS: dict[Callable[..., Tensor], Callable[..., tuple[Tensor, Tensor]]] = {
     difference: difference_interval,
     gaussian: gaussian_interval,
     heat_kernel: heat_kernel_interval,
+    minus_offset: minus_offset_interval,
+    negative: negative_interval,
 }
 
 

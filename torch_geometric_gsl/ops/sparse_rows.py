@@ -63,6 +63,10 @@ class SparseRows:
         """Return the rows, which have no gradient."""
         return self
 
+    def float(self) -> SparseRows:
+        """Return the rows in single precision."""
+        return SparseRows(self.value.float(), self.words)
+
     def clone(self) -> SparseRows:
         """Return a copy, which does not change with the tensors of the rows."""
         source, offsets = self.words.source.clone(), self.words.offsets.clone()
@@ -223,6 +227,14 @@ def unit_entries(value: Tensor, words: Neighbours) -> Tensor:
     # The root of zero has no finite gradient.
     norm = square.masked_fill(square == 0, 1).sqrt()
     return value / norm[row]
+
+
+def row_norms(x: Tensor | SparseRows) -> Tensor:
+    """Return the 2-norms of dense or sparse rows."""
+    if isinstance(x, SparseRows):
+        return x.norm()
+    norm: Tensor = torch.linalg.vector_norm(x, dim=1)
+    return norm
 
 
 def stack_rows(above: Tensor, below: Tensor) -> Tensor:

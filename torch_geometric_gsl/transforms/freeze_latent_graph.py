@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -130,29 +132,30 @@ class FreezeLatentGraph(BaseTransform):
             check_type(
                 data, HeteroData, 'data', f'{TYPED} for a model of several types'
             )
-            with evaluation(self.model):
-                layers = self._typed_graphs(given)
-            self._one_layer(layers)  # Raises if there is none.
-            graphs: dict[EdgeType, SampledGraph] = {}
-            for own in layers[: self.layer % len(layers) + 1]:
-                graphs |= own
-            for edge_type, graph in graphs.items():
-                set_typed_graph(given, edge_type, self._kept(graph))
+            for edge_type, graph in self._kept(self._typed_graphs, given).items():
+                set_typed_graph(given, edge_type, graph.prune(self.threshold))
             return data
         x = node_features(given, self.attr)
-        with evaluation(self.model):
-            graph = SampledGraph(*self._graph(given))
+        graph = self._kept(lambda data: {'': self._graph(data)}, given)['']
         check_edge_index(graph.edge_index, x, x)
-        set_graph(given, self._kept(graph))
+        set_graph(given, graph.prune(self.threshold))
         return data
 
-    def _kept(self, graph: SampledGraph) -> SampledGraph:
-        """Return the edges that are kept, sorted by target."""
-        edge_index, edge_weight = sorted_graph(graph)
-        if self.k is not None:
-            keep = rank_in_group(edge_weight, edge_index[1]) < self.k
-            edge_index, edge_weight = edge_index[:, keep], edge_weight[keep]
-        return SampledGraph(edge_index, edge_weight).prune(self.threshold)
+    def _kept(
+        self, find: Callable[[Any], dict[Any, SampledGraph]], data: Any
+    ) -> dict[Any, SampledGraph]:
+        """Return the edges that are kept of each graph, sorted by target."""
+        with evaluation(self.model):
+            graphs = find(data)
+            if self.k is None:
+                return {name: sorted_graph(graph) for name, graph in graphs.items()}
+            # The nearest by rank: weights of far candidates may be equal.
+            with _at_most(self.k, self.model):
+                nearest = find(data)
+        return {
+            name: _heaviest(_shared_edges(sorted_graph(graph), nearest[name]), self.k)
+            for name, graph in graphs.items()
+        }
 
     def _one_layer(self, graphs: list[Any]) -> Any:
         """Return the graph, or the graphs, of the layer that is asked for."""
@@ -174,9 +177,6 @@ class FreezeLatentGraph(BaseTransform):
             args['edge_index'] = data.edge_index
         batch = data.batch
         x = node_features(data, self.attr)
-        if batch is None and x.size(0) <= _most_neighbours(self.model):
-            # Graphs of a batch may have fewer candidates than neighbours are drawn.
-            batch = _one_graph(x)
         if batch is not None:
             args['batch'] = batch
         if isinstance(self.model, GumbelKNNSampler):
@@ -185,22 +185,23 @@ class FreezeLatentGraph(BaseTransform):
             graphs = self.model.graphs(x, **args)
         else:
             graphs = [self.model.graph(x, **args)]
-        graph: SampledGraph = self._one_layer(graphs)
-        return graph
+        return SampledGraph(*self._one_layer(graphs))
 
-    def _typed_graphs(self, data: HeteroData) -> list[dict[EdgeType, SampledGraph]]:
-        """Return the graphs between the types that the model joins, layer by layer."""
+    def _typed_graphs(self, data: HeteroData) -> dict[EdgeType, SampledGraph]:
+        """Return the graph of each relation: of a later layer, or the last before."""
         types: list[NodeType] = self.model.node_types
         x = {t: typed_features(data, t, self.attr) for t in types}
         args: dict[str, Any] = {}
         if self.use_edge_index:
             args['edge_index_dict'] = _given_edges(data, self.model.relations)
         batch = {t: data[t].batch for t in types if 'batch' in data[t]}
-        least = min(rows.size(0) for rows in x.values())
-        if not batch and least <= _most_neighbours(self.model):
-            batch = {t: _one_graph(rows) for t, rows in x.items()}
-        graphs = self.model.graphs(x, batch_dict=batch, **args)
-        return [graphs] if isinstance(graphs, dict) else graphs
+        layers = self.model.graphs(x, batch_dict=batch, **args)
+        layers = [layers] if isinstance(layers, dict) else layers
+        self._one_layer(layers)  # Raises if there is none.
+        graphs: dict[EdgeType, SampledGraph] = {}
+        for own in layers[: self.layer % len(layers) + 1]:
+            graphs |= own
+        return graphs
 
     def __repr__(self) -> str:
         attr = '' if self.attr == 'x' else f', attr={self.attr}'
@@ -210,10 +211,36 @@ class FreezeLatentGraph(BaseTransform):
         )
 
 
-def _most_neighbours(model: torch.nn.Module) -> int:
-    """Return the most neighbours that a part of a model draws for each node."""
-    samplers = [m for m in model.modules() if isinstance(m, GumbelKNNSampler)]
-    return max((sampler.k for sampler in samplers), default=0)
+@contextmanager
+def _at_most(k: int, model: torch.nn.Module) -> Iterator[None]:
+    """Let the samplers of a model list no more than their k nearest candidates."""
+    samplers = [part for part in model.modules() if isinstance(part, GumbelKNNSampler)]
+    former = [(sampler.k, sampler.method) for sampler in samplers]
+    for sampler in samplers:
+        is_dense = sampler.method == 'dense'
+        sampler.k = k if is_dense else min(k, sampler.k)
+        sampler.method = 'auto' if is_dense else sampler.method
+    try:
+        yield
+    finally:
+        for sampler, options in zip(samplers, former, strict=True):
+            sampler.k, sampler.method = options
+
+
+def _shared_edges(graph: SampledGraph, other: SampledGraph) -> SampledGraph:
+    """Return the edges of a graph that another has as well."""
+    stride = 1 + max(
+        (int(g.edge_index.max()) for g in (graph, other) if g.edge_index.numel()),
+        default=0,
+    )
+    numbers = [g.edge_index[1] * stride + g.edge_index[0] for g in (graph, other)]
+    keep = torch.isin(*numbers)
+    return SampledGraph(graph.edge_index[:, keep], graph.edge_weight[keep])
+
+
+def _heaviest(graph: SampledGraph, k: int) -> SampledGraph:
+    keep = rank_in_group(graph.edge_weight, graph.edge_index[1]) < k
+    return SampledGraph(graph.edge_index[:, keep], graph.edge_weight[keep])
 
 
 def _given_edges(data: HeteroData, relations: list[EdgeType]) -> dict[EdgeType, Tensor]:
@@ -226,11 +253,6 @@ def _given_edges(data: HeteroData, relations: list[EdgeType]) -> dict[EdgeType, 
             f'(got {data.edge_types})'
         )
     return edges
-
-
-def _one_graph(x: Tensor) -> Tensor:
-    """Return the graph ids of rows that are all of one graph."""
-    return torch.zeros(x.size(0), dtype=torch.long, device=x.device)
 
 
 def _check_model(model: Any) -> None:

@@ -17,10 +17,13 @@ from torch_geometric_gsl.nn.knn_backends import (
     check_is_nearest,
     search_edges,
 )
-from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
+from torch_geometric_gsl.nn.nearest_neighbours import (
+    WEIGHTS,
+    nearest_in_context,
+    nearest_neighbours,
+)
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.base import Similarity
-from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET
 from torch_geometric_gsl.transforms._feature_graph import FeatureGraph
@@ -39,7 +42,12 @@ class SimilarityKNNGraph(FeatureGraph):
 
     where :math:`\phi_{ij}` is the similarity of candidate :math:`j` for node
     :math:`i`. The search is exact, by blocks of rows, unless another :obj:`backend`
-    is asked for; the weights are exact in any case. The edges run from neighbours
+    is chosen; the weights are exact in any case. Known similarities are ranked by the
+    cosine or the distance itself, also where :math:`\phi_{ij}` is zero for far nodes.
+    On one or two columns, where a cosine has no meaning, :obj:`"linear"` and
+    :obj:`"heat_kernel"` rank by the distance :math:`d_{ij}`, and
+    :math:`w_{ij} = \exp(-d_{ij}^2 / \max_{j \in \mathcal{N}(i)} d_{ij}^2)`. The edges
+    run from neighbours
     to nodes, sorted by node, and :obj:`data.edge_weight` holds the similarities
     themselves. In a batch no edge joins two examples. Sparse CSR features need a
     similarity with a projection, or the default, the cosine, which compares them
@@ -143,28 +151,26 @@ class SimilarityKNNGraph(FeatureGraph):
         self.memory_budget = memory_budget
 
     def build(self, x: Features, k: int, similarity: Similarity) -> SampledGraph:
-        if isinstance(x, tuple):
-            return self._exact(x, k, similarity)
-        is_cosine = type(similarity) is LinearSimilarity and similarity.lin is None
-        if self.backend != 'exact':
-            args = similarity, self.backend, self.loop
-            edge_index = search_edges(x, [x.size(0)], k, *args)
-            graph = SampledGraph(edge_index, similarity(x, edge_index))
-        elif is_cosine and x.layout != torch.strided:
-            graph = nearest_neighbours(x, k, **self._search())
-        else:
-            graph = self._exact(x, k, similarity)
-        if not self.force_undirected:
+        graph = self._directed(x, k, similarity)
+        if not self.force_undirected or isinstance(x, tuple):
             return graph
         both = to_undirected(*graph, num_nodes=x.size(0), reduce='mean')
         return SampledGraph(*both)
 
-    def _search(self) -> dict[str, Any]:
-        return {'loop': self.loop, 'memory_budget': self.memory_budget}
-
-    def _exact(self, x: Features, k: int, similarity: Similarity) -> SampledGraph:
-        options = {'method': 'stream', **self._search()}
-        edge_index, _ = GumbelKNNSampler(similarity, k, **options).eval()(x)
+    def _directed(self, x: Features, k: int, similarity: Similarity) -> SampledGraph:
+        budget = {'memory_budget': self.memory_budget}
+        if isinstance(self.similarity, str) and self.similarity in WEIGHTS:
+            options: dict[str, Any] = {'similarity': self.similarity, **budget}
+            if isinstance(x, tuple):
+                return nearest_in_context(x[1], x[0], k, **options)
+            options |= {'loop': self.loop, 'backend': self.backend}
+            return nearest_neighbours(x, k, **options)
+        if isinstance(x, tuple) or self.backend == 'exact':
+            options = {'method': 'stream', 'loop': self.loop, **budget}
+            edge_index, _ = GumbelKNNSampler(similarity, k, **options).eval()(x)
+        else:
+            args = similarity, self.backend, self.loop
+            edge_index = search_edges(x, [x.size(0)], k, *args)
         return SampledGraph(edge_index, similarity(x, edge_index))
 
     def __repr__(self) -> str:

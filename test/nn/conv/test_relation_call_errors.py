@@ -30,6 +30,7 @@ HALF = {t: (BATCH[t], BATCH[t][: len(NEW[t])] if t in NEW else None) for t in IN
     ],
 )
 def test_candidates_are_counted(options, edges, available):
+    options = {'replace': available is None, **options}
     conv = make([NEAR], k=12, similarity='linear', **options)
     x, every = {'doc': X['doc']}, torch.arange(12)
     pairs = torch.cartesian_prod(every, every).t()
@@ -116,12 +117,6 @@ BAD_CALLS = [
         {'x_dict': X | {'word': X['word'] / 0}},
         ValueError,
         r"'x_dict\['word'\]' contains NaN or infinite values",
-    ),
-    (
-        {'x_dict': X | {'word': X['word'][:2]}},
-        ValueError,
-        r"'k' must not exceed the number of candidates of relation "
-        r"\('word', 'in', 'doc'\) \(got k=3 for 2 candidates\)",
     ),
     (
         {'edge_index_dict': {('doc', 'by', 'author'): EDGES}},

@@ -95,7 +95,10 @@ def test_a_change_is_seen(count, change, is_sparse):
         x = x, x.roll(1, 0)
         now = tuple(made(part) for part in x)
     found = graph(sampler, now, edge_index)
-    assert count == [is_sparse, is_sparse != (change == 'layout')]
+    if change == 'dtype':  # Double precision ranks either, by the same values.
+        assert count == [is_sparse]
+    else:
+        assert count == [is_sparse, is_sparse != (change == 'layout')]
     fresh = GumbelKNNSampler(LinearSimilarity(12), scale=3.0).eval()
     expected = graph(fresh, x, edge_index)
     assert torch.equal(found.edge_index, expected.edge_index)

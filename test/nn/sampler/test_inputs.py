@@ -158,7 +158,6 @@ def broken(value):
             (X.to_sparse_csr().requires_grad_(),),
             "'x' must not require a gradient",
         ),
-        (ValueError, (X[:2],), 'number of candidates (got k=3 for 2 candidates)'),
         (TypeError, (X, [[0], [1]]), "'edge_index' must be a torch.Tensor (got list)"),
         (ValueError, (X, EDGES + 6), "'edge_index' has sources outside 0..5"),
         (
@@ -182,7 +181,7 @@ def test_bad_input(error, args, match):
 
 @pytest.mark.parametrize('budget', BUDGETS)
 def test_too_few_candidates(budget):
-    sampler = make(k=6, loop=False, memory_budget=budget)
+    sampler = make(k=6, loop=False, replace=False, memory_budget=budget)
     with pytest.raises(ValueError, match=r'\(got k=6 for 5 candidates\)'):
         sampler(X)
     sampler = make(replace=False, memory_budget=budget)
@@ -190,6 +189,27 @@ def test_too_few_candidates(budget):
         sampler(X, batch=torch.tensor([0, 0, 0, 0, 1, 1]))
     with pytest.raises(ValueError, match=r'\(got k=3, but target 2 has 0\)'):
         sampler(X, GIVEN)
+
+
+@pytest.mark.parametrize('is_training', [True, False])
+@pytest.mark.parametrize('method', ['auto', 'dense', 'stream', 'race'])
+@pytest.mark.parametrize('num_rows', [1, 2, 4])
+def test_few_candidates_are_drawn_repeatedly(num_rows, method, is_training):
+    x, others = X[:num_rows], 1 - torch.eye(num_rows, dtype=torch.double)
+    forms = [{}, {'batch': torch.zeros(num_rows, dtype=torch.long)}]
+    if method != 'stream' or not is_training:
+        forms.append({'edge_index': others.nonzero().t().flip(0)})
+    for form in forms:
+        sampler = make(k=6, loop=False, method=method).train(is_training)
+        graph = sampler(x, **form)
+        total = x.new_zeros(num_rows).index_add(0, graph.edge_index[1], graph[1])
+        torch.testing.assert_close(total, x.new_full((num_rows,), float(num_rows > 1)))
+        assert bool((graph.edge_index[0] != graph.edge_index[1]).all())
+        if not is_training:  # All others are neighbours.
+            assert graph.edge_index.size(1) == num_rows * (num_rows - 1)
+        out = sampler.propagate(x, x, **form)
+        assert out.shape == x.shape
+        assert bool(out.isfinite().all())
 
 
 def test_bad_generator():

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from oracles import seeded
-from torch_geometric.utils import erdos_renyi_graph
+from torch_geometric.utils import erdos_renyi_graph, lexsort
 
 from torch_geometric_gsl import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.heat_kernel_similarity import (
@@ -52,7 +52,13 @@ def assert_same(name, features, form, **kwargs):
     (edges, weight), out, grads = run(name, dense, form, **kwargs)
     sparse = features(torch.Tensor.to_sparse_csr)
     (own_edges, own_weight), own_out, own_grads = run(name, sparse, form, **kwargs)
-    assert torch.equal(own_edges, edges)
+    if kwargs.get('is_training', True):
+        assert torch.equal(own_edges, edges)
+    else:  # Words are often as near as others: the nearest are equal up to ties.
+        assert torch.equal(own_edges[1], edges[1])
+        weights = own_weight.detach(), weight.detach()
+        orders = [lexsort([w, edges[1]]) for w in weights]
+        own_weight, weight = own_weight[orders[0]], weight[orders[1]]
     for own, other in zip(
         (own_weight, own_out, *own_grads), (weight, out, *grads), strict=True
     ):

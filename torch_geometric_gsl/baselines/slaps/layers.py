@@ -13,10 +13,10 @@ from torch_geometric_gsl.baselines.slaps.sparse_pairs import sparse_pair_dots
 from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.nearest_neighbours import graph_sizes, nearest_neighbours
 from torch_geometric_gsl.ops.edges import list_sources
-from torch_geometric_gsl.ops.knn import top_k
 from torch_geometric_gsl.ops.masking import with_values
 from torch_geometric_gsl.ops.neighbours import Neighbours, pair_dots
 from torch_geometric_gsl.ops.pair_scores import PairScores
+from torch_geometric_gsl.ops.ranking import best_sources
 from torch_geometric_gsl.ops.runtime import full_precision
 from torch_geometric_gsl.ops.scores import Response, identity, unit_rows
 from torch_geometric_gsl.ops.sparse_rows import unit_entries
@@ -75,8 +75,8 @@ GENERATORS: dict[str, type[FullGenerator | DiagonalGenerator]] = {
 
 def _dense_similarities(z: Tensor, k: int, batch: Tensor | None) -> SampledGraph:
     with torch.autocast(z.device.type, enabled=False):
+        edge_index = _nearest_rows(unit_rows(z.detach().double()), k, batch)
         z = unit_rows(full_precision(z))
-        edge_index = _nearest_rows(z.detach(), k, batch)
         neighbours = list_sources(edge_index, z.size(0))
         return SampledGraph(edge_index, pair_dots(z, z, neighbours))
 
@@ -90,7 +90,7 @@ def _nearest_rows(z: Tensor, k: int, batch: Tensor | None) -> Tensor:
     start = 0
     for part in z.split(graph_sizes(z, batch)):
         size = part.size(0)
-        found = top_k(PairScores(part, part, Response(identity)), min(k, size))
+        found = best_sources(PairScores(part, part, Response(identity)), min(k, size))
         target = torch.arange(size, device=z.device).unsqueeze(1).expand_as(found)
         edges.append(torch.stack([found, target]).flatten(1) + start)
         start += size

@@ -132,6 +132,8 @@ class CallsRelations(torch.nn.Module):
         """Raise if a relation among all rows has fewer sources than are drawn."""
         conv = self.convs[relation]
         is_listed = targets.batch or (edge_index is not None and conv.prior is None)
+        if conv.sampler.replace:  # Few candidates are drawn repeatedly.
+            return
         if not is_listed and ends[1].size(0) > 0:
             available = ends[0].size(0) - int(not is_pair and not conv.sampler.loop)
             check_candidate_count(conv.sampler.k, available, f' of relation {relation}')

@@ -133,7 +133,7 @@ def _parts_of_graphs(
 
     @cache
     def form(num_src: int, num_dst: int) -> str:
-        if num_src == 0 or num_dst == 0:
+        if num_src <= int(not given.loop) or num_dst == 0:
             return 'list'
         if given.method == 'dense' or (given.method == 'stream' and not given.is_noisy):
             return 'list' if total <= given.max_pairs else 'pairs'
@@ -172,7 +172,8 @@ def _short_and_long(
     if blocks:
         # Scored in one go: each block's gradient would be one of all nodes.
         edges, sizes = torch.cat(blocks, dim=1), [block.size(1) for block in blocks]
-        score = pairs.edges(edges, compare(pairs, edges, given.memory_budget))
+        value = compare(pairs, edges, given.memory_budget)
+        score = pairs.edges(edges, value)
         if pairs.excluded is not None:  # They keep their noise, as in a block.
             score = score.masked_fill(edges[0] == edges[1], -torch.inf)
         most = short.most
@@ -186,6 +187,7 @@ def _short_and_long(
             num_targets=num_targets,
             most=most,
             null=pairs.null,
+            rank=None if given.is_noisy else pairs.ranking.edges(edges, value.detach()),
         )
         parts.append(listed)
     if bool(is_raced.any()):

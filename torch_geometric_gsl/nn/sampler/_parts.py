@@ -151,6 +151,7 @@ class CandidateList(NamedTuple):
     num_targets: int
     most: int
     null: Tensor | None = None
+    rank: Tensor | None = None  # What orders candidates without noise.
 
     def graph(self, generator: torch.Generator | None) -> SampledGraph:
         """Return the graph, sorted by target."""
@@ -163,8 +164,13 @@ class CandidateList(NamedTuple):
 
     def _graph(self, generator: torch.Generator | None, k: int | None) -> SampledGraph:
         graphs = []
-        blocks = self.edge_index.split(self.sizes, 1), self.score.split(self.sizes)
-        for edge_index, score in zip(*blocks, strict=True):
+        order = self.score if self.rank is None else self.rank
+        columns = self.score, order
+        blocks = (
+            self.edge_index.split(self.sizes, 1),
+            *(column.split(self.sizes) for column in columns),
+        )
+        for edge_index, score, rank in zip(*blocks, strict=True):
             # Targets count from the first of the block: no tensor is one of them all.
             first, last = edge_index[1, [0, -1]].tolist()
             shift = edge_index.new_tensor([[0], [first]])
@@ -174,7 +180,8 @@ class CandidateList(NamedTuple):
                     *args, self.options, generator=generator, null=self.null
                 )
             else:
-                graph = nearest_candidates(*args, k, self.options.tau, null=self.null)
+                options = self.options.tau, self.null, rank
+                graph = nearest_candidates(*args, k, *options)
             graphs.append(SampledGraph(graph.edge_index + shift, graph.edge_weight))
         return join_graphs(graphs)
 

@@ -259,7 +259,10 @@ class GumbelKNNSampler(OneType):
                 exceeds the candidates, or the method that is asked for cannot serve.
             ImportError: If :obj:`return_adj_t` is set without torch-sparse.
         """
-        assigned = self._begin(x, edge_index, batch, generator, rows)
+        # Double precision ranks the nearest.
+        is_ranked = not self.is_noisy and not (self.method == 'dense' and self.replace)
+        given = x, edge_index, batch, generator, rows
+        assigned = self._begin(*given, is_exact=is_ranked)
         device_type = assigned.pairs.src.device.type
         with torch.autocast(device_type, enabled=False), one_of_each():
             graph = assigned.graph(generator)
@@ -424,13 +427,21 @@ class GumbelKNNSampler(OneType):
         return self.training or self.sample_in_eval
 
     def _begin(
-        self, x: Features, edge_index: Any, batch: Any, generator: Any, rows: Any
+        self,
+        x: Features,
+        edge_index: Any,
+        batch: Any,
+        generator: Any,
+        rows: Any,
+        is_exact: bool = False,
     ) -> Assignment:
         """Check the inputs, and assign a part to each target."""
         for hook in self._draw_hooks.values():
             hook(self, x, edge_index, batch)
         inputs = x, edge_index, batch, self._memory
-        assigned = self._assign(*inputs, is_noisy=self.is_noisy, rows=rows)
+        assigned = self._assign(
+            *inputs, is_noisy=self.is_noisy, is_exact=is_exact, rows=rows
+        )
         check_generator(generator, assigned.pairs.src.device)
         return assigned
 
@@ -442,11 +453,12 @@ class GumbelKNNSampler(OneType):
         memory: EnvelopeMemory,
         *,
         is_noisy: bool,
+        is_exact: bool = False,
         rows: tuple[int, int] | None = None,
     ) -> Assignment:
         is_pair = isinstance(x, tuple | list)
         given = self._call_options(memory, is_noisy=is_noisy, is_pair=is_pair)
-        pairs = self._pairs(x)
+        pairs = self._pairs(x, is_exact)
         if rows is not None:
             check_rows(rows, pairs.dst.size(0))
             check_absent(edge_index, 'edge_index', "with 'rows'")
@@ -457,7 +469,11 @@ class GumbelKNNSampler(OneType):
             return Assignment(pairs, parts)
         if pairs.dst.size(0) == 0:
             return Assignment(pairs, [])
-        check_candidate_count(self.k, pairs.src.size(0) - int(not given.loop))
+        available = pairs.src.size(0) - int(not given.loop)
+        if not self.replace:  # With replacement few candidates are drawn repeatedly.
+            check_candidate_count(self.k, available)
+        if available <= 0:
+            return Assignment(pairs, [])
         return Assignment(pairs, [all_pairs(pairs, given, memory, rows=rows)])
 
     def _call_options(
@@ -468,9 +484,12 @@ class GumbelKNNSampler(OneType):
         options |= {'scale': memory.read(self.factor)}
         return CallOptions(is_noisy=is_noisy, **options)
 
-    def _pairs(self, x: Features) -> PairScores:
+    def _pairs(self, x: Features, is_exact: bool = False) -> PairScores:
         """Return the scores of all pairs, on demand."""
-        pairs = self.similarity.pair_scores(x, self.factor)
+        scores = self.similarity.pair_scores
+        if is_exact:
+            scores = self.similarity.exact_scores
+        pairs = scores(x, self.factor)
         if self.null_score is None:
             return pairs
         return pairs._replace(null=self.null_score.to(pairs.src.dtype))

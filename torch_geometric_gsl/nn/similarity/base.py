@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from itertools import chain
 from typing import ClassVar, cast
 
 import torch
 from torch import Tensor
+from torch.func import functional_call
 from torch_geometric.nn import Linear
 from torch_geometric.nn.inits import ones
 
@@ -238,6 +240,27 @@ class Similarity(torch.nn.Module, ABC):
             upper=scale * upper,
         )
 
+    def exact_scores(self, x: Features, scale: float | Tensor = 1.0) -> PairScores:
+        r"""Return what :meth:`pair_scores` does, embedded in double precision.
+
+        Rankings need it: single precision loses the nearest of rows that are far from
+        the origin. Gradient flows to features and parameters.
+        """
+        x_src, x_dst = check_pair(x, self.in_channels)
+        check_parameter_match(x_src, next(self.parameters(), None))
+        if x_src.dtype == torch.float64 or x_src.device.type == 'mps':
+            return self.pair_scores(x, scale)  # Apple's GPUs have no double precision.
+        src = x_src.double()
+        pair = src, src if x_dst is x_src else x_dst.double()
+        whole = _PairScoresOf(self)
+        state = {
+            name: value.double() if value.is_floating_point() else value
+            for name, value in chain(whole.named_parameters(), whole.named_buffers())
+        }
+        with torch.autocast(src.device.type, enabled=False):
+            pairs: PairScores = functional_call(whole, state, (pair, scale))
+        return pairs
+
     def extra_repr(self) -> str:
         """Return the arguments that a subclass adds to the one-line ``repr``."""
         return ''
@@ -251,3 +274,14 @@ class Similarity(torch.nn.Module, ABC):
         if extra := self.extra_repr():
             args.append(extra)
         return f'{self.__class__.__name__}({", ".join(args)})'
+
+
+class _PairScoresOf(torch.nn.Module):
+    """Make a module of a method, so that its state can be replaced."""
+
+    def __init__(self, similarity: Similarity) -> None:
+        super().__init__()
+        self.similarity = similarity
+
+    def forward(self, x: Features, scale: float | Tensor) -> PairScores:
+        return self.similarity.pair_scores(x, scale)
