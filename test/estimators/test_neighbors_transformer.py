@@ -81,7 +81,6 @@ def test_pipelines():
 @pytest.mark.parametrize(
     ('options', 'text'),
     [
-        ({'n_neighbors': 80}, r"'n_neighbors' must be less .*\(got 80, n_samples=80\)"),
         ({'n_neighbors': 0}, "'n_neighbors' must be at least 1"),
         ({'mode': 'weights'}, "'mode' must be one of"),
         ({'max_iter': -1}, "'max_iter' must be at least 0"),
@@ -141,3 +140,37 @@ def test_no_distances_where_equal_rows_are_not_the_nearest(similarity):
         GSLNeighborsTransformer(3, **options).fit(x)
     graph = GSLNeighborsTransformer(3, mode='connectivity', **options).fit_transform(x)
     assert graph.nnz == 3 * len(x)
+
+
+@pytest.mark.parametrize('mode', ['distance', 'connectivity'])
+@pytest.mark.parametrize('number', [2, 15, 16])
+def test_few_rows_are_all_neighbours(number, mode):
+    model = GSLNeighborsTransformer(mode=mode, max_iter=2, random_state=0)
+    x = draw(number)[0]
+    graph = model.fit_transform(x)
+    own = int(mode == 'distance')
+    assert graph.nnz == number * (min(15, number - 1) + own)
+    assert model.transform(x[:1]).nnz == min(15 + own, number)
+
+
+@pytest.mark.parametrize('similarity', ['linear', 'heat_kernel'])
+@pytest.mark.parametrize('columns', [1, 2])
+@pytest.mark.parametrize('dtype', [np.float32, np.float64])
+def test_few_columns_have_distances(dtype, columns, similarity):
+    random = np.random.RandomState(0)
+    x = (random.randn(200, columns) * 1e6).astype(dtype)
+    options = {'similarity': similarity, 'max_iter': 0, 'standardize': False}
+    found = GSLNeighborsTransformer(5, **options).fit_transform(x)
+    expected = KNeighborsTransformer(n_neighbors=5).fit_transform(x.astype(float))
+    assert found.dtype == dtype
+    np.testing.assert_allclose(found.toarray(), expected.toarray(), rtol=1e-6)
+
+
+@pytest.mark.parametrize('offset', [0.0, 1e3, 1e5])
+def test_rows_far_from_the_origin(offset):
+    x = (offset + np.random.RandomState(0).randn(300, 8)).astype(np.float32)
+    found = GSLNeighborsTransformer(5, max_iter=0, standardize=False).fit_transform(x)
+    unit = x.astype(float) / np.linalg.norm(x.astype(float), axis=1, keepdims=True)
+    expected = KNeighborsTransformer(n_neighbors=5).fit_transform(unit)
+    assert (found != 0).toarray().tolist() == (expected != 0).toarray().tolist()
+    np.testing.assert_allclose(found.data, expected.data**2 / 2, rtol=1e-3, atol=1e-15)

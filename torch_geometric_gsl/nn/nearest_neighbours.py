@@ -44,6 +44,14 @@ def nearness(num_columns: int, **kwargs: Any) -> Similarity:
     return HeatKernelSimilarity(num_columns, normalize=False, **kwargs)
 
 
+def near_similarity(similarity: Any, num_columns: int) -> Any:
+    """Return a similarity, or :func:`nearness` for a cosine of few columns by name."""
+    is_cosine = isinstance(similarity, str) and similarity in WEIGHTS
+    if is_cosine and num_columns < COSINE_COLUMNS:
+        return nearness(num_columns)
+    return similarity
+
+
 @torch.no_grad()
 def nearest_neighbours(
     x: Tensor,

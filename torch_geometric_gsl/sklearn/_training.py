@@ -14,6 +14,7 @@ from tqdm import tqdm
 from torch_geometric_gsl.baselines.knn_gcn import KNNGCN
 from torch_geometric_gsl.baselines.mlp import MLPClassifier
 from torch_geometric_gsl.nn.models.gsl_net import GSLNet
+from torch_geometric_gsl.nn.nearest_neighbours import near_similarity
 
 #: What the rows of a table may be joined by.
 GRAPHS = ('learned', 'nearest', 'none')
@@ -70,7 +71,7 @@ def make_network(graph: str, num_outputs: int, task: str, table: Table, p: Any) 
         return KNNGCN(*layers, k=k, root_weight=True, cached=True, **options)
     return GSLNet(
         *layers,
-        similarity=p.similarity,
+        similarity=near_similarity(p.similarity, num_features),
         compare='input',
         scale='learned',
         initial_scale=float(p.initial_scale),

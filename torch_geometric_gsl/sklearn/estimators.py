@@ -38,7 +38,9 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
             :obj:`"none"`, or :obj:`"auto"` for what validation prefers.
             (default: :obj:`"auto"`)
         similarity (str, optional): The similarity of a learned graph, which compares
-            the scaled columns. (default: :obj:`"linear"`)
+            the scaled columns. On one or two columns :obj:`"linear"` and
+            :obj:`"heat_kernel"` compare distances, as a cosine has no meaning there.
+            (default: :obj:`"linear"`)
         k (int, optional): The number of neighbours, at most one less than the rows.
             (default: :obj:`5`)
         num_candidates (int or None, optional): The number of nearest rows that a

@@ -19,6 +19,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from torch_geometric_gsl._checks import check_count, check_option, check_positive
+from torch_geometric_gsl.nn.nearest_neighbours import COSINE_COLUMNS, nearness
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.sampler.label_loss import leave_one_out_loss
 from torch_geometric_gsl.nn.self_supervision.graph_denoising import GraphDenoising
@@ -45,14 +46,16 @@ class GSLNeighborsTransformer(TransformerMixin, BaseEstimator):  # type: ignore[
     (:class:`~torch_geometric_gsl.nn.self_supervision.GraphDenoising`).
 
     Args:
-        n_neighbors (int, optional): The number of neighbours. (default: :obj:`15`)
+        n_neighbors (int, optional): The number of neighbours; with fewer other rows
+            these are all neighbours. (default: :obj:`15`)
         mode (str, optional): :obj:`"distance"` stores distances, each row's own of 0
             among them, :obj:`"connectivity"` ones, without a row itself.
             (default: :obj:`"distance"`)
-        similarity (str, optional): The similarity. The distance is what it lacks to
-            its upper bound, such as 1 less the cosine, so that :obj:`"distance"` needs
-            one that is largest for equal rows, :obj:`"linear"` or
-            :obj:`"heat_kernel"`. (default: :obj:`"linear"`)
+        similarity (str, optional): The similarity. The mode :obj:`"distance"` needs
+            one that is largest for equal rows: :obj:`"linear"`, whose distance is 1
+            less the cosine, or :obj:`"heat_kernel"`, with the distance of unit rows. On
+            one or two columns, where a cosine has no meaning, both have the distance of
+            the rows. (default: :obj:`"linear"`)
         max_iter (int, optional): The number of epochs; 0 learns nothing.
             (default: :obj:`50`)
         learning_rate (float, optional): The rate of Adam. (default: :obj:`0.01`)
@@ -121,11 +124,6 @@ class GSLNeighborsTransformer(TransformerMixin, BaseEstimator):  # type: ignore[
         check_count(self.max_iter, 'max_iter', minimum=0)
         check_positive(self.learning_rate, 'learning_rate')
         x = validate_data(self, X, dtype=DTYPES, ensure_min_samples=2)
-        if self.n_neighbors >= len(x):
-            raise ValueError(
-                f"'n_neighbors' must be less than the number of rows "
-                f'(got {self.n_neighbors}, n_samples={len(x)})'
-            )
         random = check_random_state(self.random_state)
         self._scaling = Scaling.of(x, self.standardize)
         self._x = to_tensor(self._scaling.apply(x, self.standardize), 'cpu')
@@ -139,10 +137,14 @@ class GSLNeighborsTransformer(TransformerMixin, BaseEstimator):  # type: ignore[
         return self
 
     def _learn(self, known: Tensor, label: Tensor) -> None:
-        options = {'feature_weights': True}
-        self._similarity: Any = resolve_similarity(
-            self.similarity, self._x.size(1), **options
-        ).to(self._x.dtype)
+        width = self._x.size(1)
+        if self.similarity in NEAREST and width < COSINE_COLUMNS:
+            similarity = nearness(width, feature_weights=True)
+        else:
+            similarity = resolve_similarity(
+                self.similarity, width, feature_weights=True
+            )
+        self._similarity = similarity.to(self._x.dtype)
         has_labels = len(label) > 0 and int(label.bincount().amax()) > 1
         # Each labelled row has one candidate less than there are of them.
         k = min(self.n_neighbors, len(label) - 1) if has_labels else self.n_neighbors
@@ -183,12 +185,10 @@ class GSLNeighborsTransformer(TransformerMixin, BaseEstimator):  # type: ignore[
     def _matrix(self, x: Tensor, is_own: bool) -> Any:
         has_self = self.mode == 'distance'
         k = self.n_neighbors + int(has_self and not is_own)
-        k = min(k, self.n_samples_fit_)
         sampler = GumbelKNNSampler(self._similarity, k, loop=False).eval()
         features = x if is_own else (self._x, x)
         edge_index, _ = sampler(features)
-        top = self._similarity.bounds[1]
-        distance = (top - self._similarity((self._x, x), edge_index)).clamp(min=0)
+        distance = self._distances(x, edge_index)
         if is_own and has_self:
             loops = torch.arange(len(x)).expand(2, -1)
             # First, so that a row stands before its duplicates.
@@ -196,7 +196,14 @@ class GSLNeighborsTransformer(TransformerMixin, BaseEstimator):  # type: ignore[
             distance = torch.cat([distance.new_zeros(len(x)), distance])
         value = distance if has_self else torch.ones_like(distance)
         shape = len(x), self.n_samples_fit_
-        return to_csr(SampledGraph(edge_index, value), shape, by_weight=has_self)
+        graph = to_csr(SampledGraph(edge_index, value), shape, by_weight=has_self)
+        return graph.astype(self._x.numpy().dtype, copy=False)
+
+    def _distances(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        """Return the distances along edges, which do not saturate."""
+        pairs = self._similarity.exact_scores((self._x, x))
+        value = pairs.compare_edges(edge_index)
+        return (1 - value).clamp(min=0) if pairs.comparison == 'dot' else value.sqrt()
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
         r"""Return a name for each row of training, a column of the graph."""

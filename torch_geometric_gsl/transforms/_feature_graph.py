@@ -23,6 +23,7 @@ from torch_geometric_gsl._checks import (
 )
 from torch_geometric_gsl._warnings import silence_csr_warning
 from torch_geometric_gsl.nn.conv.typed_relations import list_edge_types
+from torch_geometric_gsl.nn.nearest_neighbours import near_similarity
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES, resolve_similarity
 from torch_geometric_gsl.transforms._graph_data import (
@@ -102,7 +103,8 @@ class FeatureGraph(BaseTransform):
 
         The sizes are those of the examples, none of whose edges joins two.
         """
-        similarity = resolve_similarity(self.similarity, rows[0].size(1))
+        width = rows[0].size(1)
+        similarity = resolve_similarity(near_similarity(self.similarity, width), width)
         edges = [torch.empty(2, 0, dtype=torch.long, device=rows[0].device)]
         weights = [torch.empty(0, dtype=rows[0].dtype, device=rows[0].device)]
         starts = [0] * len(rows)

@@ -71,7 +71,9 @@ class SampledLatentGraph(FeatureGraph):
         similarity (str or Similarity, optional): The name of a similarity without
             parameters (:obj:`"linear"`, the cosine of the features,
             :obj:`"difference"`, :obj:`"gaussian"` or :obj:`"heat_kernel"`), or a
-            module, used in evaluation mode and without gradient.
+            module, used in evaluation mode and without gradient. On one or two columns,
+            where a cosine has no meaning, :obj:`"linear"` and :obj:`"heat_kernel"` are
+            the kernel :math:`\exp(-d^2 / 2)` of the distance.
             (default: :obj:`"linear"`)
         tau (float, optional): The temperature :math:`\tau`.
             (default: :obj:`0.25`)
