@@ -279,6 +279,32 @@ def check_edge_index(
         )
 
 
+def check_edge_weight(
+    edge_weight: Any, edge_index: Any, like: Tensor, name: str = 'edge_weight'
+) -> None:
+    """Raise unless there is a finite weight that is not negative for each edge."""
+    if edge_index is None:
+        raise ValueError(f"'{name}' needs 'edge_index' (got None)")
+    if not isinstance(edge_weight, Tensor) or not edge_weight.is_floating_point():
+        raise TypeError(
+            f"'{name}' must be a floating-point tensor "
+            f'(got {getattr(edge_weight, "dtype", type(edge_weight).__name__)})'
+        )
+    shape = (edge_index.size(1),)
+    if edge_weight.shape != shape:
+        raise ValueError(
+            f"'{name}' must have shape {list(shape)} (got {list(edge_weight.shape)})"
+        )
+    if edge_weight.device != like.device:
+        raise ValueError(
+            f"'{name}' is on {edge_weight.device} but 'x' is on {like.device}"
+        )
+    check_finite(edge_weight, name)
+    if edge_weight.numel() > 0:
+        least = edge_weight.min()
+        check_value(least >= 0, f"'{name}' must not be negative", got=least.item)
+
+
 def check_batch(batch: Any, x: Tensor, name: str = 'batch') -> None:
     """Raise unless :obj:`batch` is a sorted vector of graph ids, one per node."""
     check_index(batch, name, '[num_nodes]', 1, x)

@@ -13,7 +13,7 @@ from torch_geometric_gsl._checks import (
     check_context,
     check_count,
     check_edge_index,
-    check_finite,
+    check_edge_weight,
     check_flag,
     check_generator,
     check_one_graph,
@@ -135,10 +135,10 @@ class FixedGraphModel(RemembersRows, NeighbourModel):
         self,
         x: Tensor,
         edge_index: Tensor | None = None,
+        edge_weight: Any = None,
         batch: Tensor | None = None,
         *,
         context: Tensor | None = None,
-        edge_weight: Any = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
         r"""Run the forward pass.
@@ -147,13 +147,13 @@ class FixedGraphModel(RemembersRows, NeighbourModel):
             x (torch.Tensor): The node features, dense or sparse CSR.
             edge_index (torch.Tensor, optional): If given, this graph is used instead
                 of that of the nearest neighbours. (default: :obj:`None`)
+            edge_weight (torch.Tensor, optional): The weights of :obj:`edge_index`,
+                not negative; ones if :obj:`None`. (default: :obj:`None`)
             batch (torch.Tensor, optional): Sorted graph ids of the nodes: no edge
                 joins two graphs. (default: :obj:`None`)
             context (torch.Tensor, optional): The rows that are the neighbours of those
                 of :obj:`x`, in place of these. Edges, graph ids and weights are pairs
                 then, of the context and of :obj:`x`. (default: :obj:`None`)
-            edge_weight (torch.Tensor, optional): The weights of :obj:`edge_index`,
-                not negative; ones if :obj:`None`. (default: :obj:`None`)
             generator (torch.Generator, optional): Not drawn from: dropout uses the
                 global one. (default: :obj:`None`)
         """
@@ -199,10 +199,10 @@ class FixedGraphModel(RemembersRows, NeighbourModel):
         self,
         x: Tensor,
         edge_index: Tensor | None = None,
+        edge_weight: Any = None,
         batch: Tensor | None = None,
         *,
         context: Tensor | None = None,
-        edge_weight: Any = None,
         generator: torch.Generator | None = None,
     ) -> list[SampledGraph]:
         r"""Return the graph of each layer, which is the same, before it is normalised;
@@ -237,26 +237,5 @@ def _given_graph(
         check_one_graph(edge_index, batch)
     if edge_weight is None:
         edge_weight = torch.ones(edge_index.size(1), device=src.device)
-    _check_weights(edge_weight, edge_index.size(1), src.device)
+    check_edge_weight(edge_weight, edge_index, src)
     return SampledGraph(edge_index, edge_weight.to(src.dtype))
-
-
-def _check_weights(edge_weight: Tensor, num_edges: int, device: torch.device) -> None:
-    """Raise unless there is a finite weight that is not negative for each edge."""
-    if not isinstance(edge_weight, Tensor) or not edge_weight.is_floating_point():
-        raise TypeError(
-            f"'edge_weight' must be a floating-point tensor "
-            f'(got {getattr(edge_weight, "dtype", type(edge_weight).__name__)})'
-        )
-    if edge_weight.shape != (num_edges,):
-        raise ValueError(
-            f"'edge_weight' must have shape [{num_edges}] "
-            f'(got {list(edge_weight.shape)})'
-        )
-    if edge_weight.device != device:
-        raise ValueError(
-            f"'edge_weight' is on {edge_weight.device} but 'x' is on {device}"
-        )
-    check_finite(edge_weight, 'edge_weight')
-    is_valid = (edge_weight >= 0).all()
-    check_value(is_valid, "'edge_weight' must not be negative", edge_weight.min)

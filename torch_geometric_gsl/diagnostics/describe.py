@@ -248,16 +248,18 @@ def _summarise(
     sampler: GumbelKNNSampler,
     x: Features,
     edge_index: Tensor | None,
+    edge_weight: Tensor | None,
     batch: Batch | None,
 ) -> None:
     """Append what a sampler is about to draw from."""
     similarity = sampler.similarity
     targets = x[1] if isinstance(x, tuple | list) else x
     if shard is not None and targets.size(0) == shard.total:
-        own = sampler.distribution(x, edge_index, batch, rows=shard.rows)
+        own = sampler.distribution(x, rows=shard.rows)
         spread = own.map(shard.gather)
     else:
-        shard, spread = None, sampler.distribution(x, edge_index, batch)
+        given = edge_index, edge_weight, batch
+        shard, spread = None, sampler.distribution(x, *given)
     choice = spread.candidates > 1
     share = float((spread.effective / spread.candidates)[choice].mean())
     b, c = None, None

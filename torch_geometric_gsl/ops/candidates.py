@@ -59,6 +59,36 @@ def sort_candidates(edge_index: Tensor, *, loop: bool = True) -> Tensor:
     return sorted_edges
 
 
+def weighted_candidates(
+    edge_index: Tensor, weight: Tensor, *, loop: bool = True
+) -> tuple[Tensor, Tensor]:
+    r"""Order weighted candidate edges as :func:`sort_candidates` does.
+
+    Weights of equal edges add up, and edges without weight are left out.
+
+    Args:
+        edge_index (torch.Tensor): Candidate edges :math:`[2, |E|]`.
+        weight (torch.Tensor): Their weights :math:`[|E|]`, not negative.
+        loop (bool, optional): Whether to keep self-loops. (default: :obj:`True`)
+
+    Returns:
+        tuple[torch.Tensor, torch.Tensor]: The edges, and the logarithms of the weights.
+
+    Example:
+        >>> edge_index = torch.tensor([[2, 1, 2, 0], [0, 0, 0, 1]])
+        >>> weighted_candidates(edge_index, torch.tensor([1.0, 1.0, 2.0, 0.0]))
+        (tensor([[1, 2],
+                [0, 0]]), tensor([0.0000, 1.0986]))
+    """
+    edge_index = plain_edges(edge_index)
+    keep = weight > 0
+    if not loop:
+        keep &= edge_index[0] != edge_index[1]
+    edge_index, weight = edge_index[:, keep], weight[keep]
+    edges: tuple[Tensor, Tensor] = coalesce(edge_index, weight, sort_by_row=False)
+    return edges[0], edges[1].log()
+
+
 def expand_ranges(start: Tensor, size: Tensor) -> tuple[Tensor, Tensor]:
     r"""Write ranges out, one after the other.
 

@@ -24,6 +24,7 @@ from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.sampler.label_loss import leave_one_out_loss
 from torch_geometric_gsl.nn.self_supervision.graph_denoising import GraphDenoising
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
+from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.sklearn._arrays import Scaling, to_csr, to_tensor
 from torch_geometric_gsl.sklearn._base import DTYPES
 from torch_geometric_gsl.typing import SampledGraph
@@ -144,7 +145,7 @@ class GSLNeighborsTransformer(TransformerMixin, BaseEstimator):  # type: ignore[
             similarity = resolve_similarity(
                 self.similarity, width, feature_weights=True
             )
-        self._similarity = similarity.to(self._x.dtype)
+        self._similarity: Any = similarity.to(self._x.dtype)
         has_labels = len(label) > 0 and int(label.bincount().amax()) > 1
         # Each labelled row has one candidate less than there are of them.
         k = min(self.n_neighbors, len(label) - 1) if has_labels else self.n_neighbors
@@ -201,7 +202,7 @@ class GSLNeighborsTransformer(TransformerMixin, BaseEstimator):  # type: ignore[
 
     def _distances(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """Return the distances along edges, which do not saturate."""
-        pairs = self._similarity.exact_scores((self._x, x))
+        pairs: PairScores = self._similarity.exact_scores((self._x, x))
         value = pairs.compare_edges(edge_index)
         return (1 - value).clamp(min=0) if pairs.comparison == 'dot' else value.sqrt()
 

@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.data.datapipes import functional_transform
 from torch_geometric.transforms import BaseTransform
@@ -81,8 +80,8 @@ class FreezeLatentGraph(BaseTransform):
         threshold (float, optional): Edges at or below this weight are dropped.
             (default: :obj:`0.0`)
         use_edge_index (bool, optional): If :obj:`True`, :obj:`data.edge_index`, or the
-            edges of each relation, are given to the model as its candidates: use it
-            where training did.
+            edges of each relation, are given to the model as its candidates, with
+            :obj:`data.edge_weight` if there is one: use it where training did.
             (default: :obj:`False`)
         attr (str, optional): The features that the model is given: an attribute of the
             nodes. (default: :obj:`"x"`)
@@ -175,6 +174,8 @@ class FreezeLatentGraph(BaseTransform):
                     "'use_edge_index' is True (got None)"
                 )
             args['edge_index'] = data.edge_index
+            if data.edge_weight is not None:
+                args['edge_weight'] = data.edge_weight
         batch = data.batch
         x = node_features(data, self.attr)
         if batch is not None:
@@ -193,7 +194,7 @@ class FreezeLatentGraph(BaseTransform):
         x = {t: typed_features(data, t, self.attr) for t in types}
         args: dict[str, Any] = {}
         if self.use_edge_index:
-            args['edge_index_dict'] = _given_edges(data, self.model.relations)
+            args |= _given_edges(data, self.model.relations)
         batch = {t: data[t].batch for t in types if 'batch' in data[t]}
         layers = self.model.graphs(x, batch_dict=batch, **args)
         layers = [layers] if isinstance(layers, dict) else layers
@@ -243,16 +244,17 @@ def _heaviest(graph: SampledGraph, k: int) -> SampledGraph:
     return SampledGraph(graph.edge_index[:, keep], graph.edge_weight[keep])
 
 
-def _given_edges(data: HeteroData, relations: list[EdgeType]) -> dict[EdgeType, Tensor]:
-    """Return the edges of the relations that have some."""
+def _given_edges(data: HeteroData, relations: list[EdgeType]) -> dict[str, Any]:
+    """Return the edges of the relations that have some, and their weights."""
     stores = {r: data[r] for r in relations if r in data.edge_types}
     edges = {r: s.edge_index for r, s in stores.items() if 'edge_index' in s}
+    weights = {r: s.edge_weight for r, s in stores.items() if 'edge_weight' in s}
     if not edges:
         raise ValueError(
             f"'data' must hold candidates of a relation where 'use_edge_index' is True "
             f'(got {data.edge_types})'
         )
-    return edges
+    return {'edge_index_dict': edges, 'edge_weight_dict': weights}
 
 
 def _check_model(model: Any) -> None:

@@ -28,7 +28,7 @@ def test_batches(training):
         assert torch.equal(*ids)
     if training:
         return
-    together = conv(x, None, BATCH)
+    together = conv(x, batch_dict=BATCH)
     for part in range(2):
         alone = conv({t: x[t][BATCH[t] == part] for t in IN})
         for target, out in alone.items():
@@ -76,10 +76,10 @@ def test_new_rows_of_another_type():
 
 def test_new_rows_of_a_batch():
     conv, x = make(similarity='linear', method='dense').eval(), rows()
-    expected = conv(x, None, BATCH)['doc']
+    expected = conv(x, batch_dict=BATCH)['doc']
     keep = torch.tensor([1, 5, 6, 11])
     pairs = {t: (BATCH[t], BATCH[t][keep] if t == 'doc' else None) for t in IN}
-    found = conv({'doc': x['doc'][keep]}, None, pairs, context_dict=x)['doc']
+    found = conv({'doc': x['doc'][keep]}, batch_dict=pairs, context_dict=x)['doc']
     torch.testing.assert_close(found, expected[keep])
 
 

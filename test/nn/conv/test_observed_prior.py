@@ -84,11 +84,11 @@ def test_no_edge_joins_two_graphs(name):
     batch = torch.arange(N) // 4
     within = EDGES[:, [0, 1, 2, 4, 5]]
     for edges in (within, EDGES[:, :0]):
-        call(x, edges, batch)
-        call(x, edges, (batch, batch), context=x)
+        call(x, edges, batch=batch)
+        call(x, edges, batch=(batch, batch), context=x)
     text = r"'edge_index' joins two graphs of 'batch' \(got edge \[0, 5\]\)"
     wrong = torch.cat([within, torch.tensor([[0], [5]])], dim=1)
     with pytest.raises(ValueError, match=text):
-        call(x, wrong, batch)
+        call(x, wrong, batch=batch)
     with pytest.raises(ValueError, match=text):
-        call(x, wrong, (batch, batch), context=x)
+        call(x, wrong, batch=(batch, batch), context=x)

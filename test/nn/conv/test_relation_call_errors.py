@@ -78,13 +78,13 @@ def test_check_context():
 )
 def test_graph_ids_of_new_rows_that_are_missing(missing, text):
     conv = make(similarity='linear').eval()
-    assert conv(NEW, None, HALF, context_dict=X)['word'].shape == (2, OUT)
+    assert conv(NEW, None, None, HALF, context_dict=X)['word'].shape == (2, OUT)
     for call in (conv, conv.graphs, conv.plan):
         with pytest.raises(ValueError, match=r"'batch_dict' must have the .*" + text):
-            call(NEW, None, HALF | missing, context_dict=X)
+            call(NEW, None, None, HALF | missing, context_dict=X)
     # A type that has no new rows has no ids of them, and one that sends nothing none.
     only = {'doc': (BATCH['doc'], None), 'word': (None, HALF['word'][1])}
-    given = {'word': NEW['word']}, None, only
+    given = {'word': NEW['word']}, None, None, only
     assert conv(*given, context_dict=X)['word'].shape == (2, OUT)
 
 

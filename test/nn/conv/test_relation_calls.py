@@ -67,7 +67,7 @@ def test_arguments_by_node():
     conv = make([NEAR, HAS], **EMBEDDING)
     x, calls = {t: X[t] for t in ('doc', 'word')}, listen(conv)
     batch = {t: BATCH[t] for t in x}
-    conv(x, None, batch, embedding_dict={t: E_ROWS[t] for t in x})
+    conv(x, batch_dict=batch, embedding_dict={t: E_ROWS[t] for t in x})
     near = {'batch': BATCH['doc'], 'embedding': E_ROWS['doc']}
     has = {
         'batch': (BATCH['doc'], BATCH['word']),

@@ -107,7 +107,7 @@ def test_batch_and_candidates(training):
     inside = torch.stack([source, target])
     out = model(x, batch=batch, generator=seeded(1))
     torch.testing.assert_close(out, model(x, inside, generator=seeded(1)))
-    torch.testing.assert_close(out, model(x, inside, batch, generator=seeded(1)))
+    torch.testing.assert_close(out, model(x, inside, batch=batch, generator=seeded(1)))
     for graph in [*model.graphs(x, batch=batch), *model.graphs(x, inside)]:
         assert torch.equal(batch[graph.edge_index[0]], batch[graph.edge_index[1]])
     if not training:

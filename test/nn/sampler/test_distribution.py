@@ -71,8 +71,11 @@ def test_hooks_see_the_inputs_of_each_draw():
     batches = BATCH, BATCH[:7]
     sampler(X, EDGES)
     sampler.eval().propagate(PAIR, X, batch=batches)
-    assert seen[1::2] == [4, 4]  # In the order of their registration.
-    expected = [(sampler, X, EDGES, None), (sampler, PAIR, None, batches)]
+    assert seen[1::2] == [5, 5]  # In the order of their registration.
+    expected = [
+        (sampler, X, EDGES, None, None),
+        (sampler, PAIR, None, None, batches),
+    ]
     for own, other in zip(seen[::2], expected, strict=True):
         assert all(a is b for a, b in zip(own, other, strict=True))
     sampler.plan(X)

@@ -129,10 +129,10 @@ def test_batch_and_given_candidates(training):
     batch = torch.tensor([0, 0, 0, 1, 1, 1])
     inside = GIVEN[:, batch[GIVEN[0]] == batch[GIVEN[1]]]
     sampler, x = make(k=2).train(training), normal(6, 6)
-    graph = sampler(x, inside, batch, generator=seeded(1))
+    graph = sampler(x, inside, batch=batch, generator=seeded(1))
     assert_equal_graphs(graph, sampler(x, inside, generator=seeded(1)))
     with pytest.raises(ValueError, match="'edge_index' joins two graphs of 'batch'"):
-        sampler(x, GIVEN, batch)
+        sampler(x, GIVEN, batch=batch)
 
 
 X = normal(6, 6)
@@ -165,11 +165,27 @@ def broken(value):
             ((X, X[:0]), EDGES),
             "'edge_index' must be empty where there are no targets",
         ),
-        (TypeError, (X, None, [0] * 6), "'batch' must be a torch.Tensor (got list)"),
-        (ValueError, (X, None, BATCH.flip(0)), "'batch' must be sorted"),
-        (TypeError, ((X, X), None, BATCH), "'batch' must be a pair (batch_src, batch"),
-        (ValueError, ((X, X), None, (BATCH, BATCH - 1)), "'batch_dst' must not be neg"),
-        (TypeError, (X, None, (BATCH, BATCH)), "'batch' must be a torch.Tensor (got"),
+        (
+            TypeError,
+            (X, None, None, [0] * 6),
+            "'batch' must be a torch.Tensor (got list)",
+        ),
+        (ValueError, (X, None, None, BATCH.flip(0)), "'batch' must be sorted"),
+        (
+            TypeError,
+            ((X, X), None, None, BATCH),
+            "'batch' must be a pair (batch_src, batch",
+        ),
+        (
+            ValueError,
+            ((X, X), None, None, (BATCH, BATCH - 1)),
+            "'batch_dst' must not be neg",
+        ),
+        (
+            TypeError,
+            (X, None, None, (BATCH, BATCH)),
+            "'batch' must be a torch.Tensor (got",
+        ),
     ],
 )
 def test_bad_input(error, args, match):

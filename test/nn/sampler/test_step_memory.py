@@ -121,6 +121,6 @@ def test_listed_candidates_keep_no_rows(similarity):
 def test_graphs_of_a_batch_do_not_add_up(training, method):
     conv = LatentGraphConv(8, 16, method=method, memory_budget=2**16).train(training)
     batch = torch.arange(20).repeat_interleave(50)
-    small, large = (made_bytes(conv, n, None, batch[:n]) for n in (500, 1000))
+    small, large = (made_bytes(conv, n, None, None, batch[:n]) for n in (500, 1000))
     assert 0 < large.all < 2.1 * small.all
     assert 0 < large.largest < 2.1 * small.largest

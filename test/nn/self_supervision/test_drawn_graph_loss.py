@@ -90,7 +90,7 @@ def test_the_graph_is_drawn_once(kind):
 @EACH
 def test_noise_free_in_evaluation(kind):
     module, x, z = make(kind).eval(), words(), embeddings()
-    graphs = [module.graph(x, EDGES, BATCH, embedding=z) for _ in range(2)]
+    graphs = [module.graph(x, EDGES, batch=BATCH, embedding=z) for _ in range(2)]
     torch.testing.assert_close(*map(tuple, graphs), rtol=0, atol=0)
     torch.testing.assert_close(matrix(graphs[0]).sum(dim=1), torch.ones(N).double())
     torch.manual_seed(1)
@@ -175,7 +175,12 @@ def test_inputs(kind):
         ((x,), {'embedding': z[:5]}, ValueError, r"'embedding' .* \(got 5 for 12 nod"),
         ((x,), {'embedding': z.float()}, TypeError, "'embedding' has torch.float32"),
         ((x, EDGES + 5), {'embedding': z}, ValueError, r"'edge_index' has .*outside"),
-        ((x, None, BATCH[:3]), {'embedding': z}, ValueError, "'batch' must have one"),
+        (
+            (x, None, None, BATCH[:3]),
+            {'embedding': z},
+            ValueError,
+            "'batch' must have one",
+        ),
         ((x,), {'embedding': z, 'generator': 3}, TypeError, "'generator' must be a"),
     ]
     for args, kwargs, error, text in cases:

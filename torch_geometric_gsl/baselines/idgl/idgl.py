@@ -181,10 +181,10 @@ class IDGL(NeighbourModel):
         self,
         x: Tensor,
         edge_index: Tensor | None = None,
+        edge_weight: Tensor | None = None,
         batch: Tensor | None = None,
         *,
         context: Tensor | None = None,
-        edge_weight: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
         r"""Run the forward pass, and return the logits of the last iteration.
@@ -194,18 +194,18 @@ class IDGL(NeighbourModel):
             edge_index (torch.Tensor, optional): If given, this graph is the one to
                 start from, in place of that of the nearest neighbours: it does not
                 limit the graphs that are learned. (default: :obj:`None`)
+            edge_weight (torch.Tensor, optional): The weights of :obj:`edge_index`,
+                not negative; ones if :obj:`None`. (default: :obj:`None`)
             batch (torch.Tensor, optional): Sorted graph ids of the nodes: no learned
                 edge joins two graphs, and all graphs end the iteration together.
                 (default: :obj:`None`)
             context (None, optional): Not supported: a new row would change what the
                 others get. (default: :obj:`None`)
-            edge_weight (torch.Tensor, optional): The weights of :obj:`edge_index`,
-                not negative; ones if :obj:`None`. (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness of the anchors
                 in training mode, if there are any; dropout uses the global one.
                 (default: :obj:`None`)
         """
-        args = edge_index, batch, edge_weight, generator
+        args = edge_index, edge_weight, batch, generator
         for out, _, _ in self._iterate(x, *args, context=context):
             last = out
         return last
@@ -241,10 +241,10 @@ class IDGL(NeighbourModel):
         self,
         x: Tensor,
         edge_index: Tensor | None = None,
+        edge_weight: Tensor | None = None,
         batch: Tensor | None = None,
         *,
         context: Tensor | None = None,
-        edge_weight: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> list[SampledGraph]:
         r"""Return the graphs that are learned, without the one to start from.
@@ -253,12 +253,12 @@ class IDGL(NeighbourModel):
             x (torch.Tensor): The node features, dense or sparse CSR.
             edge_index (torch.Tensor, optional): The graph to start from.
                 (default: :obj:`None`)
+            edge_weight (torch.Tensor, optional): The weights of :obj:`edge_index`.
+                (default: :obj:`None`)
             batch (torch.Tensor, optional): Sorted graph ids of the nodes.
                 (default: :obj:`None`)
             context (None, optional): Not supported: a new row would change what the
                 others get. (default: :obj:`None`)
-            edge_weight (torch.Tensor, optional): The weights of :obj:`edge_index`.
-                (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness of the anchors.
                 (default: :obj:`None`)
 
@@ -266,7 +266,7 @@ class IDGL(NeighbourModel):
             list: The graph :math:`f(\mathbf{A}^{(t)})` of each iteration, sorted by
             target, as a :class:`~torch_geometric_gsl.typing.SampledGraph`.
         """
-        args = edge_index, batch, edge_weight, generator
+        args = edge_index, edge_weight, batch, generator
         steps = self._iterate(x, *args, context=context)
         return [graph.edges(nodes.anchors, x.dtype) for _, graph, nodes in steps]
 
@@ -274,8 +274,8 @@ class IDGL(NeighbourModel):
         self,
         x: Tensor,
         edge_index: Tensor | None = None,
-        batch: Tensor | None = None,
         edge_weight: Tensor | None = None,
+        batch: Tensor | None = None,
         generator: torch.Generator | None = None,
         *,
         context: Tensor | None = None,

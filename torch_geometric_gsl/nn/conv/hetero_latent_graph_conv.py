@@ -205,6 +205,7 @@ class HeteroLatentGraphConv(CallsRelations):
         self,
         x_dict: dict[NodeType, Tensor],
         edge_index_dict: dict[EdgeType, Tensor] | None = None,
+        edge_weight_dict: dict[EdgeType, Tensor] | None = None,
         batch_dict: dict[NodeType, Any] | None = None,
         *,
         context_dict: dict[NodeType, Tensor] | None = None,
@@ -217,6 +218,8 @@ class HeteroLatentGraphConv(CallsRelations):
             x_dict (dict[str, torch.Tensor]): The node features of each type.
             edge_index_dict (dict, optional): Edges of some relations, which alone are
                 candidates there, unless they are a prior. (default: :obj:`None`)
+            edge_weight_dict (dict, optional): The weights of edges that are given, a
+                prior. (default: :obj:`None`)
             batch_dict (dict, optional): Sorted graph ids of each type.
                 (default: :obj:`None`)
             context_dict (dict[str, torch.Tensor], optional): The rows of each type that
@@ -232,7 +235,8 @@ class HeteroLatentGraphConv(CallsRelations):
         Returns:
             dict[str, torch.Tensor]: The outputs of each type that is a target.
         """
-        given = edge_index_dict, batch_dict, context_dict, embedding_dict
+        listed = edge_index_dict, edge_weight_dict
+        given = *listed, batch_dict, context_dict, embedding_dict
         sums: dict[NodeType, list[Tensor]] = {}
         for relation, args in self._calls(x_dict, *given):
             x = x_dict[relation[2]]
@@ -259,6 +263,7 @@ class HeteroLatentGraphConv(CallsRelations):
         self,
         x_dict: dict[NodeType, Tensor],
         edge_index_dict: dict[EdgeType, Tensor] | None = None,
+        edge_weight_dict: dict[EdgeType, Tensor] | None = None,
         batch_dict: dict[NodeType, Any] | None = None,
         *,
         context_dict: dict[NodeType, Tensor] | None = None,
@@ -270,6 +275,8 @@ class HeteroLatentGraphConv(CallsRelations):
         Args:
             x_dict (dict[str, torch.Tensor]): The node features of each type.
             edge_index_dict (dict, optional): Candidates. (default: :obj:`None`)
+            edge_weight_dict (dict, optional): The weights of edges that are given, a
+                prior. (default: :obj:`None`)
             batch_dict (dict, optional): Sorted graph ids. (default: :obj:`None`)
             context_dict (dict[str, torch.Tensor], optional): The rows that are the
                 sources. (default: :obj:`None`)
@@ -281,7 +288,8 @@ class HeteroLatentGraphConv(CallsRelations):
         Returns:
             dict[tuple[str, str, str], SampledGraph]: The edges and their weights.
         """
-        given = edge_index_dict, batch_dict, context_dict, embedding_dict
+        listed = edge_index_dict, edge_weight_dict
+        given = *listed, batch_dict, context_dict, embedding_dict
         graphs: dict[EdgeType, SampledGraph] = {}
         for relation, args in self._calls(x_dict, *given):
             if args is None:
@@ -298,6 +306,7 @@ class HeteroLatentGraphConv(CallsRelations):
         self,
         x_dict: dict[NodeType, Tensor],
         edge_index_dict: dict[EdgeType, Tensor] | None = None,
+        edge_weight_dict: dict[EdgeType, Tensor] | None = None,
         batch_dict: dict[NodeType, Any] | None = None,
         *,
         context_dict: dict[NodeType, Tensor] | None = None,
@@ -308,6 +317,8 @@ class HeteroLatentGraphConv(CallsRelations):
         Args:
             x_dict (dict[str, torch.Tensor]): The node features of each type.
             edge_index_dict (dict, optional): Candidates. (default: :obj:`None`)
+            edge_weight_dict (dict, optional): The weights of edges that are given, a
+                prior. (default: :obj:`None`)
             batch_dict (dict, optional): Sorted graph ids. (default: :obj:`None`)
             context_dict (dict[str, torch.Tensor], optional): The rows that are the
                 sources. (default: :obj:`None`)
@@ -318,7 +329,8 @@ class HeteroLatentGraphConv(CallsRelations):
             dict[tuple[str, str, str], SamplingPlan]: The methods, their numbers, and
             why.
         """
-        given = edge_index_dict, batch_dict, context_dict, embedding_dict
+        listed = edge_index_dict, edge_weight_dict
+        given = *listed, batch_dict, context_dict, embedding_dict
         return {
             relation: self.convs[relation].plan(**args)
             for relation, args in self._calls(x_dict, *given)

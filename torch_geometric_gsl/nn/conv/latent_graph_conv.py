@@ -5,7 +5,7 @@ from typing import Any, TypeAlias, cast
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl._checks import check_absent, split_pair
+from torch_geometric_gsl._checks import check_absent, check_edge_weight, split_pair
 from torch_geometric_gsl.distributed.row_shard import RowShard
 from torch_geometric_gsl.nn.conv.learned_graph_conv import (
     LearnedGraphConv,
@@ -119,6 +119,7 @@ class LatentGraphConv(LearnedGraphConv):
         self,
         x: Tensor,
         edge_index: Tensor | None = None,
+        edge_weight: Tensor | None = None,
         batch: Batch | None = None,
         *,
         context: Tensor | None = None,
@@ -132,6 +133,9 @@ class LatentGraphConv(LearnedGraphConv):
             x (torch.Tensor): The node features, dense or sparse CSR.
             edge_index (torch.Tensor, optional): If given, only these edges are
                 candidates, unless they are a prior. (default: :obj:`None`)
+            edge_weight (torch.Tensor, optional): Their weights, not negative: a prior
+                of the choice, whose logarithm is added to the scores; an observed
+                graph has these weights. (default: :obj:`None`)
             batch (torch.Tensor, optional): Sorted graph ids. (default: :obj:`None`)
             context (torch.Tensor, optional): The rows that are the neighbours of those
                 of :obj:`x`, in place of these. What comes by row is a pair then, of
@@ -146,13 +150,14 @@ class LatentGraphConv(LearnedGraphConv):
                 (default: :obj:`None`)
         """
         projected = self._projections(x, context, shard)
-        given = edge_index, batch, context, embedding
+        given = edge_index, edge_weight, batch, context, embedding
         return self._convolve(x, projected, *given, generator, shard)
 
     def graph(
         self,
         x: Tensor,
         edge_index: Tensor | None = None,
+        edge_weight: Tensor | None = None,
         batch: Batch | None = None,
         *,
         context: Tensor | None = None,
@@ -168,6 +173,8 @@ class LatentGraphConv(LearnedGraphConv):
         Args:
             x (torch.Tensor): The node features, dense or sparse CSR.
             edge_index (torch.Tensor, optional): Candidates. (default: :obj:`None`)
+            edge_weight (torch.Tensor, optional): Their weights, a prior.
+                (default: :obj:`None`)
             batch (torch.Tensor, optional): Sorted graph ids. (default: :obj:`None`)
             context (torch.Tensor, optional): The rows that are the neighbours of those
                 of :obj:`x`. (default: :obj:`None`)
@@ -182,13 +189,14 @@ class LatentGraphConv(LearnedGraphConv):
         Returns:
             SampledGraph: The edges and their weights, sorted by target.
         """
-        given = edge_index, batch, context, embedding
+        given = edge_index, edge_weight, batch, context, embedding
         return self._drawn(x, NOT_PROJECTED, *given, generator, shard)
 
     def plan(
         self,
         x: Tensor,
         edge_index: Tensor | None = None,
+        edge_weight: Tensor | None = None,
         batch: Batch | None = None,
         *,
         context: Tensor | None = None,
@@ -200,6 +208,8 @@ class LatentGraphConv(LearnedGraphConv):
         Args:
             x (torch.Tensor): The node features, dense or sparse CSR.
             edge_index (torch.Tensor, optional): Candidates. (default: :obj:`None`)
+            edge_weight (torch.Tensor, optional): Their weights, a prior.
+                (default: :obj:`None`)
             batch (torch.Tensor, optional): Sorted graph ids. (default: :obj:`None`)
             context (torch.Tensor, optional): The rows that are the neighbours of those
                 of :obj:`x`. (default: :obj:`None`)
@@ -211,9 +221,9 @@ class LatentGraphConv(LearnedGraphConv):
         Returns:
             SamplingPlan: The method, its numbers, and why.
         """
-        edges = self._candidates(edge_index, x, batch, context, shard)
+        edges = self._candidates(edge_index, edge_weight, x, batch, context, shard)
         z = self._compared(x, NOT_PROJECTED, context, embedding, shard)
-        return self.sampler.plan(z, edges, batch)
+        return self.sampler.plan(z, *edges, batch)
 
     def share_sampler(self, other: LatentGraphConv) -> None:
         r"""Compare nodes and draw neighbours by the sampler of another layer.
@@ -238,6 +248,7 @@ class LatentGraphConv(LearnedGraphConv):
         x: Tensor,
         projected: Projections,
         edge_index: Tensor | None,
+        edge_weight: Tensor | None,
         batch: Batch | None,
         context: Tensor | None,
         embedding: Features | None,
@@ -245,20 +256,21 @@ class LatentGraphConv(LearnedGraphConv):
         shard: RowShard | None = None,
     ) -> SampledGraph:
         """Return the graph of rows whose projections may be at hand."""
-        edges = self._candidates(edge_index, x, batch, context, shard)
+        edges = self._candidates(edge_index, edge_weight, x, batch, context, shard)
         z = self._compared(x, projected, context, embedding, shard)
         rows = None if shard is None else shard.rows
         graph: SampledGraph = self.sampler(
-            z, edges, batch, rows=rows, generator=generator
+            z, *edges, batch, rows=rows, generator=generator
         )
         if self.prior is None or edge_index is None:
             return graph
         if shard is None:
             pair = x if context is None else context, x
-            return self.prior.graph(graph, pair, edge_index, batch)
+            return self.prior.graph(graph, pair, edge_index, edge_weight, batch)
         own = SampledGraph(shard.own_edges(graph.edge_index), graph.edge_weight)
         pair = cast(Tensor, z), x
-        graph = self.prior.graph(own, pair, shard.own_edges(edge_index))
+        observed = shard.own_edges(edge_index), edge_weight
+        graph = self.prior.graph(own, pair, *observed)
         first = graph.edge_index.new_tensor([[0], [shard.first]])
         return SampledGraph(graph.edge_index + first, graph.edge_weight)
 
@@ -267,6 +279,7 @@ class LatentGraphConv(LearnedGraphConv):
         x: Tensor,
         projected: Projections,
         edge_index: Tensor | None,
+        edge_weight: Tensor | None,
         batch: Batch | None,
         context: Tensor | None,
         embedding: Features | None,
@@ -275,13 +288,13 @@ class LatentGraphConv(LearnedGraphConv):
     ) -> Tensor:
         """Run the forward pass, whose projections are at hand."""
         h, source = projected[0], cast(Tensor, projected[1])
-        edges = self._candidates(edge_index, x, batch, context, shard)
+        edges = self._candidates(edge_index, edge_weight, x, batch, context, shard)
         z = self._compared(x, projected, context, embedding, shard)
-        given = {'edge_index': edges, 'batch': batch}
+        given = {'edge_index': edges[0], 'edge_weight': edges[1], 'batch': batch}
         out = self._summed(z, source, shard, generator, **given)
         if self.prior is not None and edge_index is not None:
             observed = edge_index if shard is None else shard.own_edges(edge_index)
-            out = self.prior(out, source, observed, batch)
+            out = self.prior(out, source, observed, edge_weight, batch)
         return self._finish(x, h, out)
 
     def _new(self, x: Tensor) -> Tensor | None:
@@ -294,15 +307,18 @@ class LatentGraphConv(LearnedGraphConv):
     def _candidates(
         self,
         edge_index: Tensor | None,
+        edge_weight: Tensor | None,
         x: Tensor,
         batch: Batch | None,
         context: Tensor | None,
         shard: RowShard | None,
-    ) -> Tensor | None:
-        """Return the edges to which the sampler is confined."""
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """Return the edges to which the sampler is confined, and their weights."""
+        if edge_weight is not None:
+            check_edge_weight(edge_weight, edge_index, x)
         edges = edge_index if self.prior is None else None
         check_shard(shard, x, edge_index=edges, batch=batch, context=context)
-        return edges
+        return edges, edge_weight if self.prior is None else None
 
     def _compared(
         self,

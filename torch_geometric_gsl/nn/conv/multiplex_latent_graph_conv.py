@@ -181,6 +181,7 @@ class MultiplexLatentGraphConv(RootTerm):
         self,
         x: Tensor,
         edge_index: Tensor | None = None,
+        edge_weight: Tensor | None = None,
         batch: Batch | None = None,
         *,
         context: Tensor | None = None,
@@ -193,6 +194,9 @@ class MultiplexLatentGraphConv(RootTerm):
             x (torch.Tensor): The node features, dense or sparse CSR.
             edge_index (torch.Tensor, optional): If given, only these edges are
                 candidates, unless they are a prior. (default: :obj:`None`)
+            edge_weight (torch.Tensor, optional): Their weights, not negative: a prior
+                of the choice, whose logarithm is added to the scores; an observed
+                graph has these weights. (default: :obj:`None`)
             batch (torch.Tensor, optional): Sorted graph ids. (default: :obj:`None`)
             context (torch.Tensor, optional): The rows that are the neighbours of those
                 of :obj:`x`, in place of these. What comes by row is a pair then, of
@@ -203,7 +207,7 @@ class MultiplexLatentGraphConv(RootTerm):
             generator (torch.Generator, optional): Source of randomness.
                 (default: :obj:`None`)
         """
-        given = edge_index, batch, context, embedding, generator
+        given = edge_index, edge_weight, batch, context, embedding, generator
         projected = self._convs[0]._projections(x, context)
         shares = self.shares(x)
         total: Any = 0
@@ -218,6 +222,7 @@ class MultiplexLatentGraphConv(RootTerm):
         self,
         x: Tensor,
         edge_index: Tensor | None = None,
+        edge_weight: Tensor | None = None,
         batch: Batch | None = None,
         *,
         context: Tensor | None = None,
@@ -229,6 +234,8 @@ class MultiplexLatentGraphConv(RootTerm):
         Args:
             x (torch.Tensor): The node features, dense or sparse CSR.
             edge_index (torch.Tensor, optional): Candidates. (default: :obj:`None`)
+            edge_weight (torch.Tensor, optional): Their weights, a prior.
+                (default: :obj:`None`)
             batch (torch.Tensor, optional): Sorted graph ids. (default: :obj:`None`)
             context (torch.Tensor, optional): The rows that are the neighbours of those
                 of :obj:`x`. (default: :obj:`None`)
@@ -240,7 +247,7 @@ class MultiplexLatentGraphConv(RootTerm):
         Returns:
             list[SampledGraph]: The edges and their weights, sorted by target.
         """
-        given = edge_index, batch, context, embedding, generator
+        given = edge_index, edge_weight, batch, context, embedding, generator
         first = self._convs[0]
         projected = NOT_PROJECTED
         if self.same_messages and first.compare == 'projected':

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch_geometric.utils import coalesce, degree
+from torch_geometric.utils import coalesce, scatter
 
 from torch_geometric_gsl._checks import check_edge_index, check_one_graph
 from torch_geometric_gsl.ops.aggregate import weighted_sum
@@ -39,7 +39,12 @@ class ObservedPrior(torch.nn.Module):
         return self.logit.sigmoid()
 
     def forward(
-        self, out: Tensor, h: Tensor, edge_index: Tensor, batch: Batch | None = None
+        self,
+        out: Tensor,
+        h: Tensor,
+        edge_index: Tensor,
+        edge_weight: Tensor | None = None,
+        batch: Batch | None = None,
     ) -> Tensor:
         r"""Mix the sums of messages over both graphs.
 
@@ -47,10 +52,13 @@ class ObservedPrior(torch.nn.Module):
             out (torch.Tensor): The sums :math:`[N, m]` over the learned graph.
             h (torch.Tensor): The messages :math:`[N_{src}, m]`.
             edge_index (torch.Tensor): The observed edges.
+            edge_weight (torch.Tensor, optional): Their weights, not negative; ones if
+                :obj:`None`. (default: :obj:`None`)
             batch (torch.Tensor, optional): Graph ids, of nodes or of a pair, which no
                 edge may join. (default: :obj:`None`)
         """
-        observed, kept = self._mixed(edge_index, (h, out), h.dtype, batch)
+        edges = edge_index, edge_weight
+        observed, kept = self._mixed(*edges, (h, out), h.dtype, batch)
         total = weighted_sum(h, *observed, out.size(0))
         return out * kept.unsqueeze(1) + total
 
@@ -59,6 +67,7 @@ class ObservedPrior(torch.nn.Module):
         graph: SampledGraph,
         x: Features,
         edge_index: Tensor,
+        edge_weight: Tensor | None = None,
         batch: Batch | None = None,
     ) -> SampledGraph:
         r"""Mix both graphs; weights of equal edges add up.
@@ -67,12 +76,14 @@ class ObservedPrior(torch.nn.Module):
             graph (SampledGraph): The learned graph.
             x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The node features.
             edge_index (torch.Tensor): The observed edges.
+            edge_weight (torch.Tensor, optional): Their weights, not negative; ones if
+                :obj:`None`. (default: :obj:`None`)
             batch (torch.Tensor, optional): As in :meth:`forward`.
                 (default: :obj:`None`)
         """
         pair = x if isinstance(x, tuple) else (x, x)
         dtype = graph.edge_weight.dtype
-        observed, kept = self._mixed(edge_index, pair, dtype, batch)
+        observed, kept = self._mixed(edge_index, edge_weight, pair, dtype, batch)
         weight = graph.edge_weight * kept[graph.edge_index[1]]
         edges = torch.cat([observed.edge_index, graph.edge_index], dim=1)
         weight = torch.cat([observed.edge_weight, weight])
@@ -81,6 +92,7 @@ class ObservedPrior(torch.nn.Module):
     def _mixed(
         self,
         edge_index: Tensor,
+        edge_weight: Tensor | None,
         pair: tuple[Tensor, Tensor],
         dtype: torch.dtype,
         batch: Batch | None,
@@ -89,11 +101,17 @@ class ObservedPrior(torch.nn.Module):
         check_edge_index(edge_index, *pair)
         if batch is not None:
             check_one_graph(edge_index, batch)
-        edges = coalesce(edge_index, num_nodes=_most(pair), sort_by_row=False)
-        size = degree(edges[1], pair[1].size(0), dtype=dtype)
-        share = self.share.to(dtype)
-        weight = share / size[edges[1]]
-        return SampledGraph(edges, weight), 1 - share * (size > 0).to(dtype)
+        most, num_targets = _most(pair), pair[1].size(0)
+        if edge_weight is None:  # Equal edges are one.
+            edges = coalesce(edge_index, num_nodes=most, sort_by_row=False)
+            weight = torch.ones(edges.size(1), dtype=dtype, device=edges.device)
+        else:
+            given = edge_index, edge_weight.to(dtype)
+            edges, weight = coalesce(*given, num_nodes=most, sort_by_row=False)
+        size = scatter(weight, edges[1], 0, num_targets, reduce='sum')
+        share, is_joined = self.share.to(dtype), size > 0
+        weight = share * weight / size.where(is_joined, 1)[edges[1]]
+        return SampledGraph(edges, weight), 1 - share * is_joined.to(dtype)
 
 
 def _most(pair: tuple[Tensor, Tensor]) -> int:

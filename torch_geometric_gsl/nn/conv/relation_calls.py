@@ -14,6 +14,7 @@ from torch_geometric_gsl._checks import (
     check_absent,
     check_candidate_count,
     check_edge_index,
+    check_edge_weight,
 )
 from torch_geometric_gsl.nn.conv.learned_graph_conv import check_embedding
 from torch_geometric_gsl.nn.conv.typed_relations import (
@@ -53,7 +54,13 @@ class CallsRelations(torch.nn.Module):
         return self.in_channels | known
 
     def _calls(
-        self, x_dict: Any, edges: Any, batch: Any, context: Any, embedding: Any
+        self,
+        x_dict: Any,
+        edges: Any,
+        weights: Any,
+        batch: Any,
+        context: Any,
+        embedding: Any,
     ) -> Iterator[tuple[EdgeType, Arguments | None]]:
         """Check a call; yield each relation to its rows, and what its layer is given.
 
@@ -61,6 +68,7 @@ class CallsRelations(torch.nn.Module):
         """
         sources, targets = self._rows(x_dict, batch, context, embedding)
         edges = check_keys(edges, self.relations, 'edge_index_dict')
+        weights = check_keys(weights, self.relations, 'edge_weight_dict')
         for relation in self.relations:
             if relation[2] not in targets.x:
                 continue
@@ -68,16 +76,18 @@ class CallsRelations(torch.nn.Module):
             edge_index = edges.get(relation)
             if edge_index is not None:
                 check_edge_index(edge_index, *ends, f'edge_index_dict[{relation}]')
+            weight = weights.get(relation)
+            if weight is not None:
+                name = f'edge_weight_dict[{relation}]'
+                check_edge_weight(weight, edge_index, ends[0], name)
             if ends[0].size(0) == 0 < ends[1].size(0):
                 self._learn_widths(relation, ends)
                 yield relation, None
                 continue
             is_pair = context is not None or relation[0] != relation[2]
             self._check_count(relation, ends, edge_index, targets, is_pair)
-            yield (
-                relation,
-                self._arguments(relation, sources, targets, edge_index, is_pair),
-            )
+            args = self._arguments(relation, sources, targets, edge_index, is_pair)
+            yield relation, args if weight is None else args | {'edge_weight': weight}
 
     def _learn_widths(self, relation: EdgeType, ends: tuple[Tensor, Tensor]) -> None:
         """Initialise projections that are not called, by the widths of the rows."""

@@ -45,8 +45,8 @@ class NodeClassifier(FollowsTask, OneType, Pretrained, ABC):
         self,
         x: Tensor,
         edge_index: Tensor | None = None,
-        batch: Tensor | None = None,
         *,
+        batch: Tensor | None = None,
         context: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:

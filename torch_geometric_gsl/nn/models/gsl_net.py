@@ -197,6 +197,7 @@ class GSLNet(ChoosesScale, StacksLayers, RemembersRows, NodeClassifier):
         self,
         x: Tensor,
         edge_index: Tensor | tuple[Tensor, Tensor] | None = None,
+        edge_weight: Tensor | tuple[Tensor, Tensor] | None = None,
         batch: Batch | None = None,
         *,
         context: Tensor | None = None,
@@ -211,6 +212,9 @@ class GSLNet(ChoosesScale, StacksLayers, RemembersRows, NodeClassifier):
             edge_index (torch.Tensor, optional): If given, only these edges are
                 candidates, or with :obj:`observed="prior"` a graph that is mixed with
                 the learned one. (default: :obj:`None`)
+            edge_weight (torch.Tensor, optional): Their weights, not negative: a prior
+                of the choice, whose logarithm is added to the scores; an observed
+                graph has these weights. (default: :obj:`None`)
             batch (torch.Tensor, optional): Sorted graph ids of the nodes.
                 (default: :obj:`None`)
             context (torch.Tensor, optional): The rows that are the neighbours of those
@@ -228,7 +232,8 @@ class GSLNet(ChoosesScale, StacksLayers, RemembersRows, NodeClassifier):
         """
         check_one_type(x)
         context = self._context(context, edge_index, batch, embedding, shard)
-        given = self._arguments(x, edge_index, batch, context, embedding, shard)
+        edges = edge_index, edge_weight
+        given = self._arguments(x, *edges, batch, context, embedding, shard)
         x, args = self._last_layer(x, given, run, generator)
         return self._read(self.convs[-1](x, **args, generator=generator), batch)
 
@@ -274,6 +279,7 @@ class GSLNet(ChoosesScale, StacksLayers, RemembersRows, NodeClassifier):
         self,
         x: Tensor,
         edge_index: Tensor | tuple[Tensor, Tensor] | None = None,
+        edge_weight: Tensor | tuple[Tensor, Tensor] | None = None,
         batch: Batch | None = None,
         *,
         context: Tensor | None = None,
@@ -286,6 +292,8 @@ class GSLNet(ChoosesScale, StacksLayers, RemembersRows, NodeClassifier):
         Args:
             x (torch.Tensor): The node features, dense or sparse CSR.
             edge_index (torch.Tensor, optional): Candidates. (default: :obj:`None`)
+            edge_weight (torch.Tensor, optional): Their weights, a prior.
+                (default: :obj:`None`)
             batch (torch.Tensor, optional): Sorted graph ids. (default: :obj:`None`)
             context (torch.Tensor, optional): The rows that are the neighbours of those
                 of :obj:`x`. (default: :obj:`None`)
@@ -304,6 +312,7 @@ class GSLNet(ChoosesScale, StacksLayers, RemembersRows, NodeClassifier):
             x,
             generator,
             edge_index=edge_index,
+            edge_weight=edge_weight,
             batch=batch,
             context=context,
             embedding=embedding,

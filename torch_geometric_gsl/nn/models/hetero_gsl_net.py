@@ -166,6 +166,7 @@ class HeteroGSLNet(StacksRelations, FollowsTask):
         self,
         x_dict: Rows,
         edge_index_dict: dict[EdgeType, Any] | None = None,
+        edge_weight_dict: dict[EdgeType, Any] | None = None,
         batch_dict: dict[NodeType, Any] | None = None,
         *,
         context_dict: Rows | None = None,
@@ -179,6 +180,8 @@ class HeteroGSLNet(StacksRelations, FollowsTask):
             edge_index_dict (dict, optional): Edges of some relations, which alone are
                 candidates there, or with :obj:`observed="prior"` a graph that is mixed
                 with the learned one. (default: :obj:`None`)
+            edge_weight_dict (dict, optional): The weights of edges that are given, a
+                prior. (default: :obj:`None`)
             batch_dict (dict, optional): Sorted graph ids of each type.
                 (default: :obj:`None`)
             context_dict (dict[str, torch.Tensor], optional): The rows of each type that
@@ -195,7 +198,8 @@ class HeteroGSLNet(StacksRelations, FollowsTask):
             torch.Tensor or dict[str, torch.Tensor]: The outputs of the target type, or
             of all types that a relation leads to.
         """
-        given = edge_index_dict, batch_dict, context_dict, embedding_dict
+        listed = edge_index_dict, edge_weight_dict
+        given = *listed, batch_dict, context_dict, embedding_dict
         x, args = self._last_layer(run, x_dict, *given, generator)
         out: Rows = run(self.convs[-1], x, args, generator)
         return out if self.target is None else out[self.target]
@@ -263,6 +267,7 @@ class HeteroGSLNet(StacksRelations, FollowsTask):
         self,
         x_dict: Rows,
         edge_index_dict: dict[EdgeType, Any] | None = None,
+        edge_weight_dict: dict[EdgeType, Any] | None = None,
         batch_dict: dict[NodeType, Any] | None = None,
         *,
         context_dict: Rows | None = None,
@@ -274,6 +279,8 @@ class HeteroGSLNet(StacksRelations, FollowsTask):
         Args:
             x_dict (dict[str, torch.Tensor]): The node features of each type.
             edge_index_dict (dict, optional): Candidates. (default: :obj:`None`)
+            edge_weight_dict (dict, optional): The weights of edges that are given, a
+                prior. (default: :obj:`None`)
             batch_dict (dict, optional): Sorted graph ids. (default: :obj:`None`)
             context_dict (dict[str, torch.Tensor], optional): The rows that are the
                 sources. (default: :obj:`None`)
@@ -285,7 +292,8 @@ class HeteroGSLNet(StacksRelations, FollowsTask):
         Returns:
             list[dict[tuple[str, str, str], SampledGraph]]: The edges and their weights.
         """
-        given = edge_index_dict, batch_dict, context_dict, embedding_dict
+        listed = edge_index_dict, edge_weight_dict
+        given = *listed, batch_dict, context_dict, embedding_dict
         graphs: list[dict[EdgeType, SampledGraph]] = []
         call = partial(run_and_look, graphs, 'graphs')
         x, args = self._last_layer(call, x_dict, *given, generator)

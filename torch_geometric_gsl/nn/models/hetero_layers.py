@@ -87,6 +87,7 @@ class StacksRelations(torch.nn.Module):
         call: Callable[..., Rows],
         x_dict: Any,
         edges: Any,
+        weights: Any,
         batch: Any,
         context: Any,
         embedding: Any,
@@ -94,7 +95,7 @@ class StacksRelations(torch.nn.Module):
     ) -> tuple[Rows, Arguments]:
         """Run all layers but the last; return its rows and its arguments."""
         x, context = self._inputs(x_dict, context)
-        given, of_context = self._given(x, edges, batch, context, embedding)
+        given, of_context = self._given(x, edges, weights, batch, context, embedding)
         layers: list[Any] = list(self.convs)
         for conv in layers[:-1]:
             rows, args = _for_layer(conv, x, context, given)
@@ -120,7 +121,13 @@ class StacksRelations(torch.nn.Module):
         return x, context
 
     def _given(
-        self, x: Rows, edges: Any, batch: Any, context: Rows | None, embedding: Any
+        self,
+        x: Rows,
+        edges: Any,
+        weights: Any,
+        batch: Any,
+        context: Rows | None,
+        embedding: Any,
     ) -> tuple[Arguments, Arguments]:
         """Return what the layers are given for the rows, and for their context."""
         modes = self.compared.values()
@@ -132,6 +139,7 @@ class StacksRelations(torch.nn.Module):
                 embedding = {t: (context.get(t), x.get(t)) for t in context | x}
         given = {
             'edge_index_dict': check_keys(edges, self.relations, 'edge_index_dict'),
+            'edge_weight_dict': check_keys(weights, self.relations, 'edge_weight_dict'),
             'batch_dict': check_keys(batch, self.node_types, 'batch_dict'),
             'embedding_dict': check_keys(embedding, self.node_types, 'embedding_dict'),
         }
@@ -139,7 +147,8 @@ class StacksRelations(torch.nn.Module):
             return given, {}
         pairs = {name: split_pairs(value, name) for name, value in given.items()}
         # Edges of the rows come from their context alone; of the rest both are seen.
-        own = given | {'edge_index_dict': pairs['edge_index_dict'][1]}
+        names = 'edge_index_dict', 'edge_weight_dict'
+        own = given | {name: pairs[name][1] for name in names}
         return own, {name: pair[0] for name, pair in pairs.items()}
 
     def _after(self, rows: Rows, out: Rows) -> Rows:
@@ -169,6 +178,7 @@ def _part(given: Arguments, conv: HeteroLatentGraphConv) -> Arguments:
     """Return what one layer is given, which may have a part of the relations."""
     args = {
         'edge_index_dict': _pick(given['edge_index_dict'], conv.relations),
+        'edge_weight_dict': _pick(given['edge_weight_dict'], conv.relations),
         'batch_dict': _pick(given['batch_dict'], conv.node_types),
     }
     layers: list[Any] = list(conv.convs.values())

@@ -98,6 +98,7 @@ class StacksLayers(KeepsAnchors):
         self,
         x: Tensor,
         edge_index: Any = None,
+        edge_weight: Any = None,
         batch: Any = None,
         context: Tensor | None = None,
         embedding: Any = None,
@@ -110,12 +111,14 @@ class StacksLayers(KeepsAnchors):
             check_absent(self.readout, 'context', 'with a readout')
             check_features(x)
             check_context(context, x)
-        given = {'edge_index': edge_index, 'batch': batch, 'embedding': embedding}
+        given = {'edge_index': edge_index, 'edge_weight': edge_weight}
+        given |= {'batch': batch, 'embedding': embedding}
         of_shard = {} if shard is None else {'shard': shard}
         own = {'readout': self.readout, 'num_relations': self.num_relations}
         check_shard(shard, x, batch=batch, context=context, **own)
         if self.num_transition_nodes is not None:
-            check_absent(edge_index, 'edge_index', 'with transition nodes')
+            for name in ('edge_index', 'edge_weight'):
+                check_absent(given[name], name, 'with transition nodes')
             return self._transition_arguments(x, batch, context) | of_shard, {}
         if context is None:
             if self.compare == 'input':
@@ -126,10 +129,8 @@ class StacksLayers(KeepsAnchors):
         pairs = {name: split_pair(value, name) for name, value in given.items()}
         of_context = {name: pair[0] for name, pair in pairs.items()}
         # Edges of the rows come from their context alone; of the rest both are seen.
-        return given | {
-            'edge_index': pairs['edge_index'][1],
-            'context': context,
-        }, of_context
+        of_rows = {name: pairs[name][1] for name in ('edge_index', 'edge_weight')}
+        return given | of_rows | {'context': context}, of_context
 
     def _shared_embedding(self, given: Arguments, shard: RowShard | None) -> Arguments:
         """Gather what all layers compare, once for all of them."""

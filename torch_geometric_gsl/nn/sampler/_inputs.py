@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch_geometric.utils import lexsort
 
 from torch_geometric_gsl._checks import (
     check_batch,
@@ -34,6 +35,7 @@ from torch_geometric_gsl.ops.candidates import (
     Candidates,
     list_candidates,
     sort_candidates,
+    weighted_candidates,
 )
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.runtime import disable_compile
@@ -49,6 +51,7 @@ def assign_parts(
     pairs: PairScores,
     is_pair: bool,
     edge_index: Any,
+    edge_weight: Tensor | None,
     batch: Any,
     given: CallOptions,
     compare: ComparedEdges,
@@ -57,7 +60,7 @@ def assign_parts(
     with torch.autocast(pairs.src.device.type, enabled=False):
         ids = None if batch is None else _graph_ids(batch, pairs, is_pair)
         if edge_index is not None:
-            return _parts_of_edges(pairs, edge_index, ids, given, compare)
+            return _parts_of_edges(pairs, edge_index, edge_weight, ids, given, compare)
         return [] if ids is None else _parts_of_graphs(pairs, ids, given, compare)
 
 
@@ -83,6 +86,7 @@ def _graph_ids(batch: Any, pairs: PairScores, is_pair: bool) -> GraphIds:
 def _parts_of_edges(
     pairs: PairScores,
     edge_index: Any,
+    edge_weight: Tensor | None,
     ids: GraphIds | None,
     given: CallOptions,
     compare: ComparedEdges,
@@ -91,7 +95,13 @@ def _parts_of_edges(
     check_edge_index(edge_index, pairs.src, pairs.dst)
     if ids is not None:
         check_one_graph(edge_index, ids)
-    source, target = sort_candidates(edge_index, loop=given.loop)
+    prior: Tensor | None = None
+    if edge_weight is None:
+        source, target = sort_candidates(edge_index, loop=given.loop)
+    else:
+        (source, target), prior = weighted_candidates(
+            edge_index, edge_weight, loop=given.loop
+        )
     size = torch.bincount(target, minlength=pairs.dst.size(0))
     if not given.replace and size.numel() > 0:
         check_value(
@@ -106,15 +116,21 @@ def _parts_of_edges(
             "'method' cannot be 'stream' where 'edge_index' is given: candidates are "
             "listed ('dense') or race ('race', 'auto')"
         )
+    if given.is_noisy and given.method == 'race' and prior is not None:
+        raise ValueError(
+            "'method' cannot be 'race' where 'edge_weight' is given: weighted "
+            "candidates are listed ('dense', 'auto')"
+        )
     candidates = Candidates(size.cumsum(0) - size, size, source)
     is_raced = torch.zeros_like(size, dtype=torch.bool)
-    if given.is_noisy and given.method != 'dense' and candidates.most > 0:
+    may_race = given.is_noisy and given.method != 'dense' and prior is None
+    if may_race and candidates.most > 0:
         plan, options = choose_plan(given, 1, candidates.most, is_own=True)
         if plan.method == 'race':  # Which pays only where candidates are many.
             gathered = max(given.proposals, options.num_tail)
             least = 0 if given.method == 'race' else SHARE * gathered
             is_raced = size > least
-    return _short_and_long(pairs, candidates, is_raced, given, compare)
+    return _short_and_long(pairs, candidates, is_raced, given, compare, prior)
 
 
 def _parts_of_graphs(
@@ -163,6 +179,7 @@ def _short_and_long(
     is_raced: Tensor,
     given: CallOptions,
     compare: ComparedEdges,
+    prior: Tensor | None = None,
 ) -> list[Part]:
     """List the candidates of targets with few, and let those of others race."""
     parts: list[Part] = []
@@ -174,6 +191,13 @@ def _short_and_long(
         edges, sizes = torch.cat(blocks, dim=1), [block.size(1) for block in blocks]
         value = compare(pairs, edges, given.memory_budget)
         score = pairs.edges(edges, value)
+        rank = None
+        if not given.is_noisy:
+            rank = pairs.ranking.edges(edges, value.detach())
+        if prior is not None:
+            score = score + prior.to(score.dtype)
+            if rank is not None:  # Where scores saturate, the nearest of equal ones.
+                rank = lexsort([rank, score.detach()]).argsort().to(rank.dtype)
         if pairs.excluded is not None:  # They keep their noise, as in a block.
             score = score.masked_fill(edges[0] == edges[1], -torch.inf)
         most = short.most
@@ -187,7 +211,7 @@ def _short_and_long(
             num_targets=num_targets,
             most=most,
             null=pairs.null,
-            rank=None if given.is_noisy else pairs.ranking.edges(edges, value.detach()),
+            rank=rank,
         )
         parts.append(listed)
     if bool(is_raced.any()):

@@ -12,6 +12,7 @@ from torch.utils.hooks import RemovableHandle
 from torch_geometric_gsl._checks import (
     check_absent,
     check_candidate_count,
+    check_edge_weight,
     check_generator,
     check_messages,
     check_rows,
@@ -59,6 +60,9 @@ class GumbelKNNSampler(OneType):
     parameters of the similarity and the features. In evaluation mode nothing is random:
     weights are proportional to :math:`\exp(\lambda \phi_{ij} / \tau)`, among the
     :obj:`k` nearest nodes unless :obj:`"dense"` is asked for.
+
+    Weights of given edges are a prior of the choice among them: their logarithm is
+    added to the scores.
 
     A null neighbour of score :math:`s_0` is one more candidate of each target, without
     a message:
@@ -137,7 +141,8 @@ class GumbelKNNSampler(OneType):
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}|, F_{in})` or a pair
           :math:`((|\mathcal{V}_s|, F_{in}), (|\mathcal{V}_t|, F_{in}))`, candidate
-          edges :math:`(2, |\mathcal{E}_c|)` *(optional)*, batch vector
+          edges :math:`(2, |\mathcal{E}_c|)` *(optional)*, their weights
+          :math:`(|\mathcal{E}_c|)` *(optional)*, batch vector
           :math:`(|\mathcal{V}|)` *(optional)*
         - **output:** edge indices :math:`(2, |\mathcal{E}|)` and edge weights
           :math:`(|\mathcal{E}|)`
@@ -225,6 +230,7 @@ class GumbelKNNSampler(OneType):
         self,
         x: Features,
         edge_index: Tensor | None = None,
+        edge_weight: Tensor | None = None,
         batch: Batch | None = None,
         *,
         rows: tuple[int, int] | None = None,
@@ -238,6 +244,10 @@ class GumbelKNNSampler(OneType):
                 features, or a pair :obj:`(x_src, x_dst)`.
             edge_index (torch.Tensor, optional): If given, only these edges are
                 candidates. (default: :obj:`None`)
+            edge_weight (torch.Tensor, optional): The weights :math:`w_{ij} \geq 0` of
+                :obj:`edge_index`, a prior of the choice: the score becomes
+                :math:`\lambda \phi_{ij} + \log w_{ij}`. An edge of weight zero is no
+                candidate; weights of equal edges add up. (default: :obj:`None`)
             batch (torch.Tensor or tuple, optional): Sorted graph ids of the nodes, a
                 pair for a pair: edges never join two graphs. (default: :obj:`None`)
             rows (tuple[int, int], optional): The first of the targets that are wanted,
@@ -261,7 +271,7 @@ class GumbelKNNSampler(OneType):
         """
         # Double precision ranks the nearest.
         is_ranked = not self.is_noisy and not (self.method == 'dense' and self.replace)
-        given = x, edge_index, batch, generator, rows
+        given = x, edge_index, edge_weight, batch, generator, rows
         assigned = self._begin(*given, is_exact=is_ranked)
         device_type = assigned.pairs.src.device.type
         with torch.autocast(device_type, enabled=False), one_of_each():
@@ -278,6 +288,7 @@ class GumbelKNNSampler(OneType):
         x: Features,
         h: Tensor,
         edge_index: Tensor | None = None,
+        edge_weight: Tensor | None = None,
         batch: Batch | None = None,
         *,
         rows: tuple[int, int] | None = None,
@@ -294,6 +305,8 @@ class GumbelKNNSampler(OneType):
             x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The node features.
             h (torch.Tensor): The messages of the sources :math:`[N, m]`.
             edge_index (torch.Tensor, optional): Candidates. (default: :obj:`None`)
+            edge_weight (torch.Tensor, optional): Their weights, a prior.
+                (default: :obj:`None`)
             batch (torch.Tensor or tuple, optional): Graph ids. (default: :obj:`None`)
             rows (tuple[int, int], optional): The first of the targets that are wanted,
                 and the end of them: they get the sums of a call for all targets.
@@ -319,19 +332,25 @@ class GumbelKNNSampler(OneType):
                 edge_index=edge_index,
                 batch=batch,
             )
-        assigned = self._begin(x, edge_index, batch, generator, rows)
+        assigned = self._begin(x, edge_index, edge_weight, batch, generator, rows)
         check_messages(h, assigned.pairs.src.size(0), assigned.pairs.src.device)
         with torch.autocast(h.device.type, enabled=False), one_of_each():
             return assigned.sum(h, generator)
 
     def plan(
-        self, x: Features, edge_index: Tensor | None = None, batch: Batch | None = None
+        self,
+        x: Features,
+        edge_index: Tensor | None = None,
+        edge_weight: Tensor | None = None,
+        batch: Batch | None = None,
     ) -> SamplingPlan:
         r"""Return the training-time sampling plan: the method, its numbers, and why.
 
         Args:
             x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The node features.
             edge_index (torch.Tensor, optional): Candidates. (default: :obj:`None`)
+            edge_weight (torch.Tensor, optional): Their weights, a prior.
+                (default: :obj:`None`)
             batch (torch.Tensor or tuple, optional): Graph ids. (default: :obj:`None`)
 
         Returns:
@@ -344,13 +363,14 @@ class GumbelKNNSampler(OneType):
         """
         with torch.no_grad():
             # Asking leaves what is drawn later as it is.
-            inputs = x, edge_index, batch, self._memory.copy()
+            inputs = x, edge_index, edge_weight, batch, self._memory.copy()
             return self._assign(*inputs, is_noisy=True).plan(self.method)
 
     def distribution(
         self,
         x: Features,
         edge_index: Tensor | None = None,
+        edge_weight: Tensor | None = None,
         batch: Batch | None = None,
         *,
         rows: tuple[int, int] | None = None,
@@ -362,6 +382,8 @@ class GumbelKNNSampler(OneType):
         Args:
             x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The node features.
             edge_index (torch.Tensor, optional): Candidates. (default: :obj:`None`)
+            edge_weight (torch.Tensor, optional): Their weights, a prior.
+                (default: :obj:`None`)
             batch (torch.Tensor or tuple, optional): Graph ids. (default: :obj:`None`)
             rows (tuple[int, int], optional): The first of the targets that are wanted,
                 and the end of them. (default: :obj:`None`)
@@ -380,7 +402,7 @@ class GumbelKNNSampler(OneType):
             tensor([4, 4, 4, 4, 4])
         """
         with torch.no_grad():
-            inputs = x, edge_index, batch, self._memory
+            inputs = x, edge_index, edge_weight, batch, self._memory
             found = describe(self._assign(*inputs, is_noisy=False, rows=rows))
             if rows is None:
                 return found
@@ -404,8 +426,8 @@ class GumbelKNNSampler(OneType):
         r"""Register a function that sees the inputs of each draw before it is made.
 
         Args:
-            hook (Callable): Is called as :obj:`hook(sampler, x, edge_index, batch)` by
-                :meth:`forward` and :meth:`propagate`.
+            hook (Callable): Is called as :obj:`hook(sampler, x, edge_index,
+                edge_weight, batch)` by :meth:`forward` and :meth:`propagate`.
 
         Returns:
             torch.utils.hooks.RemovableHandle: Removes the hook by its :meth:`remove`.
@@ -430,6 +452,7 @@ class GumbelKNNSampler(OneType):
         self,
         x: Features,
         edge_index: Any,
+        edge_weight: Any,
         batch: Any,
         generator: Any,
         rows: Any,
@@ -437,8 +460,8 @@ class GumbelKNNSampler(OneType):
     ) -> Assignment:
         """Check the inputs, and assign a part to each target."""
         for hook in self._draw_hooks.values():
-            hook(self, x, edge_index, batch)
-        inputs = x, edge_index, batch, self._memory
+            hook(self, x, edge_index, edge_weight, batch)
+        inputs = x, edge_index, edge_weight, batch, self._memory
         assigned = self._assign(
             *inputs, is_noisy=self.is_noisy, is_exact=is_exact, rows=rows
         )
@@ -449,6 +472,7 @@ class GumbelKNNSampler(OneType):
         self,
         x: Features,
         edge_index: Any,
+        edge_weight: Any,
         batch: Any,
         memory: EnvelopeMemory,
         *,
@@ -463,8 +487,10 @@ class GumbelKNNSampler(OneType):
             check_rows(rows, pairs.dst.size(0))
             check_absent(edge_index, 'edge_index', "with 'rows'")
             check_absent(batch, 'batch', "with 'rows'")
+        if edge_weight is not None:
+            check_edge_weight(edge_weight, edge_index, pairs.src)
         if edge_index is not None or batch is not None:
-            inputs = pairs, is_pair, edge_index, batch, given
+            inputs = pairs, is_pair, edge_index, edge_weight, batch, given
             parts = assign_parts(*inputs, self._compared)
             return Assignment(pairs, parts)
         if pairs.dst.size(0) == 0:

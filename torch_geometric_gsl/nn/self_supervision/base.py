@@ -56,6 +56,7 @@ class DrawnGraphLoss(torch.nn.Module):
         self,
         x: Tensor,
         edge_index: Tensor | None = None,
+        edge_weight: Tensor | None = None,
         batch: Tensor | None = None,
         *,
         embedding: Tensor | None = None,
@@ -67,6 +68,8 @@ class DrawnGraphLoss(torch.nn.Module):
         Args:
             x (torch.Tensor): The node features, dense or sparse CSR.
             edge_index (torch.Tensor, optional): Candidates. (default: :obj:`None`)
+            edge_weight (torch.Tensor, optional): Their weights, a prior.
+                (default: :obj:`None`)
             batch (torch.Tensor, optional): Sorted graph ids. (default: :obj:`None`)
             embedding (torch.Tensor, optional): What the similarity compares.
                 (default: :obj:`None`)
@@ -83,7 +86,7 @@ class DrawnGraphLoss(torch.nn.Module):
         else:
             check_embedding(embedding, self.sampler, x.size(0))
         graph: SampledGraph = self.sampler(
-            embedding, edge_index, batch, generator=generator
+            embedding, edge_index, edge_weight, batch, generator=generator
         )
         return graph
 

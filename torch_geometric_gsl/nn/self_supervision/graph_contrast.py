@@ -167,6 +167,7 @@ class GraphContrast(DrawnGraphLoss):
         self,
         x: Tensor,
         edge_index: Tensor | None = None,
+        edge_weight: Tensor | None = None,
         batch: Tensor | None = None,
         *,
         embedding: Tensor | None = None,
@@ -179,6 +180,8 @@ class GraphContrast(DrawnGraphLoss):
             x (torch.Tensor): The node features, dense or sparse CSR.
             edge_index (torch.Tensor, optional): If given, only these edges are
                 candidates. (default: :obj:`None`)
+            edge_weight (torch.Tensor, optional): Their weights, a prior.
+                (default: :obj:`None`)
             batch (torch.Tensor, optional): Sorted graph ids of the nodes.
                 (default: :obj:`None`)
             embedding (torch.Tensor, optional): What the similarity compares, such as
@@ -192,7 +195,12 @@ class GraphContrast(DrawnGraphLoss):
             torch.Tensor: The loss, a scalar.
         """
         graph = self.graph(
-            x, edge_index, batch, embedding=embedding, generator=generator
+            x,
+            edge_index,
+            edge_weight,
+            batch,
+            embedding=embedding,
+            generator=generator,
         )
         num_nodes = x.size(0)
         both = self.anchor.edges(num_nodes, x), order_edges(graph, num_nodes)

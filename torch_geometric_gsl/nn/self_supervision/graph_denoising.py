@@ -124,6 +124,7 @@ class GraphDenoising(DrawnGraphLoss):
         self,
         x: Tensor,
         edge_index: Tensor | None = None,
+        edge_weight: Tensor | None = None,
         batch: Tensor | None = None,
         *,
         embedding: Tensor | None = None,
@@ -135,6 +136,8 @@ class GraphDenoising(DrawnGraphLoss):
             x (torch.Tensor): The node features, dense or sparse CSR.
             edge_index (torch.Tensor, optional): If given, only these edges are
                 candidates. (default: :obj:`None`)
+            edge_weight (torch.Tensor, optional): Their weights, a prior.
+                (default: :obj:`None`)
             batch (torch.Tensor, optional): Sorted graph ids of the nodes.
                 (default: :obj:`None`)
             embedding (torch.Tensor, optional): What the similarity compares, such as
@@ -148,7 +151,12 @@ class GraphDenoising(DrawnGraphLoss):
             torch.Tensor: The loss, a scalar.
         """
         graph = self.graph(
-            x, edge_index, batch, embedding=embedding, generator=generator
+            x,
+            edge_index,
+            edge_weight,
+            batch,
+            embedding=embedding,
+            generator=generator,
         )
         if self.binary:
             check_words(x)

@@ -1,0 +1,272 @@
+"""Weights of given edges, a prior of the choice among them."""
+
+import re
+
+import pytest
+import torch
+from oracles import seeded
+from scipy.stats import chisquare
+from torch_geometric.data import Data
+
+from torch_geometric_gsl import (
+    IDGL,
+    KNNGCN,
+    KNNLINKX,
+    GSLNet,
+    GumbelKNNSampler,
+    HeatKernelSimilarity,
+    HeteroGSLNet,
+    LatentGraphConv,
+    LinearSimilarity,
+    MultiplexLatentGraphConv,
+)
+from torch_geometric_gsl.ops.dense import relaxed_weights
+from torch_geometric_gsl.transforms import FreezeLatentGraph
+
+N, IN = 8, 4
+DOUBLE = {'dtype': torch.double}
+X = torch.randn(N, IN, generator=seeded(), **DOUBLE)
+EVERY = torch.cartesian_prod(torch.arange(N), torch.arange(N)).t()
+WEIGHT = torch.rand(N * N, generator=seeded(1), **DOUBLE) + 0.1
+ERROR_RATE = 1e-4
+
+
+def make(**kwargs):
+    return GumbelKNNSampler(LinearSimilarity(IN), 3, **{'tau': 0.7} | kwargs)
+
+
+def matrix(graph):
+    out = torch.zeros(N, N, **DOUBLE)
+    return out.index_put((graph.edge_index[1], graph.edge_index[0]), graph.edge_weight)
+
+
+def prior():
+    """Logarithms of the weights, a row for each target."""
+    return torch.zeros(N, N, **DOUBLE).index_put((EVERY[1], EVERY[0]), WEIGHT.log())
+
+
+@pytest.mark.parametrize('scale', [1.0, 5.0])
+def test_the_definition_with_the_logarithms_added(scale):
+    sampler = make(scale=scale, method='dense')
+    graph = sampler(X, EVERY, WEIGHT, generator=seeded(2))
+    score = scale * sampler.similarity(X) + prior()
+    expected = relaxed_weights(score, 3, 0.7, generator=seeded(2))
+    torch.testing.assert_close(matrix(graph), expected)
+    sums = sampler.propagate(X, X, EVERY, WEIGHT, generator=seeded(2))
+    torch.testing.assert_close(sums, expected @ X)
+    expected = torch.softmax(score / 0.7, dim=1)
+    torch.testing.assert_close(matrix(sampler.eval()(X, EVERY, WEIGHT)), expected)
+    found = sampler.propagate(X, X, EVERY, WEIGHT)
+    torch.testing.assert_close(found, expected @ X)
+
+
+def test_the_law_of_first_draws():
+    sampler = make(hard=True, tau=1.0, scale=2.0)
+    edges = torch.stack([torch.arange(N), torch.zeros(N, dtype=torch.long)])
+    weight, count, generator = WEIGHT[:N], torch.zeros(N), seeded(3)
+    for _ in range(700):
+        graph = sampler(X, edges, weight, generator=generator)
+        count.index_add_(0, graph.edge_index[0], 3 * graph.edge_weight.float())
+    score = 2 * sampler.similarity(X)[0] + weight.log()
+    law = torch.softmax(score, dim=0) * count.sum()
+    assert chisquare(count.round(), law.float() * count.sum() / law.sum()).pvalue > (
+        ERROR_RATE
+    )
+    flat = torch.softmax(2 * sampler.similarity(X)[0], dim=0) * count.sum()
+    assert chisquare(count.round(), flat.float()).pvalue < ERROR_RATE
+
+
+@pytest.mark.parametrize('training', [True, False])
+def test_ones_change_nothing_and_factors_neither(training):
+    sampler = make().train(training)
+    plain = sampler(X, EVERY, generator=seeded(2))
+    for factor in (1.0, 1e-30, 1e30):
+        weight = torch.full((N * N,), factor, **DOUBLE)
+        graph = sampler(X, EVERY, weight, generator=seeded(2))
+        assert torch.equal(graph.edge_index, plain.edge_index)
+        torch.testing.assert_close(graph.edge_weight, plain.edge_weight)
+    # Beside a null neighbour a factor counts.
+    sampler = make(null=True).double().train(training)
+    totals = [
+        matrix(sampler(X, EVERY, factor * WEIGHT, generator=seeded(2))).sum()
+        for factor in (1e-3, 1e3)
+    ]
+    assert totals[0] < 0.1 * totals[1]
+
+
+@pytest.mark.parametrize('training', [True, False])
+@pytest.mark.parametrize('replace', [True, False])
+def test_zero_excludes_and_equal_edges_add_up(training, replace):
+    sampler = make(replace=replace).train(training)
+    weight = WEIGHT.masked_fill(EVERY[0] == EVERY[1], 0)
+    apart = EVERY[0] != EVERY[1]
+    found = sampler(X, EVERY, weight, generator=seeded(2))
+    expected = sampler(X, EVERY[:, apart], WEIGHT[apart], generator=seeded(2))
+    assert torch.equal(found.edge_index, expected.edge_index)
+    torch.testing.assert_close(found.edge_weight, expected.edge_weight)
+    assert sampler.distribution(X, EVERY, weight).candidates.tolist() == [N - 1] * N
+    if replace:
+        none = sampler.propagate(X, X, EVERY[:, :0], WEIGHT[:0])
+        assert torch.equal(none, torch.zeros(N, IN, **DOUBLE))
+    twice = torch.cat([EVERY, EVERY.flip(1)], dim=1)
+    halves = torch.cat([WEIGHT * 0.25, (WEIGHT * 0.75).flip(0)])
+    found = sampler(X, twice, halves, generator=seeded(2))
+    expected = sampler(X, EVERY, WEIGHT, generator=seeded(2))
+    torch.testing.assert_close(found.edge_weight, expected.edge_weight)
+
+
+@pytest.mark.parametrize('training', [True, False])
+def test_gradients(training):
+    sampler = make(method='dense').train(training)
+    keep = EVERY[1] < 3
+    weight = WEIGHT[keep].clone()
+    weight[2] = 0
+    weight.requires_grad_()
+
+    def run(weight):
+        edges = EVERY[:, keep]
+        return sampler.propagate(X, X, edges, weight, generator=seeded(2))[:3]
+
+    positive = weight.detach() > 0
+    (grad,) = torch.autograd.grad(run(weight).square().sum(), weight)
+    assert grad[2] == 0
+    assert bool((grad[positive] != 0).all())
+
+    def of_positive(value):
+        return run(weight.detach().masked_scatter(positive, value))
+
+    assert torch.autograd.gradcheck(
+        of_positive, weight.detach()[positive].requires_grad_()
+    )
+
+
+def test_the_nearest_of_equal_priors_where_scores_saturate():
+    similarity = HeatKernelSimilarity(1, normalize=False)
+    x = 1000 * torch.tensor([[0.0], [3.0], [1.0], [2.0]])
+    sampler = GumbelKNNSampler(similarity, 2, loop=False).eval()
+    edges = torch.tensor([[1, 2, 3], [0, 0, 0]])
+    graph = sampler(x, edges, torch.ones(3))
+    assert graph.edge_index[0].tolist() == [2, 3]
+    graph = sampler(x, edges, torch.tensor([2.0, 1.0, 1.0]))
+    assert graph.edge_index[0].tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ('weight', 'error', 'text'),
+    [
+        (-WEIGHT, ValueError, "'edge_weight' must not be negative (got -1."),
+        (WEIGHT / 0, ValueError, "'edge_weight' contains NaN or infinite values"),
+        (WEIGHT[:3], ValueError, "'edge_weight' must have shape [64] (got [3])"),
+        (EVERY[0], TypeError, "'edge_weight' must be a floating-point tensor (got tor"),
+        ([1.0], TypeError, "'edge_weight' must be a floating-point tensor (got list)"),
+        (WEIGHT.to('meta'), ValueError, "'edge_weight' is on meta but 'x' is on cpu"),
+    ],
+)
+def test_bad_weights(weight, error, text):
+    conv = LatentGraphConv(IN, 3, 'linear').double()
+    net = GSLNet(IN, 3, 2, 3, 'linear').double()
+    for call in (make(), make().plan, make().distribution, conv, conv.graph, net):
+        with pytest.raises(error, match=re.escape(text)):
+            call(X, EVERY, weight)
+
+
+def test_weights_of_no_edges_and_of_a_race():
+    for call in (make(), LatentGraphConv(IN, 3, 'linear').double()):
+        with pytest.raises(ValueError, match="'edge_weight' needs 'edge_index'"):
+            call(X, None, WEIGHT)
+    with pytest.raises(ValueError, match="'race' where 'edge_weight' is given"):
+        make(method='race')(X, EVERY, WEIGHT)
+    assert make().plan(X, EVERY, WEIGHT).method == 'dense'
+
+
+MODELS = {
+    'conv': lambda: LatentGraphConv(IN, 3, 'linear'),
+    'prior': lambda: LatentGraphConv(IN, 3, 'linear', observed='prior'),
+    'multiplex': lambda: MultiplexLatentGraphConv(IN, 3, 2, ['linear', 'difference']),
+    'net': lambda: GSLNet(IN, 5, 2, 3, 'linear', dropout=0.0),
+    'input': lambda: GSLNet(IN, 5, 2, 3, 'linear', compare='input', dropout=0.0),
+    'knn gcn': lambda: KNNGCN(IN, 5, 2, 3, k=2, dropout=0.0),
+    'knn linkx': lambda: KNNLINKX(IN, 5, 2, 3, num_nodes=N, k=2, dropout=0.0),
+    'idgl': lambda: IDGL(IN, 5, 2, 3, k=2, dropout=0.0, iteration_dropout=0.0),
+}
+
+
+@pytest.mark.parametrize('name', MODELS)
+def test_layers_and_models(name):
+    torch.manual_seed(0)
+    model = MODELS[name]().double().eval()
+    edges = EVERY[:, EVERY[0] != EVERY[1]]
+    weight = WEIGHT[EVERY[0] != EVERY[1]].clone()
+    plain, ones = model(X, edges), torch.ones_like(weight)
+    torch.testing.assert_close(model(X, edges, ones), plain)
+    assert not torch.allclose(model(X, edges, weight), plain)
+    torch.testing.assert_close(
+        model(X, edges, edge_weight=weight), model(X, edges, weight)
+    )
+    keep = edges[0] > 1
+    zeros = weight * keep
+    expected = model(X, edges[:, keep], weight[keep])
+    torch.testing.assert_close(model(X, edges, zeros), expected)
+
+
+def test_new_rows_have_weights_of_their_edges():
+    model = GSLNet(IN, 5, 2, 3, 'linear').double().eval()
+    new = X[:2] + 0.1
+    edges = EVERY, EVERY[:, EVERY[1] < 2]
+    weights = WEIGHT, WEIGHT[EVERY[1] < 2]
+    found = model(new, edges, weights, context=X)
+    assert not torch.allclose(found, model(new, edges, context=X))
+    alone = model(
+        new[:1],
+        (EVERY, EVERY[:, EVERY[1] < 1]),
+        (WEIGHT, WEIGHT[EVERY[1] < 1]),
+        context=X,
+    )
+    torch.testing.assert_close(alone, found[:1])
+
+
+def test_observed_weights_are_normalised():
+    conv = LatentGraphConv(IN, IN, 'linear', observed='prior', root_weight=False)
+    conv = conv.double().eval()
+    edges, weight = torch.tensor([[1, 2, 3], [0, 0, 4]]), torch.tensor([1.0, 3.0, 0.0])
+    weight = weight.double().requires_grad_()
+    graph = conv.graph(X, edges, weight)
+    own = conv.graph(X)
+    share = conv.prior.share.double()
+    expected = (1 - share) * matrix(own)
+    expected[4] = matrix(own)[4]  # Nothing was observed of weight.
+    expected[0, 1] += share * 0.25
+    expected[0, 2] += share * 0.75
+    expected[1:4] = 0
+    kept = matrix(graph)
+    kept[1:4] = 0
+    torch.testing.assert_close(kept[[0, 4]], expected[[0, 4]])
+    (grad,) = torch.autograd.grad(conv(X, edges, weight).square().sum(), weight)
+    assert bool(grad.isfinite().all())
+    assert bool((grad[:2] != 0).all())
+
+
+def test_types_of_nodes():
+    relations = [('word', 'in', 'doc'), ('doc', 'near', 'doc')]
+    model = HeteroGSLNet(
+        {'word': IN, 'doc': IN}, 5, 2, 3, relations, target='doc', similarity='linear'
+    )
+    model, x = model.double().eval(), {'word': X, 'doc': X.flip(0)}
+    edges = {relations[0]: EVERY}
+    plain = model(x, edges)
+    ones = {relations[0]: torch.ones_like(WEIGHT)}
+    torch.testing.assert_close(model(x, edges, ones), plain)
+    assert not torch.allclose(model(x, edges, {relations[0]: WEIGHT}), plain)
+    text = r"'edge_weight_dict\[\('doc', 'near', 'doc'\)\]' needs 'edge_index'"
+    with pytest.raises(ValueError, match=text):
+        model(x, edges, {relations[1]: WEIGHT})
+
+
+def test_frozen_graphs_know_the_weights():
+    sampler = make().eval()
+    data = Data(x=X, edge_index=EVERY, edge_weight=WEIGHT)
+    frozen = FreezeLatentGraph(sampler, use_edge_index=True)(data.clone())
+    expected = sampler(X, EVERY, WEIGHT)
+    assert torch.equal(frozen.edge_index, expected.edge_index)
+    torch.testing.assert_close(frozen.edge_weight, expected.edge_weight)
+    assert torch.equal(frozen.observed_edge_weight, WEIGHT)
