@@ -202,8 +202,9 @@ def survey(args: argparse.Namespace) -> None:
     print(f'{"angle":>5}{"median":>8}{"worst":>8}  all')
     for args.delta in DELTAS:
         test, errors = draw_batch(args, 20, 1), []
-        for args.seed in range(args.seeds):
-            model = fit(f'{args.delta} degrees, {args.seed}', make, args)
+        for seed in range(args.seeds):
+            args.seed = seed
+            model = fit(f'{args.delta} degrees, {seed}', make, args)
             errors.append(relative_error(model, test))
         lost += sum(error >= FOUND for error in errors)
         text = ' '.join(f'{error:.3f}' for error in errors)

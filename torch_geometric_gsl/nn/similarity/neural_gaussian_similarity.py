@@ -119,8 +119,9 @@ class NeuralGaussianSimilarity(Similarity):
     def begin_at(self, centre: float) -> None:
         r"""Let the bells of all targets begin with one centre.
 
-        It helps narrow bells, with a small :obj:`c_scale`. The bias :math:`\beta_b`
-        becomes that of the centre, and :math:`w_b` zero.
+        A narrow bell, with a small :obj:`c_scale`, must begin near the relation. Where
+        there are several, it finds the nearest; a wide one can stay between them. The
+        bias :math:`\beta_b` becomes that of the centre, and :math:`w_b` zero.
 
         Args:
             centre (float): The centre, a cosine in :math:`(0, 1)`, or in
