@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import math
 from pathlib import Path
 
 import pytest
@@ -32,8 +33,15 @@ def test_means_over_true_edges(example):
     torch.testing.assert_close(example.edge_means(data), torch.tensor(expected))
 
 
-def test_bells_begin_where_they_are_told(example):
-    model = example.two_bells((30, 140))
+def two_bells(example, *degrees):
+    model = example.two_bells()
+    for sampler, angle in zip(model.samplers(), degrees, strict=True):
+        sampler.similarity.begin_at(math.cos(math.radians(angle)))
+    return model
+
+
+def test_responses_peak_at_the_centres(example):
+    model = two_bells(example, 30, 140)
     angle = torch.arange(181.0)
     curves = [example.response(sampler, angle) for sampler in model.samplers()]
     assert [int(curve.argmax()) for curve in curves] == [30, 140]
@@ -42,9 +50,9 @@ def test_bells_begin_where_they_are_told(example):
 
 
 def test_precision(example, capsys):
-    model = example.two_bells((40, 110))
-    for sampler in model.samplers():
-        torch.nn.init.constant_(sampler.similarity.bias_c, -4.0)
+    model = two_bells(example, 40, 110)
+    for sampler in model.samplers():  # Widths of 8 sigmoid(-8), 0.003.
+        torch.nn.init.constant_(sampler.similarity.bias_c, -8.0)
     example.print_precision('bells', model.eval(), draw(example)[0])
     lines = capsys.readouterr().out.splitlines()
     assert lines == [

@@ -90,7 +90,7 @@ class MyGNN(torch.nn.Module):
 # Which similarity? Neighbours here neither resemble a node nor are they its opposite.
 # The *neural Gaussian* similarity is a :term:`bell`: a curve over the cosine of two
 # positions that has one peak and falls on both sides. Where the peak is, is learned; it
-# begins at a cosine of 0, an angle of 90 degrees.
+# begins wide, at a cosine of 0, an angle of 90 degrees.
 #
 # Two numbers decide how sharply it chooses. The :term:`scale` multiplies the scores: a
 # large one makes a small difference count; here it is learned. The temperature
@@ -177,11 +177,10 @@ right.set(ylabel='squared error over variance', xlabel='neighbours')
 plt.show()
 
 # %%
-# Be warned: this is a task where a bell is right, and it began 20 degrees away from
-# where it had to go. One that begins far off gets no gradient towards the relation, so
-# try several beginnings and let validation choose, as ``examples/hidden_relation.py``
-# does; :doc:`/pays` has the numbers of ten runs at eight angles. On tables whose rows
-# tell their own label a learned graph gains nothing: :doc:`plot_1_my_table`.
+# Be warned: this is a task where a bell is right. The bell begins wide, so that the
+# relation pulls it from any angle; :doc:`/pays` has the numbers of ten seeds at eight
+# angles. On tables whose rows tell their own label a learned graph gains nothing:
+# :doc:`plot_1_my_table`.
 #
 # Layers that take no weights
 # ---------------------------

@@ -58,8 +58,8 @@ print(f'{len(train)} rings to learn from, {len(test)} to test; {share:.0%} repea
 #
 # The layer sums values over neighbours, and compares *places* to find them: that is
 # what ``compare='embedding'`` is for. Its similarity is a :term:`bell`, a curve over
-# the cosine of two places with one peak, which may move; it begins at 90 degrees. The
-# :term:`scale`, which says how much the scores decide, is learned; the temperature
+# the cosine of two places with one peak, which may move; it begins wide at 90 degrees.
+# The :term:`scale`, which says how much the scores decide, is learned; the temperature
 # :term:`tau` spreads a draw over several nodes. A :term:`root weight` would add a
 # sensor's own value: it is left out here, because the next line multiplies the two.
 

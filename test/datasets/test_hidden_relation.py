@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch_geometric.loader import DataLoader
 
+from torch_geometric_gsl import LatentGraphConv
 from torch_geometric_gsl.datasets import HiddenRelation
 
 
@@ -63,6 +64,29 @@ def test_seeds_and_batches():
         'HiddenRelation(2, delta=30, 60.5)'
     )
     assert HiddenRelation(1, 1)[0].true_edge_index.shape == (2, 0)
+
+
+@pytest.mark.parametrize('seed', [3, 4])
+def test_a_bell_that_moves_finds_the_relation(seed):
+    torch.manual_seed(seed)
+    bell = {'bias': True, 'centre': 'tanh'}
+    scale = {'scale': 'learned', 'initial_scale': 5.0, 'tau': 1.0}
+    compared = {'compare': 'embedding', 'embedding_channels': 2, 'loop': False}
+    options = compared | scale | {'similarity_kwargs': bell, 'root_weight': False}
+    conv = LatentGraphConv(1, 1, 'neural_gaussian', **options)
+    torch.nn.init.ones_(conv.lin.weight)
+    optimizer = torch.optim.Adam(conv.parameters(), lr=0.03)
+    for graph in HiddenRelation(100, 100, delta=100, seed=seed + 10):
+        optimizer.zero_grad()
+        loss = (conv(graph.x, embedding=graph.pos) - graph.y).square().mean()
+        loss.backward()
+        optimizer.step()
+    conv.eval()
+    with torch.no_grad():
+        graphs = HiddenRelation(10, 100, delta=100, seed=1)
+        outs = [conv(graph.x, embedding=graph.pos) for graph in graphs]
+    y = torch.cat([graph.y for graph in graphs])
+    assert (torch.cat(outs) - y).square().mean() < 0.15 * y.var()
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,8 @@ class Method(NamedTuple):
     starts: tuple[int, ...] = ()
 
 
-BIASED: dict[str, Any] = {'bias': True}
+# Narrow bells, whose start matters; bells with a bias begin wide by default.
+BIASED: dict[str, Any] = {'bias': True, 'c_scale': 0.1}
 METHODS = {
     'mlp': Method('MLP'),
     'nodeformer': Method('NodeFormer'),

@@ -118,10 +118,11 @@ def test_one_relation_is_the_layer_of_one_graph(name, training):
 
 
 def test_one_relation_begins_as_the_layer_of_one_graph():
-    conv = MultiplexLatentGraphConv(IN, OUT, 1, similarity_kwargs=BELL)
+    options = {'similarity_kwargs': BELL | {'feature_weights': True}}
+    conv = MultiplexLatentGraphConv(IN, OUT, 1, compare='input', **options)
     bell = conv.relations[0].sampler.similarity
     assert bell.bias_b.tolist() == [0.0]
-    assert bell.w_b.abs().min() > 0
+    assert bell.feature_weight.tolist() == [1.0] * IN
     given = NeuralGaussianSimilarity(OUT)
     conv = MultiplexLatentGraphConv(IN, OUT, 1, given)
     assert conv.relations[0].sampler.similarity is given

@@ -11,7 +11,8 @@ from torch_geometric_gsl.nn.similarity import NeuralGaussianSimilarity
     [
         ({}, 'c_scale=0.1'),
         ({'c_scale': 2}, 'c_scale=2'),
-        ({'bias': True}, 'c_scale=0.1, bias=True'),
+        ({'bias': True}, 'c_scale=8, bias=True'),
+        ({'bias': True, 'c_scale': 0.1}, 'c_scale=0.1, bias=True'),
         ({'centre': 'tanh'}, "c_scale=0.1, centre='tanh'"),
     ],
 )
@@ -46,9 +47,9 @@ def test_the_bell_belongs_to_the_target():
 
 def test_a_bias_moves_the_bell(triangle):
     x, cosine = triangle
-    module = NeuralGaussianSimilarity(2, bias=True, centre='tanh').double()
+    options = {'bias': True, 'centre': 'tanh', 'c_scale': 0.1}
+    module = NeuralGaussianSimilarity(2, **options).double()
     with torch.no_grad():  # Centre tanh(-atanh(0.8)) = -0.8, width 0.1 * 0.8.
-        module.w_b.zero_()
         module.w_c.zero_()
         module.bias_b.fill_(-math.atanh(0.8))
         module.bias_c.fill_(math.log(4))
@@ -57,9 +58,25 @@ def test_a_bias_moves_the_bell(triangle):
     module(x)[0, 1].log().backward()
     assert module.bias_b.grad != 0
     assert module.bias_c.grad != 0
+    torch.nn.init.ones_(module.w_b)
     module.reset_parameters()
+    assert module.w_b.tolist() == [[0.0, 0.0]]
     assert module.bias_b == 0
     assert module.bias_c == 0
+
+
+@pytest.mark.parametrize(('kind', 'angle'), [('sigmoid', 5.0), ('tanh', 175.0)])
+def test_a_far_relation_draws_the_bell(kind, angle):
+    # The share of the candidate next to the relation, among 37 around a circle.
+    torch.manual_seed(0)
+    similarity = NeuralGaussianSimilarity(2, bias=True, centre=kind)
+    candidates = torch.arange(5.0, 365, 10).deg2rad()
+    angles = torch.cat([torch.zeros(1), candidates])
+    x = torch.stack([angles.cos(), angles.sin()], dim=1)
+    share = (5 * similarity(x)[0]).softmax(dim=0)[round(angle) // 10 + 1]
+    share.log().backward()
+    step = similarity.bias_b.grad * (1 if angle < 90 else -1)
+    assert step > 0.1
 
 
 def test_extreme_weights_stay_finite():
@@ -86,7 +103,7 @@ def test_unknown_centre():
     ('kwargs', 'error', 'text'),
     [
         ({'c_scale': 0}, ValueError, r"'c_scale' must be pos.* \(got 0\)"),
-        ({'c_scale': None}, TypeError, r"'c_scale' must be .* \(got NoneType\)"),
+        ({'c_scale': 'wide'}, TypeError, r"'c_scale' must be .* \(got str\)"),
     ],
 )
 def test_wrong_arguments(kwargs, error, text):

@@ -16,6 +16,10 @@ from torch_geometric_gsl._checks import (
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops import scores
 
+# The paper's factor of the widths, and that of bells that move: these begin at half of
+# it, 4, the square of the largest gap between two cosines.
+NARROW, WIDE = 0.1, 8.0
+
 
 class NeuralGaussianSimilarity(Similarity):
     r"""The neural Gaussian similarity (NeuralGauSim) from the `"Neural Gaussian
@@ -39,13 +43,17 @@ class NeuralGaussianSimilarity(Similarity):
     features :math:`z_i w_b^{\top}` is zero in the mean, so that without one the
     centres stay near :math:`0.5`, whatever the relation; :obj:`bias=True` lets them
     move. A sigmoid reaches angles below 90 degrees only, :obj:`centre="tanh"` all.
+    A narrow bell that begins far from the relation gives its candidates no weight, and
+    has no gradient towards them. With a bias all bells therefore begin at one centre,
+    :math:`w_b = 0`, and as wide as the range of cosines; training narrows them.
 
     Args:
         in_channels (int): Size of each input sample.
         out_channels (int, optional): Size :math:`m` of a learnable projection
             :math:`Z = X W` of the features, if there is one. (default: :obj:`None`)
-        c_scale (float, optional): The factor :math:`\gamma` of the widths.
-            (default: :obj:`0.1`)
+        c_scale (float, optional): The factor :math:`\gamma` of the widths. If
+            :obj:`None`, it is :obj:`0.1`, or :obj:`8.0` with a bias.
+            (default: :obj:`None`)
         bias (bool, optional): If :obj:`True`, the centres and the widths learn a bias
             :math:`\beta_b, \beta_c` each. (default: :obj:`False`)
         centre (str, optional): The function :math:`\sigma` of the centres,
@@ -80,13 +88,15 @@ class NeuralGaussianSimilarity(Similarity):
         in_channels: int,
         out_channels: int | None = None,
         *,
-        c_scale: float = 0.1,
+        c_scale: float | None = None,
         bias: bool = False,
         centre: str = 'sigmoid',
         feature_weights: bool = False,
     ) -> None:
-        check_positive(c_scale, 'c_scale')
         check_flag(bias, 'bias')
+        if c_scale is None:
+            c_scale = WIDE if bias else NARROW
+        check_positive(c_scale, 'c_scale')
         check_option(centre, scores.CENTRES, 'centre')
         super().__init__(in_channels, out_channels, feature_weights=feature_weights)
         self.c_scale = float(c_scale)
@@ -101,14 +111,17 @@ class NeuralGaussianSimilarity(Similarity):
         super().reset_parameters()
         glorot(self.w_b)
         glorot(self.w_c)
+        if self.bias_b is not None:  # Targets that begin apart can end apart.
+            zeros(self.w_b)
         zeros(self.bias_b)
         zeros(self.bias_c)
 
     def begin_at(self, centre: float) -> None:
         r"""Let the bells of all targets begin with one centre.
 
-        A bell that begins far from a relation has no gradient towards it. The bias
-        :math:`\beta_b` becomes that of the centre, and :math:`w_b` zero.
+        A narrow bell, with a small :obj:`c_scale`, must begin near the relation. Where
+        there are several, it finds the nearest; a wide one can stay between them. The
+        bias :math:`\beta_b` becomes that of the centre, and :math:`w_b` zero.
 
         Args:
             centre (float): The centre, a cosine in :math:`(0, 1)`, or in
