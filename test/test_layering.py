@@ -14,6 +14,7 @@ ROOT = Path(torch_geometric_gsl.__file__).parent
 FLOORS = {
     'typing': 0,
     '_checks': 0,
+    '_columns': 0,
     '_damage': 0,
     '_files': 0,
     '_graph_checks': 0,

@@ -126,7 +126,8 @@ class GSLEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _scaled_rows(self, x: Any) -> Tensor:
         """Return rows as the network sees them."""
-        return to_tensor(self._scaling.apply(x, self.standardize), self.device)
+        rows = self._scaling.apply(x, self.standardize, self._dtype)
+        return to_tensor(rows, self.device)
 
     def _new_rows(self, X: Any) -> Tensor:
         check_is_fitted(self)
@@ -138,7 +139,7 @@ class GSLEstimator(BaseEstimator):  # type: ignore[misc]
             x = csr_matrix(x)
         elif not isinstance(x, np.ndarray):
             x = x.toarray()
-        return self._scaled_rows(x.astype(self._dtype, copy=False)).to(reference.dtype)
+        return self._scaled_rows(x)
 
     def _fit(self, x: Any, y: Any, is_known: Any, sample_weight: Any) -> None:
         """Train with each graph that is asked for, and keep the best network.
@@ -150,11 +151,13 @@ class GSLEstimator(BaseEstimator):  # type: ignore[misc]
             sample_weight (numpy.ndarray or None): The weights of rows.
         """
         weight = _check_sample_weight(
-            sample_weight, x, dtype=x.dtype, ensure_non_negative=True
+            sample_weight, x, dtype=np.float64, ensure_non_negative=True
         )
         is_known = is_known & (weight > 0)
         if not is_known.any():
             raise ValueError("'sample_weight' must be positive for a row with a label")
+        # Only their ratios count, which single precision holds in any unit.
+        weight = (weight / weight[is_known].max()).astype(x.dtype)
         random = check_random_state(self.random_state)
         self._dtype = x.dtype
         self._scaling = Scaling.of(x, self.standardize)

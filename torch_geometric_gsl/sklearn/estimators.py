@@ -8,6 +8,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from torch_geometric_gsl._columns import measure_columns, scale_columns
 from torch_geometric_gsl.sklearn._arrays import check_same_kind
 from torch_geometric_gsl.sklearn._base import DTYPES, GSLEstimator
 
@@ -227,18 +228,17 @@ class GSLRegressor(RegressorMixin, GSLEstimator):  # type: ignore[misc]
             y_numeric=True,
         )
         self._is_column = y.ndim == 1
-        target = y.reshape(len(y), -1).astype(X.dtype)
-        self._center = target.mean(axis=0)
-        width = target.std(axis=0)
-        self._width = np.where(width > 0, width, 1.0).astype(X.dtype)
+        target = y.reshape(len(y), -1)
+        self._center, self._width = measure_columns(target)
         self._num_outputs = target.shape[1]
-        target = (target - self._center) / self._width
+        # Single precision holds what is centred, wherever it was.
+        target = scale_columns(target, self._center, self._width).astype(X.dtype)
         self._fit(X, target, np.ones(len(y), dtype=bool), sample_weight)
         return self
 
     def predict(self, X: Any) -> Any:
-        r"""Return the target of each row."""
-        out = self._outputs(X) * self._width + self._center
+        r"""Return the target of each row, in double precision."""
+        out = self._outputs(X).astype(np.float64) * self._width + self._center
         return out[:, 0] if self._is_column else out
 
     def _saved_targets(self) -> dict[str, Any]:
