@@ -61,8 +61,8 @@ class Scaling(NamedTuple):
             place = bad.nonzero()[-1][0]
             column = out.tocsr().indices[place] if bad.ndim == 1 else place
             raise ValueError(
-                f"'X' must fit into {out.dtype} where the network reads it (got a value "
-                f'that is too large in column {column})'
+                f"'X' must fit into {out.dtype}, which the network computes in (got a "
+                f'value that is too large in column {column})'
             )
         return out
 
