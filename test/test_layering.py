@@ -18,6 +18,7 @@ FLOORS = {
     '_damage': 0,
     '_files': 0,
     '_graph_checks': 0,
+    '_labels': 0,
     '_warnings': 0,
     'ops': 1,
     'distributed': 2,

@@ -79,7 +79,9 @@ def _unit_rows(x: Any) -> Any:
 
 def check_same_kind(y: Any) -> None:
     """Raise if classes are texts and something else, such as numbers or none."""
-    if np.asarray(y).dtype.kind != 'O':
+    # NumPy would make a text of all that stands in a list beside one.
+    y = np.array(y, dtype=object) if isinstance(y, list | tuple) else np.asarray(y)
+    if y.dtype.kind != 'O':
         return
     kinds = sorted({type(value).__name__ for value in np.ravel(y)})
     if 'str' in kinds and len(kinds) > 1:
