@@ -13,7 +13,7 @@ from torch_geometric_gsl._warnings import warn_caller
 UNLABELLED = -1
 
 
-def find_labelled(y: NDArray[Any], name: str = 'y') -> NDArray[np.bool_]:
+def find_labelled(y: NDArray[Any], name: str | None = 'y') -> NDArray[np.bool_]:
     r"""Return which labels are classes.
 
     A label of -1 is none beside two or more others, of which none is negative. A
@@ -21,7 +21,8 @@ def find_labelled(y: NDArray[Any], name: str = 'y') -> NDArray[np.bool_]:
 
     Args:
         y (numpy.ndarray): Labels :math:`[n]`.
-        name (str, optional): Their name in the warning. (default: :obj:`"y"`)
+        name (str, optional): Their name in the warning, which :obj:`None` leaves out.
+            (default: :obj:`"y"`)
     """
     known = np.ones(len(y), dtype=bool)
     if y.dtype.kind not in 'if' or not (y == UNLABELLED).any():
@@ -31,7 +32,7 @@ def find_labelled(y: NDArray[Any], name: str = 'y') -> NDArray[np.bool_]:
         return known
     known = y != UNLABELLED
     number = int((~known).sum())
-    if 2 * number <= len(y):
+    if name is not None and 2 * number <= len(y):
         warn_caller(
             f"'{name}' has the label -1 in {number} of {len(y)} rows, which count as "
             f'unlabelled: pass texts, such as {name}.astype(str), if -1 is a class',

@@ -450,5 +450,13 @@ def test_texts_some_of_which_are_missing(missing, kind):
     for model in (GSLClassifier('none', **FEW), GSLNeighborsTransformer(5, max_iter=1)):
         with pytest.raises(ValueError, match="'y' must hold classes of one kind"):
             model.fit(x, y)
-    with pytest.raises(ValueError, match="'y' must hold numbers|contains NaN"):
+    with pytest.raises(ValueError, match=r"'y' must hold numbers|contains NaN"):
         GSLRegressor('none', **FEW).fit(x, y)
+
+
+def test_rows_that_may_not_be_written(wine):
+    x, y = (part.copy() for part in wine)
+    x.setflags(write=False)
+    y.setflags(write=False)
+    model = GSLClassifier('none', **FEW, standardize=False).fit(x, y)
+    assert model.predict(x).shape == y.shape
