@@ -141,6 +141,8 @@ def test_predictions_that_are_no_tensors(write, make):
     assert (found['classes'], found['values']) == (['1', '3'], [1, 0, 1, 0])
     (found,) = write(prediction=make([0.5, None, 1.5, 1.0]))['colours']
     assert found['values'] == [0.5, None, 1.5, 1.0]
+    (found,) = write(prediction=make([2.0, 1.0, 3.0, 1.0]))['colours']
+    assert found['kind'] == 'number'
     (found,) = write(prediction=make([-1, 1, 1, -1]))['colours']
     assert (found['classes'], found['values']) == (['-1', '1'], [0, 1, 1, 0])
     (found,) = write(prediction=make([-2, -1, 0, 1]))['colours']

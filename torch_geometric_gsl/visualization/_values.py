@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral, Number
 from typing import Any
 
 import numpy as np
@@ -47,16 +48,19 @@ def _from_objects(items: list[Any], name: str) -> Values:
             return read_values(torch.tensor(items), name)
         except (TypeError, ValueError):
             raise ValueError(f"'{name}' must have one value per node") from None
-    found: list[Any] = [
-        None if item is None or item != item else item for item in items
-    ]
+    found: list[Any] = [None if _is_missing(item) else item for item in items]
     known = [item for item in found if item is not None]
-    if any(isinstance(item, str) for item in known):
+    if not all(isinstance(item, Number) for item in known):
         return [None if item is None else str(item) for item in found]
-    if len(known) == len(found) and all(int(item) == item for item in known):
+    if len(known) == len(found) and all(isinstance(item, Integral) for item in known):
         return torch.tensor([int(item) for item in known], dtype=torch.long)
     numbers = [np.nan if item is None else float(item) for item in found]
     return torch.tensor(numbers, dtype=torch.double)
+
+
+def _is_missing(item: Any) -> bool:
+    """Return whether an item is None, NaN or the NA of pandas."""
+    return item is None or type(item).__name__ == 'NAType' or bool(item != item)
 
 
 def colours(given: dict[str, Any], class_names: Sequence[Any] | None) -> list[Json]:
