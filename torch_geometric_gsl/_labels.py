@@ -30,7 +30,7 @@ def find_labelled(y: NDArray[Any], name: str | None = 'y') -> NDArray[np.bool_]:
     others = np.unique(y[y != UNLABELLED])
     if len(others) == 1 or others.min(initial=0) < 0:
         return known
-    known = y != UNLABELLED
+    known = np.asarray(y != UNLABELLED, dtype=bool)
     number = int((~known).sum())
     if name is not None and 2 * number <= len(y):
         warn_caller(

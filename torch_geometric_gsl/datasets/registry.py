@@ -187,8 +187,8 @@ def load_dataset(
             f'in one of {list(SUFFIXES)} (got {name!r})'
         )
     root = str(Path(root).expanduser())
-    for value, what in ((label, 'label'), (task, 'task'), (missing, 'missing')):
-        check_absent(value, what, f"for '{name}'")
+    for what, option in {'label': label, 'task': task, 'missing': missing}.items():
+        check_absent(option, what, f"for '{name}'")
     entry = _TABLE[name]
     if not entry.files:
         return _open(SklearnTable(root, name, standardize is None or standardize))

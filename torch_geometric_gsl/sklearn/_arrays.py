@@ -94,7 +94,7 @@ def check_same_kind(y: Any) -> None:
 def to_tensor(x: Any, device: str) -> Tensor:
     """Return rows as a tensor, sparse CSR if they are sparse."""
     if not scipy.sparse.issparse(x):
-        return torch.from_numpy(np.require(x, requirements='CW')).to(device)
+        return torch.from_numpy(np.require(x, requirements=['C', 'W'])).to(device)
     x = scipy.sparse.csr_matrix(x)
     x.sum_duplicates()
     with warnings.catch_warnings():

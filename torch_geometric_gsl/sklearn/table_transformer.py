@@ -200,11 +200,7 @@ def make_table_transformer() -> TableTransformer:
 def check_rows(estimator: Any, X: Any, *, reset: bool, **options: Any) -> Any:
     """Return the rows of an estimator as numbers, a DataFrame's by the transformer.
 
-    Args:
-        estimator (BaseEstimator): What is fitted to the rows, or was.
-        X (DataFrame or array-like): The rows.
-        reset (bool): Whether it is fitted now.
-        **options: Arguments of :func:`sklearn.utils.check_array`.
+    The options are those of :func:`sklearn.utils.check_array`; to reset is to fit.
     """
     options['dtype'] = (np.float64, np.float32)
     if reset:

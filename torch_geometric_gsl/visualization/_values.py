@@ -36,8 +36,8 @@ def read_values(given: Any, name: str) -> Values:
         array = given if is_array else np.array(given, dtype=object)
         if array.dtype.kind not in 'biufc':
             return _from_objects(array.tolist(), name)
-        given = torch.from_numpy(np.require(array, requirements='CW'))
-    value = given.detach().cpu()
+        given = torch.from_numpy(np.require(array, requirements=['C', 'W']))
+    value: Tensor = given.detach().cpu()
     return value if value.is_floating_point() or value.is_complex() else value.long()
 
 
@@ -64,12 +64,7 @@ def _is_missing(item: Any) -> bool:
 
 
 def colours(given: dict[str, Any], class_names: Sequence[Any] | None) -> list[Json]:
-    """List the labels and the predictions: a class has one colour in both.
-
-    Args:
-        given (dict[str, Any]): Values by their names on the page.
-        class_names (Sequence, optional): The names of classes.
-    """
+    """List the labels and the predictions: a class has one colour in both."""
     names = None if class_names is None else as_names(class_names, 0, 'class_names')
     columns, texts = _coded({k: _column(v, k) for k, v in given.items()}, names)
     classes = [value for value in columns.values() if not value.is_floating_point()]
@@ -109,7 +104,7 @@ def _column(value: Values, name: str) -> Values:
 def _coded(
     columns: dict[str, Values], names: list[str] | None
 ) -> tuple[dict[str, Tensor], list[str] | None]:
-    """Number the classes that are texts: by the names of classes, if there are some."""
+    """Replace classes that are texts by their places among the names of classes."""
     if not any(isinstance(value, list) for value in columns.values()):
         return columns, None  # type: ignore[return-value]
     if names is None:
