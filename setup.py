@@ -52,6 +52,7 @@ extras_require = {
         'hypothesis',
         'huggingface_hub',
         'pandas',
+        'polars',
         *paper_requires,
         'pytest>=9.0',
         'pytest-cov',

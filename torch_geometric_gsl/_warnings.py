@@ -14,8 +14,9 @@ from types import FrameType
 
 import torch
 
-# A module calls its `forward` through PyTorch, and layers of models call each other.
-_INSIDE = frozenset({'torch', 'torch_geometric', __name__.partition('.')[0]})
+# A module calls its `forward` through PyTorch, layers of models call each other, and a
+# pipeline calls its steps.
+_INSIDE = frozenset({'sklearn', 'torch', 'torch_geometric', __name__.partition('.')[0]})
 _LOCK = Lock()
 # The categories of warnings that the present call has given.
 _GIVEN: ContextVar[set[type[Warning]] | None] = ContextVar('given', default=None)
@@ -32,7 +33,7 @@ def one_of_each() -> Iterator[None]:
 
 
 def warn_caller(message: str, category: type[Warning]) -> None:
-    """Warn in the name of the first frame outside the package, PyTorch and PyG."""
+    """Warn in the name of the first frame outside the package and its libraries."""
     given = _GIVEN.get()
     if given is not None:
         if category in given:

@@ -340,3 +340,123 @@ def test_parameters_from_a_grid_of_numpy(tmp_path, wine):
     assert again.k == 4
     assert again.tau == 0.5
     assert np.array_equal(again.predict(wine[0]), model.predict(wine[0]))
+
+
+UNITS = [(1.0, 1e9), (1.0, 1.7e9), (1e-24, 0.0), (1e25, 0.0), (1e200, 0.0)]
+
+
+@pytest.mark.parametrize(('unit', 'offset'), UNITS)
+def test_targets_are_centred_before_they_are_cast(unit, offset):
+    x = np.random.default_rng(0).normal(size=(120, 4))
+    y = offset + unit * 3 * x[:, 0]
+    options = {'max_iter': 100, 'random_state': 0}
+    for dtype in (np.float64, np.float32):
+        model = GSLRegressor('none', **options).fit(x.astype(dtype), y)
+        found = model.predict(x.astype(dtype))
+        assert found.dtype == np.float64
+        error = (found / unit - y / unit) / np.std(y / unit)
+        assert np.mean(error**2) < 0.1
+
+
+def test_targets_that_are_constant_but_for_rounding(tmp_path):
+    x = np.random.default_rng(0).normal(size=(40, 2)).astype(np.float32)
+    y = np.where(np.arange(40) % 2, 0.1, np.nextafter(0.1, 1)) * 1e-20
+    model = GSLRegressor('none', **FEW).fit(x, y)
+    np.testing.assert_allclose(model.predict(x), y, rtol=1e-12)
+    model.save(tmp_path / 'model.pt')
+    again = GSLRegressor.load(tmp_path / 'model.pt').predict(x)
+    assert np.array_equal(again, model.predict(x))
+
+
+@pytest.mark.parametrize('dtype', [np.float32, np.float64])
+@pytest.mark.parametrize('unit', [1e25, 1e-25])
+def test_columns_of_any_unit_count(tmp_path, wine, dtype, unit):
+    x, y = wine
+    factor = np.where(np.arange(13) % 2, unit, 1.0)
+    plain = GSLClassifier('nearest', **FEW).fit(x.astype(dtype), y)
+    model = GSLClassifier('nearest', **FEW).fit((x * factor).astype(dtype), y)
+    expected = plain.predict_proba(x)
+    np.testing.assert_allclose(model.predict_proba(x * factor), expected, atol=1e-3)
+    model.save(tmp_path / 'model.pt')
+    again = GSLClassifier.load(tmp_path / 'model.pt').predict_proba(x * factor)
+    assert np.array_equal(again, model.predict_proba(x * factor))
+
+
+def test_columns_beyond_single_precision(wine):
+    x, y = wine
+    model = GSLClassifier('none', **FEW).fit(x.astype(np.float32), y)
+    wild = x[:3].copy()
+    wild[1, 2] = 1e60
+    with pytest.raises(ValueError, match=r"'X' must fit into float32.* column 2"):
+        model.predict(wild)
+    model = GSLClassifier('none', **FEW, standardize=False).fit(x.astype('f4'), y)
+    with pytest.raises(ValueError, match=r"'X' must fit into float32.* column 2"):
+        model.predict(wild)
+
+
+@pytest.mark.parametrize('dtype', [np.float32, np.float64])
+def test_a_column_that_was_constant_but_for_rounding_tells_nothing(wine, dtype):
+    x, y = wine
+    value = dtype(101325.3)
+    column = np.full((len(x), 1), value)
+    column[::2] = np.nextafter(value, dtype(np.inf))
+    rows = np.hstack([x.astype(dtype), column])
+    model = GSLClassifier('nearest', **FEW).fit(rows, y)
+    changed = rows * np.where(np.arange(14) == 13, 1.01, 1).astype(dtype)
+    assert np.array_equal(model.predict_proba(changed), model.predict_proba(rows))
+
+
+@pytest.mark.parametrize('unit', [1e25, 1e-25])
+def test_sparse_rows_of_any_unit(unit):
+    x = scipy.sparse.random(60, 20, 0.3, format='csr', random_state=0, dtype='f4')
+    y = np.asarray(x.sum(axis=1)).ravel() > x.sum() / 60
+    plain = GSLClassifier('none', **FEW).fit(x, y).predict_proba(x)
+    scaled = (x * unit).astype(np.float32)
+    found = GSLClassifier('none', **FEW).fit(scaled, y).predict_proba(scaled)
+    np.testing.assert_allclose(found, plain, atol=1e-4)
+
+
+@pytest.mark.parametrize('unit', [1e-60, 1e60])
+def test_weights_of_any_unit(wine, unit):
+    x, y = wine
+    weight = 1.0 + np.arange(len(y)) % 3
+    fit = [
+        GSLClassifier('none', **FEW).fit(x.astype('f4'), y, sample_weight=w)
+        for w in (weight, unit * weight)
+    ]
+    np.testing.assert_allclose(*(m.predict_proba(x) for m in fit), atol=1e-4)
+
+
+def test_classes_of_minus_one_are_told(wine):
+    x, y = wine
+    text = "'y' has the label -1 in 59 of 178 rows, which count as unlabelled"
+    with pytest.warns(UserWarning, match=text) as caught:
+        model = GSLClassifier('none', **FEW).fit(x, y - 1)
+    assert caught[0].filename == __file__
+    assert model.classes_.tolist() == [0, 1]
+    assert GSLClassifier('none', **FEW).fit(x, y - 2).classes_.tolist() == [-2, -1, 0]
+    named = GSLClassifier('none', **FEW).fit(x, (y - 1).astype(str))
+    assert named.classes_.tolist() == ['-1', '0', '1']
+    with pytest.warns(UserWarning, match=text):
+        GSLNeighborsTransformer(3, max_iter=1).fit(x, y - 1)
+
+
+@pytest.mark.parametrize('missing', [None, np.nan])
+@pytest.mark.parametrize('kind', ['array', 'list'])
+def test_texts_some_of_which_are_missing(missing, kind):
+    x = np.random.default_rng(0).normal(size=(60, 3))
+    y = ['a', 'b', missing] * 20
+    y = np.array(y, dtype=object) if kind == 'array' else y
+    for model in (GSLClassifier('none', **FEW), GSLNeighborsTransformer(5, max_iter=1)):
+        with pytest.raises(ValueError, match="'y' must hold classes of one kind"):
+            model.fit(x, y)
+    with pytest.raises(ValueError, match=r"'y' must hold numbers|contains NaN"):
+        GSLRegressor('none', **FEW).fit(x, y)
+
+
+def test_rows_that_may_not_be_written(wine):
+    x, y = (part.copy() for part in wine)
+    x.setflags(write=False)
+    y.setflags(write=False)
+    model = GSLClassifier('none', **FEW, standardize=False).fit(x, y)
+    assert model.predict(x).shape == y.shape

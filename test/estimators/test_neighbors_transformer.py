@@ -13,7 +13,7 @@ from sklearn.neighbors import (
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from torch_geometric_gsl.sklearn import GSLNeighborsTransformer
+from torch_geometric_gsl.sklearn import GSLNeighborsTransformer, neighbors_transformer
 from torch_geometric_gsl.sklearn._arrays import to_tensor
 
 
@@ -174,3 +174,51 @@ def test_rows_far_from_the_origin(offset):
     expected = KNeighborsTransformer(n_neighbors=5).fit_transform(unit)
     assert (found != 0).toarray().tolist() == (expected != 0).toarray().tolist()
     np.testing.assert_allclose(found.data, expected.data**2 / 2, rtol=1e-3, atol=1e-15)
+
+
+@pytest.mark.parametrize('labels', [False, True])
+@pytest.mark.parametrize('standardize', [False, True])
+def test_sparse_rows_have_the_neighbours_of_dense_ones(labels, standardize):
+    x = scipy.sparse.random(80, 30, 0.3, format='csr', random_state=0)
+    y = np.arange(80) % 3 if labels else None
+    options = {'max_iter': 4, 'random_state': 0}
+    # Rows of unit norm differ from others in no cosine.
+    dense = GSLNeighborsTransformer(5, **options, standardize=False)
+    unit = x.toarray()
+    if standardize:
+        unit /= np.linalg.norm(unit, axis=1, keepdims=True)
+    expected = dense.fit_transform(unit, y)
+    model = GSLNeighborsTransformer(5, **options, standardize=standardize)
+    for found in (model.fit_transform(x, y), model.fit(x, y).transform(x)):
+        np.testing.assert_allclose(found.toarray(), expected.toarray(), atol=1e-6)
+    np.testing.assert_allclose(model.feature_weights_, dense.feature_weights_)
+    assert not np.allclose(model.feature_weights_, 1)
+    new = model.transform(x[:7].tocoo())
+    np.testing.assert_allclose(new.toarray(), model.transform(x).toarray()[:7])
+
+
+def test_sparse_rows_are_learned_from_in_parts(monkeypatch):
+    monkeypatch.setattr(neighbors_transformer, '_DENSE_BYTES', 40 * 30 * 8)
+    x = scipy.sparse.random(400, 30, 0.3, format='csr', random_state=0)
+    sizes = []
+    plain = neighbors_transformer.dense_rows
+    monkeypatch.setattr(
+        neighbors_transformer,
+        'dense_rows',
+        lambda rows, index: sizes.append(len(index)) or plain(rows, index),
+    )
+    model = GSLNeighborsTransformer(5, max_iter=4, random_state=0).fit(x)
+    assert sizes == [40] * 4
+    assert not np.allclose(model.feature_weights_, 1)
+    model.fit(x, np.arange(400) % 3)
+    assert sizes == [40] * 8
+    again = GSLNeighborsTransformer(5, max_iter=4, random_state=0).fit(
+        x, np.arange(400) % 3
+    )
+    assert np.array_equal(model.feature_weights_, again.feature_weights_)
+    with pytest.raises(ValueError, match=r"'similarity' must be .*\(got 'heat_kernel'"):
+        GSLNeighborsTransformer(5, similarity='heat_kernel').fit(x)
+    for similarity in ('gaussian', 'neural_gaussian', 'difference'):
+        options = {'similarity': similarity, 'mode': 'connectivity', 'max_iter': 1}
+        graph = GSLNeighborsTransformer(5, **options, random_state=0).fit_transform(x)
+        assert graph.nnz == 2000

@@ -1,11 +1,21 @@
 """Numbers of the columns of a DataFrame."""
 
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_wine
 from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from torch_geometric_gsl.sklearn import GSLClassifier, make_table_transformer
+from torch_geometric_gsl.sklearn import (
+    GSLClassifier,
+    GSLNeighborsTransformer,
+    GSLRegressor,
+    make_table_transformer,
+)
 
 pandas = pytest.importorskip('pandas')
 FEW = {'hidden_channels': 16, 'random_state': 0, 'max_iter': 20, 'learning_rate': 0.05}
@@ -43,3 +53,213 @@ def test_pipelines():
     assert model.score(frame, y) > 0.9
     new = frame.iloc[:2].assign(kind='never seen')
     assert model.predict(new).shape == (2,)
+
+
+def same_numbers(*columns):
+    """Whether columns become the same numbers, and which these are."""
+    found = [
+        make_table_transformer().fit_transform(pandas.DataFrame({'a': column}))
+        for column in columns
+    ]
+    for other in found[1:]:
+        assert np.array_equal(found[0], other)
+    return found[0].tolist()
+
+
+@pytest.mark.parametrize('kind', ['numbers', 'gaps'])
+def test_numbers_whatever_holds_them(kind):
+    gap = [np.nan] if kind == 'gaps' else []
+    given = [0.5, 2.0, 4.0, *gap]
+    kinds = [Decimal, Fraction, np.float32, np.float64]
+    columns = [pandas.Series([*map(k, given[:3]), *gap], dtype=object) for k in kinds]
+    columns += [pandas.Series([0.5, 2, np.int8(4), *gap], dtype=object)]
+    columns += [pandas.Series([0.5, 2, 4, *[None for _ in gap]], dtype=object)]
+    columns += [pandas.Series([0.5, 2, 4, *[pandas.NA for _ in gap]], dtype='Float64')]
+    found = same_numbers(given, *columns)
+    assert found == ([[0.5, 0], [2, 0], [4, 0], [2, 1]] if gap else [[0.5], [2], [4]])
+
+
+@pytest.mark.parametrize(
+    'values', [[1000, '1001', 'x'], [True, False, 'x'], [1, 2.5, 'x'], [True, 1, 2.5]]
+)
+def test_columns_of_several_kinds_are_categories(values):
+    frame = pandas.DataFrame({'a': values})
+    found = make_table_transformer().fit_transform(frame)
+    assert np.array_equal(found.sum(axis=0), [1, 1, 1])
+    assert np.array_equal(found.sum(axis=1), [1, 1, 1])
+
+
+def test_durations_and_dates():
+    days = [1, 2, 5]
+    durations = [timedelta(days=d) for d in days]
+    assert same_numbers(
+        pandas.to_timedelta(days, unit='D'), pandas.Series(durations, dtype=object)
+    ) == [[86400 * d] for d in days]
+    zone = timezone(timedelta(hours=2))
+    assert same_numbers(
+        pandas.to_datetime(['1970-01-01 02:00', '1970-01-02 02:00']),
+        pandas.Series([datetime(1970, 1, 1, 2), datetime(1970, 1, 2, 2)], dtype=object),
+        pandas.to_datetime(['1970-01-01 04:00', '1970-01-02 04:00']).tz_localize(zone),
+    ) == [[7200], [93600]]
+    assert same_numbers([date(1970, 1, 2), None]) == [[86400, 0], [86400, 1]]
+    frame = pandas.DataFrame({'stay': pandas.to_timedelta([*days, None], unit='D')})
+    transformer = make_table_transformer().fit(frame)
+    with pytest.raises(ValueError, match=r"'stay' must hold durations, .*\(got 1.0\)"):
+        transformer.transform(frame.assign(stay=[1.0, 2, 3, 4]))
+    assert transformer.transform(frame.assign(stay=None))[0].tolist() == [172800, 1]
+
+
+@pytest.mark.parametrize('empty', [None, np.nan, pandas.NaT, pandas.NA])
+@pytest.mark.parametrize('later', [[1e6, 2e6], ['u', 'v'], [True, False]])
+def test_columns_empty_in_training_and_filled_later(empty, later):
+    frame = pandas.DataFrame({'n': [1.0, 2.0], 'e': [empty, empty]})
+    transformer = make_table_transformer().fit(frame)
+    assert transformer.transform(frame).tolist() == [[1, 1], [2, 1]]
+    assert transformer.transform(frame.assign(e=later)).tolist() == [[1, 0], [2, 0]]
+    names = ['n', 'missingindicator_e']
+    assert transformer.get_feature_names_out().tolist() == names
+    # The other way round.
+    full = make_table_transformer().fit(frame.assign(e=later))
+    assert np.isfinite(full.transform(frame)).all()
+
+
+def test_types_that_drift():
+    train = pandas.DataFrame({'code': pandas.Categorical([1, 2, 1]), 'own': [1, 0, 1]})
+    train['own'] = train['own'] == 1
+    transformer = make_table_transformer().fit(train)
+    expected = transformer.transform(train)
+    for code in (['1', '2', '1'], [1.0, 2.0, 1.0], [1, 2, 1]):
+        later = train.assign(code=code, own=['True', 'False', 'True'])
+        assert np.array_equal(transformer.transform(later), expected)
+    text = "column 'own' holds int, of which no value .* it held bool"
+    with pytest.warns(UserWarning, match=text) as caught:
+        found = transformer.transform(train.assign(own=[1, 0, 1]))
+    assert caught[0].filename == __file__
+    assert (found[:, 2:] == 0).all()
+    numbers = make_table_transformer().fit(pandas.DataFrame({'n': [0.5, 1, 2]}))
+    for n in (['0.5', '1', '2'], pandas.Series([0.5, True, '2'], dtype=object)):
+        assert numbers.transform(pandas.DataFrame({'n': n})).tolist() == [
+            [0.5],
+            [1],
+            [2],
+        ]
+
+
+@pytest.mark.parametrize(
+    ('values', 'error', 'text'),
+    [
+        ([1, np.inf], ValueError, r"'zz9' must hold finite .*\(got inf.* in row 1\)"),
+        ([1, 10**400], ValueError, "'zz9' must hold finite numbers"),
+        ([[1], [2]], TypeError, r"'zz9' must hold numbers, texts.* \(got list\)"),
+        ([1j, 2], TypeError, r"'zz9' must hold .* \(got complex\)"),
+    ],
+)
+def test_errors_name_the_column(values, error, text):
+    frame = pandas.DataFrame({'a': [1, 2], 'zz9': pandas.Series(values, dtype=object)})
+    for model in (make_table_transformer(), GSLClassifier('none', **FEW)):
+        with pytest.raises(error, match=text):
+            model.fit(frame, [0, 1])
+
+
+def test_columns_are_found_by_name():
+    frame = pandas.DataFrame({'a': [1, 2], 'b': ['u', 'v']})
+    transformer = make_table_transformer().fit(frame)
+    expected = transformer.transform(frame)
+    found = transformer.transform(frame[['b', 'a']].assign(c=object()))
+    assert np.array_equal(found, expected)
+    with pytest.warns(UserWarning, match='X does not have valid feature names'):
+        assert np.array_equal(transformer.transform(frame.to_numpy()), expected)
+    with pytest.raises(ValueError, match=r"columns are missing: \['b'\]"):
+        transformer.transform(frame[['a']])
+    with pytest.raises(ValueError, match=r"'a' must hold numbers, .*'x'"):
+        transformer.transform(frame.assign(a=['x', '1']))
+    twice = pandas.concat([frame, frame[['b']]], axis=1)
+    with pytest.raises(ValueError, match=r"its own name \(got \['b'\] twice\)"):
+        transformer.fit(twice)
+    names = make_table_transformer().fit(pandas.DataFrame({0: [1, 2], 1: ['u', 'v']}))
+    assert names.get_feature_names_out().tolist() == ['x0', 'x1_u', 'x1_v']
+
+
+@pytest.mark.parametrize('kind', ['pandas', 'polars', 'array'])
+def test_frames_of_every_kind(kind):
+    columns = {'n': [1.5, None, 3.5, 4.5], 'c': ['u', 'v', None, 'u']}
+    columns |= {'f': [True, False, True, None], 't': [timedelta(1)] * 3 + [None]}
+    frame = pandas.DataFrame(columns)
+    expected = make_table_transformer().fit_transform(frame.astype({'n': float}))
+    if kind == 'polars':
+        frame = pytest.importorskip('polars').DataFrame(columns)
+    elif kind == 'array':
+        frame = np.array(list(columns.values()), dtype=object).T
+    assert np.array_equal(make_table_transformer().fit_transform(frame), expected)
+
+
+@pytest.mark.filterwarnings('ignore')  # Of checks that are skipped.
+@parametrize_with_checks([make_table_transformer()])
+def test_scikit_learn(estimator, check):
+    check(estimator)
+
+
+def draw_frame(kind='pandas'):
+    random = np.random.default_rng(0)
+    number = random.normal(size=80)
+    columns = {
+        'n': np.where(np.arange(80) % 9 == 0, np.nan, number),
+        'kind': np.where(number > 0, 'high', 'low'),
+        'flag': random.random(80) > 0.5,
+    }
+    return pytest.importorskip(kind).DataFrame(columns), number > 0
+
+
+@pytest.mark.parametrize('kind', ['pandas', 'polars'])
+@pytest.mark.parametrize('make', [GSLClassifier, GSLRegressor])
+def test_estimators_take_frames(tmp_path, kind, make):
+    frame, y = draw_frame(kind)
+    model = make('none', **FEW | {'max_iter': 60}).fit(frame[:60], y[:60].astype(int))
+    assert model.score(frame[60:], y[60:].astype(int)) > 0.8
+    assert model.n_features_in_ == 3
+    assert model.feature_names_in_.tolist() == ['n', 'kind', 'flag']
+    model.save(tmp_path / 'model.pt')
+    again = make.load(tmp_path / 'model.pt')
+    assert np.array_equal(again.predict(frame), model.predict(frame))
+    with pytest.raises(ValueError, match='feature names should match'):
+        again.predict(frame[['kind', 'n', 'flag']])
+
+
+def test_the_neighbours_of_frames():
+    frame, y = draw_frame()
+    model = GSLNeighborsTransformer(3, max_iter=2, random_state=0)
+    plain = make_table_transformer().fit_transform(frame)
+    expected = model.fit_transform(plain, y)
+    found = model.fit_transform(frame, y)
+    assert (found != expected).nnz == 0
+    assert model.transform(frame[:4]).shape == (4, 80)
+
+
+def test_frames_of_single_precision():
+    random = np.random.default_rng(0)
+    x = random.normal(size=(40, 3)).astype(np.float32)
+    y = x[:, 0] > 0
+    models = [GSLClassifier('none', **FEW) for _ in range(2)]
+    found = [
+        model.fit(rows, y).predict_proba(rows)
+        for model, rows in zip(models, (x, pandas.DataFrame(x)), strict=True)
+    ]
+    assert found[0].dtype == found[1].dtype == np.float32
+    assert np.array_equal(*found)
+
+
+@pytest.mark.parametrize(
+    ('make', 'options'),
+    [(GSLClassifier, FEW), (GSLRegressor, FEW), (GSLNeighborsTransformer, {})],
+)
+@pytest.mark.parametrize('value', [np.nan, 'x', None])
+def test_errors_of_arrays_name_the_helper(make, options, value):
+    x = np.ones((40, 2), dtype=object)
+    x[3, 1] = value
+    x = x if isinstance(value, str) else x.astype(float)
+    text = r'column 1.*make_table_transformer\(\)'
+    with pytest.raises(ValueError, match=text):
+        make(**options).fit(x, np.arange(40) % 2)
+    model = make(**options).fit(np.eye(40)[:, :2], np.arange(40) % 2)
+    with pytest.raises(ValueError, match=text):
+        getattr(model, 'predict', getattr(model, 'transform', None))(x)

@@ -105,6 +105,59 @@ def test_a_class_has_one_colour_as_label_and_as_prediction(write):
     assert (label['classes'], label['values']) == ([], [None] * 4)
 
 
+TEXTS = ['yes', 'no', None, 'yes']
+
+
+def by_pandas(values):
+    return pytest.importorskip('pandas').Series(values, index=[3, 2, 1, 0])
+
+
+HOLDERS = [list, lambda v: np.array(v, dtype=object), by_pandas]
+
+
+@pytest.mark.parametrize('make', HOLDERS)
+def test_classes_that_are_texts(write, make):
+    (found,) = write(prediction=make(TEXTS))['colours']
+    assert (found['classes'], found['values']) == (['no', 'yes'], [1, 0, None, 1])
+    # Beside numbers that have these names.
+    y = torch.tensor([0, 1, -1, 2])
+    label, found = write(
+        data=Data(y=y), prediction=make(TEXTS), class_names=['yes', 'b', 'no']
+    )['colours']
+    assert label['classes'] == found['classes'] == ['yes', 'b', 'no']
+    assert label['values'] == [0, 1, None, 2]
+    assert found['values'] == [0, 2, None, 0]
+    # And without names.
+    label, found = write(data=Data(y=make(TEXTS)), prediction=y)['colours']
+    assert label['classes'] == found['classes'] == ['0', '1', '2', 'no', 'yes']
+    assert (label['values'], found['values']) == ([4, 3, None, 4], [0, 1, None, 2])
+    with pytest.raises(ValueError, match=r"every class of .* without 'no'\)"):
+        write(prediction=make(TEXTS), class_names=['yes'])
+
+
+@pytest.mark.parametrize('make', HOLDERS)
+def test_predictions_that_are_no_tensors(write, make):
+    (found,) = write(prediction=make([3, 1, 3, 1]))['colours']
+    assert (found['classes'], found['values']) == (['1', '3'], [1, 0, 1, 0])
+    (found,) = write(prediction=make([0.5, None, 1.5, 1.0]))['colours']
+    assert found['values'] == [0.5, None, 1.5, 1.0]
+    (found,) = write(prediction=make([2.0, 1.0, 3.0, 1.0]))['colours']
+    assert found['kind'] == 'number'
+    (found,) = write(prediction=make([-1, 1, 1, -1]))['colours']
+    assert (found['classes'], found['values']) == (['-1', '1'], [0, 1, 1, 0])
+    (found,) = write(prediction=make([-2, -1, 0, 1]))['colours']
+    assert found['values'] == [0, 1, 2, 3]
+    (found,) = write(prediction=make(['a', None, 'a', 'a']))['colours']
+    assert (found['classes'], found['values']) == (['a'], [0, None, 0, 0])
+
+
+def test_numbers_far_from_zero_have_colours_of_their_own(write):
+    value = 1.7e9 + torch.arange(4, dtype=torch.double)
+    (found,) = write(prediction=value)['colours']
+    assert found['values'] == value.tolist()
+    assert (found['low'], found['high']) == (1.7e9, 1.7e9 + 3)
+
+
 def test_features_that_are_not_numbers_are_absent(write):
     x = torch.tensor([[torch.nan, 1], [torch.inf, 2], [0, 3], [5, torch.nan]])
     for given in (x, x.to_sparse_coo()):
@@ -279,7 +332,7 @@ def test_half_precision_and_gradients(write):
             "'data.y' .* real numbers",
         ),
         ({'data': Data(pos=torch.ones(4, 3))}, ValueError, "'data.pos' must be finite"),
-        ({'prediction': Y.tolist()}, TypeError, "'prediction' must be a torch.Tensor"),
+        ({'prediction': 3}, TypeError, r"'prediction' must be a tensor.*\(got int\)"),
         ({'prediction': torch.ones(())}, ValueError, "'prediction' must have one row"),
         ({'prediction': torch.ones(4, 2)}, ValueError, r"'prediction' .* \[n\]"),
         ({'images': torch.ones(4, 2)}, ValueError, r"'images' must have shape"),

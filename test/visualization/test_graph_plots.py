@@ -129,7 +129,8 @@ def test_plot_graph_of_features_with_gradient_and_many_classes():
     ('kwargs', 'error', 'match'),
     [
         ({'max_nodes': 3}, ValueError, r"'max_nodes' must be at least 4 \(got 3\)"),
-        ({'y': [0, 0, 0]}, TypeError, r"'y' must be a torch.Tensor \(got list\)"),
+        ({'y': 3}, TypeError, r"'y' must be a tensor, an array .*\(got int\)"),
+        ({'y': [0.5, 1, 2]}, TypeError, r"'y' must be an integer torch.Tensor"),
         ({'y': torch.zeros(3)}, TypeError, r"'y' must be an integer"),
         ({'y': torch.tensor([0])}, ValueError, 'one label per node'),
         (
@@ -152,7 +153,8 @@ def test_plot_graph_errors(kwargs, error, match):
     ('kwargs', 'error', 'match'),
     [
         ({'max_cells': 0}, ValueError, r"'max_cells' must be at least 1 \(got 0\)"),
-        ({'y': [0, 0, 0]}, TypeError, r"'y' must be a torch.Tensor \(got list\)"),
+        ({'y': 3}, TypeError, r"'y' must be a tensor, an array .*\(got int\)"),
+        ({'y': [0.5, 1, 2]}, TypeError, r"'y' must be an integer torch.Tensor"),
         ({'y': torch.tensor([0] * 2)}, ValueError, 'one label per node'),
         ({'graph': NOTHING}, ValueError, "'graph' must have nodes"),
         ({'ax': 3}, TypeError, r"'ax' must be matplotlib axes \(got int\)"),
@@ -161,3 +163,21 @@ def test_plot_graph_errors(kwargs, error, match):
 def test_plot_adjacency_errors(kwargs, error, match):
     with pytest.raises(error, match=match):
         plot_adjacency(**{'graph': ring(3), **kwargs})
+
+
+@pytest.mark.parametrize('make', [list, np.array, lambda y: np.array(y, dtype=object)])
+@pytest.mark.parametrize('names', [('no', 'yes'), (5, 7), (-1, 1)])
+def test_labels_whatever_holds_them(make, names):
+    y = [names[i] for i in (1, 0, 1, 0)]
+    for plot in (plot_adjacency, plot_graph):
+        found = plot(ring(4), make(y))
+        expected = plot(ring(4), torch.tensor([1, 0, 1, 0]))
+        assert found.get_title() == expected.get_title()
+        if plot is plot_adjacency:
+            texts = [text.get_text() for text in found.get_yticklabels()]
+            image, other = (ax.images[0].get_array() for ax in (found, expected))
+            assert np.array_equal(image, other)
+        else:
+            texts = [text.get_text() for text in found.get_legend().get_texts()]
+            texts = [text.removeprefix('class ') for text in texts]
+        assert texts == [str(name) for name in names]

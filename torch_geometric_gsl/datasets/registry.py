@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -77,6 +77,8 @@ def load_dataset(
     *,
     label: str | None = None,
     standardize: bool | None = None,
+    task: str | None = None,
+    missing: Sequence[str] | None = None,
 ) -> Data:
     r"""Load features and labels, by the name of a public dataset or from a file of
     your own. A graph that comes with them is left out.
@@ -96,10 +98,11 @@ def load_dataset(
     nothing else: nothing is written, nor executed, and duplicate rows are kept.
 
     * :obj:`.csv`: text in UTF-8, with commas, and the names of the columns in the first
-      line. The column :obj:`label` holds the classes, as text or whole numbers; all
-      others are features, and must be numbers. They are standardized by default.
+      line. The column :obj:`label` holds the classes, as text or whole numbers, or
+      numbers to predict; all others are features, and must be numbers. They are
+      standardized by default.
     * :obj:`.npz`: the array :obj:`x` is the feature matrix, :obj:`label`
-      (:obj:`y` by default) the vector of classes, integers or text.
+      (:obj:`y` by default) the vector of classes, integers or text, or of numbers.
     * :obj:`.pt`: a :class:`~torch_geometric.data.Data` object that :func:`torch.save`
       has written: its :obj:`x`, :obj:`y`, :obj:`class_names`, and the masks of its
       split, all three of them or none.
@@ -108,8 +111,12 @@ def load_dataset(
     names in a :obj:`.pt` file are those of its classes in this order, or of each number
     from zero on; these numbers stay, even where one has no row. Numbers are compared to
     the last digit (:obj:`1` and :obj:`1.0` are one class), unless one has leading zeros
-    as a code has. Labels of more than 20 classes, more than half of which have one row
-    only, are refused: a number to predict looks so.
+    as a code has.
+
+    Numbers of more than two values are to be predicted, as floating-point :obj:`y`,
+    where one of them is not whole, or where there are more than 20 values, more than
+    half of which have one row only. :obj:`task` says otherwise. Texts of so many values
+    are refused, for they look like the names of the rows.
 
     Args:
         name (str or pathlib.Path): The name of a dataset in the table below, or the
@@ -121,9 +128,16 @@ def load_dataset(
         standardize (bool, optional): Whether to scale every feature to zero mean and
             unit variance, for a file or a table of scikit-learn; if :obj:`None`, this
             is done for a :obj:`.csv` file and for these tables. (default: :obj:`None`)
+        task (str, optional): What the labels of a file are, :obj:`"classification"` or
+            :obj:`"regression"`; if :obj:`None`, the labels tell. (default: :obj:`None`)
+        missing (Sequence[str], optional): The labels of a :obj:`.csv` or :obj:`.npz`
+            file that stand for an unknown one, which is refused. If :obj:`None`, they
+            are an empty text, :obj:`?` and :obj:`nan`, and :obj:`NA`, :obj:`N/A`,
+            :obj:`None` and :obj:`null` beside numbers only: beside texts they name
+            classes. Capitals do not matter. (default: :obj:`None`)
 
     Returns:
-        torch_geometric.data.Data: Features :obj:`x`, labels :obj:`y`, and
+        torch_geometric.data.Data: Features :obj:`x`, labels or targets :obj:`y`, and
         :obj:`class_names` where they are known.
 
     **STATS:**
@@ -166,14 +180,15 @@ def load_dataset(
             raise TypeError(f"'{what}' must be a str or a Path (got {kind})")
     name = str(name)
     if name not in _TABLE and Path(name).suffix.lower() in SUFFIXES:
-        return read_table_file(name, label, standardize)
+        return read_table_file(name, label, standardize, task, missing)
     if name not in _TABLE:
         raise ValueError(
             f"'name' must be one of {list(DATASETS)}, or the path of a file that ends "
             f'in one of {list(SUFFIXES)} (got {name!r})'
         )
     root = str(Path(root).expanduser())
-    check_absent(label, 'label', f"for '{name}'")
+    for what, option in {'label': label, 'task': task, 'missing': missing}.items():
+        check_absent(option, what, f"for '{name}'")
     entry = _TABLE[name]
     if not entry.files:
         return _open(SklearnTable(root, name, standardize is None or standardize))

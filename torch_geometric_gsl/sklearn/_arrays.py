@@ -11,7 +11,10 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
+from torch_geometric_gsl._columns import measure_columns, scale_columns
 from torch_geometric_gsl._files import read_tensors
+from torch_geometric_gsl.ops.neighbours import Neighbours
+from torch_geometric_gsl.ops.sparse_rows import unit_entries
 from torch_geometric_gsl.typing import SampledGraph
 
 
@@ -21,8 +24,8 @@ class Scaling(NamedTuple):
     Args:
         mean (numpy.ndarray, optional): The means of dense columns, which are taken off.
             (default: :obj:`None`)
-        width (numpy.ndarray, optional): Their standard deviations, 1 where that is 0.
-            (default: :obj:`None`)
+        width (numpy.ndarray, optional): Their standard deviations, 0 where a column is
+            constant but for rounding, which tells nothing. (default: :obj:`None`)
     """
 
     mean: Any = None
@@ -33,23 +36,52 @@ class Scaling(NamedTuple):
         """Measure the columns of training rows."""
         if scipy.sparse.issparse(x) or not standardize:
             return cls()
-        width = x.std(axis=0)
-        return cls(x.mean(axis=0), np.where(width > 0, width, 1.0).astype(x.dtype))
+        return cls(*measure_columns(x))
 
-    def apply(self, x: Any, standardize: bool) -> Any:
-        """Scale rows as those of training were."""
-        if not standardize:
-            return x
-        if scipy.sparse.issparse(x):
-            norm = scipy.sparse.linalg.norm(x, axis=1)
-            inverse = np.where(norm > 0, 1 / np.maximum(norm, 1e-30), 0.0)
-            return scipy.sparse.diags(inverse.astype(x.dtype)) @ x
-        return (x - self.mean) / self.width
+    def apply(self, x: Any, standardize: bool, dtype: Any = None) -> Any:
+        """Scale rows as those of training were, in double precision.
+
+        Args:
+            x (numpy.ndarray or scipy.sparse matrix): The rows.
+            standardize (bool): Whether they are scaled at all.
+            dtype (numpy.dtype, optional): The precision of the result; that of the rows
+                if :obj:`None`. (default: :obj:`None`)
+
+        Raises:
+            ValueError: If a scaled value is beyond that precision.
+        """
+        dtype = x.dtype if dtype is None else dtype
+        if standardize:
+            is_sparse = scipy.sparse.issparse(x)
+            x = _unit_rows(x) if is_sparse else scale_columns(x, self.mean, self.width)
+        with np.errstate(over='ignore'):
+            out = x.astype(dtype, copy=False)
+        bad = ~np.isfinite(out.data if scipy.sparse.issparse(out) else out)
+        if bad.any():
+            place = bad.nonzero()[-1][0]
+            column = out.tocsr().indices[place] if bad.ndim == 1 else place
+            raise ValueError(
+                f"'X' must fit into {out.dtype}, which the network computes in (got a "
+                f'value that is too large in column {column})'
+            )
+        return out
+
+
+def _unit_rows(x: Any) -> Any:
+    """Scale sparse rows to unit norm, without overflow."""
+    x = scipy.sparse.csr_matrix(x, dtype=np.float64, copy=True)
+    x.sum_duplicates()
+    columns, offsets = (torch.from_numpy(a).long() for a in (x.indices, x.indptr))
+    words = Neighbours(columns, x.shape[1], offsets)
+    x.data = unit_entries(torch.from_numpy(x.data), words).numpy()
+    return x
 
 
 def check_same_kind(y: Any) -> None:
     """Raise if classes are texts and something else, such as numbers or none."""
-    if np.asarray(y).dtype.kind != 'O':
+    # NumPy would make a text of all that stands in a list beside one.
+    y = np.array(y, dtype=object) if isinstance(y, list | tuple) else np.asarray(y)
+    if y.dtype.kind != 'O':
         return
     kinds = sorted({type(value).__name__ for value in np.ravel(y)})
     if 'str' in kinds and len(kinds) > 1:
@@ -62,7 +94,7 @@ def check_same_kind(y: Any) -> None:
 def to_tensor(x: Any, device: str) -> Tensor:
     """Return rows as a tensor, sparse CSR if they are sparse."""
     if not scipy.sparse.issparse(x):
-        return torch.from_numpy(np.ascontiguousarray(x)).to(device)
+        return torch.from_numpy(np.require(x, requirements=['C', 'W'])).to(device)
     x = scipy.sparse.csr_matrix(x)
     x.sum_duplicates()
     with warnings.catch_warnings():

@@ -6,11 +6,10 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
+from sklearn.utils import check_random_state, check_X_y
 from sklearn.utils.validation import (
     _check_sample_weight,
     check_is_fitted,
-    validate_data,
 )
 from torch import Tensor
 
@@ -43,11 +42,14 @@ from torch_geometric_gsl.sklearn._training import (
     make_network,
     train,
 )
+from torch_geometric_gsl.sklearn.table_transformer import (
+    TableTransformer,
+    check_rows,
+)
 from torch_geometric_gsl.typing import SampledGraph
 
 # Rows that are held back are worth a look if there are so many.
 LEAST_VALIDATION = 4
-DTYPES = (np.float64, np.float32)
 
 
 class GSLEstimator(BaseEstimator):  # type: ignore[misc]
@@ -126,11 +128,12 @@ class GSLEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _scaled_rows(self, x: Any) -> Tensor:
         """Return rows as the network sees them."""
-        return to_tensor(self._scaling.apply(x, self.standardize), self.device)
+        rows = self._scaling.apply(x, self.standardize, self._dtype)
+        return to_tensor(rows, self.device)
 
     def _new_rows(self, X: Any) -> Tensor:
         check_is_fitted(self)
-        x = validate_data(self, X, accept_sparse='csr', dtype=DTYPES, reset=False)
+        x = check_rows(self, X, reset=False, accept_sparse='csr')
         reference = self._x
         if reference.layout != torch.strided:
             from scipy.sparse import csr_matrix
@@ -138,7 +141,19 @@ class GSLEstimator(BaseEstimator):  # type: ignore[misc]
             x = csr_matrix(x)
         elif not isinstance(x, np.ndarray):
             x = x.toarray()
-        return self._scaled_rows(x.astype(self._dtype, copy=False)).to(reference.dtype)
+        return self._scaled_rows(x)
+
+    def _with_targets(self, x: Any, y: Any, **options: Any) -> tuple[Any, Any]:
+        """Return checked rows, and their targets as an array."""
+        options |= {'accept_sparse': 'csr', 'dtype': [x.dtype], 'estimator': self}
+        try:
+            x, y = check_X_y(x, y, **options)
+            is_text = self._task == 'regression' and y.dtype.kind not in 'biuf'
+            return x, y.astype(np.float64) if is_text else y
+        except (TypeError, ValueError) as error:
+            if 'could not convert' not in str(error) and 'NA is' not in str(error):
+                raise
+            raise ValueError(f"'y' must hold numbers ({error})") from error
 
     def _fit(self, x: Any, y: Any, is_known: Any, sample_weight: Any) -> None:
         """Train with each graph that is asked for, and keep the best network.
@@ -150,11 +165,13 @@ class GSLEstimator(BaseEstimator):  # type: ignore[misc]
             sample_weight (numpy.ndarray or None): The weights of rows.
         """
         weight = _check_sample_weight(
-            sample_weight, x, dtype=x.dtype, ensure_non_negative=True
+            sample_weight, x, dtype=np.float64, ensure_non_negative=True
         )
         is_known = is_known & (weight > 0)
         if not is_known.any():
             raise ValueError("'sample_weight' must be positive for a row with a label")
+        # Only their ratios count, which single precision holds in any unit.
+        weight = (weight / weight[is_known].max()).astype(x.dtype)
         random = check_random_state(self.random_state)
         self._dtype = x.dtype
         self._scaling = Scaling.of(x, self.standardize)
@@ -283,6 +300,7 @@ class GSLEstimator(BaseEstimator):  # type: ignore[misc]
             'loss': self.validation_loss_,
             'n_iter': self.n_iter_,
             'num_outputs': self._num_outputs,
+            'table': None if self._table is None else self._table.state(),
             'names': getattr(self, 'feature_names_in_', np.array([])).tolist(),
             'targets': self._saved_targets(),
         }
@@ -319,7 +337,10 @@ class GSLEstimator(BaseEstimator):  # type: ignore[misc]
         self._x = content['x'].to(self.device)
         self._dtype = torch.empty(0, dtype=self._x.dtype).numpy().dtype
         self._num_outputs = content['num_outputs']
-        self.n_features_in_ = self._x.size(1)
+        state = content['table']
+        self._table = None if state is None else TableTransformer.restored(state)
+        table_width = self._x.size(1) if state is None else len(state['columns'])
+        self.n_features_in_ = table_width
         if content['names']:
             self.feature_names_in_ = np.array(content['names'], dtype=object)
         self._restore_targets(content['targets'])

@@ -6,13 +6,13 @@ import numpy as np
 import torch
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from torch_geometric_gsl._columns import measure_columns, scale_columns
+from torch_geometric_gsl._labels import find_labelled
 from torch_geometric_gsl.sklearn._arrays import check_same_kind
-from torch_geometric_gsl.sklearn._base import DTYPES, GSLEstimator
-
-#: The label of rows whose class is not known.
-UNLABELLED = -1
+from torch_geometric_gsl.sklearn._base import GSLEstimator
+from torch_geometric_gsl.sklearn.table_transformer import check_rows
 
 
 class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
@@ -27,7 +27,12 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
     the rows of training.
 
     Rows with the label -1 are not labelled: they are part of the graph, and nothing is
-    learned from their label. Where labels are -1 and one other value, -1 is a class.
+    learned from their label. Where labels are -1 and one other value, or others are
+    negative, too, -1 is a class. A warning tells the number of rows without a label
+    where they are not the majority, since -1 may have been meant as a class.
+
+    A DataFrame of texts, categories, dates or missing values is taken as
+    :func:`make_table_transformer` takes it.
 
     A row of weight 0 remains a node of the graph, and a weight of 2 is no second node:
     of scikit-learn's checks those that ask for the contrary
@@ -95,20 +100,18 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
         r"""Train the networks, and keep that which validation prefers.
 
         Args:
-            X (array-like): The rows, dense or sparse.
+            X (array-like or DataFrame): The rows, dense or sparse.
             y (array-like): Their classes, -1 where they are not known.
             sample_weight (array-like, optional): What the loss of each row counts, no
                 less than 0. A row of weight 0 remains a node of the graph.
                 (default: :obj:`None`)
         """
         self._check_parameters()
-        X, y = validate_data(self, X, y, accept_sparse='csr', dtype=DTYPES)
+        X = check_rows(self, X, reset=True, accept_sparse='csr')
         check_same_kind(y)
+        X, y = self._with_targets(X, y)
         check_classification_targets(y)
-        known = np.ones(len(y), dtype=bool)
-        values = np.unique(y)
-        if y.dtype.kind in 'if' and len(values) > 2:
-            known = y != UNLABELLED
+        known = find_labelled(y)
         self.classes_ = np.unique(y[known])
         if len(self.classes_) < 2:
             raise ValueError(
@@ -213,34 +216,26 @@ class GSLRegressor(RegressorMixin, GSLEstimator):  # type: ignore[misc]
         r"""Train the networks, and keep that which validation prefers.
 
         Args:
-            X (array-like): The rows, dense or sparse.
+            X (array-like or DataFrame): The rows, dense or sparse.
             y (array-like): Their targets, of one column or of several.
             sample_weight (array-like, optional): What the loss of each row counts.
                 (default: :obj:`None`)
         """
         self._check_parameters()
-        X, y = validate_data(
-            self,
-            X,
-            y,
-            accept_sparse='csr',
-            dtype=DTYPES,
-            multi_output=True,
-            y_numeric=True,
-        )
+        X = check_rows(self, X, reset=True, accept_sparse='csr')
+        X, y = self._with_targets(X, y, multi_output=True, y_numeric=True)
         self._is_column = y.ndim == 1
-        target = y.reshape(len(y), -1).astype(X.dtype)
-        self._center = target.mean(axis=0)
-        width = target.std(axis=0)
-        self._width = np.where(width > 0, width, 1.0).astype(X.dtype)
+        target = y.reshape(len(y), -1)
+        self._center, self._width = measure_columns(target)
         self._num_outputs = target.shape[1]
-        target = (target - self._center) / self._width
+        # Single precision holds what is centred, wherever it was.
+        target = scale_columns(target, self._center, self._width).astype(X.dtype)
         self._fit(X, target, np.ones(len(y), dtype=bool), sample_weight)
         return self
 
     def predict(self, X: Any) -> Any:
-        r"""Return the target of each row."""
-        out = self._outputs(X) * self._width + self._center
+        r"""Return the target of each row, in double precision."""
+        out = self._outputs(X).astype(np.float64) * self._width + self._center
         return out[:, 0] if self._is_column else out
 
     def _saved_targets(self) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 import torch
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_random_state
@@ -13,22 +13,31 @@ from sklearn.utils.validation import (
     check_consistent_length,
     check_is_fitted,
     column_or_1d,
-    validate_data,
 )
 from torch import Tensor
 from tqdm import tqdm
 
 from torch_geometric_gsl._checks import check_count, check_option, check_positive
+from torch_geometric_gsl._labels import find_labelled
 from torch_geometric_gsl.nn.nearest_neighbours import COSINE_COLUMNS, nearness
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.sampler.label_loss import leave_one_out_loss
 from torch_geometric_gsl.nn.self_supervision.graph_denoising import GraphDenoising
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
+from torch_geometric_gsl.ops.masking import with_values
 from torch_geometric_gsl.ops.pair_scores import PairScores
-from torch_geometric_gsl.sklearn._arrays import Scaling, to_csr, to_tensor
-from torch_geometric_gsl.sklearn._base import DTYPES
+from torch_geometric_gsl.ops.sparse_rows import dense_rows
+from torch_geometric_gsl.sklearn._arrays import (
+    Scaling,
+    check_same_kind,
+    to_csr,
+    to_tensor,
+)
+from torch_geometric_gsl.sklearn.table_transformer import check_rows
 from torch_geometric_gsl.typing import SampledGraph
 
+# Of the sparse rows that a step of training learns from.
+_DENSE_BYTES = 2**27
 MODES = ('distance', 'connectivity')
 #: The similarities that are largest for equal rows.
 NEAREST = ('linear', 'heat_kernel')
@@ -44,7 +53,8 @@ class GSLNeighborsTransformer(TransformerMixin, BaseEstimator):  # type: ignore[
     neighbours have the label of a row
     (:func:`~torch_geometric_gsl.nn.sampler.leave_one_out_loss`), without labels so that
     hidden entries can be told from neighbours
-    (:class:`~torch_geometric_gsl.nn.self_supervision.GraphDenoising`).
+    (:class:`~torch_geometric_gsl.nn.self_supervision.GraphDenoising`). Sparse rows stay
+    sparse: each step learns from as many as fit into 128 MB if they are dense.
 
     Args:
         n_neighbors (int, optional): The number of neighbours; with fewer other rows
@@ -109,8 +119,9 @@ class GSLNeighborsTransformer(TransformerMixin, BaseEstimator):  # type: ignore[
         r"""Learn the similarity.
 
         Args:
-            X (array-like): The rows.
-            y (array-like, optional): Classes, -1 where they are not known. Targets of
+            X (array-like or DataFrame): The rows, dense or sparse.
+            y (array-like, optional): Classes, -1 where they are not known, as in
+                :class:`GSLClassifier`. Targets of
                 another kind, such as those of a regression, are not looked at.
                 (default: :obj:`None`)
         """
@@ -124,18 +135,34 @@ class GSLNeighborsTransformer(TransformerMixin, BaseEstimator):  # type: ignore[
             )
         check_count(self.max_iter, 'max_iter', minimum=0)
         check_positive(self.learning_rate, 'learning_rate')
-        x = validate_data(self, X, dtype=DTYPES, ensure_min_samples=2)
+        x = check_rows(self, X, reset=True, accept_sparse='csr', ensure_min_samples=2)
+        if scipy.sparse.issparse(x) and x.shape[1] < COSINE_COLUMNS:
+            x = x.toarray()
+        if scipy.sparse.issparse(x) and self.similarity == 'heat_kernel':
+            raise ValueError(
+                "'similarity' must be one of cosines where rows are sparse, such as "
+                "'linear' (got 'heat_kernel')"
+            )
         random = check_random_state(self.random_state)
         self._scaling = Scaling.of(x, self.standardize)
         self._x = to_tensor(self._scaling.apply(x, self.standardize), 'cpu')
-        self.n_samples_fit_ = len(x)
+        self.n_samples_fit_ = x.shape[0]
         with torch.random.fork_rng([]):
             torch.manual_seed(int(random.randint(2**31 - 1)))
             self._learn(*_labels(x, y))
         self.n_iter_ = self.max_iter
         weight = self._similarity.feature_weight
         self.feature_weights_ = weight.detach().numpy().copy()
+        if self._x.layout != torch.strided:
+            # Sparse rows are compared as they are: they themselves are weighed.
+            self._similarity.feature_weight = None
+            self._x = self._weighed(self._x)
         return self
+
+    def _weighed(self, x: Tensor) -> Tensor:
+        """Return sparse rows with their columns weighed."""
+        weight = torch.from_numpy(self.feature_weights_)
+        return with_values(x, x.values() * weight[x.col_indices()])
 
     def _learn(self, known: Tensor, label: Tensor) -> None:
         width = self._x.size(1)
@@ -152,30 +179,50 @@ class GSLNeighborsTransformer(TransformerMixin, BaseEstimator):  # type: ignore[
         sampler = GumbelKNNSampler(self._similarity, k, tau=1.0, scale=10.0, loop=False)
         if not has_labels:
             task: Any = GraphDenoising(sampler, self._x.size(1), 64).to(self._x.dtype)
-            loss = partial(task, self._x)
         else:
             task = sampler
-            loss = partial(leave_one_out_loss, sampler, self._x[known], label)
         optimizer = torch.optim.Adam(task.parameters(), lr=float(self.learning_rate))
         for _ in tqdm(range(self.max_iter), disable=not self.verbose, leave=False):
             optimizer.zero_grad()
-            loss().backward()
+            rows = self._some(len(label) if has_labels else self.n_samples_fit_, k)
+            if not has_labels:
+                loss = task(dense_rows(self._x, rows))
+            elif int(label[rows].bincount().amax()) > 1:
+                loss = leave_one_out_loss(
+                    sampler, dense_rows(self._x, known[rows]), label[rows]
+                )
+            else:
+                continue
+            loss.backward()
             optimizer.step()
+
+    def _some(self, number: int, k: int) -> Tensor:
+        """Return all rows; of sparse ones no more than a dense copy may hold."""
+        width = self._x.size(1) * self._x.element_size()
+        most = max(_DENSE_BYTES // width, 4 * k)
+        if self._x.layout == torch.strided or number <= most:
+            return torch.arange(number)
+        return torch.randperm(number)[:most]
 
     @torch.no_grad()
     def transform(self, X: Any) -> Any:
         r"""Return the nearest rows of training for each row.
 
         Args:
-            X (array-like): The rows. Rows of training are among their own neighbours.
+            X (array-like or DataFrame): The rows. Rows of training are among their own
+                neighbours.
 
         Returns:
             scipy.sparse.csr_matrix: Of shape :obj:`(len(X), n_samples_fit_)`.
         """
         check_is_fitted(self)
-        x = validate_data(self, X, dtype=DTYPES, reset=False)
-        x = to_tensor(self._scaling.apply(x, self.standardize), 'cpu')
-        return self._matrix(x.to(self._x.dtype), is_own=False)
+        x = check_rows(self, X, reset=False, accept_sparse='csr')
+        is_sparse = self._x.layout != torch.strided
+        if is_sparse or scipy.sparse.issparse(x):
+            x = scipy.sparse.csr_matrix(x) if is_sparse else x.toarray()
+        dtype = self.feature_weights_.dtype
+        x = to_tensor(self._scaling.apply(x, self.standardize, dtype), 'cpu')
+        return self._matrix(self._weighed(x) if is_sparse else x, is_own=False)
 
     def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> Any:
         r"""Learn the similarity, and return the graph of the rows."""
@@ -191,20 +238,25 @@ class GSLNeighborsTransformer(TransformerMixin, BaseEstimator):  # type: ignore[
         edge_index, _ = sampler(features)
         distance = self._distances(x, edge_index)
         if is_own and has_self:
-            loops = torch.arange(len(x)).expand(2, -1)
+            loops = torch.arange(x.size(0)).expand(2, -1)
             # First, so that a row stands before its duplicates.
             edge_index = torch.cat([loops, edge_index], dim=1)
-            distance = torch.cat([distance.new_zeros(len(x)), distance])
+            distance = torch.cat([distance.new_zeros(x.size(0)), distance])
         value = distance if has_self else torch.ones_like(distance)
-        shape = len(x), self.n_samples_fit_
+        shape = x.size(0), self.n_samples_fit_
         graph = to_csr(SampledGraph(edge_index, value), shape, by_weight=has_self)
-        return graph.astype(self._x.numpy().dtype, copy=False)
+        return graph.astype(self.feature_weights_.dtype, copy=False)
 
     def _distances(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """Return the distances along edges, which do not saturate."""
         pairs: PairScores = self._similarity.exact_scores((self._x, x))
         value = pairs.compare_edges(edge_index)
         return (1 - value).clamp(min=0) if pairs.comparison == 'dot' else value.sqrt()
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
         r"""Return a name for each row of training, a column of the graph."""
@@ -220,11 +272,12 @@ def _labels(x: Any, y: Any) -> tuple[Tensor, Tensor]:
     none = torch.empty(0, dtype=torch.long)
     if y is None:
         return none, none
+    check_same_kind(y)
     y = check_array(y, ensure_2d=False, dtype=None, input_name='y')
     check_consistent_length(x, y)
     if type_of_target(y, input_name='y') not in ('binary', 'multiclass'):
         return none, none
     y = column_or_1d(y)
-    is_known = y != -1 if y.dtype.kind in 'if' else np.ones(len(y), dtype=bool)
+    is_known = find_labelled(y)
     label = np.unique(y[is_known], return_inverse=True)[1]
     return torch.from_numpy(np.flatnonzero(is_known)), torch.from_numpy(label)

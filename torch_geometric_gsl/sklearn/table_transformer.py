@@ -1,39 +1,265 @@
 from __future__ import annotations
 
-from typing import Any
+from collections import Counter
+from typing import Any, NamedTuple
 
-from sklearn.compose import make_column_selector, make_column_transformer
-from sklearn.impute import SimpleImputer
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
+import numpy as np
+import scipy.sparse
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+
+from torch_geometric_gsl._warnings import warn_caller
+from torch_geometric_gsl.sklearn._table_columns import NUMBERS, Read, read_column
 
 
-def make_table_transformer() -> Any:
-    r"""Return a transformer that makes numbers of the columns of a DataFrame.
+class Column(NamedTuple):
+    """What training rows tell of a column, in plain values.
 
-    Missing numbers become the median of their column, and a column of its own says
-    which they were. Categories, texts and booleans become a column for each value; a
-    missing one is a value, and one that was not there in training is none.
+    Args:
+        name (Any): Its name, or its place.
+        kind (str): What it holds.
+        fill (float, optional): What missing numbers become. (default: :obj:`0.0`)
+        values (list, optional): Its categories as texts, the missing one
+            :obj:`None`. (default: :obj:`()`)
+        types (list[str], optional): Their types. (default: :obj:`()`)
+        has_gaps (bool, optional): Whether numbers were missing.
+            (default: :obj:`False`)
+    """
+
+    name: Any
+    kind: str
+    fill: float = 0.0
+    values: Any = ()
+    types: Any = ()
+    has_gaps: bool = False
+
+    @classmethod
+    def of(cls, name: Any, read: Read) -> Column:
+        """Measure a column."""
+        if read.kind in NUMBERS:
+            gaps = np.isnan(read.content)
+            fill = float(np.median(read.content[~gaps]))
+            return cls(name, read.kind, fill, has_gaps=bool(gaps.any()))
+        # A column without any value is a category, which is missing.
+        found = set(read.content)
+        values = [*sorted(found - {None}), *([None] if None in found else [])]
+        return cls(name, 'category', values=values, types=read.types)
+
+    def block(self, read: Read) -> Any:
+        """Return the numbers of a column, which training has measured."""
+        if self.kind in NUMBERS:
+            gaps = np.isnan(read.content)
+            numbers = [np.where(gaps, self.fill, read.content)]
+            return np.stack(numbers + [gaps] * self.has_gaps, axis=1)
+        place = {value: i for i, value in enumerate(self.values)}
+        codes = np.array([place.get(value, -1) for value in read.content], dtype=int)
+        present = np.array([value is not None for value in read.content], dtype=bool)
+        is_new = present.any() and (codes[present] < 0).all()
+        if self.types and is_new and read.types != self.types:
+            now, before = (' and '.join(types) for types in (read.types, self.types))
+            warn_caller(
+                f'{_where(self.name)} holds {now}, of which no value was there in '
+                f'training, when it held {before}: all of its rows count as unknown',
+                UserWarning,
+            )
+        return codes[:, None] == np.arange(len(self.values))
+
+    def names(self, name: str) -> list[str]:
+        """Return the names of the numbers."""
+        missing = f'missingindicator_{name}'
+        if self.kind in NUMBERS:
+            return [name] + [missing] * self.has_gaps
+        return [missing if v is None else f'{name}_{v}' for v in self.values]
+
+
+class TableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Make numbers of the columns of a table; see :func:`make_table_transformer`."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        return tags
+
+    def fit(self, X: Any, y: Any = None) -> TableTransformer:
+        r"""Decide what each column holds, and measure it.
+
+        Args:
+            X (DataFrame or array-like): The table.
+            y (Any, optional): Not looked at. (default: :obj:`None`)
+        """
+        columns = _split(X)
+        validate_data(self, X, skip_check_array=True)
+        self._is_frame = is_frame(X)
+        self.columns_ = [
+            Column.of(name, read_column(values, _where(name), is_category=is_category))
+            for name, values, is_category in columns
+        ]
+        return self
+
+    def transform(self, X: Any) -> Any:
+        r"""Return the numbers of the rows.
+
+        Args:
+            X (DataFrame or array-like): The rows. Columns of a DataFrame are found by
+                name, in any order, and others are left out.
+
+        Returns:
+            numpy.ndarray: A matrix in double precision.
+        """
+        check_is_fitted(self)
+        columns = _split(X)
+        if self._is_frame and is_frame(X):
+            given = {column[0]: column for column in columns}
+            names = [column.name for column in self.columns_]
+            if absent := [name for name in names if name not in given]:
+                raise ValueError(
+                    f"'X' must have the columns of training (columns are missing: "
+                    f'{absent})'
+                )
+            columns = [given[name] for name in names]
+        else:
+            validate_data(self, X, reset=False, skip_check_array=True)
+        blocks = []
+        for column, (name, values, is_category) in zip(
+            self.columns_, columns, strict=True
+        ):
+            kind = column.kind
+            read = read_column(values, _where(name), kind, is_category)
+            blocks.append(column.block(read))
+        return np.concatenate(blocks, axis=1, dtype=np.float64)
+
+    def get_feature_names_out(self, input_features: Any = None) -> Any:
+        r"""Return the names of the numbers.
+
+        Args:
+            input_features (array-like, optional): Names of the columns of an array.
+                (default: :obj:`None`)
+        """
+        check_is_fitted(self)
+        names: Any = getattr(self, 'feature_names_in_', input_features)
+        if names is None:
+            names = [f'x{i}' for i in range(self.n_features_in_)]
+        if input_features is not None and list(input_features) != list(names):
+            raise ValueError("'input_features' must be the names of the columns")
+        if len(names) != self.n_features_in_:
+            raise ValueError(
+                f"'input_features' should have length equal to {self.n_features_in_}"
+            )
+        pairs = zip(self.columns_, names, strict=True)
+        return np.array([n for c, name in pairs for n in c.names(name)], dtype=object)
+
+    def state(self) -> dict[str, Any]:
+        """Return what :meth:`fit` has learned in plain values."""
+        columns = [column._asdict() for column in self.columns_]
+        return {'columns': columns, 'is_frame': self._is_frame}
+
+    @classmethod
+    def restored(cls, state: dict[str, Any]) -> TableTransformer:
+        """Return a transformer with the state of another."""
+        self = cls()
+        self.columns_ = [Column(**column) for column in state['columns']]
+        self._is_frame, self.n_features_in_ = state['is_frame'], len(self.columns_)
+        return self
+
+
+def make_table_transformer() -> TableTransformer:
+    r"""Return a transformer that makes numbers of the columns of a table.
+
+    The table is a DataFrame of pandas or polars, or an array. What a column holds in
+    training decides what becomes of it:
+
+    * **Numbers**, also those held as objects, such as :class:`~decimal.Decimal`, stay.
+      Missing ones become the median of their column, and where there were some in
+      training, one more column says which they were.
+    * **Durations** become seconds, **dates and times** seconds since 1970, in UTC where
+      they name no zone; missing ones are treated as missing numbers.
+    * **Texts, booleans, categories** and columns of several kinds become a column for
+      each value. Values are compared by their texts, so that 1, 1.0 and :obj:`"1"` are
+      one. A missing one is a value, and one that was not there in training is none. A
+      warning tells if all values of a column are new, and of another type.
+    * A column **without any value** tells nothing, whatever it holds later.
 
     Returns:
-        sklearn.compose.ColumnTransformer: To stand before an estimator.
+        TableTransformer: To stand before an estimator.
+
+    Raises:
+        TypeError: If values of a column are none of these, such as lists.
+        ValueError: If a number is infinite, a name is there twice, or later rows lack a
+            column or hold something else in one of numbers. The text names the column.
 
     Example:
         >>> from sklearn.pipeline import make_pipeline
         >>> from torch_geometric_gsl.sklearn import GSLClassifier
         >>> model = make_pipeline(make_table_transformer(), GSLClassifier())
     """
-    numbers = SimpleImputer(strategy='median', add_indicator=True)
-    values = make_pipeline(
-        FunctionTransformer(_plain_values, feature_names_out='one-to-one'),
-        OneHotEncoder(handle_unknown='ignore', sparse_output=False),
-    )
-    return make_column_transformer(
-        (numbers, make_column_selector(dtype_include='number')),
-        (values, make_column_selector(dtype_exclude='number')),
-    )
+    return TableTransformer()
 
 
-def _plain_values(frame: Any) -> Any:
-    """Return columns whose missing values are None, whatever pandas had for them."""
-    return frame.astype(object).where(frame.notna(), None)
+def check_rows(estimator: Any, X: Any, *, reset: bool, **options: Any) -> Any:
+    """Return the rows of an estimator as numbers, a DataFrame's by the transformer.
+
+    The options are those of :func:`sklearn.utils.check_array`; to reset is to fit.
+    """
+    options['dtype'] = (np.float64, np.float32)
+    if reset:
+        estimator._table = TableTransformer().fit(X) if is_frame(X) else None
+    if estimator._table is None:
+        try:
+            return validate_data(estimator, X, reset=reset, **options)
+        except ValueError as error:
+            reason = str(error).partition('\n')[0]
+            if 'contains NaN' not in reason and 'could not convert' not in reason:
+                raise
+            raise ValueError(
+                f"'X' must hold numbers where 'fit' had no DataFrame ({_odd(X)}"
+                f'{reason}): make_table_transformer() makes some of texts and gaps'
+            ) from error
+    validate_data(estimator, X, reset=reset, skip_check_array=True)
+    X = X.toarray() if scipy.sparse.issparse(X) else X
+    rows = check_array(estimator._table.transform(X), **options)
+    is_single = reset and {str(kind).lower() for kind in X.dtypes} == {'float32'}
+    return rows.astype(np.float32) if is_single else rows
+
+
+def _odd(X: Any) -> str:
+    """Tell the first column that does not hold numbers alone, if it can be told."""
+    columns = [] if scipy.sparse.issparse(X) else _split(X)
+    for name, values, is_category in columns:
+        read = read_column(values, _where(name), is_category=is_category)
+        if read.kind not in NUMBERS or np.isnan(read.content).any():
+            return f'{_where(name)}: '
+    return ''
+
+
+def is_frame(X: Any) -> bool:
+    """Return whether rows are a DataFrame, of pandas or polars, that is not sparse."""
+    has_columns = hasattr(X, 'columns') and hasattr(X, '__getitem__')
+    return has_columns and hasattr(X, 'dtypes') and not hasattr(X, 'sparse')
+
+
+def _where(name: Any) -> str:
+    return f'column {name!r}'
+
+
+def _split(X: Any) -> list[tuple[Any, Any, bool]]:
+    """Return the names of columns, their values, and whether they are categories."""
+    if not is_frame(X):
+        X = X if hasattr(X, 'shape') else np.array(X, dtype=object)
+        rows = check_array(X, dtype=None, ensure_all_finite=False)
+        return [(i, values, False) for i, values in enumerate(rows.T)]
+    names = list(X.columns)
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        raise ValueError(f"'X' must give each column its own name (got {twice} twice)")
+    if 0 in X.shape:
+        raise ValueError(f"'X' must have rows and columns (got shape {X.shape})")
+    return [
+        (
+            name,
+            np.asarray(X[name].to_numpy()),
+            # Of pandas; then those of polars, whose names are longer.
+            str(X[name].dtype).lower().startswith(('categor', 'enum')),
+        )
+        for name in names
+    ]

@@ -50,14 +50,16 @@ def graph_entry(name: str, graph: SampledGraph, max_edges: int) -> Json:
     }
 
 
-def class_entry(name: str, y: Tensor, known: Tensor, names: list[str] | None) -> Json:
-    """Colour nodes by the known classes, in order; what is negative has none."""
+def class_entry(
+    name: str, y: Tensor, known: Tensor, names: list[str] | None, least: int = 0
+) -> Json:
+    """Colour nodes by the known classes, in order; what is less than all has none."""
     classes = [
         str(value) if names is None else names[value] for value in known.tolist()
     ]
     place = torch.searchsorted(known, y)
     values = [
-        None if label < 0 else index
+        None if label < least else index
         for label, index in zip(y.tolist(), place.tolist(), strict=True)
     ]
     return {'name': name, 'kind': 'class', 'classes': classes, 'values': values}
@@ -65,16 +67,24 @@ def class_entry(name: str, y: Tensor, known: Tensor, names: list[str] | None) ->
 
 def number_entry(name: str, value: Tensor) -> Json:
     """Colour nodes by numbers, from the least to the largest."""
-    listed = numbers(value)
+    finite = value.double()[value.isfinite()]
+    size, spread = (
+        (float(finite.abs().max()), float(finite.max() - finite.min()))
+        if finite.numel()
+        else (0.0, 0.0)
+    )
+    # Numbers far from zero need more digits to differ.
+    more = math.ceil(math.log10(size / spread)) if 0 < spread < size else 0
+    listed = numbers(value, min(17, _DIGITS + more))
     known = [number for number in listed if number is not None]
     ends = {'low': min(known, default=0.0), 'high': max(known, default=0.0)}
     return {'name': name, 'kind': 'number', 'values': listed, **ends}
 
 
-def numbers(value: Tensor) -> list[float | None]:
+def numbers(value: Tensor, digits: int = _DIGITS) -> list[float | None]:
     """Round numbers to a few digits; those that are not finite are absent."""
     return [
-        float(f'{number:.{_DIGITS}g}') if math.isfinite(number) else None
+        float(f'{number:.{digits}g}') if math.isfinite(number) else None
         for number in value.double().tolist()
     ]
 

@@ -17,7 +17,6 @@ from torch_geometric_gsl.visualization._drawing import agreed_count
 from torch_geometric_gsl.visualization._layout import principal_components
 from torch_geometric_gsl.visualization._page import (
     Json,
-    class_entry,
     graph_entry,
     image_entry,
     make_page,
@@ -26,6 +25,7 @@ from torch_geometric_gsl.visualization._page import (
     to_bytes,
     write_page,
 )
+from torch_geometric_gsl.visualization._values import as_names, colours, read_values
 
 #: A graph of this package, of PyTorch Geometric, or a sparse matrix of SciPy.
 Graph = Any
@@ -36,7 +36,7 @@ def explore(
     *,
     data: Data | None = None,
     path: str | os.PathLike[str] = 'graph.html',
-    prediction: Tensor | None = None,
+    prediction: Any = None,
     images: Tensor | None = None,
     names: Sequence[str] | None = None,
     class_names: Sequence[str] | None = None,
@@ -63,12 +63,14 @@ def explore(
             one set of nodes, or graphs on it by name. Rows of a matrix are targets, as
             in :obj:`graph_` of the estimators.
         data (torch_geometric.data.Data, optional): What is known of the nodes: labels
-            or targets :obj:`y`, features :obj:`x`, positions :obj:`pos`
-            :math:`[n, 2]`. A negative label is none. (default: :obj:`None`)
+            or targets :obj:`y`, also texts, features :obj:`x`, positions :obj:`pos`
+            :math:`[n, 2]`. A label of -1 is none, unless there is one other or others
+            are negative, too. (default: :obj:`None`)
         path (str or os.PathLike, optional): The file. One that is there is replaced.
             (default: :obj:`"graph.html"`)
-        prediction (torch.Tensor, optional): A predicted class or number of each node
-            :math:`[n]`. (default: :obj:`None`)
+        prediction (torch.Tensor or Sequence, optional): A predicted class or number of
+            each node :math:`[n]`. Texts are classes; with :obj:`class_names` they are
+            some of these. (default: :obj:`None`)
         images (torch.Tensor, optional): An image of each node :math:`[n, h, w]` or
             :math:`[n, h, w, 3]`. Numbers other than bytes are mapped to them, the
             least to black. (default: :obj:`None`)
@@ -124,17 +126,18 @@ def explore(
     rows = max(one.shape[0] if is_matrix(one) else 0 for one in given.values())
     data = Data() if data is None else data
     check_type(data, Data, 'data', 'a torch_geometric.data.Data')
-    known = {'y': data.y, 'x': data.x, 'pos': data.pos}
-    known |= {'prediction': prediction, 'images': images}
-    sizes = {f'data.{key}' if key in data else key: known[key] for key in known}
+    told = {'data.y': data.y, 'prediction': prediction}
+    told = {k: read_values(v, k) for k, v in told.items() if v is not None}
+    sizes = {'data.x': data.x, 'data.pos': data.pos, 'images': images} | told
     num_nodes = _count(graphs, sizes, names, rows)
     x = _features(data.x)
     places, is_placed = _places(data.pos, x, num_nodes, seed)
-    nodes = {'names': _names(names, num_nodes, 'names'), **places}
-    colours = _colours(data.y, prediction, class_names)
-    colours += _feature_colours(x, feature_names, max_features)
+    nodes = {'names': as_names(names, num_nodes, 'names'), **places}
+    shown = {'label' if name == 'data.y' else name: told[name] for name in told}
+    coloured = colours(shown, class_names)
+    coloured += _feature_colours(x, feature_names, max_features)
     entries = [graph_entry(name, g, max_edges) for name, g in graphs.items()]
-    content: Json = {'nodes': nodes, 'colours': colours, 'graphs': entries}
+    content: Json = {'nodes': nodes, 'colours': coloured, 'graphs': entries}
     content |= {'arrange': not is_placed, 'images': _images(images)}
     write_page(path, make_page(title, content))
     return path
@@ -164,26 +167,16 @@ def _count(
 ) -> int:
     """Count the nodes; raise unless all that is known of them is of so many."""
     for name, value in known.items():
-        if value is None:
+        if value is None or isinstance(value, list):
             continue
         check_type(value, Tensor, name, 'a torch.Tensor')
         if value.dim() == 0:
             raise ValueError(f"'{name}' must have one row per node (got a number)")
-    sizes = {name: value.size(0) for name, value in known.items() if value is not None}
+    sizes = {name: len(value) for name, value in known.items() if value is not None}
     if names is not None:
         sizes['names'] = len(names)
     edges = torch.cat([graph.edge_index for graph in graphs.values()], dim=1)
     return agreed_count(edges, sizes, rows)
-
-
-def _names(given: Sequence[Any] | None, number: int, name: str) -> list[str]:
-    if given is None:
-        return [str(i) for i in range(number)]
-    if isinstance(given, str):
-        raise TypeError(f"'{name}' must be a sequence of names (got a str)")
-    if len(given) < number:
-        raise ValueError(f"'{name}' must name all {number} (got {len(given)})")
-    return [str(one) for one in given]
 
 
 def _features(x: Tensor | None) -> Tensor | None:
@@ -219,37 +212,6 @@ def _places(
     return {'x': numbers(place[:, 0]), 'y': numbers(place[:, 1])}, False
 
 
-def _colours(
-    y: Any, prediction: Tensor | None, class_names: Sequence[str] | None
-) -> list[Json]:
-    """List the labels and the predictions: a class has one colour in both."""
-    given: dict[str, Tensor] = {}
-    for name, value in (('data.y', y), ('prediction', prediction)):
-        if value is None:
-            continue
-        value = value.detach().cpu()
-        value = value.squeeze(1) if value.dim() == 2 and value.size(1) == 1 else value
-        if value.dim() != 1 or value.is_complex():
-            raise ValueError(
-                f"'{name}' must have shape [n] and hold classes or real numbers "
-                f'(got {list(value.shape)} of {value.dtype})'
-            )
-        name = 'label' if name == 'data.y' else name
-        given[name] = value if value.is_floating_point() else value.long()
-    classes = [value for value in given.values() if not value.is_floating_point()]
-    known = torch.cat([*classes, torch.empty(0, dtype=torch.long)]).unique()
-    known = known[known >= 0]
-    named = None
-    if class_names is not None and known.numel():
-        named = _names(class_names, int(known[-1]) + 1, 'class_names')
-    return [
-        number_entry(name, value)
-        if value.is_floating_point()
-        else class_entry(name, value, known, named)
-        for name, value in given.items()
-    ]
-
-
 def _feature_colours(
     x: Tensor | None, feature_names: Sequence[str] | None, max_features: int
 ) -> list[Json]:
@@ -259,7 +221,7 @@ def _feature_colours(
     names = (
         [f'feature {i}' for i in range(x.size(1))]
         if feature_names is None
-        else _names(feature_names, x.size(1), 'feature_names')
+        else as_names(feature_names, x.size(1), 'feature_names')
     )
     spread = _spread(x)
     chosen = spread.argsort(descending=True, stable=True)[:max_features].sort().values

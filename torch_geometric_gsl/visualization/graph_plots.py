@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl._checks import check_count, check_type
+from torch_geometric_gsl._checks import check_count
 from torch_geometric_gsl._graph_checks import check_graph, check_node_labels
 from torch_geometric_gsl.ops.graph_stats import chance_share, same_label_share
 from torch_geometric_gsl.typing import SampledGraph
@@ -18,6 +18,7 @@ from torch_geometric_gsl.visualization._drawing import (
     select_nodes,
 )
 from torch_geometric_gsl.visualization._layout import lay_out
+from torch_geometric_gsl.visualization._values import read_values
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 def plot_graph(
     graph: SampledGraph | tuple[Tensor, Tensor],
-    y: Tensor | None = None,
+    y: Any = None,
     pos: Tensor | None = None,
     *,
     ax: Axes | None = None,
@@ -41,7 +42,8 @@ def plot_graph(
     Args:
         graph (SampledGraph or tuple[torch.Tensor, torch.Tensor]): A graph on one set
             of nodes.
-        y (torch.Tensor, optional): The labels of the nodes. (default: :obj:`None`)
+        y (torch.Tensor or Sequence, optional): The labels of the nodes, integers or
+            texts. (default: :obj:`None`)
         pos (torch.Tensor, optional): Positions :math:`[n, 2]` of the nodes, or
             features :math:`[n, d]`, of which the two principal components of the
             nodes shown are drawn. If :obj:`None`, edges pull their nodes
@@ -80,13 +82,13 @@ def plot_graph(
     text = f'{num_nodes:,} nodes and their strongest edges'
     if nodes.numel() < num_nodes:
         text = f'{nodes.numel()} of {text}'
-    axes.set(title=f'{text}{_joined(plain, y)}', **settings)
+    axes.set(title=f'{text}{_joined(plain, label, y is not None)}', **settings)
     return axes
 
 
 def plot_adjacency(
     graph: SampledGraph | tuple[Tensor, Tensor],
-    y: Tensor | None = None,
+    y: Any = None,
     *,
     ax: Axes | None = None,
     max_cells: int = 150,
@@ -100,7 +102,8 @@ def plot_adjacency(
     Args:
         graph (SampledGraph or tuple[torch.Tensor, torch.Tensor]): A graph on one set
             of nodes.
-        y (torch.Tensor, optional): The labels of the nodes. (default: :obj:`None`)
+        y (torch.Tensor or Sequence, optional): The labels of the nodes, integers or
+            texts. (default: :obj:`None`)
         ax (matplotlib.axes.Axes, optional): The axes to draw on. If :obj:`None`, a
             figure is made, which pyplot does not know. (default: :obj:`None`)
         max_cells (int, optional): The number of cells in each direction to draw at the
@@ -131,31 +134,36 @@ def plot_adjacency(
 
 
 def _read(
-    graph: SampledGraph | tuple[Tensor, Tensor], y: Tensor | None, pos: Tensor | None
+    graph: SampledGraph | tuple[Tensor, Tensor], y: Any, pos: Tensor | None
 ) -> tuple[SampledGraph, int, Tensor, list[str]]:
     """Return the graph, its number of nodes, their classes and the names of these."""
     plain = check_graph(graph)
+    names = None
     if y is not None:
-        check_type(y, Tensor, 'y', 'a torch.Tensor')
+        y = read_values(y, 'y')
+        if isinstance(y, list):  # Classes without a name are one of their own.
+            texts = [str(text) for text in y]
+            names = sorted(set(texts))
+            y = torch.tensor([names.index(text) for text in texts], dtype=torch.long)
         check_node_labels(y, plain)
-        y = y.cpu()
     plain = SampledGraph(plain.edge_index.cpu(), plain.edge_weight.cpu())
     num_nodes = count_nodes(plain.edge_index, y, pos)
     if y is None:
         return plain, num_nodes, torch.zeros(num_nodes, dtype=torch.long), ['']
     values, label = y.unique(return_inverse=True)
-    return plain, num_nodes, label, [str(value) for value in values.tolist()]
+    if names is None:
+        names = [str(value) for value in values.tolist()]
+    return plain, num_nodes, label, names
 
 
-def _joined(graph: SampledGraph, y: Tensor | None) -> str:
+def _joined(graph: SampledGraph, label: Tensor, is_known: bool) -> str:
     """Tell the share of the weight between nodes that joins one class, in a line."""
     edge_index, weight = graph
     apart = edge_index[0] != edge_index[1]
-    if y is None or not bool(weight[apart].any()):
+    if not is_known or not bool(weight[apart].any()):
         return ''
-    y = y.cpu()
-    share = same_label_share(edge_index[:, apart], weight[apart], y, y)
+    share = same_label_share(edge_index[:, apart], weight[apart], label, label)
     return (
         f'\n{100 * share:.3g} % of the weight joins equal classes '
-        f'({100 * chance_share(y):.0f} % by chance)'
+        f'({100 * chance_share(label):.0f} % by chance)'
     )

@@ -16,20 +16,28 @@ from torch_geometric.data.storage import GlobalStorage
 
 from torch_geometric_gsl._checks import check_features
 from torch_geometric_gsl._damage import ERRORS, check_memory, refused_global
-from torch_geometric_gsl.datasets._io.labels import check_labels, encode
+from torch_geometric_gsl.datasets._io.labels import (
+    check_labels,
+    encode,
+    is_measured,
+    read_targets,
+)
 
 _MASKS = ('train_mask', 'val_mask', 'test_mask')
 # Torch must be allowed to load these; of them PyG itself allows only the first.
 _PARTS_OF_DATA: list[Any] = [Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]
 
 
-def read_data(path: Path) -> Data:
+def read_data(path: Path, task: str | None = None) -> Data:
     r"""Read a data object that :func:`torch.save` has written; nothing is executed."""
     data = _load(path)
     x = _read_features(data, path)
-    labels = _read_labels(data, len(x), path)
-    y, class_names = _name_classes(labels, getattr(data, 'class_names', None), path)
+    labels = _read_labels(data, len(x), path, task)
+    names = getattr(data, 'class_names', None)
     masks = _read_masks(data, len(x), path)
+    if names is None and is_measured(labels, task):
+        return Data(x=x, **read_targets(labels, f"'y' in '{path}'", task), **masks)
+    y, class_names = _name_classes(labels, names, path)
     return Data(x=x, y=y, class_names=class_names, **masks)
 
 
@@ -73,7 +81,7 @@ def _read_features(data: Data, path: Path) -> Tensor:
     return x
 
 
-def _read_labels(data: Data, num_nodes: int, path: Path) -> list[int]:
+def _read_labels(data: Data, num_nodes: int, path: Path, task: str | None) -> list[Any]:
     where = f"'y' in '{path}'"
     if not isinstance(data.y, Tensor):
         raise ValueError(f'{where} must be a tensor (got {type(data.y).__name__})')
@@ -84,10 +92,10 @@ def _read_labels(data: Data, num_nodes: int, path: Path) -> list[int]:
         raise ValueError(
             f'{where} must be a dense tensor of integers (got {kind})'
         ) from error
-    check_labels(y, where, num_nodes, kinds='iu')
-    if y.min(initial=0) < 0:
+    check_labels(y, where, num_nodes, 'iu', task)
+    labels: list[Any] = y.tolist()
+    if y.min(initial=0) < 0 and not is_measured(labels, task):
         raise ValueError(f'{where} must not be negative (got {y.min()})')
-    labels: list[int] = y.tolist()
     return labels
 
 

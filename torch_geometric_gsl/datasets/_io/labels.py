@@ -9,23 +9,103 @@ from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 #: Texts, in lower case, that stand for an unknown value.
 MISSING = ('', '?', 'na', 'n/a', 'nan', 'none', 'null')
+# Those that nobody gives to a class. The others do so among numbers only.
+_NO_NAMES = ('', '?', 'nan')
+#: What a column of labels may be for.
+TASKS = ('classification', 'regression')
 # Up to so many classes a table may have, however rare they are.
 _FEW_CLASSES = 20
 
 
-def check_labels(y: NDArray[Any], where: str, num_nodes: int, kinds: str) -> None:
-    """Raise unless labels are a vector with one entry for each node."""
+def check_labels(
+    y: NDArray[Any], where: str, num_nodes: int, kinds: str, task: str | None = None
+) -> None:
+    """Raise unless labels are a vector with one entry for each node.
+
+    Floating-point numbers may only be numbers to predict.
+    """
+    if y.dtype.kind == 'f' and y.ndim == 1:
+        kinds += 'f' * is_measured(y[np.isfinite(y)].tolist(), task)
     if y.dtype.kind not in kinds or y.shape != (num_nodes,):
         raise ValueError(
             f'{where} must be a vector of {num_nodes} classes, one for each row of the '
             f'features (got {y.dtype} of shape {y.shape})'
         )
+
+
+def find_missing(
+    labels: Sequence[Any], missing: Sequence[str] | None
+) -> tuple[int, Any] | None:
+    """Return the first label that stands for an unknown one, and its place.
+
+    By default a text such as ``NA`` does so beside numbers, and names a class beside
+    other texts, such as ``EU``.
+    """
+    texts = {label: str(label).strip().lower() for label in dict.fromkeys(labels)}
+    if missing is None:
+        others = [text for text in texts.values() if text not in MISSING]
+        is_text = any(math.isnan(to_number(text)) for text in others)
+        unknown = set(_NO_NAMES if is_text else MISSING)
+    else:
+        unknown = {text.strip().lower() for text in missing}
+    for place, label in enumerate(labels):
+        if texts[label] in unknown:
+            return place, label
+    return None
+
+
+def is_measured(labels: Sequence[Any], task: str | None = None) -> bool:
+    """Return whether labels are numbers to predict rather than classes.
+
+    Without a task, those of more than two values are where one is not whole, or where
+    there are too many values for classes.
+    """
+    if task is not None:
+        return task == 'regression'
+    numbers = [to_number(label) for label in dict.fromkeys(labels)]
+    if len(numbers) < 3 or not all(map(math.isfinite, numbers)):
+        return False
+    is_whole = all(number.is_integer() for number in numbers)
+    return not is_whole or _num_single(Counter(labels)) is not None
+
+
+def read_targets(
+    labels: Sequence[Any], where: str, task: str | None = None
+) -> dict[str, Any]:
+    """Return numbers to predict, or else classes and their names."""
+    if not is_measured(labels, task):
+        y, class_names = encode(labels, where)
+        return {'y': y, 'class_names': class_names}
+    numbers = [to_number(label) for label in labels]
+    for place, number in enumerate(numbers):
+        if not math.isfinite(number):
+            raise ValueError(
+                f"{where} must be finite numbers with task='regression' "
+                f'(got {labels[place]!r} for row {place})'
+            )
+    return {'y': _to_targets(numbers)}
+
+
+def _to_targets(numbers: Sequence[float]) -> Tensor:
+    """Return numbers in single precision, or in double where they need it."""
+    y = torch.tensor(numbers, dtype=torch.float64)
+    spread = y.std(correction=0).nan_to_num(nan=0.0)
+    lost = (y.float().double() - y).abs().max()
+    return y.float() if bool(lost <= 1e-4 * spread) else y
+
+
+def _num_single(sizes: Counter[Any]) -> int | None:
+    """Count values of one row if they are too many for classes, else return None."""
+    # A number to predict, or the name of each row, is one that no two rows share.
+    single = sum(size == 1 for size in sizes.values())
+    return single if len(sizes) > _FEW_CLASSES and 2 * single > len(sizes) else None
 
 
 def encode(labels: Sequence[Any], where: str) -> tuple[Tensor, list[str]]:
@@ -39,20 +119,19 @@ def encode(labels: Sequence[Any], where: str) -> tuple[Tensor, list[str]]:
         numbers = {name: _to_whole(name) for name in names}
         if broken := [name for name, number in numbers.items() if number is None]:
             raise ValueError(
-                f'{where} must be classes, not measured numbers (got {broken[0]})'
+                f'{where} must be classes, not measured numbers (got {broken[0]}): '
+                "pass task='regression' to predict numbers"
             )
         if not any(re.match(r'\s*[+-]?0\d', str(name)) for name in names):
             labels = [numbers[name] for name in labels]
     sizes = Counter(labels)
     if len(sizes) < 2:
         raise ValueError(f'{where} must have at least two classes (got {set(sizes)})')
-    # A number to predict, or the name of each row, is one that no two rows share.
-    single = sum(size == 1 for size in sizes.values())
-    if len(sizes) > _FEW_CLASSES and 2 * single > len(sizes):
+    if (single := _num_single(sizes)) is not None:
         raise ValueError(
             f'{where} must be classes, which rows share (got {len(sizes)} classes in '
             f'{len(labels)} rows, {single} of them with one row only: is it a number '
-            'to predict, or the name of each row?)'
+            "to predict, as task='regression' does, or the name of each row?)"
         )
     place = {name: i for i, name in enumerate(sorted(sizes))}
     return torch.tensor([place[name] for name in labels]), list(map(str, place))

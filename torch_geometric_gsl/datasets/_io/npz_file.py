@@ -10,7 +10,7 @@ import math
 import re
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,11 @@ from numpy.typing import NDArray
 from torch_geometric.data import Data
 
 from torch_geometric_gsl._damage import ERRORS
-from torch_geometric_gsl.datasets._io.labels import MISSING, check_labels, encode
+from torch_geometric_gsl.datasets._io.labels import (
+    check_labels,
+    find_missing,
+    read_targets,
+)
 
 _READ_HEADER = {
     (1, 0): np.lib.format.read_array_header_1_0,
@@ -33,7 +37,12 @@ _READ_HEADER = {
 _UNPARSED = (MemoryError, RecursionError, SyntaxError, TokenError)
 
 
-def read_npz(path: Path, label: str | None) -> Data:
+def read_npz(
+    path: Path,
+    label: str | None,
+    task: str | None = None,
+    missing: Sequence[str] | None = None,
+) -> Data:
     """Read a matrix of features and a vector of labels."""
     label = 'y' if label is None else label
     with open_npz(path, _no_arrays) as reads:
@@ -52,17 +61,17 @@ def read_npz(path: Path, label: str | None) -> Data:
             f'(got {x.dtype} of shape {x.shape})'
         )
     where = f"'{label}' in '{path}'"
-    check_labels(y, where, len(x), kinds='biuU')
-    for place, name in enumerate(y.tolist()):
-        if str(name).strip().lower() in MISSING:
-            raise ValueError(
-                f'{where} must not be missing (got {name!r} for row {place})'
-            )
-    numbers, class_names = encode(y.tolist(), where)
+    check_labels(y, where, len(x), 'biuU', task)
+    labels = y.tolist()
+    if (found := find_missing(labels, missing)) is not None:
+        place, name = found
+        raise ValueError(f'{where} must not be missing (got {name!r} for row {place})')
+    targets = read_targets(labels, where, task)
     # Values that are too large become infinite, and are refused as such.
     with np.errstate(over='ignore'):
-        features = torch.from_numpy(x.astype(np.float64))
-    return Data(x=features, y=numbers, class_names=class_names)
+        kind = np.float32 if x.dtype == np.float32 else np.float64
+        features = torch.from_numpy(x.astype(kind))
+    return Data(x=features, **targets)
 
 
 def _no_arrays(path: Path, reason: str) -> ValueError:

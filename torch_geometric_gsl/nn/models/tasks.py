@@ -79,14 +79,16 @@ def _chosen_numbers(out: Tensor, y: Any, mask: Tensor) -> Tensor:
         raise ValueError(f"'y' must be on {out.device} (got {y.device})")
     if y.dtype.is_complex:
         raise TypeError(f"'y' must hold real numbers (got {y.dtype})")
-    chosen = y.reshape(wanted)[mask].to(out.dtype)
+    chosen = y.reshape(wanted)[mask]
+    # As the loss reads them; a score reads all of their digits.
+    is_finite = chosen.to(out.dtype).isfinite().all()
     text = "'y' must be finite where 'mask' chooses"
-    check_value(chosen.isfinite().all(), text, got=lambda: 'NaN or infinity')
+    check_value(is_finite, text, got=lambda: 'NaN or infinity')
     return chosen
 
 
 def _chosen_flags(out: Tensor, y: Any, mask: Tensor) -> Tensor:
-    chosen = _chosen_numbers(out, y, mask)
+    chosen = _chosen_numbers(out, y, mask).to(out.dtype)
     text = "'y' must hold zeros and ones where 'mask' chooses"
     is_flag = (chosen == 0) | (chosen == 1)
     check_value(is_flag.all(), text, got=lambda: chosen[~is_flag][0].item())
@@ -137,6 +139,10 @@ def _check_one_per_node(value: Tensor, name: str, num_nodes: int) -> None:
         )
 
 
+def _squared_error(out: Tensor, target: Tensor) -> Tensor:
+    return F.mse_loss(out, target.to(out.dtype))
+
+
 def _share_of_hits(prediction: Tensor, target: Tensor) -> Tensor:
     return (prediction == target.reshape(prediction.shape)).double().mean()
 
@@ -175,7 +181,9 @@ TASKS = {
         partial(torch.argmax, dim=-1),
         _share_of_hits,
     ),
-    'regression': Task('r2', _chosen_numbers, F.mse_loss, _squeezed, _explained_share),
+    'regression': Task(
+        'r2', _chosen_numbers, _squared_error, _squeezed, _explained_share
+    ),
     'binary': Task(
         'accuracy',
         _chosen_flags,

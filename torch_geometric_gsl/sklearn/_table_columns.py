@@ -1,0 +1,161 @@
+"""Read a column of a table, whatever holds its values."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from datetime import date, datetime, timedelta, timezone
+from numbers import Number
+from typing import Any, NamedTuple
+
+import numpy as np
+
+#: The kinds of columns that become numbers.
+NUMBERS = ('numbers', 'durations', 'dates')
+_SECOND = np.timedelta64(1, 's')
+
+
+class Read(NamedTuple):
+    """A column that was read.
+
+    Args:
+        kind (str): One of :obj:`NUMBERS`, or :obj:`"category"`.
+        content (Any): Numbers, :obj:`nan` where one is missing, or a list of texts,
+            :obj:`None` where one is.
+        types (list[str], optional): The types of categories. (default: :obj:`()`)
+    """
+
+    kind: str
+    content: Any
+    types: Any = ()
+
+
+def read_column(
+    values: Any, where: str, expected: str | None = None, is_category: bool = False
+) -> Read:
+    """Read a column as what it holds, or as what it held in training.
+
+    Args:
+        values (numpy.ndarray): The values.
+        where (str): What the column is called in errors.
+        expected (str, optional): The kind of the column in training.
+            (default: :obj:`None`)
+        is_category (bool, optional): Whether numbers are categories.
+            (default: :obj:`False`)
+    """
+    is_category = expected == 'category' or (is_category and expected is None)
+    if not is_category and values.dtype.kind in 'iufmM':
+        kind = {'m': 'durations', 'M': 'dates'}.get(values.dtype.kind, 'numbers')
+        if expected in (None, kind) and not np.isnan(values).all():
+            return Read(kind, _finite(_to_float(values), where))
+    items = _to_items(values)
+    kinds = {_kind(item, where) for item in items if item is not None}
+    if expected in NUMBERS and kinds - {expected}:
+        # Numbers may come as texts or flags, but nothing else as something else.
+        items = [_parsed(item, expected, where) for item in items]
+        kinds = {expected}
+    one = next(iter(kinds)) if len(kinds) == 1 else None
+    if expected in NUMBERS or (one in NUMBERS and not is_category):
+        kind = expected if expected in NUMBERS else str(one)
+        return Read(kind, _finite(_gather(items, kind), where))
+    types = sorted({type(item).__name__ for item in items if item is not None})
+    texts = [None if item is None else _text(item) for item in items]
+    return Read('category', texts, types)
+
+
+def _to_items(values: Any) -> list[Any]:
+    """Return values as Python's own, those that are missing as None."""
+    if values.dtype.kind in 'mM':  # As numbers they would lose their unit.
+        texts = values.astype(str).tolist()
+        return [
+            None if text == 'NaT' else v for text, v in zip(texts, values, strict=True)
+        ]
+    return [None if _is_missing(v) else v for v in values.tolist()]
+
+
+def _is_missing(value: Any) -> bool:
+    if value is None or type(value).__name__ == 'NAType':
+        return True
+    return isinstance(value, Hashable) and bool(value != value)
+
+
+def _kind(item: Any, where: str) -> str:
+    """Return the kind of a value; raise if it is none that a table holds."""
+    if isinstance(item, timedelta | np.timedelta64):
+        return 'durations'
+    if isinstance(item, date | np.datetime64):
+        return 'dates'
+    if isinstance(item, complex) or not isinstance(item, Hashable):
+        raise TypeError(
+            f'{where} must hold numbers, texts, booleans, dates or durations: an '
+            f'argument must be a string or a real number (got {type(item).__name__})'
+        )
+    is_number = isinstance(item, Number) and not isinstance(item, bool)
+    return 'numbers' if is_number else 'category'
+
+
+def _text(item: Any) -> str:
+    """Return the text of a category: that of 1 for 1.0, and of True for True."""
+    if isinstance(item, bool) or not isinstance(item, Number):
+        return str(item)
+    number: Any = item
+    try:
+        whole = int(number)
+    except OverflowError:  # It is infinite.
+        return str(item)
+    return str(whole) if whole == number else repr(float(number))
+
+
+def _parsed(item: Any, expected: str, where: str) -> Any:
+    if item is None or _kind(item, where) == expected:
+        return item
+    if expected == 'numbers' and isinstance(item, str | bool | np.bool_):
+        try:
+            return float(item)
+        except ValueError:
+            pass
+    raise ValueError(f'{where} must hold {expected}, as in training (got {item!r})')
+
+
+def _gather(items: list[Any], kind: str) -> Any:
+    """Return items of one kind as numbers."""
+    if kind == 'numbers':
+        return np.array([_number(item) for item in items], dtype=np.float64)
+    if kind == 'durations':
+        return _to_float(np.array(items, dtype='timedelta64[us]'))
+    return _to_float(np.array([_without_zone(v) for v in items], 'datetime64[us]'))
+
+
+def _number(item: Any) -> float:
+    if item is None:
+        return np.nan
+    try:
+        return float(item)
+    except OverflowError:
+        return np.inf
+
+
+def _without_zone(item: Any) -> Any:
+    """Return a time in UTC, as one without a zone is taken to be."""
+    if isinstance(item, datetime) and item.tzinfo is not None:
+        return item.astimezone(timezone.utc).replace(tzinfo=None)
+    return item
+
+
+def _to_float(values: Any) -> Any:
+    """Return numbers in double precision; of times these are seconds."""
+    if values.dtype.kind == 'M':
+        values = values - np.datetime64(0, 's')
+    if values.dtype.kind == 'm':
+        return values / _SECOND
+    return values.astype(np.float64)
+
+
+def _finite(numbers: Any, where: str) -> Any:
+    """Raise unless numbers are finite or missing."""
+    bad = np.isinf(numbers)
+    if bad.any():
+        place = int(bad.argmax())
+        raise ValueError(
+            f'{where} must hold finite numbers (got infinity, inf, in row {place})'
+        )
+    return numbers

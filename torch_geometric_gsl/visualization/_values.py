@@ -1,0 +1,143 @@
+"""Classes and numbers of nodes, whatever holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Integral, Number
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from torch_geometric_gsl._labels import find_labelled
+from torch_geometric_gsl.visualization._page import Json, class_entry, number_entry
+
+#: Classes as integers, numbers, or classes as texts, None where there is none.
+Values = Tensor | list[str | None]
+
+
+def read_values(given: Any, name: str) -> Values:
+    """Return the values of nodes that a tensor, an array, a list or a column holds.
+
+    Args:
+        given (Any): The values.
+        name (str): Their name in an error.
+    """
+    if not isinstance(given, Tensor):
+        if isinstance(given, str) or not hasattr(given, '__len__'):
+            raise TypeError(
+                f"'{name}' must be a tensor, an array or a sequence "
+                f'(got {type(given).__name__})'
+            )
+        given = given.to_numpy() if hasattr(given, 'to_numpy') else given
+        # NumPy would make a text of all that stands in a list beside one.
+        is_array = isinstance(given, np.ndarray)
+        array = given if is_array else np.array(given, dtype=object)
+        if array.dtype.kind not in 'biufc':
+            return _from_objects(array.tolist(), name)
+        given = torch.from_numpy(np.require(array, requirements=['C', 'W']))
+    value: Tensor = given.detach().cpu()
+    return value if value.is_floating_point() or value.is_complex() else value.long()
+
+
+def _from_objects(items: list[Any], name: str) -> Values:
+    """Return numbers if all items are some, else the texts of all."""
+    if any(isinstance(item, list) for item in items):
+        try:
+            return read_values(torch.tensor(items), name)
+        except (TypeError, ValueError):
+            raise ValueError(f"'{name}' must have one value per node") from None
+    found: list[Any] = [None if _is_missing(item) else item for item in items]
+    known = [item for item in found if item is not None]
+    if not all(isinstance(item, Number) for item in known):
+        return [None if item is None else str(item) for item in found]
+    if len(known) == len(found) and all(isinstance(item, Integral) for item in known):
+        return torch.tensor([int(item) for item in known], dtype=torch.long)
+    numbers = [np.nan if item is None else float(item) for item in found]
+    return torch.tensor(numbers, dtype=torch.double)
+
+
+def _is_missing(item: Any) -> bool:
+    """Return whether an item is None, NaN or the NA of pandas."""
+    return item is None or type(item).__name__ == 'NAType' or bool(item != item)
+
+
+def colours(given: dict[str, Any], class_names: Sequence[Any] | None) -> list[Json]:
+    """List the labels and the predictions: a class has one colour in both."""
+    names = None if class_names is None else as_names(class_names, 0, 'class_names')
+    columns, texts = _coded({k: _column(v, k) for k, v in given.items()}, names)
+    classes = [value for value in columns.values() if not value.is_floating_point()]
+    every = torch.cat([*classes, torch.empty(0, dtype=torch.long)])
+    is_known = every >= 0
+    if texts is None:
+        is_known = torch.from_numpy(find_labelled(every.numpy(), None))
+    least = min(0, int(every[is_known].min())) if is_known.any() else 0
+    known = every[is_known].unique()
+    if texts is None and names is not None and known.numel():
+        if least < 0:
+            raise ValueError(
+                f"'class_names' must be absent where a class is negative (got {least})"
+            )
+        texts = as_names(names, int(known[-1]) + 1, 'class_names')
+    return [
+        number_entry(name, value)
+        if value.is_floating_point()
+        else class_entry(name, value, known, texts, least)
+        for name, value in columns.items()
+    ]
+
+
+def _column(value: Values, name: str) -> Values:
+    if isinstance(value, list):
+        return value
+    value = value.squeeze(1) if value.dim() == 2 and value.size(1) == 1 else value
+    if value.dim() != 1 or value.is_complex():
+        name = 'data.y' if name == 'label' else name
+        raise ValueError(
+            f"'{name}' must have shape [n] and hold classes or real numbers "
+            f'(got {list(value.shape)} of {value.dtype})'
+        )
+    return value
+
+
+def _coded(
+    columns: dict[str, Values], names: list[str] | None
+) -> tuple[dict[str, Tensor], list[str] | None]:
+    """Replace classes that are texts by their places among the names of classes."""
+    if not any(isinstance(value, list) for value in columns.values()):
+        return columns, None  # type: ignore[return-value]
+    if names is None:
+        columns = {k: as_texts(v) for k, v in columns.items()}
+        every = {text for v in columns.values() if isinstance(v, list) for text in v}
+        names = sorted(text for text in every if text is not None)
+    place: dict[str | None, int] = {name: i for i, name in enumerate(names)}
+    place[None] = -1
+    for name, value in columns.items():
+        if isinstance(value, list):
+            if other := [text for text in value if text not in place]:
+                raise ValueError(
+                    f"'class_names' must hold every class of the {name} "
+                    f'(got {names}, without {other[0]!r})'
+                )
+            columns[name] = torch.tensor([place[text] for text in value])
+    return columns, names  # type: ignore[return-value]
+
+
+def as_texts(value: Values) -> Values:
+    """Return classes as texts; numbers stay."""
+    if isinstance(value, list) or value.is_floating_point():
+        return value
+    known = find_labelled(value.numpy(), None)
+    return [str(i) if k else None for i, k in zip(value.tolist(), known, strict=True)]
+
+
+def as_names(given: Sequence[Any] | None, number: int, name: str) -> list[str]:
+    """Return names as texts, of which there must be some number."""
+    if given is None:
+        return [str(i) for i in range(number)]
+    if isinstance(given, str):
+        raise TypeError(f"'{name}' must be a sequence of names (got a str)")
+    if len(given) < number:
+        raise ValueError(f"'{name}' must name all {number} (got {len(given)})")
+    return [str(one) for one in given]
