@@ -131,10 +131,15 @@ def test_signature(name):
     names = ['self', 'x', 'edge_index', 'batch', 'context', 'generator']
     assert list(common) == names
     own = dict(inspect.signature(kind.forward).parameters)
-    # A graph that stands for the model's own has weights.
+    # Edges that a model takes have weights, in the place that PyG gives them.
+    takes_edges = issubclass(kind, NeighbourModel | gsl.GSLNet)
+    assert (list(own)[3] == 'edge_weight') == takes_edges
     weight = own.pop('edge_weight', None)
-    assert (weight is not None) == issubclass(kind, NeighbourModel)
-    assert weight is None or weight.kind is inspect.Parameter.KEYWORD_ONLY
+    assert (weight is not None) == takes_edges
+    assert weight is None or weight.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
+    if not takes_edges:  # A third argument by its place would be taken for another.
+        assert own['batch'].kind is inspect.Parameter.KEYWORD_ONLY
+    own['batch'] = own['batch'].replace(kind=inspect.Parameter.KEYWORD_ONLY)
     # A net that learns a graph takes what it compares, and rows of several processes.
     for option in ('embedding', 'shard'):
         value = own.pop(option, None)
@@ -378,8 +383,8 @@ def test_an_argument_works_or_is_refused(name, argument, training):
     model = make(name).train(training)
     value = {'edge_index': EDGES, 'batch': BATCH, 'context': features()}[argument]
     ways = [((), {argument: value})]
-    if argument != 'context':  # Which is given by its name alone.
-        ways.append(((value,) if argument == 'edge_index' else (None, value), {}))
+    if argument == 'edge_index':  # Others are given by their names alone.
+        ways.append(((value,), {}))
     for call in calls(model):
         for args, kwargs in ways:
             if (name, argument) in REFUSED:
@@ -393,7 +398,7 @@ def test_an_argument_works_or_is_refused(name, argument, training):
 @EACH
 def test_a_generator(name):
     for call in calls(make(name)):
-        call(None, None, generator=None)
+        call(None, generator=None)
         call(generator=torch.Generator().manual_seed(1))
         with pytest.raises(TypeError, match=r"'generator' must be a torch\.Gen"):
             call(generator=3)
@@ -417,7 +422,7 @@ def test_bad_batches(name):
         if len(given) == 2:
             match = r"'edge_index' joins two graphs of 'batch' \(got edge \[0, 6\]\)"
             with pytest.raises(ValueError, match=match):
-                call(torch.tensor([[1, 0], [0, 6]]), BATCH)
+                call(torch.tensor([[1, 0], [0, 6]]), batch=BATCH)
 
 
 @EACH

@@ -42,7 +42,7 @@ def expected_failures(estimator):
         GSLClassifier('nearest', **BRIEF),
         GSLRegressor('learned', **QUICK),
         GSLRegressor(**QUICK),
-        GSLNeighborsTransformer(3, max_iter=2),
+        GSLNeighborsTransformer(),
     ],
     expected_failed_checks=expected_failures,
 )

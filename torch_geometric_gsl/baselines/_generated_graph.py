@@ -74,8 +74,8 @@ class GeneratedGraphModel(Baseline):
         self,
         x: Tensor,
         edge_index: Tensor | None = None,
-        batch: Tensor | None = None,
         *,
+        batch: Tensor | None = None,
         context: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> list[SampledGraph]:

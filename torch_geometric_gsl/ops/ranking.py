@@ -106,6 +106,8 @@ def normalise_ranks(ranks: PairScores) -> PairScores:
         along = _along(ranks.src, src, centre / largest)
         src = torch.cat([src, along.unsqueeze(1)], dim=1)
         dst = torch.cat([dst, dst.new_ones(dst.size(0), 1)], dim=1)
+        # All are as near to a row of zeros: not even rounding tells them apart.
+        dst = dst * (ranks.dst != 0).any(dim=1, keepdim=True)
     # The centres of bells are inner products.
     params = tuple(param / largest.square() for param in ranks.response.params)
     response = ranks.response._replace(params=params)

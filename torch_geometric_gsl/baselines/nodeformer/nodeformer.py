@@ -232,8 +232,8 @@ class NodeFormer(RemembersRows, Baseline):
         self,
         x: Tensor,
         edge_index: Tensor | None = None,
-        batch: Tensor | None = None,
         *,
+        batch: Tensor | None = None,
         context: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:

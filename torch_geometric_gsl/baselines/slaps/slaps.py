@@ -168,8 +168,8 @@ class SLAPS(GeneratedGraphModel):
         self,
         x: Tensor,
         edge_index: Tensor | None = None,
-        batch: Tensor | None = None,
         *,
+        batch: Tensor | None = None,
         context: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
@@ -187,15 +187,17 @@ class SLAPS(GeneratedGraphModel):
                 features and of dropped edges; dropout of hidden samples uses the
                 global one. (default: :obj:`None`)
         """
-        edges = self._edges(x, edge_index, batch, context=context, generator=generator)
+        edges = self._edges(
+            x, edge_index, batch=batch, context=context, generator=generator
+        )
         return self._classify(x, edges, generator)
 
     def denoising_loss(
         self,
         x: Tensor,
         edge_index: Tensor | None = None,
-        batch: Tensor | None = None,
         *,
+        batch: Tensor | None = None,
         context: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
@@ -204,7 +206,9 @@ class SLAPS(GeneratedGraphModel):
 
         Features are hidden in evaluation mode, too.
         """
-        edges = self._edges(x, edge_index, batch, context=context, generator=generator)
+        edges = self._edges(
+            x, edge_index, batch=batch, context=context, generator=generator
+        )
         return self._denoise(x, edges, generator)
 
     def loss(

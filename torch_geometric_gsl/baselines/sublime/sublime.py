@@ -201,8 +201,8 @@ class SUBLIME(GeneratedGraphModel):
         self,
         x: Tensor,
         edge_index: Tensor | None = None,
-        batch: Tensor | None = None,
         *,
+        batch: Tensor | None = None,
         context: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
@@ -222,7 +222,7 @@ class SUBLIME(GeneratedGraphModel):
         """
         with torch.no_grad():
             (graph,) = self.graphs(
-                x, edge_index, batch, context=context, generator=generator
+                x, edge_index, batch=batch, context=context, generator=generator
             )
         return self._classify(x, _edges(graph, x.size(0)), generator)
 
@@ -230,8 +230,8 @@ class SUBLIME(GeneratedGraphModel):
         self,
         x: Tensor,
         edge_index: Tensor | None = None,
-        batch: Tensor | None = None,
         *,
+        batch: Tensor | None = None,
         context: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
@@ -242,7 +242,7 @@ class SUBLIME(GeneratedGraphModel):
         moves afterwards.
         """
         (graph,) = self.graphs(
-            x, edge_index, batch, context=context, generator=generator
+            x, edge_index, batch=batch, context=context, generator=generator
         )
         return self._contrast(x, graph, _edges(graph, x.size(0)), generator)
 
