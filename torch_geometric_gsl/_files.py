@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
 import torch
 
 from torch_geometric_gsl._damage import ERRORS, check_memory, refused_global
@@ -34,10 +35,27 @@ def replacing(path: str | Path) -> Iterator[Path]:
         draft.unlink(missing_ok=True)
 
 
+def plain_value(value: Any) -> Any:
+    """Return a value with the texts and numbers of NumPy in it as those of Python."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, dict):
+        plain = {plain_value(k): plain_value(v) for k, v in value.items()}
+        # What is plain stays as it is: a `state_dict` has attributes.
+        pairs = zip(value.items(), plain.items(), strict=True)
+        is_same = all(a is c and b is d for (a, b), (c, d) in pairs)
+        return value if is_same else plain
+    if type(value) in (list, tuple):
+        items = [plain_value(item) for item in value]
+        is_same = all(a is b for a, b in zip(value, items, strict=True))
+        return value if is_same else type(value)(items)
+    return value
+
+
 def write_tensors(content: dict[str, Any], path: str | Path) -> None:
     """Replace a file by plain values and tensors, if they can be read again."""
     with replacing(path) as draft:
-        torch.save(content, draft)
+        torch.save(plain_value(content), draft)
         try:
             torch.load(draft, weights_only=True, map_location='meta')
         except pickle.UnpicklingError as error:

@@ -82,7 +82,7 @@ print(f'rows held out: {model.score(x, y, held_out)["accuracy"]:.1%} right')
 
 with torch.no_grad():
     out = model(x_new, context=x)
-    model.remember(x, persistent=True)
+    model.remember(x)
     assert torch.equal(model(x_new), out)
 predicted = model.predict(x_new)
 print(predicted[:10].tolist())
@@ -153,8 +153,8 @@ for name, answer in answers.items():
 # Take it elsewhere
 # -----------------
 #
-# ``persistent=True`` made the remembered rows a part of ``state_dict``. Whoever loads
-# it has all that it takes to answer new rows.
+# The remembered rows are a part of ``state_dict``. Whoever loads it has all that it
+# takes to answer new rows.
 
 with tempfile.TemporaryDirectory() as folder:
     path = Path(folder, 'model.pt')

@@ -164,7 +164,7 @@ class FixedGraphModel(RemembersRows, NeighbourModel):
             )
         check_one_type(x)
         args = edge_index, batch, edge_weight
-        context = self._context(context, *args)
+        context = self._context(x, context, *args)
         self._check_features(x)
         if context is None:
             return self._logits(x, self._graph(x, *args, generator))
@@ -209,7 +209,7 @@ class FixedGraphModel(RemembersRows, NeighbourModel):
         the arguments are those of :meth:`forward`.
         """
         args = edge_index, batch, edge_weight, generator
-        context = self._context(context, *args[:3])
+        context = self._context(x, context, *args[:3])
         if context is None:
             graph = self._graph(x, *args)
         else:

@@ -113,11 +113,11 @@ class KNNLINKX(FixedGraphModel):
         check_input(x, node_mlp.lins[0])
         check_num_nodes(x, self.num_nodes, 'the weights of the edges')
 
-    def remember(self, x: Tensor, *, persistent: bool = False) -> Any:
+    def remember(self, x: Tensor) -> Any:
         r"""Raise a :class:`ValueError`: the model cannot answer new rows."""
-        self._context(x)
+        self._context(x, x)
 
-    def _context(self, context: Tensor | None, *own: Any) -> None:
+    def _context(self, x: Tensor, context: Tensor | None, *own: Any) -> None:
         where = 'for KNNLINKX: the weights of its edges belong to the nodes of one data'
         check_absent(context, 'context', f'{where} set')
 

@@ -21,7 +21,7 @@ from torch_geometric_gsl._checks import (
     check_positive,
     check_probability,
 )
-from torch_geometric_gsl._files import write_tensors
+from torch_geometric_gsl._files import plain_value, write_tensors
 from torch_geometric_gsl.baselines.knn_gcn import KNNGCN
 from torch_geometric_gsl.nn.models.gsl_net import GSLNet
 from torch_geometric_gsl.nn.nearest_neighbours import (
@@ -280,8 +280,7 @@ class GSLEstimator(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         params = self.get_params()
         for name, value in params.items():
-            if isinstance(value, np.generic):  # As grids of NumPy give them.
-                params[name] = value = value.item()
+            params[name] = value = plain_value(value)  # Grids are NumPy's.
             if not isinstance(value, str | int | float | bool | None):
                 raise TypeError(
                     f"'{name}' must be a plain value to be saved "

@@ -246,7 +246,7 @@ def test_state_dict_and_reset():
     assert not torch.equal(twin.eval()(x)['doc'], conv(x)['doc'])
     twin.load_state_dict(conv.state_dict())
     torch.testing.assert_close(twin(x), conv(x), rtol=0, atol=0)
-    assert 'convs.<word___in___doc>.lin_target.weight' in conv.state_dict()
+    assert 'convs.:word|in|doc.lin_target.weight' in conv.state_dict()
     again = copy.deepcopy(conv)
     again.reset_parameters()
     for bias in again.biases.values():
@@ -299,3 +299,22 @@ def test_bad_options(given, error, text):
     given = {'in_channels': IN, 'out_channels': OUT, 'relations': RELATIONS} | given
     with pytest.raises(error, match=text):
         HeteroLatentGraphConv(**given)
+
+
+NAMES = ['type', 'training', 'forward', '_modules', 'a.b', 'a#b', 'a b', 'T', 'a%2Eb']
+
+
+@pytest.mark.parametrize('name', [*NAMES, 'a|b', ':', '__dict__', 'a___b'])
+def test_any_name_of_a_type(name):
+    torch.manual_seed(0)
+    others = [other for other in NAMES if other != name]
+    relations = [(name, other, 'item') for other in others]
+    relations += [('item', 'of', name), ('item', 'b', name)]
+    conv = HeteroLatentGraphConv({name: 4, 'item': 3}, 2, relations, k=2)
+    assert list(conv.convs.keys()) == relations
+    x = {name: torch.randn(9, 4), 'item': torch.randn(8, 3)}
+    assert conv.eval()(x).keys() == {name, 'item'}
+    twin = HeteroLatentGraphConv({name: 4, 'item': 3}, 2, relations, k=2).eval()
+    twin.load_state_dict(conv.state_dict())
+    for kind, out in conv(x).items():
+        assert torch.equal(twin(x)[kind], out)

@@ -128,7 +128,7 @@ def test_types_of_the_weights(dtype, tmp_path):
 def test_state_beside_the_parameters(tmp_path):
     model = make(scale='auto')
     model.choose_scale(lambda model: float(model.chosen_scale == 10), (1, 10))
-    model.eval().remember(features(seed=9), persistent=True).save_pretrained(tmp_path)
+    model.eval().remember(features(seed=9)).save_pretrained(tmp_path)
     again = GSLNet.from_pretrained(tmp_path)
     assert again.convs[0].sampler.scale == 10
     assert torch.equal(again(features()), model(features()))

@@ -1,5 +1,8 @@
 """Rows that are remembered are the context of later calls."""
 
+import copy
+import tempfile
+
 import pytest
 import torch
 
@@ -8,6 +11,7 @@ from torch_geometric_gsl import (
     GSLNet,
     NodeFormer,
 )
+from torch_geometric_gsl.nn.models.reference import NewRowsWarning
 
 N, IN, HIDDEN, OUT = 40, 6, 8, 3
 BATCH = torch.arange(N) // 20
@@ -46,15 +50,22 @@ def test_rows_are_remembered(kind):
     graphs = getattr(net, 'graphs', lambda *_, **__: [])
     for graph, other in zip(graphs(new), graphs(new, context=x), strict=True):
         assert torch.equal(graph.edge_index, other.edge_index)
-    # Part of the state if asked for, and back with it in a model that kept none.
-    assert 'reference' not in net.state_dict()
-    state = net.remember(x, persistent=True).state_dict()
+    # Part of the state, and back with it in a model that kept none.
+    state = net.state_dict()
+    if kind != 'sparse':  # PyTorch copies no sparse CSR tensor so.
+        assert torch.equal(copy.deepcopy(net)(new), expected)
+    with tempfile.TemporaryDirectory() as folder:
+        net.save_pretrained(folder)
+        assert torch.equal(type(net).from_pretrained(folder)(new), expected)
     twin = make(**NETS.get(kind, {}))
     if kind in OTHERS:
         twin = OTHERS[kind](IN, HIDDEN, 2, OUT)
     twin.load_state_dict(state)
     assert torch.equal(twin.eval()(new), expected)
-    other = net.forget()(new) if kind != 'transition' else None
+    # A state without rows is that of a model that remembers none.
+    twin.load_state_dict(net.forget().state_dict())
+    assert twin.reference is None
+    other = net(new) if kind != 'transition' else None
     assert other is None or not torch.allclose(other, expected)
 
 
@@ -75,8 +86,6 @@ def test_rows_that_cannot_be_remembered():
         make().remember(torch.ones(3, 2))
     with pytest.raises(ValueError, match="with compare='embedding'"):
         make(**NETS['embedding']).remember(draw_rows())
-    with pytest.raises(TypeError, match="'persistent' must be a bool"):
-        make().remember(draw_rows(), persistent='yes')
 
 
 def test_only_rows_that_calls_can_take_are_remembered():
@@ -96,3 +105,30 @@ def test_what_is_remembered_is_a_copy(is_sparse):
     expected = net(new)
     (x.values() if is_sparse else x).mul_(2)
     assert torch.equal(net(new), expected)
+
+
+@pytest.mark.parametrize('kind', ['GSLNet', *OTHERS])
+def test_new_rows_alone_are_warned_of_once(kind):
+    x = draw_rows()
+    model = make() if kind == 'GSLNet' else OTHERS[kind](IN, HIDDEN, 2, OUT)
+    model.train()(x)
+    model.eval()(x)  # Those of training are no new ones, nor are others beside them.
+    model(torch.cat([x, x]))
+    model(x[:3], context=x)
+    model(x[:3], batch=torch.zeros(3, dtype=torch.long))
+    with pytest.warns(
+        NewRowsWarning, match=rf"has 3 rows after training on {N}, .*'mo"
+    ):
+        model(x[:3])
+    model(x[:3])
+    model.train()(x)
+    model.eval().remember(x)(x[:3])
+
+
+@pytest.mark.parametrize('options', [{'transition': 'free'}, {'readout': 'mean'}])
+def test_models_that_need_no_others_do_not_warn(options):
+    if 'transition' in options:
+        options = {'num_transition_nodes': 4, **options}
+    model, x = make(**options), draw_rows()
+    model.train()(x)
+    model.eval()(x[:3])

@@ -256,7 +256,7 @@ class NodeFormer(RemembersRows, Baseline):
             edge_index, 'edge_index', 'for NodeFormer, which attends to all pairs'
         )
         check_generator(generator, x.device)
-        context = self._context(context, batch)
+        context = self._context(x, context, batch)
         if context is None:
             own = sizes = [(size, size) for size in graph_sizes(x, batch)]
         else:

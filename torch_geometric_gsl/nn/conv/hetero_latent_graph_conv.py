@@ -7,14 +7,13 @@ from torch import Tensor
 from torch_geometric.nn import Linear
 from torch_geometric.nn.conv.hetero_conv import group
 from torch_geometric.nn.inits import zeros
-from torch_geometric.nn.module_dict import ModuleDict
-from torch_geometric.nn.parameter_dict import ParameterDict
 from torch_geometric.typing import EdgeType, NodeType
 
 from torch_geometric_gsl._checks import check_count, check_flag, check_option
 from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
 from torch_geometric_gsl.nn.conv.relation_calls import CallsRelations
 from torch_geometric_gsl.nn.conv.relation_graph_conv import RelationGraphConv
+from torch_geometric_gsl.nn.conv.typed_modules import TypedModules, TypedParameters
 from torch_geometric_gsl.nn.conv.typed_relations import (
     OPTIONS,
     check_relations,
@@ -158,7 +157,7 @@ class HeteroLatentGraphConv(CallsRelations):
             'observed': observed,
             **kwargs,
         }
-        self.convs = ModuleDict(
+        self.convs = TypedModules(
             {own: self._make(own, common, options[own]) for own in self.relations}
         )
         self._add_parameters(root_weight, bias)
@@ -181,8 +180,8 @@ class HeteroLatentGraphConv(CallsRelations):
         """Add a root weight and a bias of each type that is a target."""
         rooted = self.target_types if root_weight else []
         biased = self.target_types if bias else []
-        self.roots = ModuleDict({target: self._root(target) for target in rooted})
-        self.biases = ParameterDict(
+        self.roots = TypedModules({target: self._root(target) for target in rooted})
+        self.biases = TypedParameters(
             {t: torch.nn.Parameter(torch.empty(self._out_width(t))) for t in biased}
         )
 

@@ -231,7 +231,7 @@ class GSLNet(ChoosesScale, StacksLayers, RemembersRows, NodeClassifier):
                 graphs; dropout uses the global one. (default: :obj:`None`)
         """
         check_one_type(x)
-        context = self._context(context, edge_index, batch, embedding, shard)
+        context = self._context(x, context, edge_index, batch, embedding, shard)
         edges = edge_index, edge_weight
         given = self._arguments(x, *edges, batch, context, embedding, shard)
         x, args = self._last_layer(x, given, run, generator)
@@ -307,7 +307,7 @@ class GSLNet(ChoosesScale, StacksLayers, RemembersRows, NodeClassifier):
         Returns:
             list[SampledGraph]: The edges and their weights, layer by layer.
         """
-        context = self._context(context, edge_index, batch, embedding, shard)
+        context = self._context(x, context, edge_index, batch, embedding, shard)
         given = self._checked(
             x,
             generator,

@@ -18,7 +18,12 @@ from torch_geometric.nn.model_hub import (
     PyGModelHubMixin,
 )
 
-from torch_geometric_gsl._files import read_tensors, replacing, write_tensors
+from torch_geometric_gsl._files import (
+    plain_value,
+    read_tensors,
+    replacing,
+    write_tensors,
+)
 
 #: What the files of a folder look like; another number is another form.
 FORMAT = 1
@@ -236,6 +241,7 @@ def _arguments(cls: type, args: Any, kwargs: Any) -> dict[str, Any]:
 
 def _encoded(name: str, value: Any) -> Any:
     """Return a value that JSON gives back as it was."""
+    value = plain_value(value)
     try:
         again = _decoded(json.loads(json.dumps(value, allow_nan=False)))
     except (TypeError, ValueError):

@@ -9,9 +9,14 @@ from torch import Tensor
 
 from torch_geometric_gsl._checks import (
     check_features,
-    check_flag,
     check_num_nodes,
 )
+from torch_geometric_gsl._warnings import warn_caller
+from torch_geometric_gsl.ops.runtime import is_exporting
+
+
+class NewRowsWarning(UserWarning):
+    r"""A model that was trained on some rows answers others without them."""
 
 
 class RemembersRows(torch.nn.Module):
@@ -27,17 +32,19 @@ class RemembersRows(torch.nn.Module):
     """
 
     reference: Tensor | None
+    # The number of rows of the last call in training mode, until a call has warned.
+    _num_trained: int | None = None
 
-    def remember(self, x: Tensor, *, persistent: bool = False) -> Any:
+    def remember(self, x: Tensor) -> Any:
         r"""Keep a copy of rows that are the context of later calls in evaluation mode.
 
         A call that gives a :obj:`context`, edges or graph ids of its own does not take
-        them, nor does one in training mode.
+        them, nor does one in training mode. The rows are part of :obj:`state_dict`, of
+        saved models and of copies, which answer new rows as the model does;
+        :meth:`forget` drops them.
 
         Args:
             x (torch.Tensor): The rows, dense or sparse CSR.
-            persistent (bool, optional): Whether they are part of :obj:`state_dict`, and
-                come back with it. (default: :obj:`False`)
 
         Returns:
             torch.nn.Module: The model itself.
@@ -49,7 +56,6 @@ class RemembersRows(torch.nn.Module):
                 call gives, the model has a readout, or new rows need no others.
         """
         check_features(x, width=getattr(self, 'in_channels', None))
-        check_flag(persistent, 'persistent')
         if getattr(self, 'readout', None) is not None:
             raise ValueError(
                 'rows cannot be remembered with a readout, which tells of whole graphs'
@@ -70,7 +76,7 @@ class RemembersRows(torch.nn.Module):
             )
         # A copy, which no later change of the rows reaches; nor can torch.export take
         # an input that is a view of what is kept.
-        self.register_buffer('reference', x.detach().clone(), persistent=persistent)
+        self.register_buffer('reference', x.detach().clone())
         return self
 
     def forget(self) -> Any:
@@ -78,11 +84,34 @@ class RemembersRows(torch.nn.Module):
         self.register_buffer('reference', None)
         return self
 
-    def _context(self, context: Tensor | None, *own: Any) -> Tensor | None:
+    def _context(self, x: Tensor, context: Tensor | None, *own: Any) -> Tensor | None:
         """Return the context of a call, whose own edges and graph ids are given."""
-        if context is not None or self.training or any(v is not None for v in own):
+        if context is not None or any(v is not None for v in own):
             return context
-        return getattr(self, 'reference', None)
+        kept: Tensor | None = None
+        if not self.training:
+            kept = getattr(self, 'reference', None)
+        if kept is None and not torch.compiler.is_compiling() and not is_exporting():
+            self._watch(x)
+        return kept
+
+    def _watch(self, x: Tensor) -> None:
+        """Count the rows of training, and warn once of others in evaluation."""
+        if self.training:
+            self._num_trained = x.size(0)
+            return
+        is_whole = getattr(self, 'readout', None) is not None
+        if getattr(self, 'transition', 'projected') != 'projected' or is_whole:
+            return
+        trained, count = self._num_trained, x.size(0)
+        if trained is not None and count < trained:
+            self._num_trained = None
+            warn_caller(
+                f"'x' has {count} rows after training on {trained}, and these {count} "
+                "alone are each other's neighbours: for new rows give the rows of "
+                "training as 'context', or call 'model.remember(x_train)' once",
+                NewRowsWarning,
+            )
 
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
@@ -90,5 +119,7 @@ class RemembersRows(torch.nn.Module):
         kept = state_dict.get(f'{prefix}reference')
         if kept is not None:
             parameter = next(self.parameters(), kept)
-            self.remember(kept.to(parameter.device), persistent=True)
+            self.remember(kept.to(parameter.device))
+        elif getattr(self, 'reference', None) is not None:
+            self.forget()  # The model whose state it is remembers none.
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
