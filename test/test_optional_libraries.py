@@ -97,12 +97,12 @@ def test_works_without_optional_libraries():
         'trained True',
         'trained True',
         'layer torch.Size([12, 3])',
-        "refused 'adj_t' needs torch-sparse: install the extra "
-        "'torch_geometric_gsl[sparse]'",
+        "refused 'adj_t' needs torch-sparse: "
+        'pip install --no-build-isolation torch-scatter torch-sparse',
         "refused 'torch_geometric_gsl.sklearn' needs scikit-learn: "
-        "pip install 'torch_geometric_gsl[sklearn]'",
+        'pip install scikit-learn',
         "refused 'torch_geometric_gsl.graphgym' needs yacs: "
-        "pip install 'torch_geometric_gsl[graphgym]'",
+        'pip install yacs pytorch-lightning',
         "refused backend='faiss' needs the library faiss: pip install 'faiss-cpu'",
         "refused backend='pynndescent' needs the library pynndescent: "
         "pip install 'pynndescent'",

@@ -160,3 +160,16 @@ def test_links_of_the_readme_work_on_a_package_index(distribution):
     paths = [m[1] for link in links if (m := re.fullmatch(of_project, link))]
     assert len(paths) == sum('torch_geometric_gsl/' in link for link in links) > 0
     assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+def test_commands_to_install_work_in_a_clone(distribution, tracked):
+    named = set()
+    for name in tracked:
+        if name.endswith(('.py', '.rst', '.md')):
+            text = (ROOT / name).read_text(encoding='utf-8')
+            # Nothing of that name is published.
+            assert not re.search(r'torch_geometric_gsl' + r'\[[a-z]', text), name
+            named |= set(re.findall(r"pip install (?:-e )?'\.\[(.+?)\]'", text))
+    extras = set(distribution.metadata.get_all('Provides-Extra'))
+    assert named
+    assert {extra for names in named for extra in names.split(',')} <= extras

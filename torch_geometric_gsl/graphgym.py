@@ -10,7 +10,7 @@ group :obj:`cfg.gsl` of what they are made with: :obj:`similarity`, :obj:`k`,
 :obj:`tau`, :obj:`scale`, :obj:`num_transition_nodes` and :obj:`num_nodes` (0 for none),
 and :obj:`use_edge_index`, whether the given edges are the only candidates.
 
-It needs yacs: ``pip install 'torch_geometric_gsl[graphgym]'``.
+It needs yacs: ``pip install yacs pytorch-lightning``.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ from torch_geometric_gsl.nn.models.gsl_net import GSLNet
 
 if find_spec('yacs') is None:
     raise ImportError(
-        "'torch_geometric_gsl.graphgym' needs yacs: "
-        "pip install 'torch_geometric_gsl[graphgym]'"
+        "'torch_geometric_gsl.graphgym' needs yacs: pip install yacs pytorch-lightning"
     )
 with warnings.catch_warnings():
     # Of Lightning, which trains what is registered here, but is not needed to make it.

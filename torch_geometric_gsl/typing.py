@@ -107,8 +107,8 @@ class SampledGraph(NamedTuple):
             from torch_sparse import SparseTensor
         except ImportError as error:
             raise ImportError(
-                "'adj_t' needs torch-sparse: install the extra "
-                "'torch_geometric_gsl[sparse]'"
+                "'adj_t' needs torch-sparse: "
+                'pip install --no-build-isolation torch-scatter torch-sparse'
             ) from error
         return SparseTensor(
             row=self.edge_index[1],

@@ -7,7 +7,7 @@ some of them missing, and one column to predict. There is no graph. This page fi
 estimator with ``fit`` and ``predict`` that learns one, asks whether the graph was worth
 it, and shows how to read it.
 
-It needs ``pip install 'torch_geometric_gsl[sklearn,plot]' pandas``.
+It needs ``pip install '.[sklearn,plot]' pandas`` in a clone of the repository.
 """
 
 import matplotlib.pyplot as plt

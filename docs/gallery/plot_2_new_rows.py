@@ -8,7 +8,7 @@ from nowhere else. This page trains a network on handwritten digits, asks it for
 ones, looks at the neighbours that they were given, and takes the model to another
 process.
 
-It needs ``pip install 'torch_geometric_gsl[sklearn,plot]'``.
+It needs ``pip install '.[sklearn,plot]'`` in a clone of the repository.
 """
 
 import tempfile

@@ -7,7 +7,7 @@ page puts a sampler in front of it that draws one, trains both together, and com
 with the same network on other graphs: on a task that cannot be solved without the right
 neighbours.
 
-It needs ``pip install 'torch_geometric_gsl[plot]'``.
+It needs ``pip install '.[plot]'`` in a clone of the repository.
 """
 
 import matplotlib.pyplot as plt

@@ -7,7 +7,7 @@ features carry it. This page asks three questions of a trained model. Does it *c
 its neighbours at all? *Whom* does it choose? And would the network do as well
 *without*?
 
-It needs ``pip install 'torch_geometric_gsl[sklearn,plot]'``.
+It needs ``pip install '.[sklearn,plot]'`` in a clone of the repository.
 """
 
 import warnings

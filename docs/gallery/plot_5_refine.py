@@ -6,7 +6,7 @@ Your data has a graph, and some of its edges are wrong. This page makes such a g
 lets a network weigh its edges while it learns to classify, compares it with networks
 that believe them all, and keeps the refined graph for other tools.
 
-It needs ``pip install 'torch_geometric_gsl[sklearn,plot]'``.
+It needs ``pip install '.[sklearn,plot]'`` in a clone of the repository.
 """
 
 import matplotlib.pyplot as plt

@@ -6,7 +6,7 @@ Your data is not one table but many small sets of nodes: molecules without bonds
 point clouds, sensors of many machines. Each has a label, none has edges. This page
 trains on batches of them: a graph is learned for each, and no edge ever joins two.
 
-It needs ``pip install 'torch_geometric_gsl[plot]'``.
+It needs ``pip install '.[plot]'`` in a clone of the repository.
 """
 
 import matplotlib.pyplot as plt

@@ -6,7 +6,7 @@ You have documents, and somebody has read a few of them and said what they are a
 Documents that share words can pass these labels on. This page turns texts into sparse
 rows, learns a graph of them, and counts how many labels that saves.
 
-It needs ``pip install 'torch_geometric_gsl[sklearn,plot]'``.
+It needs ``pip install '.[sklearn,plot]'`` in a clone of the repository.
 """
 
 import matplotlib.pyplot as plt

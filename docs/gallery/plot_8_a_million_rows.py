@@ -7,7 +7,7 @@ somebody stores. This page shows how a graph is learned without looking at most 
 what is exact about that and what is estimated, and what a million rows cost.
 
 It runs with 10,000 rows, so that it takes some seconds; raise ``NUM_ROWS`` to try more.
-It needs ``pip install 'torch_geometric_gsl[plot]'``.
+It needs ``pip install '.[plot]'`` in a clone of the repository.
 """
 
 import warnings

@@ -7,7 +7,7 @@ clustering, t-SNE. They take it from any transformer that keeps scikit-learn's
 convention. This page puts one in its place that first *learns* which columns make two
 rows neighbours, and looks at what that is worth.
 
-It needs ``pip install 'torch_geometric_gsl[sklearn,plot]'``.
+It needs ``pip install '.[sklearn,plot]'`` in a clone of the repository.
 """
 
 import matplotlib.pyplot as plt

@@ -146,8 +146,7 @@ class FeatureTable(InMemoryDataset):
             return import_module(module)
         except ImportError as error:
             raise ImportError(
-                f"'{type(self).__name__}' needs scikit-learn: install the extra "
-                "'torch_geometric_gsl[datasets]'"
+                f"'{type(self).__name__}' needs scikit-learn: pip install scikit-learn"
             ) from error
 
 

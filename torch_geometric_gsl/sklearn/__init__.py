@@ -1,14 +1,13 @@
 r"""Learned graphs for people who think in :obj:`fit` and :obj:`predict`.
 
-The estimators need scikit-learn: ``pip install 'torch_geometric_gsl[sklearn]'``.
+The estimators need scikit-learn: ``pip install scikit-learn``.
 """
 
 try:
     import sklearn  # noqa: F401
 except ImportError as error:
     raise ImportError(
-        "'torch_geometric_gsl.sklearn' needs scikit-learn: "
-        "pip install 'torch_geometric_gsl[sklearn]'"
+        "'torch_geometric_gsl.sklearn' needs scikit-learn: pip install scikit-learn"
     ) from error
 
 from torch_geometric_gsl.sklearn.estimators import GSLClassifier, GSLRegressor

@@ -69,9 +69,7 @@ def new_figure(width: float, height: float) -> Figure:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise ImportError(
-            "plots need matplotlib: install the extra 'torch_geometric_gsl[plot]'"
-        ) from error
+        raise ImportError('plots need matplotlib: pip install matplotlib') from error
     return Figure(figsize=(width, height), layout='constrained')
 
 

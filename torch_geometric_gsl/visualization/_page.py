@@ -94,10 +94,7 @@ def image_entry(images: Tensor) -> Json:
     try:
         from PIL import Image
     except ImportError as error:
-        raise ImportError(
-            "'images' need Pillow, which comes with matplotlib: "
-            "pip install 'torch_geometric_gsl[plot]'"
-        ) from error
+        raise ImportError("'images' need Pillow: pip install pillow") from error
     number, height, width = images.shape[:3]
     columns = math.ceil(math.sqrt(number * height / width))
     lines = math.ceil(number / columns)
