@@ -50,7 +50,14 @@ toc_object_entries_show_parents = 'hide'
 autodoc_member_order = 'bysource'
 # An override without a docstring of its own says nothing that its base does not.
 autodoc_inherit_docstrings = False
-autodoc_default_options = {'members': True, 'show-inheritance': True}
+# What other libraries give to a class is on their own pages.
+FOREIGN = 'Module BaseTransform BaseEstimator TransformerMixin ClassifierMixin '
+FOREIGN += '_MetadataRequester _SetOutputMixin RegressorMixin PyGModelHubMixin InMemoryDataset Dataset tuple Warning dict'
+autodoc_default_options = {
+    'members': True,
+    'show-inheritance': True,
+    'inherited-members': ','.join(FOREIGN.split()),
+}
 # Packages are documented by what they export, in that order.
 autosummary_ignore_module_all = False
 templates_path = ['_templates']

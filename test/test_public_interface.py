@@ -412,3 +412,16 @@ def test_docstring(name):
     link = r'<https://(arxiv\.org/abs/\d{4}\.\d{5}|doi\.org/10\.\d{4}/\S+)>`_\s+paper'
     assert re.search(link, doc)
     assert '\nwhere ' in doc
+
+
+CLASSES = [name for name in gsl.__all__ if isinstance(getattr(gsl, name), type)]
+
+
+@pytest.mark.parametrize('name', CLASSES)
+def test_a_class_has_the_signature_of_its_constructor(name):
+    kind = getattr(gsl, name)
+    _, *expected = inspect.signature(kind.__init__).parameters.values()
+    if issubclass(kind, tuple | Warning) or inspect.isabstract(kind):
+        return  # Made by `__new__`, or not made at all.
+    assert list(inspect.signature(kind).parameters.values()) == expected
+    assert [p.name for p in expected][:2] != ['args', 'kwargs']

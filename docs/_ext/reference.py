@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from pkgutil import resolve_name
 
@@ -14,6 +16,7 @@ from sphinx.errors import ExtensionError
 import torch_geometric_gsl
 
 PACKAGE = torch_geometric_gsl.__name__
+WRAPPERS = (classmethod, staticmethod, property)
 
 
 def remove_pages(app: Sphinx) -> None:
@@ -59,8 +62,25 @@ def check_exports(app: Sphinx, env: BuildEnvironment) -> None:
     objects = env.domains.python_domain.objects
     documented = {name.rpartition('.')[2] for name in objects}
     missing = {*torch_geometric_gsl.__all__} - documented - {'__version__'}
+    methods = {'.'.join(name.split('.')[-2:]) for name in objects}
+    missing |= {*public_methods()} - methods
     if missing:
         raise ExtensionError(f'the reference lacks {sorted(missing)}')
+
+
+def public_methods() -> Iterator[str]:
+    """Yield the documented methods of all classes that the package exports."""
+    for name in torch_geometric_gsl.__all__:
+        kind = getattr(torch_geometric_gsl, name)
+        for base in reversed(kind.__mro__) if isinstance(kind, type) else ():
+            if base.__module__.partition('.')[0] != PACKAGE:
+                continue
+            for method, value in vars(base).items():
+                found = inspect.getattr_static(kind, method)
+                is_method = inspect.isfunction(found) or isinstance(found, WRAPPERS)
+                is_shown = is_method and found is value and value.__doc__
+                if is_shown and not method.startswith('_'):
+                    yield f'{name}.{method}'
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

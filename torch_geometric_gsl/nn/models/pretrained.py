@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import inspect
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,10 +54,11 @@ class Pretrained(PyGModelHubMixin):  # type: ignore[misc, unused-ignore]
 
     _given: dict[str, Any]
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        self = super().__new__(cls)
-        self.__dict__['_given'] = _arguments(cls, args, kwargs)
-        return self
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if '__init__' in cls.__dict__:
+            # Wrapped, so that the class keeps the signature of its constructor.
+            cls.__init__ = _noting(cls.__init__)  # type: ignore[method-assign]
 
     def save_pretrained(  # type: ignore[override, unused-ignore]
         self,
@@ -223,13 +225,24 @@ def _read_config(path: Path) -> dict[str, Any]:
     return found
 
 
-def _arguments(cls: type, args: Any, kwargs: Any) -> dict[str, Any]:
+def _noting(init: Callable[..., None]) -> Callable[..., None]:
+    """Return a constructor that notes its arguments, unless one below it has."""
+
+    @functools.wraps(init)
+    def note_and_init(self: Any, *args: Any, **kwargs: Any) -> None:
+        self.__dict__.setdefault('_given', _arguments(init, args, kwargs))
+        init(self, *args, **kwargs)
+
+    return note_and_init
+
+
+def _arguments(init: Callable[..., None], args: Any, kwargs: Any) -> dict[str, Any]:
     """Return all arguments of a constructor by their names, its defaults too."""
-    signature = inspect.signature(cls.__init__)  # type: ignore[misc]
+    signature = inspect.signature(init)
     try:
         bound = signature.bind(None, *args, **kwargs)
     except TypeError:
-        return {}  # A copy, which gets them later, or a call that the constructor ends.
+        return {}  # The constructor says what is wrong.
     bound.apply_defaults()
     _, *named = bound.arguments.items()
     given: dict[str, Any] = {}

@@ -426,8 +426,8 @@ class GumbelKNNSampler(OneType):
         r"""Register a function that sees the inputs of each draw before it is made.
 
         Args:
-            hook (Callable): Is called as :obj:`hook(sampler, x, edge_index,
-                edge_weight, batch)` by :meth:`forward` and :meth:`propagate`.
+            hook (Callable): Is called by :meth:`forward` and :meth:`propagate`, as
+                :obj:`hook(sampler, x, edge_index, edge_weight, batch)`.
 
         Returns:
             torch.utils.hooks.RemovableHandle: Removes the hook by its :meth:`remove`.
