@@ -23,6 +23,7 @@ from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.sampler.label_loss import leave_one_out_loss
 from torch_geometric_gsl.nn.self_supervision.graph_denoising import GraphDenoising
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
+from torch_geometric_gsl.ops.local_random import DrawsFrom
 from torch_geometric_gsl.sklearn._arrays import Scaling, to_csr, to_tensor
 from torch_geometric_gsl.sklearn._base import DTYPES
 from torch_geometric_gsl.typing import SampledGraph
@@ -130,33 +131,34 @@ class GSLNeighborsTransformer(TransformerMixin, BaseEstimator):  # type: ignore[
         self._scaling = Scaling.of(x, self.standardize)
         self._x = to_tensor(self._scaling.apply(x, self.standardize), 'cpu')
         self.n_samples_fit_ = len(x)
-        with torch.random.fork_rng([]):
-            torch.manual_seed(int(random.randint(2**31 - 1)))
-            self._learn(*_labels(x, y))
+        generator = torch.Generator().manual_seed(int(random.randint(2**31 - 1)))
+        self._learn(*_labels(x, y), generator)
         self.n_iter_ = self.max_iter
         weight = self._similarity.feature_weight
         self.feature_weights_ = weight.detach().numpy().copy()
         return self
 
-    def _learn(self, known: Tensor, label: Tensor) -> None:
+    def _learn(self, known: Tensor, label: Tensor, generator: torch.Generator) -> None:
         options = {'feature_weights': True}
-        self._similarity: Any = resolve_similarity(
-            self.similarity, self._x.size(1), **options
-        ).to(self._x.dtype)
+        with DrawsFrom(generator):
+            self._similarity: Any = resolve_similarity(
+                self.similarity, self._x.size(1), **options
+            ).to(self._x.dtype)
         has_labels = len(label) > 0 and int(label.bincount().amax()) > 1
         # Each labelled row has one candidate less than there are of them.
         k = min(self.n_neighbors, len(label) - 1) if has_labels else self.n_neighbors
         sampler = GumbelKNNSampler(self._similarity, k, tau=1.0, scale=10.0, loop=False)
         if not has_labels:
-            task: Any = GraphDenoising(sampler, self._x.size(1), 64).to(self._x.dtype)
-            loss = partial(task, self._x)
+            with DrawsFrom(generator):
+                task: Any = GraphDenoising(sampler, self._x.size(1), 64)
+            loss = partial(task.to(self._x.dtype), self._x)
         else:
             task = sampler
             loss = partial(leave_one_out_loss, sampler, self._x[known], label)
         optimizer = torch.optim.Adam(task.parameters(), lr=float(self.learning_rate))
         for _ in tqdm(range(self.max_iter), disable=not self.verbose, leave=False):
             optimizer.zero_grad()
-            loss().backward()
+            loss(generator=generator).backward()
             optimizer.step()
 
     @torch.no_grad()
