@@ -149,7 +149,7 @@ class KNNGCN(FixedGraphModel):
             if self.root_weight:
                 root: Any = self.roots[number - 1]
                 h = h + apply_linear(root, x)
-            if number == self.num_layers:
-                return h
-            x = dropout(self.act(h), self.dropout, self.training, generator)
+            if number < self.num_layers:
+                h = dropout(self.act(h), self.dropout, self.training, generator)
+            x = h
         return x

@@ -42,7 +42,7 @@ def dropout(
     Example:
         >>> x, generator = torch.ones(4), torch.Generator().manual_seed(0)
         >>> dropout(x, 0.5, True, generator)
-        tensor([2., 0., 2., 2.])
+        tensor([0., 0., 2., 0.])
     """
     if generator is None or not training or p in (0, 1):
         return F.dropout(x, p, training)

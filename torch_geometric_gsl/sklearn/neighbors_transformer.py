@@ -60,7 +60,8 @@ class GSLNeighborsTransformer(TransformerMixin, BaseEstimator):  # type: ignore[
         standardize (bool, optional): Whether dense columns get mean 0 and deviation 1.
             (default: :obj:`True`)
         random_state (int, RandomState or None, optional): Where randomness comes from.
-            (default: :obj:`None`)
+            An integer gives one model, whatever other threads draw; PyTorch's global
+            generator is left alone. (default: :obj:`None`)
         verbose (bool, optional): Whether a bar shows the epochs.
             (default: :obj:`False`)
 

@@ -1,7 +1,10 @@
+from functools import partial
+
 import pytest
 import torch
 from oracles import seeded
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from torch_geometric_gsl import (
     GSLNet,
@@ -262,3 +265,18 @@ def test_dropout_follows_the_generator():
     first, again, other = (model(x, generator=seeded(s)) for s in (1, 1, 2))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
+
+
+@pytest.mark.parametrize('use_reentrant', [False, True])
+def test_what_is_computed_again_drops_the_same_values(use_reentrant):
+    torch.manual_seed(0)
+    model = GSLNet(IN, 8, 3, 2, k=2, dropout=0.5)
+    x = torch.randn(20, IN, generator=seeded(1), requires_grad=True)
+    grads = []
+    for run in (model, partial(checkpoint, model, use_reentrant=use_reentrant)):
+        torch.manual_seed(1)
+        model.zero_grad()
+        run(x).square().sum().backward()
+        grads.append([p.grad for p in model.parameters()])
+    for first, second in zip(*grads, strict=True):
+        torch.testing.assert_close(first, second)

@@ -64,7 +64,8 @@ class NodeClassifier(FollowsTask, OneType, Pretrained, ABC):
                 then. (default: :obj:`None`)
             generator (torch.Generator, optional): Source of all randomness of the
                 call, dropout included; the global generator if :obj:`None`. Parameters
-                that wait for their first input are initialised by the global one.
+                that wait for their first input are initialised by the global one, and
+                :func:`torch.utils.checkpoint.checkpoint` restores no other.
                 (default: :obj:`None`)
 
         Raises:

@@ -58,7 +58,7 @@ class TwoLayers(torch.nn.Module):
         self.last.reset_parameters()
 
     def hidden(
-        self, x: Tensor, edges: Edges, generator: torch.Generator | None
+        self, x: Tensor, edges: Edges, generator: torch.Generator | None = None
     ) -> Tensor:
         """Return what the last layer takes."""
         h: Tensor = self.first(x, edges).relu()
@@ -72,7 +72,10 @@ class Denoiser(TwoLayers):
         super().__init__(channels, hidden_channels, channels, dropout)
 
     def forward(
-        self, masked: MaskedFeatures, edges: Edges, generator: torch.Generator | None
+        self,
+        masked: MaskedFeatures,
+        edges: Edges,
+        generator: torch.Generator | None = None,
     ) -> Tensor:
         h = self.hidden(masked.x, edges, generator)
         size = (masked.x.size(0), masked.x.size(1))
@@ -101,7 +104,7 @@ class ContrastEncoder(TwoLayers):
         self.project_last.reset_parameters()
 
     def forward(
-        self, x: Tensor, edges: Edges, generator: torch.Generator | None
+        self, x: Tensor, edges: Edges, generator: torch.Generator | None = None
     ) -> Tensor:
         h = self.last(self.hidden(x, edges, generator), edges)
         return apply_linear(
