@@ -10,7 +10,9 @@ from torch_geometric.nn import Linear
 
 from torch_geometric_gsl import GSLNet, HeteroGSLNet, NodeFormer
 from torch_geometric_gsl.baselines import IDGLAnchor
+from torch_geometric_gsl.ops.dense import relaxed_weights
 from torch_geometric_gsl.ops.local_random import DrawsFrom, dropout
+from torch_geometric_gsl.ops.noise import clone_generator
 
 
 @pytest.fixture(autouse=True)
@@ -134,3 +136,16 @@ def test_dropout_is_that_of_torch(dtype, p):
     assert torch.equal(*grads)
     assert by_manual_seed(lambda: torch.equal(dropout(x, p, True, None), expected))
     assert torch.equal(dropout(x, p, False, seeded(4)), x)
+
+
+def test_gradients_see_the_draws_of_the_forward_pass():
+    def gradient(generator):
+        score = torch.randn(6, 6, generator=seeded(1)).requires_grad_()
+        weight = relaxed_weights(score, 3, 0.5, generator=generator)
+        return weight, torch.autograd.grad(weight.square().sum(), score)[0]
+
+    expected = gradient(seeded(4))
+    with DrawsFrom(seeded(4)):
+        assert all(map(torch.equal, gradient(None), expected))
+        with torch.device('cpu'):
+            assert clone_generator(None, torch.device('cpu')).initial_seed() == 4
