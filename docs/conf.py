@@ -51,8 +51,11 @@ autodoc_member_order = 'bysource'
 # An override without a docstring of its own says nothing that its base does not.
 autodoc_inherit_docstrings = False
 # What other libraries give to a class is on their own pages.
-FOREIGN = 'Module BaseTransform BaseEstimator TransformerMixin ClassifierMixin '
-FOREIGN += '_MetadataRequester _SetOutputMixin RegressorMixin PyGModelHubMixin InMemoryDataset Dataset tuple Warning dict'
+FOREIGN = (
+    'Module BaseTransform InMemoryDataset Dataset PyGModelHubMixin tuple dict Warning '
+    'BaseEstimator TransformerMixin ClassifierMixin RegressorMixin _MetadataRequester '
+    '_SetOutputMixin'
+)
 autodoc_default_options = {
     'members': True,
     'show-inheritance': True,

@@ -495,3 +495,34 @@ def test_second_derivatives_raise_or_are_right(name, layout, kwargs):
             if (found := second_derivative(slope, leaf)) is not None:
                 along = (found * way).sum()
                 torch.testing.assert_close(along, known[number], rtol=1e-4, atol=1e-6)
+
+
+@EACH
+@pytest.mark.parametrize('training', [True, False])
+def test_all_that_is_random_comes_from_the_generator(name, training):
+    model = make(name).train(training)
+
+    def results(seed, global_seed):
+        torch.manual_seed(global_seed)
+        state = torch.get_rng_state()
+        found = []
+        for call in calls(copy.deepcopy(model)):
+            found += flat(call(generator=torch.Generator().manual_seed(seed)))
+        assert torch.equal(torch.get_rng_state(), state)
+        return found
+
+    first = results(1, global_seed=0)
+    assert all(map(torch.equal, first, results(1, global_seed=5)))
+    if training:
+        assert not all(map(same, first, results(2, global_seed=0)))
+
+
+def same(a, b):
+    return a.shape == b.shape and torch.equal(a, b)
+
+
+def flat(result):
+    """The tensors of an output, of a loss, or of graphs."""
+    if isinstance(result, torch.Tensor):
+        return [result]
+    return [tensor for graph in result for tensor in graph]

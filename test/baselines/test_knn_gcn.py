@@ -95,11 +95,12 @@ def test_dropout_follows_hidden_layers_only():
     model, x = make(3, dropout=0.25, act='relu'), features(n=400)
     inputs = []
     with mock.patch(
-        'torch_geometric_gsl.baselines.knn_gcn.F.dropout',
-        side_effect=lambda h, p, training: inputs.append(h) or h,
+        'torch_geometric_gsl.baselines.knn_gcn.dropout',
+        side_effect=lambda h, p, training, generator: inputs.append(h) or h,
     ) as dropout:
         out = model(x)
-    assert [call.args[1:] for call in dropout.mock_calls] == [(0.25, True)] * 2
+    given = [call.args[1:] for call in dropout.mock_calls]
+    assert given == [(0.25, True, None)] * 2
     assert all(float(h.detach().min()) == 0 for h in inputs)  # After the activation.
     torch.testing.assert_close(out, model.eval()(x))
 

@@ -299,3 +299,23 @@ def test_least_share_of_a_similarity_in_the_unit_interval():
     least = minimize_scalar(share, bounds=(0, 1), method='bounded').fun
     assert f'{100 * least:.1f}' == '88.4'
     assert '88.4 %' in (describe_model.__doc__ or '')
+
+
+@pytest.mark.usefixtures('quiet')
+def test_two_descriptions_agree():
+    torch.manual_seed(0)
+    model = GSLNet(4, 8, 2, 3, k=2, scale=20.0, sample_in_eval=True)
+    x = torch.randn(9, 4)
+    found = []
+    for seed in range(2):
+        torch.manual_seed(seed)
+        state = torch.get_rng_state()
+        found.append(describe_model(model, x).layers[1].entropy)
+        assert torch.equal(torch.get_rng_state(), state)
+    assert torch.equal(*found)
+    # The second layer compares rows that depend on the graph that the first one drew.
+    others = [
+        describe_model(model, x, generator=torch.Generator().manual_seed(seed))
+        for seed in range(2)
+    ]
+    assert not torch.equal(*(other.layers[1].entropy for other in others))

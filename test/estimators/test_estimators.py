@@ -2,15 +2,19 @@
 
 import pickle
 import warnings
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event, Thread
 
 import numpy as np
 import pytest
 import scipy.sparse
 import torch
+from joblib import parallel_config
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_wine, make_classification
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import cross_val_score
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.utils import check_random_state
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from torch_geometric_gsl.sklearn import (
@@ -460,3 +464,100 @@ def test_rows_that_may_not_be_written(wine):
     y.setflags(write=False)
     model = GSLClassifier('none', **FEW, standardize=False).fit(x, y)
     assert model.predict(x).shape == y.shape
+
+
+@pytest.fixture
+def restless():
+    """Another thread draws from the global generator, and sets its seed."""
+    stop = Event()
+
+    def disturb():
+        number = 0
+        while not stop.is_set():
+            torch.manual_seed(number)
+            torch.rand(3)
+            number += 1
+
+    with torch.random.fork_rng([]):
+        thread = Thread(target=disturb)
+        thread.start()
+        yield
+        stop.set()
+        thread.join()
+
+
+IN_THREADS = {
+    **{graph: GSLClassifier(graph, dropout=0.3, **FEW) for graph in (*GRAPHS, 'auto')},
+    'regressor': GSLRegressor('learned', num_candidates=None, **FEW),
+    'labels': GSLNeighborsTransformer(5, max_iter=5, random_state=0),
+    'no labels': GSLNeighborsTransformer(
+        5, similarity='neural_gaussian', mode='connectivity', max_iter=5, random_state=0
+    ),
+}
+
+
+def fitted(model, x, y):
+    """What a fit on a part of the rows says of all rows."""
+    model = clone(model)
+    if isinstance(model, GSLNeighborsTransformer):
+        out = model.fit(x[::3], y if model.mode == 'connectivity' else y[::3])
+        return out.transform(x).toarray()
+    model.fit(x[::3], y[::3])
+    return model.predict_proba(x) if hasattr(model, 'classes_') else model.predict(x)
+
+
+@pytest.mark.parametrize('name', IN_THREADS)
+def test_threads_do_not_change_a_fit(wine, restless, name):
+    model, (x, y) = IN_THREADS[name], wine
+    y = None if name == 'no labels' else y
+    alone = fitted(model, x, y)
+    with ThreadPoolExecutor(4) as pool:
+        for out in pool.map(lambda _: fitted(model, x, y), range(4)):
+            assert np.array_equal(out, alone)
+
+
+@pytest.mark.parametrize('name', IN_THREADS)
+def test_a_fit_neither_reads_nor_changes_global_generators(wine, name):
+    model, (x, y) = IN_THREADS[name], wine
+    y = None if name == 'no labels' else y
+    found = []
+    for seed in range(2):
+        torch.manual_seed(seed)
+        of_numpy = check_random_state(None)
+        of_numpy.seed(seed)
+        state, words = torch.get_rng_state(), of_numpy.get_state()[1].copy()
+        found.append(fitted(model, x, y))
+        assert torch.equal(torch.get_rng_state(), state)
+        assert np.array_equal(of_numpy.get_state()[1], words)
+    assert np.array_equal(*found)
+
+
+def test_without_a_state_the_seed_is_that_of_numpy(wine):
+    model = GSLClassifier('learned', **FEW | {'random_state': None})
+    found = []
+    for seed in (0, 0, 1):
+        check_random_state(None).seed(seed)
+        state = torch.get_rng_state()
+        found.append(fitted(model, *wine))
+        assert torch.equal(torch.get_rng_state(), state)
+    assert np.array_equal(found[0], found[1])
+    assert not np.array_equal(found[0], found[2])
+
+
+def test_a_search_in_threads_finds_what_one_alone_finds(wine, restless):
+    model = GSLClassifier('learned', **FEW | {'max_iter': 5})
+    grid = {'dropout': [0.2, 0.5]}
+    scores = []
+    for n_jobs in (1, 3):
+        search = GridSearchCV(model, grid, cv=2, n_jobs=n_jobs)
+        with parallel_config(backend='threading'):
+            search.fit(*wine)
+        scores.append(search.cv_results_['mean_test_score'])
+    assert np.array_equal(*scores)
+
+
+def test_loading_leaves_the_global_generator(wine, tmp_path):
+    GSLClassifier('learned', **FEW).fit(*wine).save(tmp_path / 'model.pt')
+    state = torch.get_rng_state()
+    GSLClassifier.load(tmp_path / 'model.pt')
+    assert torch.equal(torch.get_rng_state(), state)

@@ -196,3 +196,16 @@ def test_what_belongs_to_the_edges_of_a_batch():
     first.kind, second.kind = torch.zeros(0), torch.zeros(2)
     keys = graph_keys(Batch.from_data_list([first, second]))
     assert keys == ['edge_index', 'kind']
+
+
+def test_nothing_but_the_seed_is_random(transform, examples):
+    """No transform draws from the global generator, or changes it."""
+    found = []
+    for seed in range(2):
+        torch.manual_seed(seed)
+        state = torch.get_rng_state()
+        graphs = [transform(copy.copy(data)) for data in examples]
+        assert torch.equal(torch.get_rng_state(), state)
+        found.append([(g.edge_index, g.edge_weight) for g in graphs])
+    for first, second in zip(*found, strict=True):
+        assert all(map(torch.equal, first, second))

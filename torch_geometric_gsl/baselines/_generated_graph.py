@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from torch_geometric_gsl._checks import (
     check_absent,
@@ -22,6 +21,7 @@ from torch_geometric_gsl.baselines.slaps.layers import (
 from torch_geometric_gsl.nn.models.layers import check_input
 from torch_geometric_gsl.nn.self_supervision.layers import GraphLayer
 from torch_geometric_gsl.ops.edges import Edges, drop_edges
+from torch_geometric_gsl.ops.local_random import dropout
 from torch_geometric_gsl.typing import SampledGraph
 
 #: One probability for both networks of a model, or one for each.
@@ -119,6 +119,6 @@ class GeneratedGraphModel(Baseline):
         if drop:
             edges = drop_edges(edges, self.adjacency_dropout[1], generator)
         for layer in self.classifier[:-1]:
-            x = F.dropout(layer(x, edges).relu(), self.dropout[1], drop)
+            x = dropout(layer(x, edges).relu(), self.dropout[1], drop, generator)
         out: Tensor = self.classifier[-1](x, edges)
         return out

@@ -128,7 +128,9 @@ class FixedGraphModel(RemembersRows, NeighbourModel):
         """Raise unless the first layer can take the features."""
 
     @abstractmethod
-    def _logits(self, x: Tensor, graph: SampledGraph) -> Tensor:
+    def _logits(
+        self, x: Tensor, graph: SampledGraph, generator: torch.Generator | None
+    ) -> Tensor:
         """Compute the logits of all nodes of a graph."""
 
     def forward(
@@ -154,8 +156,8 @@ class FixedGraphModel(RemembersRows, NeighbourModel):
             context (torch.Tensor, optional): The rows that are the neighbours of those
                 of :obj:`x`, in place of these. Edges, graph ids and weights are pairs
                 then, of the context and of :obj:`x`. (default: :obj:`None`)
-            generator (torch.Generator, optional): Not drawn from: dropout uses the
-                global one. (default: :obj:`None`)
+            generator (torch.Generator, optional): Source of randomness of dropout; the
+                global one if :obj:`None`. (default: :obj:`None`)
         """
         if is_exporting():
             raise ValueError(
@@ -167,13 +169,14 @@ class FixedGraphModel(RemembersRows, NeighbourModel):
         context = self._context(x, context, *args)
         self._check_features(x)
         if context is None:
-            return self._logits(x, self._graph(x, *args, generator))
+            return self._logits(x, self._graph(x, *args, generator), generator)
         own, new = self._context_graphs(x, context, *args, generator)
         target = new.edge_index[1] + context.size(0)
         edges = [own.edge_index, torch.stack([new.edge_index[0], target])]
         weight = torch.cat([own.edge_weight, new.edge_weight])
         graph = SampledGraph(torch.cat(edges, dim=1), weight)
-        return self._logits(stack_rows(context, x), graph)[context.size(0) :]
+        out = self._logits(stack_rows(context, x), graph, generator)
+        return out[context.size(0) :]
 
     def _context_graphs(
         self,

@@ -4,7 +4,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 from torch_geometric.nn import GCNConv
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
@@ -18,6 +17,7 @@ from torch_geometric_gsl.nn.models.layers import (
     resolve_activation,
 )
 from torch_geometric_gsl.nn.nearest_neighbours import WEIGHTS
+from torch_geometric_gsl.ops.local_random import dropout
 from torch_geometric_gsl.typing import SampledGraph
 
 
@@ -137,7 +137,9 @@ class KNNGCN(FixedGraphModel):
         convs: Any = self.convs
         check_input(x, convs[0].lin)
 
-    def _logits(self, x: Tensor, graph: SampledGraph) -> Tensor:
+    def _logits(
+        self, x: Tensor, graph: SampledGraph, generator: torch.Generator | None
+    ) -> Tensor:
         edge_index, weight = gcn_norm(*graph, num_nodes=x.size(0), dtype=x.dtype)
         convs: Any = self.convs
         for number, conv in enumerate(convs, start=1):
@@ -147,6 +149,7 @@ class KNNGCN(FixedGraphModel):
             if self.root_weight:
                 root: Any = self.roots[number - 1]
                 h = h + apply_linear(root, x)
-            is_last = number == self.num_layers
-            x = h if is_last else F.dropout(self.act(h), self.dropout, self.training)
+            if number < self.num_layers:
+                h = dropout(self.act(h), self.dropout, self.training, generator)
+            x = h
         return x

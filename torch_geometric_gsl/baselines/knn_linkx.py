@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch_geometric.nn.models import LINKX
 
@@ -14,6 +16,7 @@ from torch_geometric_gsl._checks import (
 from torch_geometric_gsl.baselines._neighbour_model import FixedGraphModel
 from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.models.layers import check_input
+from torch_geometric_gsl.ops.local_random import DrawsFrom
 from torch_geometric_gsl.typing import SampledGraph
 
 
@@ -121,10 +124,13 @@ class KNNLINKX(FixedGraphModel):
         where = 'for KNNLINKX: the weights of its edges belong to the nodes of one data'
         check_absent(context, 'context', f'{where} set')
 
-    def _logits(self, x: Tensor, graph: SampledGraph) -> Tensor:
+    def _logits(
+        self, x: Tensor, graph: SampledGraph, generator: torch.Generator | None
+    ) -> Tensor:
         # LINKX itself would multiply sparse features in half precision.
         linkx: Any = self.linkx
         h_a, h_x = linkx.edge_lin(*graph), apply_linear(linkx.node_mlp.lins[0], x)
         h = h_a + linkx.cat_lin1(h_a) + h_x + linkx.cat_lin2(h_x)
-        out: Tensor = linkx.final_mlp(h.relu())
+        with nullcontext() if generator is None else DrawsFrom(generator):
+            out: Tensor = linkx.final_mlp(h.relu())
         return out

@@ -4,7 +4,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 from torch_geometric.nn import Linear
 
 from torch_geometric_gsl._checks import (
@@ -22,6 +21,7 @@ from torch_geometric_gsl.nn.models.layers import (
     reset_activation,
     resolve_activation,
 )
+from torch_geometric_gsl.ops.local_random import dropout
 
 
 class MLPClassifier(Baseline):
@@ -111,8 +111,8 @@ class MLPClassifier(Baseline):
                 nothing, as no node sees another one. (default: :obj:`None`)
             context (torch.Tensor, optional): Other rows. They change nothing, either.
                 (default: :obj:`None`)
-            generator (torch.Generator, optional): Not drawn from: dropout uses the
-                global one. (default: :obj:`None`)
+            generator (torch.Generator, optional): Source of randomness of dropout; the
+                global one if :obj:`None`. (default: :obj:`None`)
         """
         lins: Any = self.lins
         check_input(x, lins[0])
@@ -124,5 +124,6 @@ class MLPClassifier(Baseline):
             check_batch(batch, x)
         check_generator(generator, x.device)
         for lin in lins[:-1]:
-            x = F.dropout(self.act(apply_linear(lin, x)), self.dropout, self.training)
+            h = self.act(apply_linear(lin, x))
+            x = dropout(h, self.dropout, self.training, generator)
         return apply_linear(lins[-1], x)

@@ -35,6 +35,7 @@ from torch_geometric_gsl.ops.graph_stats import (
     same_label_share,
     weight_spread,
 )
+from torch_geometric_gsl.ops.local_random import DrawsFrom
 from torch_geometric_gsl.typing import Batch, Features, SampledGraph
 
 #: Sampling counts as nearly uniform if a layer's effective candidates exceed this
@@ -149,8 +150,9 @@ def describe_model(model: torch.nn.Module, *args: Any, **kwargs: Any) -> ModelSu
       after :meth:`backward` and before the gradients are cleared.
 
     With a :obj:`shard` each rank describes its rows, and all get the whole summary.
-    Modes are restored, no gradient is recorded, and the global generators are left
-    as they were.
+    Modes are restored, no gradient is recorded, and the global generators are neither
+    read nor changed: what a model samples in evaluation mode has a fixed seed, unless
+    a :obj:`generator` is among its arguments.
 
     .. note::
         If the effective candidates of a layer exceed 90 % of its candidates, the layer
@@ -185,11 +187,9 @@ def describe_model(model: torch.nn.Module, *args: Any, **kwargs: Any) -> ModelSu
     samplers = _find_samplers(model)
     layers: list[LayerSummary] = []
     shares: dict[int, Tensor] = {}
-    inputs = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
-    in_use = {x.device for x in (*model.parameters(), *inputs) if x.is_cuda}
     modes = [(module, module.training) for module in model.modules()]
     with ExitStack() as stack:
-        stack.enter_context(torch.random.fork_rng(in_use))
+        stack.enter_context(DrawsFrom(torch.Generator().manual_seed(0)))
         for name, sampler in samplers.items():
             look = partial(_summarise, layers, shares, name, kwargs.get('shard'))
             stack.callback(sampler.register_draw_hook(look).remove)

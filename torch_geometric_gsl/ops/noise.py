@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from torch.overrides import handle_torch_function, has_torch_function_unary
 
 # torch.rand draws zeros, and their arrival time would be infinite.
 _MIN_UNIFORM = 2.0**-54
@@ -156,6 +157,13 @@ def clone_generator(
             the device if :obj:`None`.
         device (torch.device): The device.
     """
+    like = torch.empty(0, device=device)
+    if generator is None and has_torch_function_unary(like):
+        # A mode such as DrawsFrom tells which one draws next.
+        twin: torch.Generator = handle_torch_function(
+            clone_generator, (like,), generator=generator, device=device
+        )
+        return twin
     twin = torch.Generator(device=device)
     if generator is not None:
         twin.set_state(generator.get_state())

@@ -193,9 +193,7 @@ class GSLEstimator(BaseEstimator):  # type: ignore[misc]
         def run(graph: str) -> Result:
             return train(graph, self._num_outputs, self._task, table, self, seed)
 
-        devices: list[int] | None = [] if self.device == 'cpu' else None
-        with torch.random.fork_rng(devices):
-            self._keep(choose(graphs, run))
+        self._keep(choose(graphs, run))
 
     def _num_nearest(self) -> int | None:
         """Return the number of candidates: no fewer than are drawn."""

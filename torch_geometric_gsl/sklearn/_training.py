@@ -15,6 +15,7 @@ from torch_geometric_gsl.baselines.knn_gcn import KNNGCN
 from torch_geometric_gsl.baselines.mlp import MLPClassifier
 from torch_geometric_gsl.nn.models.gsl_net import GSLNet
 from torch_geometric_gsl.nn.nearest_neighbours import near_similarity
+from torch_geometric_gsl.ops.local_random import DrawsFrom
 
 #: What the rows of a table may be joined by.
 GRAPHS = ('learned', 'nearest', 'none')
@@ -59,8 +60,23 @@ class Result(NamedTuple):
     num_epochs: int
 
 
-def make_network(graph: str, num_outputs: int, task: str, table: Table, p: Any) -> Any:
-    """Build the network of a graph from the parameters of an estimator."""
+def make_network(
+    graph: str,
+    num_outputs: int,
+    task: str,
+    table: Table,
+    p: Any,
+    generator: torch.Generator | None = None,
+) -> Any:
+    """Build the network of a graph from the parameters of an estimator.
+
+    Its weights are drawn from a generator, or serve nobody, as they will be loaded.
+    """
+    with DrawsFrom(torch.Generator() if generator is None else generator):
+        return _network(graph, num_outputs, task, table, p)
+
+
+def _network(graph: str, num_outputs: int, task: str, table: Table, p: Any) -> Any:
     num_nodes, num_features = table.x.shape
     k = max(1, min(p.k, num_nodes - 1))
     layers = num_features, p.hidden_channels, p.num_layers, num_outputs
@@ -93,8 +109,11 @@ def train(
     graph: str, num_outputs: int, task: str, table: Table, p: Any, seed: int
 ) -> Result:
     """Train until rows that are held back have not improved for some time."""
-    torch.manual_seed(seed)
-    model = make_network(graph, num_outputs, task, table, p).to(table.x)
+    generator = torch.Generator().manual_seed(seed)
+    args = graph, num_outputs, task, table, p
+    model = make_network(*args, generator).to(table.x)
+    if table.x.device.type != 'cpu':
+        generator = torch.Generator(table.x.device).manual_seed(seed)
     shape: dict[bool, list[Tensor]] = {True: [], False: []}
     for parameter in model.parameters():
         shape[parameter.dim() > 0].append(parameter)
@@ -109,7 +128,7 @@ def train(
     for epoch in bar:
         model.train()
         optimizer.zero_grad()
-        loss = weighted_loss(model, table, table.train, task)
+        loss = weighted_loss(model, table, table.train, task, generator)
         loss.backward()
         optimizer.step()
         if (epoch + 1) % EVAL_EVERY and epoch + 1 < p.max_iter:
@@ -127,10 +146,17 @@ def train(
     return Result(graph, model.eval(), best, epoch + 1)
 
 
-def weighted_loss(model: Any, table: Table, rows: Tensor, task: str) -> Tensor:
+def weighted_loss(
+    model: Any,
+    table: Table,
+    rows: Tensor,
+    task: str,
+    generator: torch.Generator | None = None,
+) -> Tensor:
     weight = table.weight[rows]
     edges = table.candidates if isinstance(model, GSLNet) else None
-    loss = losses(model(table.x, edges)[rows], table.y[rows], task)
+    out = model(table.x, edges, generator=generator)
+    loss = losses(out[rows], table.y[rows], task)
     return (loss * weight).sum() / weight.sum()
 
 

@@ -71,7 +71,8 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
         standardize (bool, optional): Whether dense columns get mean 0 and deviation 1,
             and sparse rows unit norm. (default: :obj:`True`)
         random_state (int, RandomState or None, optional): Where randomness comes from.
-            (default: :obj:`None`)
+            An integer gives one model, whatever other threads draw; PyTorch's global
+            generator is left alone. (default: :obj:`None`)
         device (str, optional): Where the networks are. (default: :obj:`"cpu"`)
         verbose (bool, optional): Whether a bar shows the epochs and the time left.
             (default: :obj:`False`)
@@ -185,7 +186,8 @@ class GSLRegressor(RegressorMixin, GSLEstimator):  # type: ignore[misc]
         standardize (bool, optional): Whether dense columns are standardised.
             (default: :obj:`True`)
         random_state (int, RandomState or None, optional): Where randomness comes from.
-            (default: :obj:`None`)
+            An integer gives one model, whatever other threads draw; PyTorch's global
+            generator is left alone. (default: :obj:`None`)
         device (str, optional): Where the networks are. (default: :obj:`"cpu"`)
         verbose (bool, optional): Whether a bar shows the epochs.
             (default: :obj:`False`)

@@ -23,7 +23,9 @@ from torch_geometric_gsl.nn.nearest_neighbours import COSINE_COLUMNS, nearness
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.sampler.label_loss import leave_one_out_loss
 from torch_geometric_gsl.nn.self_supervision.graph_denoising import GraphDenoising
+from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
+from torch_geometric_gsl.ops.local_random import DrawsFrom
 from torch_geometric_gsl.ops.masking import with_values
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.sparse_rows import dense_rows
@@ -73,7 +75,8 @@ class GSLNeighborsTransformer(TransformerMixin, BaseEstimator):  # type: ignore[
         standardize (bool, optional): Whether dense columns get mean 0 and deviation 1.
             (default: :obj:`True`)
         random_state (int, RandomState or None, optional): Where randomness comes from.
-            (default: :obj:`None`)
+            An integer gives one model, whatever other threads draw; PyTorch's global
+            generator is left alone. (default: :obj:`None`)
         verbose (bool, optional): Whether a bar shows the epochs.
             (default: :obj:`False`)
 
@@ -147,9 +150,8 @@ class GSLNeighborsTransformer(TransformerMixin, BaseEstimator):  # type: ignore[
         self._scaling = Scaling.of(x, self.standardize)
         self._x = to_tensor(self._scaling.apply(x, self.standardize), 'cpu')
         self.n_samples_fit_ = x.shape[0]
-        with torch.random.fork_rng([]):
-            torch.manual_seed(int(random.randint(2**31 - 1)))
-            self._learn(*_labels(x, y))
+        generator = torch.Generator().manual_seed(int(random.randint(2**31 - 1)))
+        self._learn(*_labels(x, y), generator)
         self.n_iter_ = self.max_iter
         weight = self._similarity.feature_weight
         self.feature_weights_ = weight.detach().numpy().copy()
@@ -164,45 +166,48 @@ class GSLNeighborsTransformer(TransformerMixin, BaseEstimator):  # type: ignore[
         weight = torch.from_numpy(self.feature_weights_)
         return with_values(x, x.values() * weight[x.col_indices()])
 
-    def _learn(self, known: Tensor, label: Tensor) -> None:
-        width = self._x.size(1)
-        if self.similarity in NEAREST and width < COSINE_COLUMNS:
-            similarity = nearness(width, feature_weights=True)
-        else:
-            similarity = resolve_similarity(
-                self.similarity, width, feature_weights=True
-            )
-        self._similarity: Any = similarity.to(self._x.dtype)
+    def _learn(self, known: Tensor, label: Tensor, generator: torch.Generator) -> None:
+        with DrawsFrom(generator):
+            self._similarity: Any = self._make_similarity().to(self._x.dtype)
         has_labels = len(label) > 0 and int(label.bincount().amax()) > 1
         # Each labelled row has one candidate less than there are of them.
         k = min(self.n_neighbors, len(label) - 1) if has_labels else self.n_neighbors
         sampler = GumbelKNNSampler(self._similarity, k, tau=1.0, scale=10.0, loop=False)
         if not has_labels:
-            task: Any = GraphDenoising(sampler, self._x.size(1), 64).to(self._x.dtype)
+            with DrawsFrom(generator):
+                task: Any = GraphDenoising(sampler, self._x.size(1), 64)
+            task = task.to(self._x.dtype)
         else:
             task = sampler
         optimizer = torch.optim.Adam(task.parameters(), lr=float(self.learning_rate))
         for _ in tqdm(range(self.max_iter), disable=not self.verbose, leave=False):
             optimizer.zero_grad()
-            rows = self._some(len(label) if has_labels else self.n_samples_fit_, k)
+            number = len(label) if has_labels else self.n_samples_fit_
+            rows = self._some(number, k, generator)
             if not has_labels:
-                loss = task(dense_rows(self._x, rows))
+                loss = task(dense_rows(self._x, rows), generator=generator)
             elif int(label[rows].bincount().amax()) > 1:
-                loss = leave_one_out_loss(
-                    sampler, dense_rows(self._x, known[rows]), label[rows]
-                )
+                some = dense_rows(self._x, known[rows]), label[rows]
+                loss = leave_one_out_loss(sampler, *some, generator=generator)
             else:
                 continue
             loss.backward()
             optimizer.step()
 
-    def _some(self, number: int, k: int) -> Tensor:
+    def _make_similarity(self) -> Similarity:
+        """Return the similarity, which compares distances of few columns."""
+        width = self._x.size(1)
+        if self.similarity in NEAREST and width < COSINE_COLUMNS:
+            return nearness(width, feature_weights=True)
+        return resolve_similarity(self.similarity, width, feature_weights=True)
+
+    def _some(self, number: int, k: int, generator: torch.Generator) -> Tensor:
         """Return all rows; of sparse ones no more than a dense copy may hold."""
         width = self._x.size(1) * self._x.element_size()
         most = max(_DENSE_BYTES // width, 4 * k)
         if self._x.layout == torch.strided or number <= most:
             return torch.arange(number)
-        return torch.randperm(number)[:most]
+        return torch.randperm(number, generator=generator)[:most]
 
     @torch.no_grad()
     def transform(self, X: Any) -> Any:

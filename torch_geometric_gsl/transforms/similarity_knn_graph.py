@@ -86,8 +86,8 @@ class SimilarityKNNGraph(FeatureGraph):
             :obj:`"faiss"`, the exact index of that library, in :obj:`float32`;
             an empty index of :mod:`torch_geometric.nn.pool`, such as
             :class:`~torch_geometric.nn.pool.ApproxMIPSKNNIndex`; or
-            :obj:`"pynndescent"`, approximately, also of sparse features, with a seed
-            from the global generator. All but the first serve :obj:`"linear"`,
+            :obj:`"pynndescent"`, approximately, also of sparse features, with a
+            fixed seed. All but the first serve :obj:`"linear"`,
             :obj:`"heat_kernel"` and modules like them, whose most similar nodes are
             the nearest, and need their library. (default: :obj:`"exact"`)
         attr (str, optional): The features: an attribute of the nodes, such as

@@ -1,7 +1,10 @@
+from functools import partial
+
 import pytest
 import torch
 from oracles import seeded
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from torch_geometric_gsl import (
     GSLNet,
@@ -215,3 +218,65 @@ def test_bad_comparisons():
         make(FULL, compare='input')(x, embedding=x)
     with pytest.raises(ValueError, match="'embedding' must be given"):
         make(FULL, compare='embedding', embedding_channels=3)(x)
+
+
+REGULAR = {'entropy': 0.1, 'smoothness': 0.2}
+RANDOM = {
+    'full': {},
+    'without replacement': {'replace': False, 'hard': True},
+    'race': {'method': 'race'},
+    'relations': {'num_relations': 2},
+    'regularizers': {'regularizers': REGULAR},
+    'null': {'null': True, 'scale': 'learned'},
+    'free': {'num_transition_nodes': 3, 'transition': 'free'},
+    'sampled evaluation': {'sample_in_eval': True},
+}
+
+
+@pytest.mark.parametrize('name', RANDOM)
+def test_all_that_is_random_comes_from_the_generator(name):
+    torch.manual_seed(0)
+    model = GSLNet(IN, 8, 3, 2, k=2, tau=0.7, **RANDOM[name])
+    x, y = torch.randn(20, IN, generator=seeded(1)), torch.arange(20) % 2
+    model.train(name != 'sampled evaluation')
+
+    def results(seed, global_seed):
+        torch.manual_seed(global_seed)
+        state, generator = torch.get_rng_state(), seeded(seed)
+        found = [
+            model.loss(x, y, generator=generator),
+            model(x, generator=generator),
+            *(graph.edge_weight for graph in model.graphs(x, generator=generator)),
+        ]
+        assert torch.equal(torch.get_rng_state(), state)
+        return found
+
+    first = results(1, global_seed=0)
+    assert all(map(torch.equal, first, results(1, global_seed=3)))
+    assert not torch.equal(first[1], results(2, global_seed=0)[1])
+
+
+def test_dropout_follows_the_generator():
+    torch.manual_seed(0)
+    model = GSLNet(IN, 8, 2, 2, k=2, dropout=0.5)
+    x = torch.randn(20, IN, generator=seeded(1))
+    # Nothing but dropout is random then.
+    model.convs.eval()
+    first, again, other = (model(x, generator=seeded(s)) for s in (1, 1, 2))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+@pytest.mark.parametrize('use_reentrant', [False, True])
+def test_what_is_computed_again_drops_the_same_values(use_reentrant):
+    torch.manual_seed(0)
+    model = GSLNet(IN, 8, 3, 2, k=2, dropout=0.5)
+    x = torch.randn(20, IN, generator=seeded(1), requires_grad=True)
+    grads = []
+    for run in (model, partial(checkpoint, model, use_reentrant=use_reentrant)):
+        torch.manual_seed(1)
+        model.zero_grad()
+        run(x).square().sum().backward()
+        grads.append([p.grad for p in model.parameters()])
+    for first, second in zip(*grads, strict=True):
+        torch.testing.assert_close(first, second)

@@ -225,3 +225,26 @@ def test_labels_need_a_target():
         text = r"'target' must be the type of nodes that labels belong to \(got None\)"
         with pytest.raises(ValueError, match=text):
             call()
+
+
+@pytest.mark.parametrize('is_new', [False, True])
+def test_all_that_is_random_comes_from_the_generator(is_new):
+    torch.manual_seed(0)
+    model = HeteroGSLNet(IN, 8, 3, OUT, RELATIONS, k=2, target='doc').double()
+    new = {'doc': X['doc'][:4]}
+    given = (new,) if is_new else (X,)
+    context = {'context_dict': X} if is_new else {}
+
+    def results(seed, global_seed):
+        torch.manual_seed(global_seed)
+        state = torch.get_rng_state()
+        out = model(*given, **context, generator=seeded(seed))
+        assert torch.equal(torch.get_rng_state(), state)
+        return out
+
+    first = results(1, global_seed=0)
+    assert torch.equal(first, results(1, global_seed=3))
+    assert not torch.equal(first, results(2, global_seed=0))
+    # Nothing but dropout is random then.
+    model.convs.eval()
+    assert not torch.equal(results(1, 0), results(2, 0))

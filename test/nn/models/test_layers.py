@@ -1,9 +1,13 @@
+from types import SimpleNamespace
+
 import pytest
 import torch
+from oracles import seeded
 from torch_geometric.nn import Linear
 
 from torch_geometric_gsl.nn.models.layers import (
     check_input,
+    dropout_rows,
     layer_sizes,
     reset_activation,
     resolve_activation,
@@ -100,3 +104,16 @@ def test_right_input(width, is_sparse):
 def test_wrong_input(x, error, text):
     with pytest.raises(error, match=text):
         check_input(x, Linear(5, 2))
+
+
+@pytest.mark.parametrize('training', [True, False])
+def test_ranks_drop_the_same_values(training):
+    x = torch.randn(7, 3, generator=seeded(2))
+    whole = dropout_rows(x, 0.4, training, None, seeded(1))
+    blocks = [slice(0, 2), slice(2, 7)]
+    for block in blocks:
+        shard = SimpleNamespace(total=7, split=lambda rows, block=block: rows[block])
+        state = torch.get_rng_state()
+        own = dropout_rows(x[block], 0.4, training, shard, seeded(1))
+        assert torch.equal(torch.get_rng_state(), state)
+        assert torch.equal(own, whole[block])

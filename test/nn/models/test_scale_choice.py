@@ -6,6 +6,7 @@ import re
 
 import pytest
 import torch
+from oracles import seeded
 
 from torch_geometric_gsl import GSLNet, GumbelKNNSampler
 
@@ -89,12 +90,49 @@ def test_of_equal_scores_the_smallest_scale_wins_and_nan_is_none():
         model.choose_scale(scored({1.0: math.nan}), [1])
 
 
-def test_random_numbers_go_on():
+@pytest.mark.parametrize('scales', [[1], [1, 2], [2, 1, 4]])
+def test_the_global_generator_is_left_as_it_was(scales):
     torch.manual_seed(0)
     model = make()
-    before = torch.get_rng_state()
-    model.choose_scale(scored({1.0: 1.0, 2.0: 0.0}), [1, 2])
-    assert not torch.equal(torch.get_rng_state(), before)
+    before, seen = torch.get_rng_state(), []
+    for _ in range(2):
+        model.choose_scale(scored({1.0: 1.0, 2.0: 0.0, 4.0: 0.0}, seen), scales)
+        assert torch.equal(torch.get_rng_state(), before)
+    # A second call finds the same.
+    assert all(torch.equal(random, seen[0][2]) for _, _, random in seen)
+    with pytest.raises(ZeroDivisionError):
+        model.choose_scale(lambda model: torch.rand(2).sum() / 0 and 1 / 0, scales)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_generator_in_place_of_the_global_one():
+    def choose(generator, global_seed):
+        """Parameters and losses of all trainings."""
+        found = []
+
+        def train(model):
+            found.extend(p.detach().clone() for p in model.parameters())
+            loss = model.train().loss(X, Y % 2, generator=generator)
+            loss.backward()
+            torch.optim.SGD(model.parameters(), lr=0.1).step()
+            found.append(loss.detach())
+            return 0.0
+
+        model = make()
+        torch.manual_seed(global_seed)
+        before = torch.get_rng_state(), generator.get_state()
+        model.choose_scale(train, [1, 1.5], generator=generator)
+        after = torch.get_rng_state(), generator.get_state()
+        assert all(map(torch.equal, before, after))
+        return found
+
+    found = choose(seeded(1), global_seed=3)
+    half = len(found) // 2
+    assert all(map(torch.equal, found[: half - 1], found[half:-1]))
+    assert all(map(torch.equal, found, choose(seeded(1), global_seed=4)))
+    assert not all(map(torch.equal, found, choose(seeded(2), global_seed=3)))
+    with pytest.raises(TypeError, match=r"'generator' must be a torch\.Generator"):
+        make().choose_scale(len, [1], generator=3)
 
 
 def test_the_scale_is_kept_exactly():

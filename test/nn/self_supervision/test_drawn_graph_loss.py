@@ -203,3 +203,23 @@ def test_arguments(kind):
         build(sampler, IN, 2.5)
     with pytest.raises(ValueError, match=r"'dropout' must lie in \[0, 1\) \(got 2\)"):
         build(sampler, IN, dropout=2)
+
+
+@EACH
+def test_all_that_is_random_comes_from_the_generator(kind):
+    groups = {'contrast_batch_size': 5, 'tau': 0.5} if kind == 'contrast' else {}
+    module, x = make(kind, adjacency_dropout=0.3, **groups), words()
+
+    def losses(seed, global_seed):
+        torch.manual_seed(global_seed)
+        state, generator = torch.get_rng_state(), seeded(seed)
+        module.network.train()
+        own = copy.deepcopy(module)
+        given = {'embedding': embeddings(), 'generator': generator}
+        found = torch.stack([own(x, **given) for _ in range(2)])
+        assert torch.equal(torch.get_rng_state(), state)
+        return found
+
+    first = losses(1, global_seed=0)
+    assert torch.equal(first, losses(1, global_seed=3))
+    assert not torch.equal(first, losses(2, global_seed=0))

@@ -5,7 +5,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from torch_geometric_gsl._checks import (
     check_absent,
@@ -22,6 +21,7 @@ from torch_geometric_gsl.baselines.idgl.nodes import Nodes
 from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.models.layers import check_input
 from torch_geometric_gsl.nn.similarity.cosine_similarity import CosineSimilarity
+from torch_geometric_gsl.ops.local_random import dropout
 from torch_geometric_gsl.typing import SampledGraph
 
 #: Why the model takes no context.
@@ -201,9 +201,9 @@ class IDGL(NeighbourModel):
                 (default: :obj:`None`)
             context (None, optional): Not supported: a new row would change what the
                 others get. (default: :obj:`None`)
-            generator (torch.Generator, optional): Source of randomness of the anchors
-                in training mode, if there are any; dropout uses the global one.
-                (default: :obj:`None`)
+            generator (torch.Generator, optional): Source of randomness of dropout, and
+                of the anchors in training mode, if there are any; the global one if
+                :obj:`None`. (default: :obj:`None`)
         """
         args = edge_index, edge_weight, batch, generator
         for out, _, _ in self._iterate(x, *args, context=context):
@@ -303,11 +303,11 @@ class IDGL(NeighbourModel):
         first = last = nodes.learn(metrics[0], x, every)
         start = apply_linear(lins[0], x)
         mixture = Mixture(prior, first, start, self.skip_weight, self.update_weight)
-        h, out = self._embed(mixture, first, self.dropout)
+        h, out = self._embed(mixture, first, self.dropout, generator)
         yield out, first, nodes
         for _ in range(1, self.max_iterations):
             learned = nodes.learn(metrics[1], h, widths)
-            h, out = self._embed(mixture, learned, self.iteration_dropout)
+            h, out = self._embed(mixture, learned, self.iteration_dropout, generator)
             yield out, learned, nodes
             with torch.autocast(x.device.type, enabled=False):
                 change = learned.change(last)
@@ -316,12 +316,16 @@ class IDGL(NeighbourModel):
             last = learned
 
     def _embed(
-        self, mixture: Mixture, graph: Graph, dropout: float
+        self,
+        mixture: Mixture,
+        graph: Graph,
+        probability: float,
+        generator: torch.Generator | None,
     ) -> tuple[Tensor, Tensor]:
         """Return the input and the output of the last layer."""
         out = mixture.propagate(mixture.start, graph)
         for lin in self.lins[1:]:
-            h = F.dropout(out.relu(), dropout, self.training)
+            h = dropout(out.relu(), probability, self.training, generator)
             out = mixture.propagate(lin(h), graph)
         return h, out
 

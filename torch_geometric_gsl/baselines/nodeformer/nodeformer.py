@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 from torch_geometric.nn import Linear
 
 from torch_geometric_gsl._checks import (
@@ -30,6 +29,7 @@ from torch_geometric_gsl.nn.models.layers import (
 )
 from torch_geometric_gsl.nn.models.reference import RemembersRows
 from torch_geometric_gsl.nn.nearest_neighbours import context_sizes, graph_sizes
+from torch_geometric_gsl.ops.local_random import dropout
 from torch_geometric_gsl.ops.noise import arrival_times
 from torch_geometric_gsl.ops.runtime import full_dtype, full_precision
 
@@ -249,7 +249,8 @@ class NodeFormer(RemembersRows, Baseline):
                 attend, in place of these. Graph ids are a pair then, of the context
                 and of :obj:`x`. (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness of the
-                attention; dropout uses the global one. (default: :obj:`None`)
+                attention and of dropout; the global one if :obj:`None`.
+                (default: :obj:`None`)
         """
         check_input(x, self.lin_in)
         check_absent(
@@ -263,17 +264,19 @@ class NodeFormer(RemembersRows, Baseline):
             check_context(context, x)
             sizes = context_sizes(x, context, batch)
             own = [(size, size) for _, size in sizes if size > 0]
-        h = self._embed(x)
-        source = h if context is None else self._embed(context)
+        h = self._embed(x, generator)
+        source = h if context is None else self._embed(context, generator)
         for layer, norm in zip(self.layers, list(self.norms)[1:], strict=True):
             if context is not None:
-                h = self._drop(norm(layer(h, source, sizes, generator) + h))
-            source = self._drop(norm(layer(source, source, own, generator) + source))
+                h = self._drop(norm(layer(h, source, sizes, generator) + h), generator)
+            out = layer(source, source, own, generator)
+            source = self._drop(norm(out + source), generator)
             h = source if context is None else h
         return apply_linear(self.lin_out, h)
 
-    def _embed(self, x: Tensor) -> Tensor:
-        return self._drop(self.act(self.norms[0](apply_linear(self.lin_in, x))))
+    def _embed(self, x: Tensor, generator: torch.Generator | None) -> Tensor:
+        h = self.act(self.norms[0](apply_linear(self.lin_in, x)))
+        return self._drop(h, generator)
 
-    def _drop(self, h: Tensor) -> Tensor:
-        return F.dropout(h, self.dropout, self.training)
+    def _drop(self, h: Tensor, generator: torch.Generator | None) -> Tensor:
+        return dropout(h, self.dropout, self.training, generator)

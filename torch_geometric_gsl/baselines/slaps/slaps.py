@@ -184,8 +184,8 @@ class SLAPS(GeneratedGraphModel):
             context (None, optional): Not supported: a new row would change what the
                 others get. (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness of hidden
-                features and of dropped edges; dropout of hidden samples uses the
-                global one. (default: :obj:`None`)
+                features and of dropout; the global one if :obj:`None`.
+                (default: :obj:`None`)
         """
         edges = self._edges(
             x, edge_index, batch=batch, context=context, generator=generator
@@ -244,7 +244,7 @@ class SLAPS(GeneratedGraphModel):
         masked = self._hide(x, generator)
         if self.training:
             edges = drop_edges(edges, self.adjacency_dropout[0], generator)
-        out: Tensor = self.denoiser(masked, edges)
+        out: Tensor = self.denoiser(masked, edges, generator)
         return restoration_loss(out, masked.target, binary=self.binary)
 
     def _hide(self, x: Tensor, generator: torch.Generator | None) -> MaskedFeatures:

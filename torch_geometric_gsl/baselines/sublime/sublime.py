@@ -217,8 +217,8 @@ class SUBLIME(GeneratedGraphModel):
             context (None, optional): Not supported: a new row would change what the
                 others get. (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness of hidden
-                features and of dropped edges; dropout of hidden samples uses the
-                global one. (default: :obj:`None`)
+                features and of dropout; the global one if :obj:`None`.
+                (default: :obj:`None`)
         """
         with torch.no_grad():
             (graph,) = self.graphs(

@@ -62,8 +62,10 @@ class NodeClassifier(FollowsTask, OneType, Pretrained, ABC):
             context (torch.Tensor, optional): The rows that are the neighbours of those
                 of :obj:`x`, in place of these. What else is given by row is a pair
                 then. (default: :obj:`None`)
-            generator (torch.Generator, optional): Source of randomness, where there is
-                any; dropout of hidden samples uses the global one.
+            generator (torch.Generator, optional): Source of all randomness of the
+                call, dropout included; the global generator if :obj:`None`. Parameters
+                that wait for their first input are initialised by the global one, and
+                :func:`torch.utils.checkpoint.checkpoint` restores no other.
                 (default: :obj:`None`)
 
         Raises:

@@ -228,7 +228,8 @@ class GSLNet(ChoosesScale, StacksLayers, RemembersRows, NodeClassifier):
                 processes share the nodes: all else is given for these rows.
                 (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness of the
-                graphs; dropout uses the global one. (default: :obj:`None`)
+                graphs and of dropout; the global one if :obj:`None`.
+                (default: :obj:`None`)
         """
         check_one_type(x)
         context = self._context(x, context, edge_index, batch, embedding, shard)

@@ -192,7 +192,8 @@ class HeteroGSLNet(StacksRelations, FollowsTask):
             embedding_dict (dict, optional): What the similarities compare, if
                 :obj:`compare` says so. (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness of the
-                graphs; dropout uses the global one. (default: :obj:`None`)
+                graphs and of dropout; the global one if :obj:`None`.
+                (default: :obj:`None`)
 
         Returns:
             torch.Tensor or dict[str, torch.Tensor]: The outputs of the target type, or

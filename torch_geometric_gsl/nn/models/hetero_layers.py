@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 from torch_geometric.typing import EdgeType, NodeType
 
 from torch_geometric_gsl._checks import check_absent
@@ -19,6 +18,7 @@ from torch_geometric_gsl.nn.conv.typed_relations import (
     split_pairs,
 )
 from torch_geometric_gsl.nn.models.layers import run
+from torch_geometric_gsl.ops.local_random import dropout
 
 #: The options of each relation.
 Options = dict[EdgeType, dict[str, Any]]
@@ -102,8 +102,8 @@ class StacksRelations(torch.nn.Module):
             if context is not None:
                 sources = args['context_dict']
                 out = run(conv, sources, _part(of_context, conv), generator)
-                context = self._after(sources, out)
-            x = self._after(x, call(conv, rows, args, generator))
+                context = self._after(sources, out, generator)
+            x = self._after(x, call(conv, rows, args, generator), generator)
         return _for_layer(layers[-1], x, context, given)
 
     def _inputs(self, x_dict: Any, context: Any) -> tuple[Rows, Rows | None]:
@@ -151,12 +151,10 @@ class StacksRelations(torch.nn.Module):
         own = given | {name: pairs[name][1] for name in names}
         return own, {name: pair[0] for name, pair in pairs.items()}
 
-    def _after(self, rows: Rows, out: Rows) -> Rows:
+    def _after(self, rows: Rows, out: Rows, generator: torch.Generator | None) -> Rows:
         """Return the rows after a layer; those that it does not update stay."""
-        return rows | {t: self._hidden(value) for t, value in out.items()}
-
-    def _hidden(self, x: Tensor) -> Tensor:
-        return F.dropout(self.act(x), self.dropout, self.training)
+        args = self.dropout, self.training, generator
+        return rows | {t: dropout(self.act(x), *args) for t, x in out.items()}
 
 
 def _pick(values: dict[Any, Any], keys: Iterable[Any]) -> dict[Any, Any]:

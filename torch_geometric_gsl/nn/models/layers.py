@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 from torch_geometric.nn import Linear
 from torch_geometric.nn.resolver import activation_resolver
 
@@ -18,6 +17,7 @@ from torch_geometric_gsl._checks import (
     check_parameter_match,
 )
 from torch_geometric_gsl.distributed.row_shard import RowShard
+from torch_geometric_gsl.ops.local_random import dropout
 from torch_geometric_gsl.ops.noise import clone_generator
 
 
@@ -51,11 +51,17 @@ def reset_activation(act: Callable[[Tensor], Tensor]) -> None:
         reset()
 
 
-def dropout_rows(x: Tensor, p: float, training: bool, shard: RowShard | None) -> Tensor:
+def dropout_rows(
+    x: Tensor,
+    p: float,
+    training: bool,
+    shard: RowShard | None,
+    generator: torch.Generator | None,
+) -> Tensor:
     """Drop hidden values; a row loses the same ones however many ranks there are."""
     if shard is None or not training:
-        return F.dropout(x, p, training)
-    kept = F.dropout(x.new_ones(shard.total, x.size(1)), p)
+        return dropout(x, p, training, generator)
+    kept = dropout(x.new_ones(shard.total, x.size(1)), p, True, generator)
     return x * shard.split(kept)
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from torch_geometric_gsl._checks import check_generator
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.sampler.plan import CHECKS
+from torch_geometric_gsl.ops.local_random import DrawsFrom
 
 #: The scales that a choice begins with: flat, and as sharp as graphs that pay.
 SCALES = (1.0, 3.0, 10.0, 30.0)
@@ -38,7 +40,11 @@ class ChoosesScale(torch.nn.Module):
         return 1.0
 
     def choose_scale(
-        self, train: Callable[[Any], float], scales: Iterable[float] = SCALES
+        self,
+        train: Callable[[Any], float],
+        scales: Iterable[float] = SCALES,
+        *,
+        generator: torch.Generator | None = None,
     ) -> dict[float, float]:
         r"""Train with each of several scales, and keep what validation prefers.
 
@@ -46,19 +52,28 @@ class ChoosesScale(torch.nn.Module):
         new parameters and the same random numbers; in the end the model is that of the
         best score as its training left it. Its scale is part of its state.
 
+        The generator is set back before each training and at the end, so that it is
+        left as it was and a second call finds the same. Without a :obj:`generator` it
+        is the global one, from which no other thread should draw meanwhile.
+
         Args:
             train (Callable): Trains the model and returns its score on validation
                 nodes, the larger the better; NaN is no score.
             scales (Iterable[float], optional): The scales. Of equal scores the
                 smallest wins. (default: :obj:`(1.0, 3.0, 10.0, 30.0)`)
+            generator (torch.Generator, optional): Source of randomness of the new
+                parameters, from which :obj:`train` should draw as well, as in
+                :obj:`model.loss(x, y, mask, generator=generator)`.
+                (default: :obj:`None`)
 
         Returns:
             dict[float, float]: The score of each scale, in ascending order.
 
         Raises:
-            TypeError: If :obj:`train` or :obj:`scales` has the wrong type.
+            TypeError: If :obj:`train`, :obj:`scales` or :obj:`generator` has the wrong
+                type.
             ValueError: If the model's :obj:`scale` is not :obj:`"auto"`, a scale is
-                out of range, or there is no score.
+                out of range, the generator is on another device, or there is no score.
 
         Example:
             >>> from torch_geometric_gsl import GSLNet
@@ -75,7 +90,7 @@ class ChoosesScale(torch.nn.Module):
         """
         if self.chosen_scale is None:
             raise ValueError(f"'scale' must be 'auto' to be chosen (got {self.scale})")
-        return _choose_scale(self, train, scales)
+        return _choose_scale(self, train, scales, generator)
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         super()._load_from_state_dict(*args, **kwargs)
@@ -92,7 +107,10 @@ def set_scale(model: Any, scale: float) -> None:
 
 
 def _choose_scale(
-    model: Any, train: Callable[[Any], float], scales: Iterable[float]
+    model: Any,
+    train: Callable[[Any], float],
+    scales: Iterable[float],
+    generator: torch.Generator | None,
 ) -> dict[float, float]:
     """Train a model with each of some scales, and keep the best of the trained ones.
 
@@ -100,12 +118,13 @@ def _choose_scale(
     """
     if not callable(train):
         raise TypeError(f"'train' must be callable (got {type(train).__name__})")
-    candidates = _candidates(scales)
+    check_generator(generator, next(model.parameters()).device)
     scores: dict[float, float] = {}
     best, state = -math.inf, None
-    for scale in candidates:
-        with _same_random_numbers(is_last=scale == candidates[-1]):
-            model.reset_parameters()
+    for scale in _candidates(scales):
+        with _same_random_numbers(generator):
+            with nullcontext() if generator is None else DrawsFrom(generator):
+                model.reset_parameters()
             set_scale(model, scale)
             scores[scale] = score = float(train(model))
         # Of equal ones the flattest graph, of which more is random, stays.
@@ -134,8 +153,14 @@ def _candidates(scales: Any) -> list[float]:
 
 
 @contextmanager
-def _same_random_numbers(*, is_last: bool) -> Iterator[None]:
-    """Return to the random numbers of before, but after the last of some blocks."""
-    devices = range(torch.cuda.device_count())
-    with torch.random.fork_rng(devices, enabled=not is_last):
+def _same_random_numbers(generator: torch.Generator | None) -> Iterator[None]:
+    """Return to the random numbers of before at the end of a block."""
+    if generator is None:
+        with torch.random.fork_rng(range(torch.cuda.device_count())):
+            yield
+        return
+    state = generator.get_state()
+    try:
         yield
+    finally:
+        generator.set_state(state)

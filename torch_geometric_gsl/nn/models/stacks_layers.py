@@ -81,9 +81,9 @@ class StacksLayers(KeepsAnchors):
                 if self.transition == 'anchors':  # Their own ones in all layers.
                     of_context = {'context': context}
                 out = conv(context, **of_context, generator=generator)
-                args = args | {'context': self._hidden(out, None)}
+                args = args | {'context': self._hidden(out, None, generator)}
             out = call(conv, x, args | {'context': context}, generator)
-            x = self._hidden(out, args.get('shard'))
+            x = self._hidden(out, args.get('shard'), generator)
         return x, args
 
     def _checked(
@@ -154,5 +154,7 @@ class StacksLayers(KeepsAnchors):
             context = self._anchor_rows(context)
         return {'context': context}
 
-    def _hidden(self, x: Tensor, shard: RowShard | None) -> Tensor:
-        return dropout_rows(self.act(x), self.dropout, self.training, shard)
+    def _hidden(
+        self, x: Tensor, shard: RowShard | None, generator: torch.Generator | None
+    ) -> Tensor:
+        return dropout_rows(self.act(x), self.dropout, self.training, shard, generator)

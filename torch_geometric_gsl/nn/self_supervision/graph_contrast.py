@@ -188,8 +188,8 @@ class GraphContrast(DrawnGraphLoss):
                 the output of an encoder, which then learns; the features if
                 :obj:`None`. (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness of the graph, of
-                hidden features, of dropped edges and of groups; dropout of hidden
-                samples uses the global one. (default: :obj:`None`)
+                hidden features, of dropout and of groups; the global one if
+                :obj:`None`. (default: :obj:`None`)
 
         Returns:
             torch.Tensor: The loss, a scalar.

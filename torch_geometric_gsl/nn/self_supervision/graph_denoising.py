@@ -144,8 +144,8 @@ class GraphDenoising(DrawnGraphLoss):
                 the output of an encoder, which then learns; the features if
                 :obj:`None`. (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness of the graph, of
-                hidden features and of dropped edges; dropout of hidden samples uses the
-                global one. (default: :obj:`None`)
+                hidden features and of dropout; the global one if :obj:`None`.
+                (default: :obj:`None`)
 
         Returns:
             torch.Tensor: The loss, a scalar.
@@ -165,7 +165,7 @@ class GraphDenoising(DrawnGraphLoss):
             edges = drop_edges(edges, self.adjacency_dropout, generator)
         negative_ratio = self.negative_ratio if self.binary else None
         masked = mask_features(x, self.mask_ratio, negative_ratio, generator=generator)
-        out = self.network(masked, edges)
+        out = self.network(masked, edges, generator)
         return restoration_loss(out, masked.target, binary=self.binary)
 
     def _sizes(self) -> str:

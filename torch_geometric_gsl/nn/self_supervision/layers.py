@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 from torch_geometric.nn import Linear
 
 from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.ops.edges import Edges, drop_edges, list_by_row
+from torch_geometric_gsl.ops.local_random import dropout
 from torch_geometric_gsl.ops.masking import MaskedFeatures, hide_channels
 from torch_geometric_gsl.ops.neighbours import Neighbours, pair_dots
 from torch_geometric_gsl.ops.runtime import full_precision
@@ -57,10 +57,12 @@ class TwoLayers(torch.nn.Module):
         self.first.reset_parameters()
         self.last.reset_parameters()
 
-    def hidden(self, x: Tensor, edges: Edges) -> Tensor:
+    def hidden(
+        self, x: Tensor, edges: Edges, generator: torch.Generator | None = None
+    ) -> Tensor:
         """Return what the last layer takes."""
         h: Tensor = self.first(x, edges).relu()
-        return F.dropout(h, self.dropout, self.training)
+        return dropout(h, self.dropout, self.training, generator)
 
 
 class Denoiser(TwoLayers):
@@ -69,8 +71,13 @@ class Denoiser(TwoLayers):
     def __init__(self, channels: int, hidden_channels: int, dropout: float) -> None:
         super().__init__(channels, hidden_channels, channels, dropout)
 
-    def forward(self, masked: MaskedFeatures, edges: Edges) -> Tensor:
-        h = self.hidden(masked.x, edges)
+    def forward(
+        self,
+        masked: MaskedFeatures,
+        edges: Edges,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        h = self.hidden(masked.x, edges, generator)
         size = (masked.x.size(0), masked.x.size(1))
         places = list_by_row(masked.row, masked.column, size)
         return self.last.at(h, edges, places)
@@ -96,9 +103,13 @@ class ContrastEncoder(TwoLayers):
         self.project_first.reset_parameters()
         self.project_last.reset_parameters()
 
-    def forward(self, x: Tensor, edges: Edges) -> Tensor:
-        h = apply_linear(self.project_first, self.last(self.hidden(x, edges), edges))
-        return apply_linear(self.project_last, h.relu())
+    def forward(
+        self, x: Tensor, edges: Edges, generator: torch.Generator | None = None
+    ) -> Tensor:
+        h = self.last(self.hidden(x, edges, generator), edges)
+        return apply_linear(
+            self.project_last, apply_linear(self.project_first, h).relu()
+        )
 
     def view(
         self,
@@ -112,5 +123,5 @@ class ContrastEncoder(TwoLayers):
         hidden = hide_channels(x, mask_rate, generator)
         if self.training:
             edges = drop_edges(edges, adjacency_dropout, generator)
-        projected: Tensor = self(hidden, edges)
+        projected: Tensor = self(hidden, edges, generator)
         return projected

@@ -1,0 +1,151 @@
+"""Numbers of one generator where PyTorch's functions take none."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from oracles import seeded
+from torch.nn import functional as F
+from torch_geometric.nn import Linear
+
+from torch_geometric_gsl import GSLNet, HeteroGSLNet, NodeFormer
+from torch_geometric_gsl.baselines import IDGLAnchor
+from torch_geometric_gsl.ops.dense import relaxed_weights
+from torch_geometric_gsl.ops.local_random import DrawsFrom, dropout
+from torch_geometric_gsl.ops.noise import clone_generator
+
+
+@pytest.fixture(autouse=True)
+def untouched():
+    """The global generator is as before after each test."""
+    torch.manual_seed(8)
+    state = torch.get_rng_state()
+    yield
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def by_manual_seed(function):
+    """What the global generator gives with the seed of `seeded`."""
+    with torch.random.fork_rng([]):
+        torch.manual_seed(4)
+        return function()
+
+
+def lazily():
+    lin = Linear(-1, 5)
+    lin(torch.ones(2, 3))
+    return lin.weight
+
+
+def normal_(tensor):
+    return torch.nn.init.normal_(tensor, 1.0, 0.1)
+
+
+DRAWS = {
+    'lazy': lazily,
+    'torch linear': lambda: torch.nn.Linear(3, 4).bias,
+    'recurrent': lambda: torch.nn.GRU(3, 4).weight_hh_l0,
+    'orthogonal': lambda: torch.nn.init.orthogonal_(torch.empty(3, 3)),
+    'truncated': lambda: torch.nn.init.trunc_normal_(torch.empty(9)),
+    'normal': lambda: normal_(torch.nn.Parameter(torch.empty(9))),
+    'whole numbers': lambda: torch.zeros(5, dtype=torch.long).random_(2**31),
+    'orders': lambda: torch.randperm(20),
+    'uniform': lambda: torch.rand(3, dtype=torch.double, generator=None),
+    'choices': lambda: torch.ones(2, 9).multinomial(4),
+    'dropout': lambda: torch.nn.Dropout(0.3)(torch.ones(50)),
+    'in place': lambda: F.dropout(torch.ones(50), 0.3, inplace=True),
+    'loader': lambda: torch.stack(
+        [*torch.utils.data.DataLoader(torch.arange(9), shuffle=True)]
+    ),
+    'GSLNet': lambda: torch.cat(
+        [p.flatten() for p in GSLNet(3, 4, 2, 2, num_relations=2).parameters()]
+    ),
+    'NodeFormer': lambda: NodeFormer(3, 4, 2, 2).layers[0].directions,
+    'IDGLAnchor': lambda: IDGLAnchor(3, 4, 2, 2).anchor_seed,
+    'HeteroGSLNet': lambda: torch.cat(
+        [
+            p.flatten()
+            for p in HeteroGSLNet({'a': 3}, 4, 2, 2, [('a', 'to', 'a')]).parameters()
+        ]
+    ),
+}
+
+
+@pytest.mark.parametrize('name', DRAWS)
+def test_it_draws_what_the_global_generator_would_with_that_seed(name):
+    draw = DRAWS[name]
+    generator = seeded(4)
+    with DrawsFrom(generator), torch.no_grad():
+        found, more = draw(), draw()
+    with torch.no_grad():
+        assert torch.equal(found, by_manual_seed(draw))
+    assert not torch.equal(found, more)
+
+
+def test_a_generator_that_is_named_stays():
+    with DrawsFrom(seeded(4)):
+        found = torch.rand(3, generator=seeded(5))
+        tensor = torch.empty(3).normal_(generator=seeded(5))
+    assert torch.equal(found, torch.rand(3, generator=seeded(5)))
+    assert torch.equal(tensor, torch.empty(3).normal_(generator=seeded(5)))
+
+
+def test_other_threads_have_the_global_generator():
+    expected = by_manual_seed(lambda: torch.rand(3))
+    with torch.random.fork_rng([]), ThreadPoolExecutor(1) as pool:
+        torch.manual_seed(4)
+        with DrawsFrom(seeded(9)):
+            own = torch.rand(3)
+            other = pool.submit(torch.rand, 3).result()
+    assert torch.equal(other, expected)
+    assert torch.equal(own, torch.rand(3, generator=seeded(9)))
+
+
+def test_compiled_functions_run_inside():
+    def function(x):
+        return (x * x).sum()
+
+    x = torch.arange(4.0)
+    compiled = torch.compile(function, backend='eager')
+    with DrawsFrom(seeded(4)):
+        assert compiled(x) == 14
+
+
+def test_other_devices_get_a_generator_of_their_own():
+    draws = DrawsFrom(seeded(4))
+    assert (
+        draws._generator((torch.ones(2),), {}) is draws.generators[torch.device('cpu')]
+    )
+    if torch.cuda.is_available():
+        with draws:
+            found = torch.empty(5, device='cuda').normal_()
+            linear = torch.nn.Linear(3, 4, device='cuda')
+        own = torch.Generator('cuda').manual_seed(4)
+        assert torch.equal(found, torch.empty(5, device='cuda').normal_(generator=own))
+        assert linear.weight.is_cuda
+
+
+@pytest.mark.parametrize('dtype', [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize('p', [0.0, 0.2, 0.9, 1.0])
+def test_dropout_is_that_of_torch(dtype, p):
+    x = torch.randn(40, 7, generator=seeded(1)).to(dtype).requires_grad_()
+    expected = by_manual_seed(lambda: F.dropout(x, p))
+    found = dropout(x, p, True, seeded(4))
+    assert torch.equal(found, expected)
+    grads = [torch.autograd.grad(out.sum(), x)[0] for out in (found, expected)]
+    assert torch.equal(*grads)
+    assert by_manual_seed(lambda: torch.equal(dropout(x, p, True, None), expected))
+    assert torch.equal(dropout(x, p, False, seeded(4)), x)
+
+
+def test_gradients_see_the_draws_of_the_forward_pass():
+    def gradient(generator):
+        score = torch.randn(6, 6, generator=seeded(1)).requires_grad_()
+        weight = relaxed_weights(score, 3, 0.5, generator=generator)
+        return weight, torch.autograd.grad(weight.square().sum(), score)[0]
+
+    expected = gradient(seeded(4))
+    with DrawsFrom(seeded(4)):
+        assert all(map(torch.equal, gradient(None), expected))
+        with torch.device('cpu'):
+            assert clone_generator(None, torch.device('cpu')).initial_seed() == 4

@@ -1,0 +1,108 @@
+"""Random numbers of one generator where PyTorch's functions take none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+
+_METHODS = (
+    *('bernoulli', 'bernoulli_', 'cauchy_', 'exponential_', 'geometric_'),
+    *('log_normal_', 'multinomial', 'normal_', 'random_', 'uniform_'),
+)
+_FUNCTIONS = (
+    *('bernoulli', 'multinomial', 'normal', 'poisson'),
+    *('rand', 'randint', 'randn', 'randperm'),
+)
+#: What draws from the global generator unless it is given one.
+_RANDOM = frozenset(
+    [
+        *(getattr(Tensor, name) for name in _METHODS),
+        *(getattr(torch, name) for name in _FUNCTIONS),
+    ]
+)
+
+
+def dropout(
+    x: Tensor, p: float, training: bool, generator: torch.Generator | None
+) -> Tensor:
+    r"""Drop values as :func:`torch.nn.functional.dropout` does, which takes no
+    generator. On a CPU both drop the same values for one state.
+
+    Args:
+        x (torch.Tensor): The values.
+        p (float): The probability.
+        training (bool): Whether any are dropped.
+        generator (torch.Generator or None): Source of randomness; the global generator
+            if :obj:`None`.
+
+    Example:
+        >>> x, generator = torch.ones(4), torch.Generator().manual_seed(0)
+        >>> dropout(x, 0.5, True, generator)
+        tensor([0., 0., 2., 0.])
+    """
+    if generator is None or not training or p in (0, 1):
+        return F.dropout(x, p, training)
+    mask = torch.empty_like(x).bernoulli_(1 - p, generator=generator)
+    return x * mask.div_(1 - p)
+
+
+class DrawsFrom(TorchFunctionMode):
+    r"""Let this thread draw from a generator where it names none.
+
+    Other threads, and the global generator, are left alone. It serves what initialises
+    parameters, and :func:`torch.nn.functional.dropout`; it does not reach into other
+    functions that draw inside of C++ or under a name of their own, such as
+    :func:`torch.nn.functional.gumbel_softmax`.
+
+    Args:
+        generator (torch.Generator): Source of randomness. A tensor of another device
+            gets numbers of a generator there, which has the same initial seed.
+
+    Example:
+        >>> with DrawsFrom(torch.Generator().manual_seed(0)):
+        ...     lin = torch.nn.Linear(2, 1)
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> bound = 2**-0.5
+        >>> weight = torch.empty(1, 2).uniform_(-bound, bound, generator=generator)
+        >>> bool(torch.allclose(lin.weight, weight))
+        True
+    """
+
+    def __init__(self, generator: torch.Generator) -> None:
+        super().__init__()
+        self.seed = generator.initial_seed()
+        self.generators = {generator.device: generator}
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func is F.dropout:
+            return self._dropout(*args, **kwargs)
+        # Functions of torch.nn.init hand on a generator that they were not given.
+        is_random = func in _RANDOM or 'generator' in kwargs
+        if is_random and kwargs.get('generator') is None:
+            kwargs = kwargs | {'generator': self._generator(args, kwargs)}
+        return func(*args, **kwargs)
+
+    def _dropout(
+        self, x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+    ) -> Tensor:
+        out = dropout(x, p, training, self._generator((x,), {}))
+        return x.copy_(out) if inplace else out
+
+    def _generator(self, args: Any, kwargs: Any) -> torch.Generator:
+        """Return the generator of the device on which a function draws."""
+        given = (value for value in (*args, *kwargs.values()))
+        device = next((v.device for v in given if isinstance(v, Tensor)), None)
+        if device is None:
+            device = kwargs.get('device') or torch.get_default_device()
+        device = torch.empty(0, device=device).device  # With its number.
+        if device not in self.generators:
+            own = torch.Generator(device).manual_seed(self.seed)
+            self.generators[device] = own
+        return self.generators[device]
