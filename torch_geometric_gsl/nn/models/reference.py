@@ -91,7 +91,8 @@ class RemembersRows(torch.nn.Module):
         kept: Tensor | None = None
         if not self.training:
             kept = getattr(self, 'reference', None)
-        if kept is None and not torch.compiler.is_compiling() and not is_exporting():
+        is_eager = not torch.compiler.is_compiling() and not is_exporting()
+        if kept is None and is_eager and isinstance(x, Tensor):
             self._watch(x)
         return kept
 
