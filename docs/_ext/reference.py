@@ -12,6 +12,7 @@ from docutils.nodes import Element
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.errors import ExtensionError
+from sphinx.util.inspect import signature, stringify_signature
 
 import torch_geometric_gsl
 
@@ -43,6 +44,22 @@ def public_bases(base: type) -> list[type]:
     if not (base.__module__.startswith(f'{PACKAGE}.') and '._' in base.__module__):
         return [base]
     return [shown for above in base.__bases__ for shown in public_bases(above)]
+
+
+def show_constructor(
+    app: Sphinx,
+    what: str,
+    name: str,
+    obj: type,
+    options: object,
+    args: str | None,
+    returns: str | None,
+) -> tuple[str, str | None] | None:
+    """Show the arguments of a constructor where a mixin's `__new__` takes any."""
+    if what != 'class' or args is None or not args.startswith('(*args'):
+        return None
+    found = signature(obj.__init__, bound_method=True)  # type: ignore[misc]
+    return stringify_signature(found, show_return_annotation=False), returns
 
 
 def exists(app: Sphinx, domain: object, node: Element) -> bool | None:
@@ -87,6 +104,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect('builder-inited', remove_pages, priority=400)  # before autosummary
     app.connect('autodoc-skip-member', skip_field)
     app.connect('autodoc-process-bases', show_public_bases)
+    app.connect('autodoc-process-signature', show_constructor)
     app.connect('warn-missing-reference', exists)
     app.connect('env-check-consistency', check_exports)
     return {'parallel_read_safe': True}

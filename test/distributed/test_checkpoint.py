@@ -1,4 +1,5 @@
 import os
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -176,10 +177,10 @@ def test_what_could_not_be_read_again_is_not_written(tmp_path, what):
     save_checkpoint(path, model, step=np.int64(5))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     if what == 'learning rate':
-        optimizer = torch.optim.SGD(model.parameters(), lr=np.float64(0.1))
+        optimizer = torch.optim.SGD(model.parameters(), lr=Fraction(1, 10))
     others = {'other': torch.optim.lr_scheduler.StepLR(optimizer, 2)}
     if what == 'other':
-        others['other'].gamma = np.float64(0.5)
+        others['other'].gamma = Fraction(1, 2)
     wrong = GSLNet(-1, 8, 2, 3) if what == 'lazy' else model
     with pytest.raises(ValueError, match=r'left as it is.*\(it refers to .*, which is'):
         save_checkpoint(path, wrong, optimizer, step=6, **others)

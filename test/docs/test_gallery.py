@@ -54,7 +54,7 @@ def test_page(name):
     title, line, rest = ast.get_docstring(tree).split('\n', 2)
     assert set(line) == {'='}
     assert len(line) == len(title)
-    install = re.search(r"``pip install 'torch_geometric_gsl\[(.*?)\]'(.*?)``", rest)
+    install = re.search(r"``pip install '\.\[(.*?)\]'(.*?)``", rest)
     named = {*install[1].split(','), *install[2].split()}
     libraries = {*imported(tree)}
     assert named == {NEEDS[library] for library in libraries & {*NEEDS}}

@@ -279,7 +279,8 @@ class Searches(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         is_search = getattr(func, '__name__', '') == 'topk'
-        self.count += is_search and args[0].size(-1) == 600
+        # The first rows tell whether single precision serves.
+        self.count += is_search and tuple(args[0].shape) == (600, 600)
         return func(*args, **(kwargs or {}))
 
 

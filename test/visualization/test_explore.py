@@ -377,5 +377,5 @@ def test_a_folder_that_is_not_there(tmp_path):
 
 def test_images_without_pillow(monkeypatch):
     monkeypatch.setitem(sys.modules, 'PIL', None)
-    with pytest.raises(ImportError, match=r'torch_geometric_gsl\[plot\]'):
+    with pytest.raises(ImportError, match='pip install pillow'):
         _page.image_entry(torch.zeros(1, 1, 1, dtype=torch.uint8))

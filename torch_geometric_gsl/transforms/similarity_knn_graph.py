@@ -110,7 +110,7 @@ class SimilarityKNNGraph(FeatureGraph):
 
     Example:
         >>> from torch_geometric.data import Data
-        >>> x = torch.tensor([[1.0, 0.0], [4.0, 3.0], [0.0, 1.0]])
+        >>> x = torch.tensor([[1.0, 0.0, 0.0], [4.0, 3.0, 0.0], [0.0, 1.0, 0.0]])
         >>> data = SimilarityKNNGraph(k=1)(Data(x=x))
         >>> data.edge_index
         tensor([[1, 0, 1],

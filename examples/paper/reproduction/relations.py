@@ -51,8 +51,9 @@ class Method(NamedTuple):
     starts: tuple[int, ...] = ()
 
 
+BIASED: dict[str, Any] = {'bias': True}
 # Narrow bells, whose start matters; bells with a bias begin wide by default.
-BIASED: dict[str, Any] = {'bias': True, 'c_scale': 0.1}
+WIDTH: dict[str, Any] = {'c_scale': 0.1}
 METHODS = {
     'mlp': Method('MLP'),
     'nodeformer': Method('NodeFormer'),
@@ -110,7 +111,7 @@ class LearnedGraph(torch.nn.Module):
             1,
             1,
             similarity=method.similarity or '',
-            similarity_kwargs=method.options,
+            similarity_kwargs=method.options | (WIDTH if method.options else {}),
             compare='embedding',
             embedding_channels=2,
             k=setting['k'],
