@@ -177,7 +177,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         content = json.loads(args.out.read_text(encoding='utf-8'))
     left = content['begin'] + 60 * args.minutes - time.time()
     wait = max(0.0, left) + GRACE
-    faulthandler.dump_traceback_later(wait, exit=True, file=sys.__stderr__)
+    faulthandler.dump_traceback_later(wait, exit=True, file=2)
     try:
         run_all(setup, content, args)
     finally:
