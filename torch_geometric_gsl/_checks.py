@@ -231,14 +231,21 @@ def split_pair(value: Any, name: str) -> tuple[Any, Any]:
     return value[0], value[1]
 
 
-def check_parameter_match(x: Tensor, parameter: Tensor | None, name: str = 'x') -> None:
-    """Raise unless features and parameters share dtype and device."""
-    if parameter is None:
-        return
-    if x.device != parameter.device:
+def check_parameter_device(
+    x: Tensor, parameter: Tensor | None, name: str = 'x'
+) -> None:
+    """Raise unless features and parameters share a device."""
+    if parameter is not None and x.device != parameter.device:
         raise ValueError(
             f"'{name}' is on {x.device} but the parameters are on {parameter.device}"
         )
+
+
+def check_parameter_match(x: Tensor, parameter: Tensor | None, name: str = 'x') -> None:
+    """Raise unless features and parameters share dtype and device."""
+    check_parameter_device(x, parameter, name)
+    if parameter is None:
+        return
     # Autocast does not take double precision for another.
     is_cast = torch.is_autocast_enabled(x.device.type) and torch.float64 not in (
         x.dtype,

@@ -173,3 +173,17 @@ def test_a_tolerance_holds_for_small_sums_beside_a_large_mean(mean):
     expected = (score.double() / sampler.tau).softmax(dim=1) @ h.double()
     error = (found - expected).norm(dim=1) / expected.norm(dim=1)
     assert error.max() <= 1e-3
+
+
+@pytest.mark.parametrize('options', [{'scale': 'learned'}, {'null': True}])
+@pytest.mark.parametrize('method', METHODS)
+def test_parameters_on_another_device(method, options):
+    # Those of the sampler alone: the similarity has none.
+    sampler = GumbelKNNSampler(LinearSimilarity(4), method=method, **options)
+    x, h = nodes()
+    message = "'x' is on cpu but the parameters are on meta"
+    for call in (sampler.to('meta'), sampler.plan, sampler.distribution):
+        with pytest.raises(ValueError, match=message):
+            call(x)
+    with pytest.raises(ValueError, match=message):
+        sampler.propagate(x, h)

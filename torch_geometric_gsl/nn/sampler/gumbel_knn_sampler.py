@@ -15,6 +15,7 @@ from torch_geometric_gsl._checks import (
     check_edge_weight,
     check_generator,
     check_messages,
+    check_parameter_device,
     check_rows,
 )
 from torch_geometric_gsl._warnings import one_of_each
@@ -481,8 +482,8 @@ class GumbelKNNSampler(OneType):
         rows: tuple[int, int] | None = None,
     ) -> Assignment:
         is_pair = isinstance(x, tuple | list)
-        given = self._call_options(memory, is_noisy=is_noisy, is_pair=is_pair)
         pairs = self._pairs(x, is_exact)
+        given = self._call_options(memory, is_noisy=is_noisy, is_pair=is_pair)
         if rows is not None:
             check_rows(rows, pairs.dst.size(0))
             check_absent(edge_index, 'edge_index', "with 'rows'")
@@ -516,6 +517,8 @@ class GumbelKNNSampler(OneType):
         if is_exact:
             scores = self.similarity.exact_scores
         pairs = scores(x, self.factor)
+        for parameter in (self.log_scale, self.null_score):
+            check_parameter_device(pairs.src, parameter)
         if self.null_score is None:
             return pairs
         return pairs._replace(null=self.null_score.to(pairs.src.dtype))

@@ -1,0 +1,223 @@
+"""Times of steps on a device, beside those of other methods, and what they move.
+
+A step gathers the rows of P proposals and, six times in both passes, of M arrivals of
+each of K draws: N K (P + 6 M) rows of `width` channels, of 4 bytes and 2 operations a
+channel. An evaluation and a search of the nearest look at N^2 pairs. These operations
+are compared with those of a product of matrices, these bytes with those that a large
+copy reads and writes.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import torch
+from embeddings import CHANNELS, NOISE
+from gpu_checks import Found, Part, Setup
+from measure import gathered_rows, make_step
+from models import TAU, K, gsl_net, node_former
+from plain import PlainNet
+from torch import Tensor
+from torch.nn import functional as F
+from workloads import Workload, load
+
+from torch_geometric_gsl import GumbelKNNSampler, resolve_similarity
+
+NODES, SMALL_NODES = 3_327, 1_000  # CiteSeer's.
+SIZES, SMALL_SIZES = (100_000, 1_000_000), (1_500,)
+ROUNDS, LIMIT = 10, 10.0  # After so many rounds or seconds no further one begins.
+# Beyond, an evaluation and the search of the nearest look at some targets.
+PAIRS, SMALL_PAIRS = 10**10, 10**6
+BLOCK = 2**27  # Pairs of a block of the search.
+
+
+def parts(setup: Setup) -> Iterator[Part]:
+    """Return what is timed: the speed of the card first, then small sizes."""
+    yield Part('speed', speeds)
+    for task in ('forward+backward', 'evaluation'):
+        first = f'CiteSeer size, {task}: race'
+        for name in ('race', 'race, CSR', 'dense definition', 'NodeFormer'):
+            run = partial(time_model, name=name, task=task)
+            yield Part(f'CiteSeer size, {task}: {name}', run, first)
+    for size in SMALL_SIZES if setup.is_small else SIZES:
+        first = f'{size} rows: flat step'
+        yield Part(first, partial(time_step, size=size, scale=1.0), first)
+        sharp = partial(time_step, size=size, scale=20.0)
+        yield Part(f'{size} rows: sharp step', sharp, first)
+        evaluation = partial(time_evaluation, size=size)
+        yield Part(f'{size} rows: evaluation', evaluation, first)
+        nearest = partial(time_nearest, size=size)
+        yield Part(f'{size} rows: nearest by blocks', nearest, first)
+        first = f'{size} rows, model: race'
+        for name in ('race', 'NodeFormer', 'dense definition'):
+            run = partial(time_model, name=name, task='forward+backward', size=size)
+            yield Part(f'{size} rows, model: {name}', run, first)
+
+
+def timed(setup: Setup, step: Callable[[], object]) -> Found:
+    """Time rounds of a step, after one that is not counted: by events on CUDA."""
+    rounds = 3 if setup.is_small else ROUNDS
+    begin, seconds = time.perf_counter(), [seconds_of(setup, step)]
+    while len(seconds) < 2 or (
+        len(seconds) <= rounds and time.perf_counter() - begin < LIMIT
+    ):
+        seconds.append(seconds_of(setup, step))
+    first, *rest = seconds
+
+    return {
+        'median': statistics.median(rest),
+        'min': min(rest),
+        'max': max(rest),
+        'rounds': len(seconds) - 1,
+        'first': first,
+    }
+
+
+def seconds_of(setup: Setup, step: Callable[[], object]) -> float:
+    if setup.device.type != 'cuda':
+        start = time.perf_counter()
+        step()
+        return time.perf_counter() - start
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    step()
+    end.record()
+    end.synchronize()
+    return float(begin.elapsed_time(end)) / 1e3
+
+
+def speeds(setup: Setup) -> Found:
+    """Measure a copy (read and written) and a product of matrices in float32."""
+    size = 2**22 if setup.is_small else 2**30
+    source = torch.ones(size // 4, device=setup.device)
+    target = torch.empty_like(source)
+    copied = timed(setup, lambda: target.copy_(source))
+    n = 512 if setup.is_small else 8192
+    a = setup.randn(n, n)
+    product = timed(setup, lambda: a @ a)
+    return {
+        'copy_bytes_per_second': 2 * size / copied['min'],
+        'product_operations_per_second': 2 * n**3 / product['min'],
+    }
+
+
+def rates(found: Found, moved: float | None, operations: float | None) -> Found:
+    """Add bytes and operations of a step, and what it achieves in a second."""
+    for name, number in (('bytes', moved), ('operations', operations)):
+        if number is not None:
+            rate = number / found['median']
+            found |= {name: number, f'{name}_per_second': rate}
+    return found
+
+
+def add_ratios(times: dict[str, Found], parts: list[Part]) -> None:
+    """Add times relative to the reference, and rates relative to the card's."""
+    speed = times.get('speed', {})
+    kinds = {
+        'bytes_per_second': ('share_of_copy', 'copy_bytes_per_second'),
+        'operations_per_second': (
+            'share_of_product',
+            'product_operations_per_second',
+        ),
+    }
+    for part in parts:
+        found = times.get(part.name, {})
+        reference = times.get(part.reference or '', {})
+        if 'median' in found and 'median' in reference:
+            found['ratio'] = found['median'] / reference['median']
+        for name, (share, of) in kinds.items():
+            if name in found and of in speed:
+                found[share] = found[name] / speed[of]
+
+
+def time_model(setup: Setup, name: str, task: str, size: int | None = None) -> Found:
+    """Time a net of two layers on words of CiteSeer's size, or on random rows."""
+    nodes = SMALL_NODES if setup.is_small else NODES
+    if name == 'dense definition' and size is not None:
+        return {'status': 'skipped', 'reason': 'its matrices hold all pairs'}
+    work = load(f'synthetic-{size}' if size else f'words-{nodes}', setup.seed)
+    x = work.x if size or name.endswith('CSR') else work.x.to_dense()
+    work = Workload(work.name, x.to(setup.device), work.y.to(setup.device))
+    torch.manual_seed(setup.seed)
+    model: torch.nn.Module
+    if name == 'NodeFormer':
+        model = node_former('nodeformer-1', work, dropout=0.5)
+    else:
+        model = net = gsl_net('race', 'full', work, dropout=0.5)
+        if name == 'dense definition':
+            model = PlainNet(net, x.size(0))
+    return timed(setup, make_step(model.to(setup.device), work, task))
+
+
+def problem(setup: Setup, size: int, scale: float) -> tuple[GumbelKNNSampler, Tensor]:
+    """Return a sampler and unit rows around centres, a root of the rows in number."""
+    generator = torch.Generator(setup.device).manual_seed(setup.seed)
+    given: dict[str, Any] = {'generator': generator, 'device': setup.device}
+    count = round(size**0.5)
+    centre = F.normalize(torch.randn(count, CHANNELS, **given))
+    x = centre[torch.randint(count, (size,), **given)]
+    x = x + NOISE / CHANNELS**0.5 * torch.randn(size, CHANNELS, **given)
+    torch.manual_seed(setup.seed)
+    similarity = resolve_similarity('linear', CHANNELS)
+    sampler = GumbelKNNSampler(similarity, K, TAU, scale)
+    return sampler.to(setup.device), F.normalize(x)
+
+
+def time_step(setup: Setup, size: int, scale: float) -> Found:
+    """Time the sum of messages over a graph that is drawn, and its backward pass."""
+    sampler, x = problem(setup, size, scale)
+    h = setup.randn(size, CHANNELS).requires_grad_()
+    x.requires_grad_()
+
+    def step() -> None:
+        sampler.propagate(x, h).square().mean().backward()
+        x.grad = h.grad = None
+
+    found = timed(setup, step)
+    plan = sampler.plan(x)
+    found |= plan._asdict()
+    if plan.method != 'race':
+        return found
+    rows = gathered_rows(plan, size)
+    return rates(found, 4 * CHANNELS * rows, 2 * CHANNELS * rows)
+
+
+def some(setup: Setup, size: int) -> int:
+    """Return how many targets are looked at within the limit of pairs."""
+    return min(size, (SMALL_PAIRS if setup.is_small else PAIRS) // size)
+
+
+def time_evaluation(setup: Setup, size: int) -> Found:
+    """Time exact sums of all, or of some targets, over all sources."""
+    sampler, x = problem(setup, size, 1.0)
+    sampler.eval().max_eval_pairs = size**2
+    count = some(setup, size)
+    h = setup.randn(size, CHANNELS)
+    with torch.no_grad():
+        found = timed(setup, lambda: sampler.propagate((x, x[:count]), h))
+    found |= {'targets': count}
+    return extrapolate(rates(found, None, 4.0 * CHANNELS * count * size), size)
+
+
+def time_nearest(setup: Setup, size: int) -> Found:
+    """Time the search of the nearest rows of all, or of some, by blocks of products."""
+    _, x = problem(setup, size, 1.0)
+    count, rows = some(setup, size), max(1, BLOCK // size)
+
+    def step() -> None:
+        for target in x[:count].split(rows):
+            (target @ x.t()).topk(K, dim=1)
+
+    found = timed(setup, step) | {'targets': count}
+    return extrapolate(rates(found, None, 2.0 * CHANNELS * count * size), size)
+
+
+def extrapolate(found: Found, size: int) -> Found:
+    """Take times of some targets for those of all, and say so."""
+    factor = size / found['targets']
+    times = {name: factor * found[name] for name in ('median', 'min', 'max', 'first')}
+    return found | times | {'is_extrapolated': factor > 1}

@@ -1,0 +1,130 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import gpu
+import gpu_checks
+import gpu_times
+import pytest
+import torch
+from gpu_checks import Part
+
+ROOT = Path(gpu.__file__).resolve().parents[1]
+KEYS = {'command', 'seed', 'git_commit', 'torch', 'triton', 'card', 'checks', 'times'}
+# Blocks the libraries that a bare machine lacks, then runs the script.
+BARE = """
+import runpy, sys
+OPTIONAL = ('torch_scatter', 'torch_sparse', 'sklearn', 'pandas', 'scipy', 'pytest')
+sys.modules |= dict.fromkeys(OPTIONAL)
+sys.path.insert(0, 'benchmark')
+sys.argv[0] = 'benchmark/gpu.py'
+runpy.run_path(sys.argv[0], run_name='__main__')
+"""
+
+
+def run(tmp_path, *args):
+    path = tmp_path / 'gpu.json'
+    gpu.main(['--small', '--device', 'cpu', '--out', str(path), *args])
+    return json.loads(path.read_text())
+
+
+def use(monkeypatch, checks, times=()):
+    monkeypatch.setattr(gpu_checks, 'parts', lambda setup: checks)
+    monkeypatch.setattr(gpu_times, 'parts', lambda setup: times)
+
+
+def test_a_bare_machine(tmp_path):
+    path = tmp_path / 'gpu.json'
+    args = ['--small', '--device', 'cpu', '--out', str(path)]
+    environment = {'TORCH_COMPILE_DISABLE': '1', 'OMP_NUM_THREADS': '1'}
+    done = subprocess.run(
+        [sys.executable, '-c', BARE, *args],
+        cwd=ROOT,
+        env={k: v for k, v in os.environ.items() if k != 'PYTHONPATH'} | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(path.read_text())
+    assert set(found) >= KEYS
+    assert found['checks']['law']['p'] > gpu_checks.ERROR_RATE
+    assert len(found['checks']) > 50
+    step = found['times']['1500 rows: sharp step']
+    assert step['min'] <= step['median'] <= step['max']
+    assert step['ratio'] > 0
+    assert step['bytes_per_second'] == step['bytes'] / step['median']
+    assert step['share_of_copy'] > 0
+
+
+def test_a_broken_kernel_is_found(tmp_path, monkeypatch, capsys):
+    # Twice the weight of what is drawn, on the device alone.
+    setup = gpu.Setup(torch.device('cpu'), True, 0)
+    checks = list(gpu_checks.parts(setup))[:2]
+    broken = gpu_checks.outputs
+
+    def doubled(sampler, x, mask):
+        is_ours = sampler.memory_budget != 2**18
+        return [(1 + is_ours) * out for out in broken(sampler, x, mask)]
+
+    monkeypatch.setattr(gpu_checks, 'outputs', doubled)
+    use(monkeypatch, checks)
+    with pytest.raises(SystemExit, match='1'):
+        run(tmp_path)
+    first, second = json.loads((tmp_path / 'gpu.json').read_text())['checks'].values()
+    assert 'targets have other neighbours' in first['error']
+    assert 'Traceback' in first['traceback']
+    assert second['status'] == 'passed'  # The next one runs.
+    assert '1 failed\n  race: linear' in capsys.readouterr().out
+
+
+def test_nothing_runs_without_time(tmp_path, monkeypatch):
+    use(monkeypatch, [Part('a check', lambda setup: 1 / 0)])
+    found = run(tmp_path, '--minutes', '0')
+    assert found['checks'] == {'a check': {'status': 'skipped', 'reason': 'no time'}}
+
+
+def test_the_rest_runs_in_a_new_process(tmp_path, monkeypatch):
+    path, calls = tmp_path / 'gpu.json', []
+    use(monkeypatch, [Part('lost', lambda setup: 1 / 0), Part('next', lambda s: {})])
+    monkeypatch.setattr(gpu, 'is_lost', lambda device: True)
+
+    def execute(program, argv):
+        calls.append(argv)
+        assert json.loads(path.read_text())['checks']['lost']['status'] == 'failed'
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(gpu.os, 'execv', execute)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path)
+    assert calls[0][-1] == '--resume'
+    with pytest.raises(SystemExit, match='1'):
+        run(tmp_path, '--resume')
+    found = json.loads(path.read_text())['checks']
+    assert [part['status'] for part in found.values()] == ['failed', 'passed']
+
+
+def test_a_result_that_is_no_number_is_written(tmp_path, monkeypatch):
+    use(monkeypatch, [Part('nan', lambda setup: {'p': float('nan')})])
+    assert run(tmp_path)['checks']['nan']['p'] == 'NaN'
+
+
+def test_ratios_and_shares():
+    times = {
+        'speed': {'copy_bytes_per_second': 8.0, 'product_operations_per_second': 4.0},
+        'a': {'median': 2.0, 'bytes_per_second': 2.0},
+        'b': {'median': 3.0, 'operations_per_second': 1.0},
+    }
+    parts = [Part(name, None, 'a') for name in 'ab']
+    gpu_times.add_ratios(times, parts)
+    assert times['a'] | {'ratio': 1.0, 'share_of_copy': 0.25} == times['a']
+    assert times['b'] | {'ratio': 1.5, 'share_of_product': 0.25} == times['b']
+
+
+def test_a_device_that_is_absent(capsys, monkeypatch):
+    monkeypatch.setattr(gpu.torch.cuda, 'is_available', lambda: False)
+    with pytest.raises(SystemExit, match='2'):
+        gpu.main(['--device', 'cuda'])
+    assert "'--device cuda' needs a GPU" in capsys.readouterr().err
