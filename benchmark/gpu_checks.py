@@ -19,7 +19,6 @@ from torch_geometric_gsl import (
     NodeFormer,
     resolve_similarity,
 )
-from torch_geometric_gsl.nn.sampler import _parts
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES
 from torch_geometric_gsl.ops import race, race_block, stream, tail
 from torch_geometric_gsl.ops.aggregate import weighted_sum
@@ -126,7 +125,7 @@ def cpu_seeds() -> Iterator[None]:
         return draw_seed(torch.device('cpu'), own).to(device)
 
     with ExitStack() as stack:
-        for module in (race, tail, stream, _parts):
+        for module in (race, tail, stream):
             stack.enter_context(mock.patch.object(module, 'draw_seed', draw))
         yield
 

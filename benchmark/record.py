@@ -18,7 +18,6 @@ import torch
 import torch_geometric
 
 import torch_geometric_gsl
-from torch_geometric_gsl._files import replacing
 
 # Of numbers: one takes a line as a whole, not with each of its entries.
 LISTS = re.compile(r'\[([^][{}"]*)\]')
@@ -39,8 +38,12 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
     """Replace the file at once, so that an interrupted run leaves no half of it."""
     text = json.dumps(content, indent=1, default=dataclasses.asdict, allow_nan=False)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as draft:
+    draft = path.with_name(f'{path.name}.{os.getpid()}.tmp')
+    try:
         draft.write_text(f'{LISTS.sub(_one_line, text)}\n')
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def _one_line(match: re.Match[str]) -> str:
