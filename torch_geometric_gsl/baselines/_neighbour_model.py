@@ -62,6 +62,11 @@ class NeighbourModel(Baseline):
         r"""Reset all learnable parameters of the module, and forget its graph."""
         self._cached_index = self._cached_weight = self._cached_batch = None
 
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        # A state has no graph: the next call finds it, as in a new model.
+        self._cached_index = self._cached_weight = self._cached_batch = None
+        super()._load_from_state_dict(*args, **kwargs)
+
     def _graph(
         self,
         x: Tensor,

@@ -52,8 +52,7 @@ def test_rows_are_remembered(kind):
         assert torch.equal(graph.edge_index, other.edge_index)
     # Part of the state, and back with it in a model that kept none.
     state = net.state_dict()
-    if kind != 'sparse':  # PyTorch copies no sparse CSR tensor so.
-        assert torch.equal(copy.deepcopy(net)(new), expected)
+    assert torch.equal(copy.deepcopy(net)(new), expected)
     with tempfile.TemporaryDirectory() as folder:
         net.save_pretrained(folder)
         assert torch.equal(type(net).from_pretrained(folder)(new), expected)
@@ -132,3 +131,28 @@ def test_models_that_need_no_others_do_not_warn(options):
     model, x = make(**options), draw_rows()
     model.train()(x)
     model.eval()(x[:3])
+
+
+@pytest.mark.parametrize('is_sparse', [False, True])
+def test_rows_that_training_remembers_are_those_of_the_chosen_scale(is_sparse):
+    rows = draw_rows().relu(), draw_rows(8).relu()
+    x, new = (part.to_sparse_csr() for part in rows) if is_sparse else rows
+    net, outputs = make(scale='auto'), {}
+
+    def train(net):
+        scale = float(net.chosen_scale)
+        net.eval().remember(x if scale == 3 else new)
+        outputs[scale] = net(new)
+        return -abs(scale - 3)
+
+    net.choose_scale(train, (1, 3, 10))
+    assert torch.equal(net(new), outputs[3])
+
+
+def test_a_loaded_state_brings_no_graph_of_other_rows():
+    x = draw_rows()
+    net, other = (KNNGCN(IN, HIDDEN, 2, OUT, cached=True).eval() for _ in range(2))
+    expected = net(x)
+    other(x.flip(0))  # A negative would have the cosines of x.
+    other.load_state_dict(net.state_dict())
+    assert torch.equal(other(x), expected)

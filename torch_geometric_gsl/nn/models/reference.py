@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import torch
@@ -114,13 +115,21 @@ class RemembersRows(torch.nn.Module):
                 NewRowsWarning,
             )
 
-    def _load_from_state_dict(
-        self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
-    ) -> None:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        kept = getattr(self, 'reference', None)
+        if kept is not None:  # PyTorch makes no deep copy of sparse CSR tensors.
+            memo[id(kept)] = kept.clone()
+        twin: Any = type(self).__new__(type(self))
+        memo[id(self)] = twin
+        twin.__setstate__(copy.deepcopy(self.__dict__, memo))
+        return twin
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        state_dict, prefix = args[:2]
         kept = state_dict.get(f'{prefix}reference')
         if kept is not None:
             parameter = next(self.parameters(), kept)
             self.remember(kept.to(parameter.device))
         elif getattr(self, 'reference', None) is not None:
             self.forget()  # The model whose state it is remembers none.
-        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+        super()._load_from_state_dict(*args, **kwargs)

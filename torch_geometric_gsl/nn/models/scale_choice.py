@@ -129,7 +129,7 @@ def _choose_scale(
             scores[scale] = score = float(train(model))
         # Of equal ones the flattest graph, of which more is random, stays.
         if score > best:
-            best, state = score, copy.deepcopy(model.state_dict())
+            best, state = score, copy.deepcopy(model).state_dict()
     if state is None:
         raise ValueError(f"'train' must return a score for a scale (got {scores})")
     model.load_state_dict(state)
