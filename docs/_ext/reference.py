@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import inspect
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from importlib import import_module
 from pathlib import Path
-from pkgutil import resolve_name
+from pkgutil import resolve_name, walk_packages
+from types import ModuleType
 
 from docutils.nodes import Element
 from sphinx.application import Sphinx
@@ -75,29 +77,69 @@ def exists(app: Sphinx, domain: object, node: Element) -> bool | None:
 
 
 def check_exports(app: Sphinx, env: BuildEnvironment) -> None:
-    """Refuse a reference that lacks a name of the package."""
-    objects = env.domains.python_domain.objects
-    documented = {name.rpartition('.')[2] for name in objects}
-    missing = {*torch_geometric_gsl.__all__} - documented - {'__version__'}
-    methods = {'.'.join(name.split('.')[-2:]) for name in objects}
-    missing |= {*public_methods()} - methods
-    if missing:
-        raise ExtensionError(f'the reference lacks {sorted(missing)}')
+    """Refuse a reference that lacks a public name of the package, or a method."""
+    if missing := missing_names(env.domains.python_domain.objects):
+        raise ExtensionError(f'the reference lacks {missing}')
 
 
-def public_methods() -> Iterator[str]:
-    """Yield the documented methods of all classes that the package exports."""
-    for name in torch_geometric_gsl.__all__:
-        kind = getattr(torch_geometric_gsl, name)
-        for base in reversed(kind.__mro__) if isinstance(kind, type) else ():
-            if base.__module__.partition('.')[0] != PACKAGE:
-                continue
-            for method, value in vars(base).items():
-                found = inspect.getattr_static(kind, method)
-                is_method = inspect.isfunction(found) or isinstance(found, WRAPPERS)
-                is_shown = is_method and found is value and value.__doc__
-                if is_shown and not method.startswith('_'):
-                    yield f'{name}.{method}'
+def missing_names(documented: Collection[str]) -> list[str]:
+    """Return the public names of the package, and their methods, without an entry."""
+    missing = []
+    for (name, _), (value, paths) in public_names().items():
+        shown = [path for path in paths if path in documented]
+        if not shown:
+            missing.append(name)
+        elif isinstance(value, type):
+            missing += [
+                f'{name}.{method}'
+                for method in public_methods(value)
+                if not any(f'{path}.{method}' in documented for path in shown)
+            ]
+    return sorted(missing)
+
+
+def public_names() -> dict[tuple[str, int], tuple[object, list[str]]]:
+    """Return what the package exports, by name and identity, with all its paths."""
+    found: dict[tuple[str, int], tuple[object, list[str]]] = {}
+    for module in public_modules():
+        for name in exported(module):
+            value = getattr(module, name)
+            paths = found.setdefault((name, id(value)), (value, []))[1]
+            paths.append(f'{module.__name__}.{name}')
+    return {key: value for key, value in found.items() if not key[0].startswith('_')}
+
+
+def public_modules() -> Iterator[ModuleType]:
+    """Yield the packages, and the modules that have pages."""
+    yield torch_geometric_gsl
+    for info in walk_packages(torch_geometric_gsl.__path__, f'{PACKAGE}.'):
+        has_page = info.name.startswith((f'{PACKAGE}.ops.', f'{PACKAGE}.typing'))
+        if '._' not in info.name and (info.ispkg or has_page):
+            yield import_module(info.name)
+
+
+def exported(module: ModuleType) -> list[str]:
+    """Return what a module lists, or else the classes and functions it defines."""
+    own = [
+        name
+        for name, value in vars(module).items()
+        if inspect.isfunction(value) or isinstance(value, type)
+        if value.__module__ == module.__name__
+    ]
+    return getattr(module, '__all__', own)
+
+
+def public_methods(kind: type) -> Iterator[str]:
+    """Yield the names of the documented methods that the package gives to a class."""
+    for base in reversed(kind.__mro__):
+        if base.__module__.partition('.')[0] != PACKAGE:
+            continue
+        for method, value in vars(base).items():
+            found = inspect.getattr_static(kind, method)
+            is_method = inspect.isfunction(found) or isinstance(found, WRAPPERS)
+            is_shown = is_method and found is value and value.__doc__
+            if is_shown and not method.startswith('_'):
+                yield method
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

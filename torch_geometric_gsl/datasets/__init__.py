@@ -1,4 +1,13 @@
-"""Node features that come without a graph, and the paper's split."""
+"""Node features that come without a graph, and the paper's split.
+
+.. data:: DATASETS
+
+    The names that :func:`load_dataset` knows.
+
+.. data:: OBSERVED
+
+    The addresses of the edges that :func:`load_observed_edges` reads, by name.
+"""
 
 from torch_geometric_gsl.datasets.coupled_sensors import CoupledSensors
 from torch_geometric_gsl.datasets.hidden_relation import HiddenRelation
