@@ -156,3 +156,26 @@ def test_a_loaded_state_brings_no_graph_of_other_rows():
     other(x.flip(0))  # A negative would have the cosines of x.
     other.load_state_dict(net.state_dict())
     assert torch.equal(other(x), expected)
+
+
+def test_rows_that_are_loaded_take_the_dtype_of_the_model():
+    x, new = draw_rows(), draw_rows(5)
+    net, wide = make().eval().remember(x), make().double().eval()
+    wide.load_state_dict(net.state_dict())
+    assert wide.reference.dtype == torch.float64
+    assert torch.allclose(wide(new.double()).float(), net(new), atol=1e-5)
+    wide.load_state_dict(net.state_dict(), assign=True)
+    assert wide.reference.dtype == torch.float32
+    assert torch.equal(wide(new), net(new))
+
+
+def test_a_loss_with_regularizers_sees_the_rows_of_training():
+    x, y = draw_rows(), torch.randint(OUT, (N,))
+    net = make(regularizers={'entropy': 0.1})
+    net.train().loss(x, y)
+    with pytest.warns(NewRowsWarning, match=f'training on {N}'):
+        net.eval().loss(x[:3], y[:3])
+    net.remember(x)
+    with pytest.raises(ValueError, match=r"remembers rows: call 'forget\(\)' or"):
+        net.loss(x[:3], y[:3])
+    net.loss(x[:3], y[:3], batch=torch.zeros(3, dtype=torch.long))

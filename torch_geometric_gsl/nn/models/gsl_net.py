@@ -257,14 +257,21 @@ class GSLNet(ChoosesScale, StacksLayers, RemembersRows, NodeClassifier):
 
         Raises:
             TypeError: If :obj:`y` or :obj:`mask` has the wrong type.
-            ValueError: If no node is labelled, a label is that of no class, or the
-                regularizer :obj:`"prior"` lacks an :obj:`edge_index`.
+            ValueError: If no node is labelled, a label is that of no class, the
+                regularizer :obj:`"prior"` lacks an :obj:`edge_index`, or a model with
+                regularizers would take remembered rows.
         """
         if not self.regularizers:
             return super().loss(x, y, mask, **kwargs)
         given = {'generator': None} | kwargs
         for name in ('context', 'shard'):
             check_absent(given.get(name), name, "with 'regularizers'")
+        own = map(given.get, ('edge_index', 'batch', 'embedding'))
+        if self._context(x, None, *own) is not None:
+            raise ValueError(
+                "the loss has no 'context' with 'regularizers', and the model "
+                "remembers rows: call 'forget()' or give 'edge_index' or 'batch'"
+            )
         generator = given.pop('generator')
         graphs: list[Any] = []
         look = 'graph' if self.num_relations is None else 'graphs'

@@ -125,11 +125,14 @@ class RemembersRows(torch.nn.Module):
         return twin
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        state_dict, prefix = args[:2]
+        state_dict, prefix, metadata = args[:3]
         kept = state_dict.get(f'{prefix}reference')
         if kept is not None:
-            parameter = next(self.parameters(), kept)
-            self.remember(kept.to(parameter.device))
+            like = next(self.parameters(), kept)
+            is_assigned = metadata.get('assign_to_params_buffers', False)
+            self.remember(
+                kept.to(like.device, kept.dtype if is_assigned else like.dtype)
+            )
         elif getattr(self, 'reference', None) is not None:
             self.forget()  # The model whose state it is remembers none.
         super()._load_from_state_dict(*args, **kwargs)
