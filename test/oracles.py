@@ -24,6 +24,12 @@ from torch_geometric_gsl.ops.stream import stream_arrivals
 ERROR_RATE = 1e-4
 
 
+def comparison_of(formula):
+    """Return what a response of this name is made for."""
+    is_distance = formula in ('heat_kernel', 'negative')
+    return 'squared_distance' if is_distance else 'dot'
+
+
 @contextmanager
 def saved_tensors():
     """List the tensors that are saved inside for a backward pass."""

@@ -44,6 +44,7 @@ FACTORIES = {
         lambda: gsl.NeuralGaussianSimilarity(IN, OUT),
         lambda: gsl.NeuralGaussianSimilarity(IN),
     ],
+    'DistanceSimilarity': [lambda: gsl.DistanceSimilarity(IN, OUT)],
     'HeatKernelSimilarity': [lambda: gsl.HeatKernelSimilarity(IN, OUT)],
     'CosineSimilarity': [
         lambda: gsl.CosineSimilarity(IN, OUT, heads=2),

@@ -3,7 +3,7 @@
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles import seeded
+from oracles import comparison_of, seeded
 
 from torch_geometric_gsl.ops.cells import cells_of, find_members, score_range
 from torch_geometric_gsl.ops.clusters import group, k_means
@@ -20,7 +20,7 @@ def make(x, src, formula='gaussian', scale=1.0, spread=0.0):
         base + spread * torch.rand(x.size(0), generator=seeded(3))
         for base in (0.5, 0.3)[: NUM_PARAMS.get(formula, 0)]
     )
-    comparison = 'squared_distance' if formula == 'heat_kernel' else 'dot'
+    comparison = comparison_of(formula)
     return PairScores(x, src, Response(FUNCTIONS[formula], params), comparison, scale)
 
 

@@ -34,6 +34,7 @@ RESPONSES = {
     'difference': (scores.difference, 'dot', (), (0.0, 2.0)),
     'gaussian': (scores.gaussian, 'dot', (0.5, 0.05), (0.0, 1.0)),
     'heat_kernel': (scores.heat_kernel, 'squared_distance', (0.5,), (0.0, 1.0)),
+    'negative': (scores.negative, 'squared_distance', (), (-math.inf, 0.0)),
     'of a user': (lambda t: t**3, 'dot', (), (-1.0, 1.0)),
 }
 
@@ -102,7 +103,11 @@ def envelopes(pairs):
         ),
         'all in the head': make_envelope(pairs, five, Head(every, *anything)),
     }
-    if pairs.response.function in (scores.identity, scores.heat_kernel):
+    if pairs.response.function in (
+        scores.identity,
+        scores.heat_kernel,
+        scores.negative,
+    ):
         found['nearest'] = make_envelope(
             pairs, None, find_nearest(pairs, 7).head(pairs)
         )

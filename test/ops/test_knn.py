@@ -2,7 +2,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles import matrix_pairs, seeded
+from oracles import comparison_of, matrix_pairs, seeded
 
 from torch_geometric_gsl.ops import cells
 from torch_geometric_gsl.ops import knn as module
@@ -53,7 +53,7 @@ def make(x, src, formula, scale=1.0, loop=True):
     n = x.size(0)
     count = {'gaussian': 2, 'heat_kernel': 1}.get(formula, 0)
     params = tuple(torch.rand(count, n, generator=seeded(), dtype=x.dtype) + 0.2)
-    comparison = 'squared_distance' if formula == 'heat_kernel' else 'dot'
+    comparison = comparison_of(formula)
     own = None if loop else torch.arange(n)
     response = Response(FUNCTIONS[formula], params)
     return PairScores(x, src, response, comparison, scale, excluded=own)

@@ -17,6 +17,7 @@ FUNCTIONS = {
     'identity': (scores.identity, 'dot', ()),
     'difference': (scores.difference, 'dot', ()),
     'heat_kernel': (scores.heat_kernel, 'squared_distance', (0.5,)),
+    'negative': (scores.negative, 'squared_distance', ()),
 }
 
 
@@ -32,7 +33,7 @@ def make_pairs(name, seed=0):
 
 
 @given(
-    st.sampled_from(['identity', 'difference', 'heat_kernel']),
+    st.sampled_from(sorted(FUNCTIONS)),
     st.integers(1, 29),
     st.floats(0.0, 2.0),
     st.booleans(),

@@ -4,7 +4,14 @@ import math
 
 import pytest
 import torch
-from oracles import matrix_pairs, saved_tensors, seeded, softmax, to_matrix
+from oracles import (
+    comparison_of,
+    matrix_pairs,
+    saved_tensors,
+    seeded,
+    softmax,
+    to_matrix,
+)
 
 from torch_geometric_gsl.ops import noise_free as module
 from torch_geometric_gsl.ops.noise_free import (
@@ -153,6 +160,7 @@ BOUNDS = {
     'difference': (0.0, 2.0),
     'gaussian': (0.0, 1.0),
     'heat_kernel': (0.0, 1.0),
+    'negative': (-4.0, 0.0),
 }
 FUNCTIONS = {name: function for function, name in FORMULAS.items()}
 
@@ -165,7 +173,7 @@ def make(formula, size=(9, 13), scale=1.0, excluded=None, dtype=torch.float64):
         unit_rows(torch.randn(n, 4, dtype=dtype)),
         unit_rows(torch.randn(num_sources, 4, dtype=dtype)),
         Response(FUNCTIONS[formula], tuple(torch.rand(count, n, dtype=dtype) + 0.1)),
-        'squared_distance' if formula == 'heat_kernel' else 'dot',
+        comparison_of(formula),
         scale,
         scale * lower,
         scale * upper,
@@ -200,8 +208,8 @@ def test_equals_the_definition(formula, has_loops, scale, tiles):
     pairs = make(formula, scale=scale, excluded=excluded)
     h = torch.randn(13, 3, **DOUBLE)
     budget = 4 * 5 * 8 * 2  # Two rows of five sources.
-    out = noise_free_sum(h, pairs, 0.25, memory_budget=budget)
-    torch.testing.assert_close(out, definition(h, pairs, 0.25))
+    out = noise_free_sum(h, pairs, 0.3, memory_budget=budget)
+    torch.testing.assert_close(out, definition(h, pairs, 0.3))
     assert tiles == 4 * [(2, 5), (2, 5), (2, 3)] + [(1, 5), (1, 5), (1, 3)]
 
 

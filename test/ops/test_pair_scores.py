@@ -2,6 +2,7 @@ import math
 
 import pytest
 import torch
+from oracles import comparison_of
 
 from torch_geometric_gsl.ops import runtime
 from torch_geometric_gsl.ops.candidates import Candidates
@@ -13,7 +14,7 @@ INF = math.inf
 COMPARISONS = ('dot', 'squared_distance')
 CASES = [
     (formula, comparison)
-    for formula in ('identity', 'difference', 'gaussian', 'heat_kernel', None)
+    for formula in (*FORMULAS.values(), None)
     for comparison in COMPARISONS
 ]
 EVERY = pytest.mark.parametrize(('formula', 'comparison'), CASES)
@@ -50,6 +51,7 @@ def loop_scores(pairs):
                 'difference': lambda t: 1 - t,
                 'gaussian': lambda t, b, c: math.exp(-((t - b) ** 2) / c),
                 'heat_kernel': lambda t, c: math.exp(-t / c),
+                'negative': lambda t: -t,
                 None: lambda t, slope: slope * t**3,
             }[pairs.response.formula](value, *own)
             result.append(pairs.scale * phi)
@@ -90,7 +92,7 @@ def test_rows_pairs_and_edges(formula, comparison, loop):
 def test_weights(formula, is_compiled, monkeypatch):
     if is_compiled:
         monkeypatch.setattr(runtime, 'MIN_NUMEL', 1)
-    comparison = 'squared_distance' if formula == 'heat_kernel' else 'dot'
+    comparison = comparison_of(formula)
     pairs, tau = make(formula, comparison)._replace(upper=3.0), 0.7
     expected = ((loop_scores(pairs) - 3) / tau).exp()
     found = pairs.weights(slice(1, 4), slice(2, 7), tau)

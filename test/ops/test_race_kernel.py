@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pytest
 import torch
-from oracles import run_alone, seeded
+from oracles import comparison_of, run_alone, seeded
 from torch import Tensor
 
 from torch_geometric_gsl.ops import race, race_block
@@ -135,7 +135,7 @@ def make(case):
         dst,
         src,
         Response(FUNCTIONS[case.response], tuple(params)),
-        'squared_distance' if case.response == 'heat_kernel' else 'dot',
+        comparison_of(case.response),
         scale,
         upper=scale * (2.0 if case.response == 'difference' else 1.0),
         excluded=excluded if case.excluded else None,

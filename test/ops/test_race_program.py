@@ -84,6 +84,7 @@ def build(arch, response, absent, sizes, comparison='dot'):
 
 build(80, 'gaussian', FLAT, (22, 64, 4))
 build(90, 'heat_kernel', ('b', *KINDS), (22, 33, 5), 'squared_distance')
+build(90, 'negative', ('b', 'c', *KINDS), (22, 33, 5), 'squared_distance')
 build(90, 'difference', ('b', 'c', 'start', 'listed', *FLAT), (1, 1, 1))
 build(90, 'identity', ('b', 'c', 'excluded', 'head', *KINDS), (200, 500, 40))
 """

@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles import seeded
+from oracles import comparison_of, seeded
 from sklearn.neighbors import NearestNeighbors
 
 from torch_geometric_gsl.ops import ranking as module
@@ -31,7 +31,7 @@ def make(x, src, formula, **options):
     n = x.size(0)
     count = {'gaussian': 2, 'heat_kernel': 1}.get(formula, 0)
     params = tuple(torch.rand(count, n, generator=seeded(), **DOUBLE) + 0.2)
-    comparison = 'squared_distance' if formula == 'heat_kernel' else 'dot'
+    comparison = comparison_of(formula)
     return PairScores(
         x, src, Response(FUNCTIONS[formula], params), comparison, **options
     )
@@ -97,17 +97,19 @@ def test_against_fractions(n, num_sources, seed, formula, offset, unit, is_probe
             slack = abs(best[place]) * Fraction(1, 10**9)
             if formula == 'gaussian':
                 slack = largest * Fraction(1, 10**13) + Fraction(1, 10**8)
-            elif formula != 'heat_kernel':
+            elif comparison_of(formula) == 'dot':
                 slack = largest * Fraction(1, 10**13)
             assert row[source] >= best[place] - slack
 
 
-@pytest.mark.parametrize('formula', ['identity', 'difference', 'heat_kernel'])
+@pytest.mark.parametrize(
+    'formula', ['identity', 'difference', 'heat_kernel', 'negative']
+)
 @pytest.mark.parametrize('offset', [0.0, 1e5])
 def test_far_rows_of_few_columns(formula, offset, monkeypatch):
     monkeypatch.setattr(module, '_FEW', 0)
     x = offset + torch.randn(1500, 3, generator=seeded(), **DOUBLE)
-    x = unit_rows(x) if formula != 'heat_kernel' else x
+    x = unit_rows(x) if comparison_of(formula) == 'dot' else x
     apart = torch.cdist(x, x, compute_mode='donot_use_mm_for_euclid_dist')
     apart = -apart if formula == 'difference' else apart
     apart.fill_diagonal_(torch.inf)

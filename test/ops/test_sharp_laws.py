@@ -10,7 +10,7 @@ import math
 
 import pytest
 import torch
-from oracles import ERROR_RATE, plackett_luce, seeded
+from oracles import ERROR_RATE, comparison_of, plackett_luce, seeded
 from scipy import stats
 
 from torch_geometric_gsl.ops import scores
@@ -38,6 +38,7 @@ RESPONSES = {
     'difference': (scores.difference, (), (0.0, 2.0)),
     'gaussian': (scores.gaussian, (0.5, 0.05), (0.0, 1.0)),
     'heat_kernel': (scores.heat_kernel, (0.5,), (0.0, 1.0)),
+    'negative': (scores.negative, (), (-math.inf, 0.0)),
     'of a user': (lambda t: t**3, (), (-1.0, 1.0)),
 }
 
@@ -74,7 +75,7 @@ def make_pairs(name, scale, *, kind='', count=6, runs=RUNS, drift=0.0):
         dst[target],
         src.contiguous(),
         Response(function, params, cube if name == 'of a user' else None),
-        'squared_distance' if name == 'heat_kernel' else 'dot',
+        comparison_of(name),
         scale,
         scale * bounds[0],
         scale * bounds[1] + (25.0 if kind == 'far too high' else 0.0),

@@ -4,7 +4,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles import seeded, softmax
+from oracles import comparison_of, seeded, softmax
 
 from torch_geometric_gsl.ops import cell_sum, cells, source_ranking
 from torch_geometric_gsl.ops import tree_sum as module
@@ -48,7 +48,7 @@ def make(x, src=None, formula='gaussian', scale=1.0, spread=0.0, loop=True):
         x,
         x if src is None else src,
         Response(FUNCTIONS[formula], params),
-        'squared_distance' if formula == 'heat_kernel' else 'dot',
+        comparison_of(formula),
         scale,
         excluded=None if loop else torch.arange(n),
     )

@@ -58,8 +58,8 @@ def check_is_nearest(response: Response, comparison: str, what: object) -> None:
         raise ValueError(
             f"'backend' must be 'exact' with this 'similarity': other libraries find "
             f'the nearest nodes, which are not those of its largest scores unless it '
-            f"falls with the distance, as 'linear', 'cosine' and 'heat_kernel' do "
-            f'(got {what})'
+            f"falls with the distance, as 'linear', 'cosine', 'heat_kernel' and "
+            f"'distance' do (got {what})"
         )
 
 

@@ -18,6 +18,7 @@ LARGEST = {
     scores.identity: True,
     scores.difference: False,
     scores.heat_kernel: False,
+    scores.negative: False,
 }
 
 

@@ -151,6 +151,8 @@ class PairScores(NamedTuple):
         factor, shift = self.scale / tau, -self.upper / tau
         if self.response.function is scores.difference:  # scale * (1 - v)
             factor, shift = -factor, shift + factor
+        elif self.response.function is scores.negative:
+            factor = -factor
         line = [
             torch.as_tensor(v, dtype=dst.dtype, device=dst.device)
             for v in (factor, shift)
@@ -333,4 +335,5 @@ _WEIGHTS: dict[Callable[..., Tensor], Callable[..., Tensor]] = {
     scores.difference: _exp_line,
     scores.gaussian: _exp_gaussian,
     scores.heat_kernel: _exp_heat_kernel,
+    scores.negative: _exp_line,
 }

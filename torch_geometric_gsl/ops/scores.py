@@ -240,6 +240,7 @@ RANKINGS: dict[Callable[..., Tensor], Callable[..., Tensor]] = {
     difference: difference,
     gaussian: minus_offset,
     heat_kernel: negative,
+    negative: negative,
 }
 
 
@@ -249,6 +250,7 @@ FORMULAS: dict[Callable[..., Tensor], str] = {
     difference: 'difference',
     gaussian: 'gaussian',
     heat_kernel: 'heat_kernel',
+    negative: 'negative',
 }
 
 

@@ -37,6 +37,8 @@ def make(name, loop=True):
 @pytest.mark.parametrize('name', SIMILARITIES)
 def test_estimates_by_tiles_and_with_a_gradient(name, loop, monkeypatch):
     sampler, tiled, weights = make(name, loop), [], PairScores.weights
+    # Exponentials of scores without a lower bound may all vanish.
+    is_tiled = math.isfinite(sampler.similarity.bounds[0])
 
     def spy(self, *args):
         tiled.append(self.src.size(0))
@@ -45,11 +47,13 @@ def test_estimates_by_tiles_and_with_a_gradient(name, loop, monkeypatch):
     monkeypatch.setattr(PairScores, 'weights', spy)
     with pytest.warns(SampledEvaluationWarning):
         slow = sampler.propagate(X, H).detach()
-    assert set(tiled) == {N}  # The exact sums that tell the error take no gradient.
+    assert set(tiled) == (
+        {N} if is_tiled else set()
+    )  # The exact sums that tell the error take no gradient.
     tiled.clear()
     with torch.no_grad(), pytest.warns(SampledEvaluationWarning):
         fast = sampler.propagate(X, H)
-    assert set(tiled) == {N, SAMPLES}
+    assert set(tiled) == ({N, SAMPLES} if is_tiled else set())
     phi = sampler.similarity(X).tolist()
     drawn = torch.randperm(N, generator=seeded(0))[:SAMPLES].tolist()
     for i in range(N):

@@ -78,7 +78,10 @@ def test_a_race_that_looks_at_a_quarter_of_the_candidates():
 @pytest.mark.parametrize(
     ('options', 'reason'),
     [
-        ({'bounds': UNBOUNDED}, "'similarity' has no finite 'bounds' (got (-inf, inf)"),
+        (
+            {'bounds': UNBOUNDED},
+            "'similarity' has no finite upper 'bounds' (got (-inf, inf)",
+        ),
         (
             {'bounds': (-1.0, 1.0), 'scale': 6.3},
             '2.372e+06 proposals a draw (scale=6.3, bounds=(-1.0, 1.0)) need more than '
@@ -244,7 +247,10 @@ def test_unbounded_similarities_and_given_candidates():
             GumbelKNNSampler(Unbounded(2), method='race')(x, **kwargs)
         sampler = GumbelKNNSampler(Unbounded(2))
         assert sampler(x, **kwargs).edge_weight.numel() > 0
-        assert "'similarity' has no finite 'bounds'" in sampler.plan(x, **kwargs).reason
+        assert (
+            "'similarity' has no finite upper 'bounds'"
+            in sampler.plan(x, **kwargs).reason
+        )
 
 
 def test_the_tail_of_a_plan_is_the_tail_that_is_drawn(monkeypatch):

@@ -13,6 +13,7 @@ import torch
 from oracles import inner, sigmoid, unit
 
 from torch_geometric_gsl import nn
+from torch_geometric_gsl.ops.scores import MAX_SQUARE
 
 Row = list[float]
 IN_CHANNELS = 5
@@ -45,6 +46,10 @@ def _heat(module, u, v):
     if module.normalize:
         u, v = unit(u), unit(v)
     return math.exp(-(math.dist(u, v) ** 2) / module.t)
+
+
+def _negative(module, u, v):
+    return -min(math.dist(u, v) ** 2, MAX_SQUARE)  # Larger ones are not told apart.
 
 
 def _heads(module, u, v):
@@ -96,6 +101,7 @@ CASES = [
     ),
     Case('heat_kernel', nn.HeatKernelSimilarity, {'t': 0.7}, _heat),
     Case('raw_heat_kernel', nn.HeatKernelSimilarity, {'normalize': False}, _heat),
+    Case('distance', nn.DistanceSimilarity, {}, _negative),
     Case('cosine', nn.CosineSimilarity, {'heads': 3}, _heads),
 ]
 

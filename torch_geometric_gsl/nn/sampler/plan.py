@@ -145,8 +145,8 @@ class CallOptions(NamedTuple):
 
     @property
     def is_bounded(self) -> bool:
-        """Return whether a race can serve."""
-        return all(map(math.isfinite, self.bounds))
+        """Return whether a race can serve, which needs an upper bound alone."""
+        return math.isfinite(self.bounds[1])
 
     @property
     def proposals(self) -> float:
@@ -257,8 +257,8 @@ def _race_obstacle(given: CallOptions, num_sources: int) -> str | None:
     needed = given.proposals
     if needed * SHARE < num_sources:
         return None
-    if not all(map(math.isfinite, given.bounds)):
-        return f"'similarity' has no finite 'bounds' (got {given.bounds})"
+    if not given.is_bounded:
+        return f"'similarity' has no finite upper 'bounds' (got {given.bounds})"
     return (
         f'{needed:.4g} proposals a draw (scale={given.scale:g}, bounds={given.bounds}) '
         f'need more than {needed * SHARE:.4g} candidates (got {num_sources})'

@@ -6,6 +6,7 @@ from torch_geometric_gsl.nn.similarity.difference_similarity import (
     DifferenceSimilarity,
 )
 from torch_geometric_gsl.nn.similarity.directed_similarity import DirectedSimilarity
+from torch_geometric_gsl.nn.similarity.distance_similarity import DistanceSimilarity
 from torch_geometric_gsl.nn.similarity.gaussian_similarity import GaussianSimilarity
 from torch_geometric_gsl.nn.similarity.heat_kernel_similarity import (
     HeatKernelSimilarity,
@@ -23,6 +24,7 @@ __all__ = [
     'GaussianSimilarity',
     'NeuralGaussianSimilarity',
     'HeatKernelSimilarity',
+    'DistanceSimilarity',
     'CosineSimilarity',
     'DirectedSimilarity',
     'UniformSimilarity',

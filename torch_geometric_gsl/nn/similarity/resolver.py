@@ -8,6 +8,7 @@ from torch_geometric_gsl.nn.similarity.cosine_similarity import CosineSimilarity
 from torch_geometric_gsl.nn.similarity.difference_similarity import (
     DifferenceSimilarity,
 )
+from torch_geometric_gsl.nn.similarity.distance_similarity import DistanceSimilarity
 from torch_geometric_gsl.nn.similarity.gaussian_similarity import GaussianSimilarity
 from torch_geometric_gsl.nn.similarity.heat_kernel_similarity import (
     HeatKernelSimilarity,
@@ -25,6 +26,7 @@ SIMILARITIES: dict[str, type[Similarity]] = {
     'gaussian': GaussianSimilarity,
     'neural_gaussian': NeuralGaussianSimilarity,
     'heat_kernel': HeatKernelSimilarity,
+    'distance': DistanceSimilarity,
     'cosine': CosineSimilarity,
 }
 # The control compares nothing: it has no projection, no gradient, no nearest nodes.
@@ -39,7 +41,8 @@ def resolve_similarity(
     Args:
         similarity (str or Similarity): One of :obj:`"linear"`,
             :obj:`"difference"`, :obj:`"gaussian"`, :obj:`"neural_gaussian"`,
-            :obj:`"heat_kernel"`, :obj:`"cosine"` and :obj:`"uniform"`, or a module.
+            :obj:`"heat_kernel"`, :obj:`"distance"`, :obj:`"cosine"` and
+            :obj:`"uniform"`, or a module.
         in_channels (int): Size of each input sample.
         **kwargs (optional): Arguments of the named similarity.
 

@@ -84,6 +84,8 @@ def _respond(value, b, b_stride, c, c_stride, row, RESPONSE: tl.constexpr):
         value = tl.exp(-(t * t) / tl.load(c + row * c_stride)[:, None])
     elif RESPONSE == 'heat_kernel':
         value = tl.exp(-value / tl.load(c + row * c_stride)[:, None])
+    elif RESPONSE == 'negative':
+        value = -value
     return value
 
 
