@@ -39,7 +39,7 @@ paper_requires = [
 extras_require = {
     'sparse': sparse_requires,
     'datasets': datasets_requires,
-    'sklearn': ['scikit-learn>=1.6'],
+    'sklearn': ['scikit-learn>=1.6', 'rtdl_num_embeddings'],
     'plot': plot_requires,
     # Other searches of nearest neighbours, and what else PyG can work with.
     'knn': ['faiss-cpu', 'pynndescent'],
@@ -58,6 +58,7 @@ extras_require = {
         'pytest-cov',
         'pytest-xdist',
         'pyyaml',
+        'rtdl_num_embeddings',
         'selenium',
         # As in `pyproject.toml`: a test reads the metadata that it writes.
         'setuptools>=77',

@@ -92,6 +92,10 @@ FACTORIES = {
         lambda: gsl.HeteroGSLNet(IN, 8, 2, OUT, RELATIONS, 'b'),
         lambda: gsl.HeteroGSLNet(IN, 8, 3, OUT, RELATIONS, 'b', compare='input'),
     ],
+    'TableNet': [
+        lambda: gsl.TableNet(IN, 8, OUT),
+        lambda: gsl.TableNet(IN, 8, OUT, num_frequencies=0, draws=2),
+    ],
     'GraphDenoising': [
         lambda: gsl.GraphDenoising(make_sampler(), IN, 8, mask_ratio=2.0),
         lambda: gsl.GraphDenoising(make_sampler(method='dense'), IN, 8, mask_ratio=2.0),
@@ -249,6 +253,8 @@ def test_every_parameter_gets_a_gradient(factory, training):
     if isinstance(module, gsl.NodeClassifier | gsl.HeteroGSLNet):
         # A part of a model may serve its loss alone.
         out = module.loss(x, torch.arange(N) % OUT, torch.arange(N))
+    elif isinstance(module, gsl.TableNet):
+        out = module(x, torch.arange(N) % OUT)
     else:
         out = module(x)
     if isinstance(out, tuple):

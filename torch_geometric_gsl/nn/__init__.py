@@ -11,7 +11,7 @@ from torch_geometric_gsl.nn.conv import (
     SensorGraphConv,
     TransitionGraphConv,
 )
-from torch_geometric_gsl.nn.models import GSLNet, HeteroGSLNet, NodeClassifier
+from torch_geometric_gsl.nn.models import GSLNet, HeteroGSLNet, NodeClassifier, TableNet
 from torch_geometric_gsl.nn.sampler import (
     GumbelKNNSampler,
     NeighbourDistribution,
@@ -63,6 +63,7 @@ __all__ = [
     'TransitionGraphConv',
     'HeteroLatentGraphConv',
     'NodeClassifier',
+    'TableNet',
     'GSLNet',
     'HeteroGSLNet',
     'GraphDenoising',

@@ -51,6 +51,12 @@ class LatentGraphConv(LearnedGraphConv):
         \tilde{\mathbf{A}} = \alpha \, \mathbf{D}^{-1} \mathbf{A}^{\mathrm{obs}} +
         (1 - \alpha) \, \mathbf{A}
 
+    With :obj:`label_channels` neighbours tell their labels as well: their messages are
+    :math:`\mathbf{x}_j \mathbf{W} + y_j \mathbf{W}_y`. No row hears its own label, for
+    which its neighbours must be others (:obj:`loop=False`, or a :obj:`context` of other
+    rows). Give labels to the last layer of several: from an earlier one they come back
+    by way of the neighbours.
+
     New rows take a :obj:`context`: its rows are all their neighbours, so that what a
     new row gets depends on no other one. A row of the context itself gets what the
     layer gives it among them, if loops are allowed.
@@ -87,6 +93,9 @@ class LatentGraphConv(LearnedGraphConv):
         observed (str, optional): What given edges are: :obj:`"candidates"`, or a
             :obj:`"prior"` that is mixed with a learned graph of all nodes.
             (default: :obj:`"candidates"`)
+        label_channels (int, optional): The number of classes, or of columns of numbers,
+            of labels that neighbours tell; none are told if :obj:`None`.
+            (default: :obj:`None`)
         **kwargs (optional): Additional arguments of
             :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`, such as
             :obj:`scale`, :obj:`hard` or :obj:`method`.
@@ -122,6 +131,7 @@ class LatentGraphConv(LearnedGraphConv):
         edge_weight: Tensor | None = None,
         batch: Batch | None = None,
         *,
+        y: Tensor | None = None,
         context: Tensor | None = None,
         embedding: Features | None = None,
         shard: RowShard | None = None,
@@ -137,6 +147,9 @@ class LatentGraphConv(LearnedGraphConv):
                 of the choice, whose logarithm is added to the scores; an observed
                 graph has these weights. (default: :obj:`None`)
             batch (torch.Tensor, optional): Sorted graph ids. (default: :obj:`None`)
+            y (torch.Tensor, optional): The labels of the neighbours, of :obj:`x` or of
+                the :obj:`context`: classes, -1 where unknown, or numbers, NaN where
+                unknown. (default: :obj:`None`)
             context (torch.Tensor, optional): The rows that are the neighbours of those
                 of :obj:`x`, in place of these. What comes by row is a pair then, of
                 the context and of :obj:`x`: edges, graph ids and embeddings.
@@ -150,8 +163,9 @@ class LatentGraphConv(LearnedGraphConv):
                 (default: :obj:`None`)
         """
         projected = self._projections(x, context, shard)
+        told = self._told(y, context, shard, cast(Tensor, projected[1]))
         given = edge_index, edge_weight, batch, context, embedding
-        return self._convolve(x, projected, *given, generator, shard)
+        return self._convolve(x, projected, *given, generator, shard, told)
 
     def graph(
         self,
@@ -285,17 +299,44 @@ class LatentGraphConv(LearnedGraphConv):
         embedding: Features | None,
         generator: torch.Generator | None,
         shard: RowShard | None = None,
+        told: Tensor | None = None,
     ) -> Tensor:
         """Run the forward pass, whose projections are at hand."""
         h, source = projected[0], cast(Tensor, projected[1])
+        if self.label is not None and told is None:
+            raise ValueError("'y' must be given with 'label_channels' (got None)")
+        message = source if told is None else source + told
         edges = self._candidates(edge_index, edge_weight, x, batch, context, shard)
         z = self._compared(x, projected, context, embedding, shard)
         given = {'edge_index': edges[0], 'edge_weight': edges[1], 'batch': batch}
-        out = self._summed(z, source, shard, generator, **given)
+        out = self._summed(z, message, shard, generator, **given)
         if self.prior is not None and edge_index is not None:
             observed = edge_index if shard is None else shard.own_edges(edge_index)
             out = self.prior(out, source, observed, edge_weight, batch)
         return self._finish(x, h, out)
+
+    def _told(
+        self,
+        y: Tensor | None,
+        context: Tensor | None,
+        shard: RowShard | None,
+        source: Tensor,
+    ) -> Tensor | None:
+        """Return what the labels of the sources add to their messages."""
+        if y is None:
+            return None
+        if self.label is None:
+            raise ValueError("'y' needs a layer with 'label_channels' (got None)")
+        check_absent(shard, 'shard', "beside labels 'y'")
+        if self.prior is not None:
+            raise ValueError("'y' must be None with observed='prior'")
+        if context is None and self.sampler.loop:
+            raise ValueError(
+                "'y' needs loop=False, or a 'context' of other rows: no row is told "
+                'its own label (got loop=True)'
+            )
+        told: Tensor = self.label(y, source.size(0))
+        return told.to(source.dtype)
 
     def _new(self, x: Tensor) -> Tensor | None:
         """Return the projections of new rows, unless nothing needs them."""

@@ -23,6 +23,7 @@ from torch_geometric_gsl._checks import (
 )
 from torch_geometric_gsl.distributed.row_shard import RowShard
 from torch_geometric_gsl.nn.conv.observed_prior import ObservedPrior
+from torch_geometric_gsl.nn.label_embedding import LabelEmbedding
 from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.one_type import OneType
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
@@ -150,6 +151,7 @@ class LearnedGraphConv(RootTerm):
         compare: str = 'projected',
         embedding_channels: int | None = None,
         observed: str = 'candidates',
+        label_channels: int | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__()
@@ -161,6 +163,9 @@ class LearnedGraphConv(RootTerm):
         check_option(observed, OBSERVED, 'observed')
         self.compare = compare
         self.prior = ObservedPrior() if observed == 'prior' else None
+        self.label: LabelEmbedding | None = None
+        if label_channels is not None:
+            self.label = LabelEmbedding(label_channels, out_channels)
         width = compared_channels(compare, in_channels, embedding_channels)
         width = out_channels if width is None else width
         compared = resolve_similarity(similarity, width, **(similarity_kwargs or {}))
@@ -173,8 +178,9 @@ class LearnedGraphConv(RootTerm):
         self.lin.reset_parameters()
         self._reset_root()
         self.sampler.reset_parameters()
-        if self.prior is not None:
-            self.prior.reset_parameters()
+        for module in (self.prior, self.label):
+            if module is not None:
+                module.reset_parameters()
 
     def _projection(self, name: str) -> Linear:
         """Return the projection of the rows that an argument of this name holds."""

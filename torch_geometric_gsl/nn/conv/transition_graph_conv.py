@@ -151,7 +151,7 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
         if transition == 'projected':
             check_count(num_nodes, 'num_nodes')
         check_count(num_transition_nodes, 'num_transition_nodes')
-        for name in ('compare', 'embedding_channels', 'observed'):
+        for name in ('compare', 'embedding_channels', 'observed', 'label_channels'):
             check_absent(kwargs.get(name), name, 'with transition nodes')
         super().__init__(
             in_channels,

@@ -1,0 +1,117 @@
+"""Labels as messages: what neighbours tell, and what no row hears."""
+
+import pytest
+import torch
+from oracles import seeded
+
+from torch_geometric_gsl import (
+    GSLNet,
+    LatentGraphConv,
+    MultiplexLatentGraphConv,
+    TransitionGraphConv,
+)
+
+N, IN, OUT = 40, 5, 6
+METHODS = ('dense', 'stream', 'race')
+
+
+def make(similarity='gaussian', **options):
+    torch.manual_seed(1)
+    options = {'loop': False, 'label_channels': 3, **options}
+    return LatentGraphConv(IN, OUT, similarity, **options).double()
+
+
+def draw_rows(n=N, seed=0):
+    x = torch.randn(n, IN, generator=seeded(seed)).double()
+    return x, torch.randint(3, (n,), generator=seeded(seed + 1))
+
+
+@pytest.mark.parametrize('training', [True, False])
+@pytest.mark.parametrize('form', ['all', 'edges', 'batch', 'context'])
+def test_labels_are_added_to_messages(training, form):
+    conv, (x, y) = make().train(training), draw_rows()
+    given = {}
+    if form == 'edges':
+        given['edge_index'] = torch.randint(N, (2, 300), generator=seeded(3))
+    if form == 'batch':
+        given['batch'] = torch.arange(N) // 20
+    rows = x
+    if form == 'context':
+        given['context'], rows = x, draw_rows(7, seed=5)[0]
+    out = conv(rows, y=y, **given, generator=seeded(9))
+    unknown = conv(rows, y=torch.full_like(y, -1), **given, generator=seeded(9))
+    if training:
+        graph = conv.graph(rows, **given, generator=seeded(9))
+        source, target = graph.edge_index
+        expected = torch.zeros(len(rows), OUT).double()
+        told = conv.label(y)[source] * graph.edge_weight.unsqueeze(1)
+        expected.index_add_(0, target, told)
+        torch.testing.assert_close(out - unknown, expected)
+    else:
+        # Weights of a row sum to 1, so that labels of one kind tell one message.
+        same = conv(rows, y=torch.ones_like(y), **given)
+        expected = conv.label(torch.ones_like(y))[:1].expand(len(rows), OUT)
+        torch.testing.assert_close(same - unknown, expected)
+    plain = make(label_channels=None).train(training)
+    plain.load_state_dict(conv.state_dict(), strict=False)
+    torch.testing.assert_close(unknown, plain(rows, **given, generator=seeded(9)))
+
+
+@pytest.mark.parametrize('training', [True, False])
+@pytest.mark.parametrize('method', METHODS)
+@pytest.mark.parametrize('similarity', ['gaussian', 'distance'])
+@pytest.mark.parametrize('form', ['all', 'edges', 'batch'])
+def test_no_row_hears_its_own_label(training, method, similarity, form):
+    if form == 'edges' and method == 'stream':
+        method = 'auto'  # Listed candidates are not streamed.
+    conv = make(similarity, method=method, add_self_loops=True).train(training)
+    x, y = draw_rows()
+    given = {}
+    if form == 'edges':  # Loops are among them.
+        edges = torch.randint(N, (2, 300), generator=seeded(3))
+        given['edge_index'] = torch.cat([edges, torch.arange(N).expand(2, N)], dim=1)
+    if form == 'batch':
+        given['batch'] = torch.arange(N) // 20
+    out = conv(x, y=y, **given, generator=seeded(9))
+    for i in range(0, N, 3):
+        other = y.clone()
+        other[i] = (y[i] + 1) % 3
+        moved = conv(x, y=other, **given, generator=seeded(9)) != out
+        assert not bool(moved[i].any())
+        assert bool(moved.any())
+
+
+def test_numbers_and_gradients():
+    conv, (x, _) = make(label_channels=2), draw_rows()
+    y = torch.randn(N, 2, generator=seeded(2)).double()
+    y[3] = torch.nan
+    conv(x, y=y).sum().backward()
+    for parameter in conv.parameters():
+        assert bool(parameter.grad.isfinite().all())
+    assert bool(conv.label.lin.weight.grad.any())
+
+
+def test_where_labels_cannot_be_told():
+    x, y = draw_rows()
+    with pytest.raises(ValueError, match=r"'y' needs loop=False, .*\(got loop=True\)"):
+        make(loop=True)(x, y=y)
+    make(loop=True)(x[:3], y=y, context=x)
+    with pytest.raises(ValueError, match="needs a layer with 'label_channels'"):
+        make(label_channels=None)(x, y=y)
+    with pytest.raises(ValueError, match=r"'y' must be given with 'label_channels'"):
+        make()(x)
+    with pytest.raises(ValueError, match=r"'y' must be None with observed='prior'"):
+        make(observed='prior')(x, y=y)
+    with pytest.raises(ValueError, match='one label for each of the 40 sources'):
+        make()(x, y=y[:3])
+    with pytest.raises(ValueError, match="'label_channels' has no meaning"):
+        TransitionGraphConv(IN, OUT, num_nodes=N, label_channels=3)
+    x = x.float()
+    # Others make the layers, and tell them no labels.
+    options = {'loop': False, 'label_channels': 3}
+    for model in (
+        GSLNet(IN, 8, 2, OUT, **options),
+        MultiplexLatentGraphConv(IN, OUT, 2, **options),
+    ):
+        with pytest.raises(ValueError, match="'y' must be given"):
+            model(x)

@@ -1,0 +1,203 @@
+r"""The table net against its definition, and the law that no row hears its label."""
+
+import math
+
+import pytest
+import torch
+from oracles import ERROR_RATE, seeded
+from scipy.stats import norm
+
+from torch_geometric_gsl.nn.models.table_net import TableNet
+from torch_geometric_gsl.ops.aggregate import weighted_sum
+
+IN, HIDDEN, N = 4, 8, 30
+
+
+def make(out_channels=1, **options):
+    torch.manual_seed(2)
+    options = {'num_frequencies': 0, 'dropout': 0.0, 'graph_dropout': 0.0, **options}
+    return TableNet(IN, HIDDEN, out_channels, **options).double()
+
+
+def draw_rows(n=N, seed=0):
+    x = torch.randn(n, IN, generator=seeded(seed)).double()
+    return x, torch.randn(n, generator=seeded(seed + 1)).double()
+
+
+def definition(net, x_src, x_dst, y, own):
+    """The output over all neighbours, a target after the other."""
+    outputs = []
+    h_src, h_dst = net.lin(x_src), net.lin(x_dst)
+    z_src, z_dst = (net.lin_key(net.norm(h)) for h in (h_src, h_dst))
+    message = net.lin_value(h_src) + net.label(y)
+    scale = net.sampler.log_scale.exp()
+    for i in range(len(x_dst)):
+        others = [j for j in range(len(x_src)) if not (own and j == i)]
+        distance = torch.stack([(z_dst[i] - z_src[j]).square().sum() for j in others])
+        weight = (-scale * distance).exp()
+        h = h_dst[i] + (weight / weight.sum()) @ message[others]
+        first, second, third = net.block
+        h = h + third(second(first(h)).relu())
+        outputs.append(net.head(net.head_norm(h).relu()))
+    return torch.stack(outputs)
+
+
+@pytest.mark.parametrize('training', [True, False])
+@pytest.mark.parametrize('own', [True, False])
+def test_equals_the_definition(training, own):
+    net = make(eval_k=10**6).train(training)
+    (x, y), (new, _) = draw_rows(), draw_rows(6, seed=5)
+    given = x if own else (x, new)
+    expected = definition(net, x, x if own else new, y, own)
+    torch.testing.assert_close(net(given, y), expected)
+    leaves = [p for p in net.parameters() if p.requires_grad]
+    found = torch.autograd.grad(net(given, y).sum(), leaves)
+    expected = torch.autograd.grad(expected.sum(), leaves)
+    torch.testing.assert_close(found, expected)
+
+
+def test_draws_have_the_mean_of_their_law():
+    net = make(draws=3)
+    (x, y), (new, _) = draw_rows(12), draw_rows(2, seed=5)
+    with torch.no_grad():
+        h_src, h_dst = net.lin(x), net.lin(new)
+        key = [net.lin_key(net.norm(h)) for h in (h_src, h_dst)]
+        pairs = net._pairs((key[0], key[1]))
+        runs = torch.stack(
+            [
+                net.sampler.propagate((key[0], key[1]), y.unsqueeze(1))[:, 0]
+                for _ in range(2000)
+            ]
+        )
+        draws = torch.randn(20000, 1).double()  # Keeps the seed apart from the net's.
+        assert draws.numel() == 20000
+        # Relaxed draws at tau = 1 from the definition.
+        log_pi = pairs.rows().log_softmax(dim=1)
+        gumbel = -torch.empty(20000, 2, 12).double().exponential_().log()
+        weight = (log_pi + gumbel).softmax(dim=2)
+        plain = (weight * y).sum(dim=2)
+    error = (runs.var(0) / 2000 + plain.var(0) / 20000).sqrt()
+    limit = norm.isf(ERROR_RATE / 4)
+    assert bool(((runs.mean(0) - plain.mean(0)).abs() < limit * error).all())
+
+
+@pytest.mark.parametrize('draws', [None, 3])
+@pytest.mark.parametrize('training', [True, False])
+@pytest.mark.parametrize('is_class', [True, False])
+def test_no_row_hears_its_own_label(draws, training, is_class):
+    channels = 3 if is_class else 1
+    net = make(channels, draws=draws, dropout=0.3, graph_dropout=0.3).train(training)
+    x, y = draw_rows()
+    y = torch.randint(3, (N,), generator=seeded(4)) if is_class else y
+    out = net(x, y, generator=seeded(9))
+    for i in range(N):
+        other = y.clone()
+        other[i] = (y[i] + 1) % 3 if is_class else y[i] + 100
+        moved = (net(x, other, generator=seeded(9)) != out).any(dim=1)
+        assert not bool(moved[i])
+        assert bool(moved.any())
+
+
+@pytest.mark.parametrize('draws', [None, 3])
+@pytest.mark.parametrize('training', [True, False])
+@pytest.mark.parametrize('own', [True, False])
+def test_the_graph_is_the_one_that_was_summed(draws, training, own):
+    net = make(draws=draws, eval_k=7, graph_dropout=0.2).train(training)
+    (x, y), (new, _) = draw_rows(), draw_rows(6, seed=5)
+    given, dst = (x, x) if own else ((x, new), new)
+    out, graph = net(given, y, generator=seeded(9), return_graph=True)
+    source, target = graph.edge_index
+    assert not own or bool((source != target).all())
+    h_src, h_dst = net.lin(x), net.lin(dst)
+    message = net.lin_value(h_src) + net.label(y)
+    h = h_dst + weighted_sum(message, *graph, num_targets=len(dst))
+    first, second, third = net.block
+    h = h + third(second(first(h)).relu())
+    torch.testing.assert_close(out, net.head(net.head_norm(h).relu()))
+    if not training:
+        assert torch.equal(torch.bincount(target), torch.full((len(dst),), 7))
+        z = net.lin_key(net.norm(h_src)), net.lin_key(net.norm(h_dst))
+        distance = torch.cdist(z[1], z[0])
+        if own:
+            distance.fill_diagonal_(torch.inf)
+        near = distance.topk(7, largest=False).indices.sort(dim=1).values
+        assert torch.equal(source.view(-1, 7), near)
+        torch.testing.assert_close(
+            net(given, y), net(given, y, return_graph=True)[0], rtol=0, atol=0
+        )
+
+
+def test_index():
+    net, (x, y), (new, _) = make().eval(), draw_rows(), draw_rows(6, seed=5)
+    expected = net((x, new), y)
+    assert net.index(x, y) is net
+    torch.testing.assert_close(net(new), expected)
+    # Own labels and pairs take no indexed rows.
+    other = make().eval()
+    torch.testing.assert_close(net(x, y), other(x, y))
+    torch.testing.assert_close(net((x, new)), other((x, new)))
+    # It is part of the state; one without an index drops it.
+    other.load_state_dict(net.state_dict())
+    assert torch.equal(other(new), net(new))
+    other.load_state_dict(make().state_dict())
+    assert other.index_key is None
+    net.forget()
+    assert not torch.allclose(net(new), expected)
+    net.index(x, y).reset_parameters()
+    assert net.index_key is None
+
+
+def test_saved_and_loaded(tmp_path):
+    net, (x, y), (new, _) = make(draws=2).eval(), draw_rows(), draw_rows(6, seed=5)
+    net.float().index(x.float(), y.float()).save_pretrained(tmp_path)
+    again = TableNet.from_pretrained(tmp_path)
+    assert again.draws == 2
+    assert torch.equal(again(new.float()), net(new.float()))
+
+
+def test_unknown_labels():
+    net, (x, y) = make(), draw_rows()
+    unknown = torch.full_like(y, math.nan)
+    torch.testing.assert_close(net(x, unknown), net(x))
+    with pytest.raises(ValueError, match=r'one label for each of the 30 sources'):
+        net(x, y[:5])
+
+
+def test_periodic_embeddings():
+    pytest.importorskip('rtdl_num_embeddings')
+    net, (x, y) = TableNet(IN, HIDDEN, 1), draw_rows()
+    net(x.float(), y.float()).sum().backward()
+    assert all(p.grad is not None for p in net.parameters())
+
+
+@pytest.mark.parametrize('training', [True, False])
+def test_a_row_alone_is_answered(training):
+    net, (x, y) = make().train(training), draw_rows(1)
+    out, graph = net(x, y, return_graph=True)
+    assert out.shape == (1, 1)
+    assert graph.edge_index.shape == (2, 0)
+    torch.testing.assert_close(net(x, y), out)
+    assert net(x[:0], y[:0]).shape == (0, 1)
+
+
+def test_rows_in_another_order():
+    net, (x, y) = make(), draw_rows()
+    order = torch.randperm(N, generator=seeded(3))
+    torch.testing.assert_close(net(x[order], y[order]), net(x, y)[order])
+
+
+@pytest.mark.parametrize(
+    ('args', 'error', 'text'),
+    [
+        ({'in_channels': 0}, ValueError, r"'in_channels' must be at least 1 \(got 0\)"),
+        ({'eval_k': 2.5}, TypeError, "'eval_k' must be an integer"),
+        ({'draws': 0}, ValueError, "'draws' must be at least 1"),
+        ({'key_channels': 0}, ValueError, "'key_channels' must be at least 1"),
+        ({'dropout': 2.0}, ValueError, "'dropout' must lie in"),
+        ({'num_frequencies': -1}, ValueError, "'num_frequencies' must be at least 0"),
+    ],
+)
+def test_wrong_arguments(args, error, text):
+    sizes = {'in_channels': 4, 'hidden_channels': 8, 'out_channels': 1}
+    with pytest.raises(error, match=text):
+        TableNet(**{**sizes, 'num_frequencies': 0, **args})

@@ -1,0 +1,112 @@
+import math
+
+import pytest
+import torch
+from oracles import comparison_of
+
+from torch_geometric_gsl.ops.pair_scores import PairScores
+from torch_geometric_gsl.ops.pool_sum import distances_as_dots, pool_sum
+from torch_geometric_gsl.ops.scores import Response, negative
+
+DOUBLE = {'dtype': torch.float64}
+
+
+def make(n=5, num_sources=7, own=False, scale=1.5, **options):
+    dst, src = torch.randn(n, 3, **DOUBLE), torch.randn(num_sources, 3, **DOUBLE)
+    src = dst if own else src
+    excluded = torch.arange(n) if own else None
+    response, comparison = Response(negative), comparison_of('negative')
+    pairs = PairScores(dst, src, response, comparison, scale, excluded=excluded)
+    return pairs._replace(**options)
+
+
+def definition(h, pairs):
+    """Weighted sums of the messages, number by number."""
+    rows = []
+    for i, u in enumerate(pairs.dst.tolist()):
+        own = None if pairs.excluded is None else int(pairs.excluded[i])
+        score = {
+            j: -float(pairs.scale) * math.dist(u, v) ** 2
+            for j, v in enumerate(pairs.src.tolist())
+            if j != own
+        }
+        most = max(score.values())
+        weight = {j: math.exp(s - most) for j, s in score.items()}
+        total = sum(weight.values())
+        row = [sum(w * h[j][c] for j, w in weight.items()) for c in range(len(h[0]))]
+        rows.append([value / total for value in row])
+    return torch.tensor(rows, **DOUBLE)
+
+
+@pytest.mark.parametrize('own', [False, True])
+@pytest.mark.parametrize('budget', [1, 2**25])
+@pytest.mark.parametrize('as_dots', [False, True])
+def test_equals_the_definition(own, budget, as_dots):
+    pairs = make(own=own)
+    h = torch.randn(pairs.src.size(0), 2, **DOUBLE)
+    given = distances_as_dots(pairs) if as_dots else pairs
+    out = pool_sum(h, given, memory_budget=budget)
+    torch.testing.assert_close(out, definition(h.tolist(), pairs))
+
+
+@pytest.mark.parametrize('budget', [1, 2**25])
+def test_gradient(budget):
+    scale = torch.tensor(0.7, **DOUBLE, requires_grad=True)
+    h = torch.randn(7, 2, **DOUBLE, requires_grad=True)
+    pairs = make()
+    dst, src = (part.requires_grad_() for part in (pairs.dst, pairs.src))
+
+    def run(h, dst, src, scale):
+        pairs = make(dst=dst, src=src, scale=scale)
+        return pool_sum(h, distances_as_dots(pairs), memory_budget=budget)
+
+    assert torch.autograd.gradcheck(run, (h, dst, src, scale))
+
+
+def test_dots_hold_far_from_the_origin():
+    near = make(n=200, own=True)
+    far = near._replace(dst=near.dst + 1e4, src=near.dst + 1e4)
+    h = torch.randn(200, 2, **DOUBLE)
+    single = far._replace(dst=far.dst.float(), src=far.dst.float())
+    out = pool_sum(h.float(), distances_as_dots(single))
+    torch.testing.assert_close(
+        out.double(), definition(h.tolist(), near), rtol=0, atol=0.02
+    )
+
+
+@pytest.mark.parametrize('budget', [1, 2**25])
+def test_dropped_weights(budget):
+    pairs = make(n=40, num_sources=50, scale=0.1)
+    h = torch.ones(50, 1, **DOUBLE)
+    args = h, pairs, 0.25
+
+    def draw(seed, **options):
+        generator = torch.Generator().manual_seed(seed)
+        return pool_sum(*args, generator=generator, memory_budget=budget, **options)
+
+    assert torch.equal(draw(0), draw(0))
+    assert not torch.equal(draw(0), draw(1))
+    torch.testing.assert_close(draw(0, training=False), pool_sum(h, pairs))
+    # Each of the weights is dropped or grows by a third: the mean of many is 1.
+    weight = pairs.rows().softmax(dim=1)
+    deviation = (weight.square().sum() / 3).sqrt() / 40 / 300**0.5
+    mean = torch.stack([draw(seed).mean() for seed in range(300)]).mean()
+    assert abs(float(mean) - 1) < 3.9 * float(deviation)  # Error rate 1e-4.
+
+
+def test_blocks_drop_the_same_weights_in_both_passes():
+    pairs = make(n=4, num_sources=6)
+    h = torch.randn(6, 2, **DOUBLE, requires_grad=True)
+
+    def run(h):
+        generator = torch.Generator().manual_seed(3)
+        return pool_sum(h, pairs, 0.5, generator=generator, memory_budget=1)
+
+    assert torch.autograd.gradcheck(run, (h,))
+
+
+@pytest.mark.parametrize(('n', 'num_sources', 'own'), [(0, 3, 0), (2, 0, 0), (1, 1, 1)])
+def test_no_candidates(n, num_sources, own):
+    pairs = make(n, num_sources, bool(own))
+    out = pool_sum(torch.ones(num_sources, 2, **DOUBLE), distances_as_dots(pairs))
+    assert torch.equal(out, torch.zeros(n, 2, **DOUBLE))
