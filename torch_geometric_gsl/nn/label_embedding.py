@@ -37,6 +37,7 @@ class LabelEmbedding(torch.nn.Module):
         check_count(out_channels, 'out_channels')
         self.label_channels = label_channels
         self.lin = Linear(label_channels, out_channels, weight_initializer='glorot')
+        self.reset_parameters()
 
     def reset_parameters(self) -> None:
         r"""Reset all learnable parameters of the module."""

@@ -156,7 +156,7 @@ class TableNet(OneType, Pretrained):
         )
         self.head_norm = torch.nn.LayerNorm(hidden)
         self.head = torch.nn.Linear(hidden, out_channels)
-        self.forget()
+        self.reset_parameters()
 
     def reset_parameters(self) -> None:
         r"""Reset all learnable parameters of the module; an index is dropped."""
