@@ -8,10 +8,12 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from torch_geometric_gsl.ops.local_random import dropout
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, row_blocks
 from torch_geometric_gsl.ops.scores import Response, identity
+
+# Weights are dropped with a probability that is a multiple of one in so many.
+_LEVELS = 2**16
 
 
 def distances_as_dots(pairs: PairScores) -> PairScores:
@@ -111,4 +113,16 @@ def _sum(
     generator: torch.Generator | None,
 ) -> Tensor:
     weight = pairs.rows(rows).softmax(dim=1)
-    return dropout(weight, p, p > 0, generator).to(h.dtype) @ h
+    level = min(round(p * _LEVELS), _LEVELS - 1)
+    if level > 0:
+        kept = _random_levels(weight, generator) >= level - _LEVELS // 2
+        weight = weight * kept.to(weight.dtype)
+    return weight.to(h.dtype) @ h * (_LEVELS / (_LEVELS - level))
+
+
+def _random_levels(like: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Return random 16-bit integers: four for the price of one random number."""
+    count = -(-like.numel() // 4)
+    bits = torch.empty(count, dtype=torch.int64, device=like.device)
+    bits.random_(-(2**63), None, generator=generator)
+    return bits.view(torch.int16)[: like.numel()].view(like.shape)
