@@ -61,6 +61,8 @@ def show_constructor(
     if what != 'class' or args is None or not args.startswith('(*args'):
         return None
     found = signature(obj.__init__, bound_method=True)  # type: ignore[misc]
+    if 'args' in found.parameters:  # An abstract class, which has no constructor.
+        return '()', returns
     return stringify_signature(found, show_return_annotation=False), returns
 
 

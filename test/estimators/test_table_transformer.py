@@ -131,7 +131,7 @@ def test_types_that_drift():
     for code in (['1', '2', '1'], [1.0, 2.0, 1.0], [1, 2, 1]):
         later = train.assign(code=code, own=['True', 'False', 'True'])
         assert np.array_equal(transformer.transform(later), expected)
-    text = "column 'own' holds int, of which no value .* it held bool"
+    text = "column 'own' holds int, and held bool in training: 3 of its 3 values"
     with pytest.warns(UserWarning, match=text) as caught:
         found = transformer.transform(train.assign(own=[1, 0, 1]))
     assert caught[0].filename == __file__
@@ -263,3 +263,63 @@ def test_errors_of_arrays_name_the_helper(make, options, value):
     model = make(**options).fit(np.eye(40)[:, :2], np.arange(40) % 2)
     with pytest.raises(ValueError, match=text):
         getattr(model, 'predict', getattr(model, 'transform', None))(x)
+
+
+@pytest.mark.parametrize('frame', ['pandas', 'polars'])
+def test_single_precision_columns_that_are_constant_but_for_rounding(frame):
+    library = pytest.importorskip(frame)
+    value = np.float32(0.1)
+    column = np.full(60, value)
+    column[::2] = np.nextafter(value, np.float32(1))
+    other = np.random.default_rng(0).normal(size=60)  # In double precision.
+    table = library.DataFrame({'a': other, 'c': column})
+    changed = library.DataFrame({'a': other, 'c': column * np.float32(1.01)})
+    transformer = make_table_transformer().fit(table)
+    out = transformer.transform(table)
+    np.testing.assert_array_equal(out[:, 0], other)
+    assert np.ptp(out[:, 1]) == 0
+    np.testing.assert_array_equal(transformer.transform(changed), out)
+    # In double precision the same numbers differ.
+    double = library.DataFrame({'c': column.astype(np.float64)})
+    assert np.ptp(make_table_transformer().fit_transform(double)) > 0
+
+
+def test_categories_that_match_in_part_after_a_change_of_type():
+    table = pandas.DataFrame({'k': ['1.0', '2.0', '2.5', '1.0']})
+    transformer = make_table_transformer().fit(table)
+    text = "column 'k' holds float, and held str in training: 3 of its 4 values were"
+    with pytest.warns(UserWarning, match=text):
+        out = transformer.transform(table.astype({'k': float}))
+    assert out.sum() == 1
+    new = pandas.DataFrame({'k': ['1.0', '7']})  # Of the same type no word is said.
+    assert transformer.transform(new).sum() == 1
+
+
+@pytest.mark.parametrize(
+    ('value', 'error', 'text'),
+    [
+        (date(2020, 1, 1), TypeError, 'column 1: float.. argument'),
+        (timedelta(1), TypeError, 'column 1: float.. argument'),
+        ([1, 2], ValueError, 'column 1 must hold numbers, texts'),
+        (float('inf'), ValueError, 'column 1 must hold finite numbers'),
+    ],
+)
+def test_errors_of_arrays_name_the_column(value, error, text):
+    x = np.empty((20, 2), dtype=object)
+    x[:, 0] = 1.0
+    for row in range(20):
+        x[row, 1] = value
+    with pytest.raises(error, match=text):
+        GSLClassifier().fit(x, [0, 1] * 10)
+
+
+@pytest.mark.filterwarnings('ignore:Determining the column names')
+@pytest.mark.filterwarnings('ignore:Resolving the schema')
+@pytest.mark.filterwarnings('ignore:Determining the data types')
+def test_tables_of_polars_that_are_none():
+    polars = pytest.importorskip('polars')
+    nested = polars.DataFrame({'a': [1.0, 2.0], 's': [{'u': 1, 'v': 2}] * 2})
+    with pytest.raises(TypeError, match="column 's' must hold one value in each row"):
+        make_table_transformer().fit(nested)
+    with pytest.raises(TypeError, match="call 'collect'"):
+        make_table_transformer().fit(nested.lazy())

@@ -279,3 +279,14 @@ def test_the_seed_of_a_search_is_fixed(monkeypatch):
         assert torch.equal(torch.get_rng_state(), state)
     first, second = Recorder.seeds
     assert first == second
+
+
+@pytest.mark.parametrize('offset', [1e5, 1e7])
+@pytest.mark.parametrize('backend', ['faiss', 'pynndescent'])
+def test_cosines_far_from_the_origin(backend, offset):
+    pytest.importorskip(backend)
+    x = torch.randn(400, 3, generator=seeded()).double() + offset
+    exact = SimilarityKNNGraph(5)(Data(x=x)).edge_index
+    found = SimilarityKNNGraph(5, backend=backend)(Data(x=x)).edge_index
+    pairs = ({*map(tuple, edges.t().tolist())} for edges in (exact, found))
+    assert len(set.intersection(*pairs)) >= 0.99 * exact.size(1)

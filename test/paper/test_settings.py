@@ -21,15 +21,15 @@ KNOWN = {
     ('idgl', 0): '4e4591c5eb',
     ('idgl_anchor', 0): '4eea0f5b8c',
     ('nodeformer', 0): '29aab05408',
-    ('lin_sim', 0): 'd800e58396',
-    ('lin_sim_t', 0): 'a88d3ae9bb',
-    ('gau_sim', 0): '57d18629ce',
-    ('gau_sim_t', 0): '6f89196cee',
-    ('neural_gau_sim', 0): 'd3e9995e9a',
-    ('neural_gau_sim_t', 0): 'ec4fb804f7',
+    ('lin_sim', 0): 'bb332b81bf',
+    ('lin_sim_t', 0): '39b26eb2ab',
+    ('gau_sim', 0): 'bee62ed994',
+    ('gau_sim_t', 0): 'e2322ecb04',
+    ('neural_gau_sim', 0): '5a56ba0b66',
+    ('neural_gau_sim_t', 0): 'e8b15cf587',
     ('mlp', 0): 'a8f8c19b5a',
     ('knn_gcn_root', 0): '1f5b147a45',
-    ('uniform', 0): 'bd2034ea48',
+    ('uniform', 0): '24dd74e3ed',
 }
 
 

@@ -118,7 +118,8 @@ def _search(ranks: PairScores, k: int, backend: Any, loop: bool) -> Tensor:
         search = _pynndescent if backend == 'pynndescent' else _faiss
         found = search(ranks, number, backend).to(device)
     listed = Neighbours(found.clamp(min=0), size)
-    score = ranks.pairs(slice(None), listed).masked_fill(found < 0, -torch.inf)
+    exact = ranks if ranks.is_sparse else normalise_ranks(ranks)
+    score = exact.pairs(slice(None), listed).masked_fill(found < 0, -torch.inf)
     if not loop:
         score = exclude(score, torch.arange(size, device=device), found)
     # Libraries compare in single precision: the best of a few more are kept.
@@ -131,7 +132,7 @@ def _points(ranks: PairScores) -> Tensor:
     if ranks.comparison == 'squared_distance':
         return in_single_precision(normalise_ranks(ranks)).src
     # Of unit rows the distance tells the cosine. Rows of zeros are far from all.
-    missing = (1 - ranks.src.square().sum(dim=1, keepdim=True)).clamp(min=0).sqrt()
+    missing = (ranks.src == 0).all(dim=1, keepdim=True).to(ranks.src.dtype)
     centred = ranks.src - ranks.src.mean(dim=0)
     points = torch.cat([centred, missing], dim=1)
     return (points / points.abs().amax().clamp(min=1e-300)).float()

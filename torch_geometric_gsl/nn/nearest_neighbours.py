@@ -28,6 +28,8 @@ from torch_geometric_gsl.typing import Batch, SampledGraph
 
 #: What an edge can weigh.
 WEIGHTS = ('linear', 'heat_kernel')
+#: The other similarities of cosines.
+ANGULAR = ('difference', 'gaussian', 'neural_gaussian', 'cosine')
 #: The cosine of fewer columns says little or nothing of how near two rows are.
 COSINE_COLUMNS = 3
 
@@ -45,10 +47,21 @@ def nearness(num_columns: int, **kwargs: Any) -> Similarity:
 
 
 def near_similarity(similarity: Any, num_columns: int) -> Any:
-    """Return a similarity, or :func:`nearness` for a cosine of few columns by name."""
-    is_cosine = isinstance(similarity, str) and similarity in WEIGHTS
-    if is_cosine and num_columns < COSINE_COLUMNS:
+    """Return a similarity, or :func:`nearness` for a cosine of few columns by name.
+
+    Raises:
+        ValueError: If the similarity needs angles, and there is one column.
+    """
+    if not isinstance(similarity, str):
+        return similarity
+    if similarity in WEIGHTS and num_columns < COSINE_COLUMNS:
         return nearness(num_columns)
+    if similarity in ANGULAR and num_columns == 1:
+        raise ValueError(
+            f"'similarity' must compare distances of rows with one column, whose "
+            f"cosines are 1 or -1: 'linear', 'heat_kernel' or 'distance' (got "
+            f'{similarity!r})'
+        )
     return similarity
 
 

@@ -19,7 +19,11 @@ from tqdm import tqdm
 
 from torch_geometric_gsl._checks import check_count, check_option, check_positive
 from torch_geometric_gsl._labels import find_labelled
-from torch_geometric_gsl.nn.nearest_neighbours import COSINE_COLUMNS, nearness
+from torch_geometric_gsl.nn.nearest_neighbours import (
+    COSINE_COLUMNS,
+    near_similarity,
+    nearness,
+)
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.sampler.label_loss import leave_one_out_loss
 from torch_geometric_gsl.nn.self_supervision.graph_denoising import GraphDenoising
@@ -199,7 +203,8 @@ class GSLNeighborsTransformer(TransformerMixin, BaseEstimator):  # type: ignore[
         width = self._x.size(1)
         if self.similarity in NEAREST and width < COSINE_COLUMNS:
             return nearness(width, feature_weights=True)
-        return resolve_similarity(self.similarity, width, feature_weights=True)
+        similarity = near_similarity(self.similarity, width)
+        return resolve_similarity(similarity, width, feature_weights=True)
 
     def _some(self, number: int, k: int, generator: torch.Generator) -> Tensor:
         """Return all rows; of sparse ones no more than a dense copy may hold."""

@@ -8,8 +8,12 @@ import scipy.sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
+from torch_geometric_gsl._columns import measure_columns
 from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.sklearn._table_columns import NUMBERS, Read, read_column
+
+# What scikit-learn says of values that are no numbers.
+_NO_NUMBERS = ('contains NaN', 'could not convert')
 
 
 class Column(NamedTuple):
@@ -24,6 +28,8 @@ class Column(NamedTuple):
         types (list[str], optional): Their types. (default: :obj:`()`)
         has_gaps (bool, optional): Whether numbers were missing.
             (default: :obj:`False`)
+        is_constant (bool, optional): Whether numbers differed by rounding alone.
+            (default: :obj:`False`)
     """
 
     name: Any
@@ -32,14 +38,19 @@ class Column(NamedTuple):
     values: Any = ()
     types: Any = ()
     has_gaps: bool = False
+    is_constant: bool = False
 
     @classmethod
-    def of(cls, name: Any, read: Read) -> Column:
-        """Measure a column."""
+    def of(cls, name: Any, read: Read, dtype: Any = np.float64) -> Column:
+        """Measure a column, whose numbers were read from values of some precision."""
         if read.kind in NUMBERS:
             gaps = np.isnan(read.content)
-            fill = float(np.median(read.content[~gaps]))
-            return cls(name, read.kind, fill, has_gaps=bool(gaps.any()))
+            known = read.content[~gaps]
+            fill = float(np.median(known))
+            _, width = measure_columns(known[:, None].astype(dtype))
+            is_constant = len(known) > 1 and not width.any()
+            has_gaps = bool(gaps.any())
+            return cls(name, read.kind, fill, (), (), has_gaps, is_constant)
         # A column without any value is a category, which is missing.
         found = set(read.content)
         values = [*sorted(found - {None}), *([None] if None in found else [])]
@@ -49,17 +60,19 @@ class Column(NamedTuple):
         """Return the numbers of a column, which training has measured."""
         if self.kind in NUMBERS:
             gaps = np.isnan(read.content)
-            numbers = [np.where(gaps, self.fill, read.content)]
+            gone = np.ones_like(gaps) if self.is_constant else gaps
+            numbers = [np.where(gone, self.fill, read.content)]
             return np.stack(numbers + [gaps] * self.has_gaps, axis=1)
         place = {value: i for i, value in enumerate(self.values)}
         codes = np.array([place.get(value, -1) for value in read.content], dtype=int)
         present = np.array([value is not None for value in read.content], dtype=bool)
-        is_new = present.any() and (codes[present] < 0).all()
-        if self.types and is_new and read.types != self.types:
+        num_new = int((codes[present] < 0).sum())
+        if self.types and num_new > 0 and read.types != self.types:
             now, before = (' and '.join(types) for types in (read.types, self.types))
             warn_caller(
-                f'{_where(self.name)} holds {now}, of which no value was there in '
-                f'training, when it held {before}: all of its rows count as unknown',
+                f'{_where(self.name)} holds {now}, and held {before} in training: '
+                f'{num_new} of its {present.sum()} values were not there, and count as '
+                'unknown',
                 UserWarning,
             )
         return codes[:, None] == np.arange(len(self.values))
@@ -93,7 +106,11 @@ class TableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         validate_data(self, X, skip_check_array=True)
         self._is_frame = is_frame(X)
         self.columns_ = [
-            Column.of(name, read_column(values, _where(name), is_category=is_category))
+            Column.of(
+                name,
+                read_column(values, _where(name), is_category=is_category),
+                _precision(values),
+            )
             for name, values, is_category in columns
         ]
         return self
@@ -178,7 +195,7 @@ def make_table_transformer() -> TableTransformer:
     * **Texts, booleans, categories** and columns of several kinds become a column for
       each value. Values are compared by their texts, so that 1, 1.0 and :obj:`"1"` are
       one. A missing one is a value, and one that was not there in training is none. A
-      warning tells if all values of a column are new, and of another type.
+      warning tells if values of a column are new where it holds another type.
     * A column **without any value** tells nothing, whatever it holds later.
 
     Returns:
@@ -208,12 +225,12 @@ def check_rows(estimator: Any, X: Any, *, reset: bool, **options: Any) -> Any:
     if estimator._table is None:
         try:
             return validate_data(estimator, X, reset=reset, **options)
-        except ValueError as error:
-            reason = str(error).partition('\n')[0]
-            if 'contains NaN' not in reason and 'could not convert' not in reason:
+        except (TypeError, ValueError) as error:
+            reason, odd = str(error).partition('\n')[0], _odd(X)
+            if not odd and not any(text in reason for text in _NO_NUMBERS):
                 raise
-            raise ValueError(
-                f"'X' must hold numbers where 'fit' had no DataFrame ({_odd(X)}"
+            raise type(error)(
+                f"'X' must hold numbers where 'fit' had no DataFrame ({odd}"
                 f'{reason}): make_table_transformer() makes some of texts and gaps'
             ) from error
     validate_data(estimator, X, reset=reset, skip_check_array=True)
@@ -225,12 +242,27 @@ def check_rows(estimator: Any, X: Any, *, reset: bool, **options: Any) -> Any:
 
 def _odd(X: Any) -> str:
     """Tell the first column that does not hold numbers alone, if it can be told."""
-    columns = [] if scipy.sparse.issparse(X) else _split(X)
+    try:
+        columns = [] if scipy.sparse.issparse(X) else _split(X)
+    except (TypeError, ValueError):
+        return ''  # It has no columns.
     for name, values, is_category in columns:
-        read = read_column(values, _where(name), is_category=is_category)
-        if read.kind not in NUMBERS or np.isnan(read.content).any():
+        try:
+            read = read_column(values, _where(name), is_category=is_category)
+        except (TypeError, ValueError) as error:
+            return f'{error}: '
+        if read.kind != 'numbers' or np.isnan(read.content).any():
             return f'{_where(name)}: '
     return ''
+
+
+def _precision(values: Any) -> Any:
+    """Return the dtype in which the numbers of a column were rounded."""
+    if values.dtype.kind == 'O':  # Of missing values and NumPy's numbers.
+        kinds = {getattr(v, 'dtype', None) for v in values if v is not None}
+        kinds = {kind for kind in kinds if kind is not None and kind.kind == 'f'}
+        return kinds.pop() if len(kinds) == 1 else np.float64
+    return values.dtype if values.dtype.kind == 'f' else np.float64
 
 
 def is_frame(X: Any) -> bool:
@@ -249,17 +281,24 @@ def _split(X: Any) -> list[tuple[Any, Any, bool]]:
         X = X if hasattr(X, 'shape') else np.array(X, dtype=object)
         rows = check_array(X, dtype=None, ensure_all_finite=False)
         return [(i, values, False) for i, values in enumerate(rows.T)]
+    if not hasattr(X, 'shape'):
+        raise TypeError(
+            f"'X' must be a table that was read: call 'collect' (got a "
+            f'{type(X).__name__})'
+        )
     names = list(X.columns)
     if twice := [name for name, count in Counter(names).items() if count > 1]:
         raise ValueError(f"'X' must give each column its own name (got {twice} twice)")
     if 0 in X.shape:
         raise ValueError(f"'X' must have rows and columns (got shape {X.shape})")
-    return [
-        (
-            name,
-            np.asarray(X[name].to_numpy()),
-            # Of pandas; then those of polars, whose names are longer.
-            str(X[name].dtype).lower().startswith(('categor', 'enum')),
-        )
-        for name in names
-    ]
+    columns = []
+    for name in names:
+        values = np.asarray(X[name].to_numpy())
+        if values.ndim != 1:
+            raise TypeError(
+                f'{_where(name)} must hold one value in each row (got {X[name].dtype})'
+            )
+        # Of pandas; then those of polars, whose names are longer.
+        is_category = str(X[name].dtype).lower().startswith(('categor', 'enum'))
+        columns.append((name, values, is_category))
+    return columns
