@@ -9,6 +9,7 @@ import torch
 from torch_geometric_gsl import (
     KNNGCN,
     GSLNet,
+    HeteroGSLNet,
     NodeFormer,
 )
 from torch_geometric_gsl.nn.models.reference import NewRowsWarning
@@ -179,3 +180,16 @@ def test_a_loss_with_regularizers_sees_the_rows_of_training():
     with pytest.raises(ValueError, match=r"remembers rows: call 'forget\(\)' or"):
         net.loss(x[:3], y[:3])
     net.loss(x[:3], y[:3], batch=torch.zeros(3, dtype=torch.long))
+
+
+def test_new_rows_of_a_type_are_warned_of_once():
+    relations = [('b', 'to', 'a'), ('a', 'to', 'b')]
+    net = HeteroGSLNet(IN, HIDDEN, 2, OUT, relations, 'a')
+    x = {'a': draw_rows(), 'b': draw_rows(9)}
+    new = {'a': x['a'][:3], 'b': x['b']}
+    net.train()(x)
+    net.eval()(x)
+    net({'a': x['a'][:3]}, context_dict=x)
+    with pytest.warns(NewRowsWarning, match=r'has 3 rows after .* \'context_dict\''):
+        net(new)
+    net(new)

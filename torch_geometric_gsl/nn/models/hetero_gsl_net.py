@@ -23,6 +23,7 @@ from torch_geometric_gsl.nn.models.layers import (
     run,
     run_and_look,
 )
+from torch_geometric_gsl.nn.models.reference import WatchesRows
 from torch_geometric_gsl.nn.models.tasks import resolve_task
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.typing import SampledGraph
@@ -31,7 +32,7 @@ from torch_geometric_gsl.typing import SampledGraph
 AGGREGATIONS = ('sum', 'mean', 'min', 'max')
 
 
-class HeteroGSLNet(StacksRelations, FollowsTask):
+class HeteroGSLNet(WatchesRows, StacksRelations, FollowsTask):
     r"""The network of the `"Neural Gaussian Similarity Modeling for Differential
     Graph Structure Learning" <https://arxiv.org/abs/2312.09498>`_ paper for nodes of
     several types: layers that learn a graph for each relation between them, with an
@@ -201,6 +202,9 @@ class HeteroGSLNet(StacksRelations, FollowsTask):
         """
         listed = edge_index_dict, edge_weight_dict
         given = *listed, batch_dict, context_dict, embedding_dict
+        is_alone = all(value is None for value in given)
+        if is_alone and isinstance(x_dict, dict) and self.target in x_dict:
+            self._watch(x_dict[self.target])
         x, args = self._last_layer(run, x_dict, *given, generator)
         out: Rows = run(self.convs[-1], x, args, generator)
         return out if self.target is None else out[self.target]

@@ -20,7 +20,32 @@ class NewRowsWarning(UserWarning):
     r"""A model that was trained on some rows answers others without them."""
 
 
-class RemembersRows(torch.nn.Module):
+class WatchesRows(torch.nn.Module):
+    """Base class of the models that warn where new rows lack those of training."""
+
+    # The number of rows of the last call in training mode, until a call has warned.
+    _num_trained: int | None = None
+    _advice = "give the rows of training as 'context_dict'"
+
+    def _watch(self, x: Tensor) -> None:
+        """Count the rows of training, and warn once of fewer in evaluation."""
+        is_eager = not torch.compiler.is_compiling() and not is_exporting()
+        if not is_eager or not isinstance(x, Tensor):
+            return
+        if self.training:
+            self._num_trained = x.size(0)
+            return
+        trained, count = self._num_trained, x.size(0)
+        if trained is not None and count < trained:
+            self._num_trained = None
+            warn_caller(
+                f"'x' has {count} rows after training on {trained}, and these {count} "
+                f"alone are each other's neighbours: for new rows {self._advice}",
+                NewRowsWarning,
+            )
+
+
+class RemembersRows(WatchesRows):
     r"""Base class of the models that can keep the context of new rows.
 
     Example:
@@ -33,8 +58,9 @@ class RemembersRows(torch.nn.Module):
     """
 
     reference: Tensor | None
-    # The number of rows of the last call in training mode, until a call has warned.
-    _num_trained: int | None = None
+    _advice = (
+        "give the rows of training as 'context', or call 'model.remember(x_train)' once"
+    )
 
     def remember(self, x: Tensor) -> Any:
         r"""Keep a copy of rows that are the context of later calls in evaluation mode.
@@ -92,28 +118,11 @@ class RemembersRows(torch.nn.Module):
         kept: Tensor | None = None
         if not self.training:
             kept = getattr(self, 'reference', None)
-        is_eager = not torch.compiler.is_compiling() and not is_exporting()
-        if kept is None and is_eager and isinstance(x, Tensor):
+        is_whole = getattr(self, 'readout', None) is not None
+        needs_none = getattr(self, 'transition', 'projected') != 'projected'
+        if kept is None and not is_whole and not needs_none:
             self._watch(x)
         return kept
-
-    def _watch(self, x: Tensor) -> None:
-        """Count the rows of training, and warn once of others in evaluation."""
-        if self.training:
-            self._num_trained = x.size(0)
-            return
-        is_whole = getattr(self, 'readout', None) is not None
-        if getattr(self, 'transition', 'projected') != 'projected' or is_whole:
-            return
-        trained, count = self._num_trained, x.size(0)
-        if trained is not None and count < trained:
-            self._num_trained = None
-            warn_caller(
-                f"'x' has {count} rows after training on {trained}, and these {count} "
-                "alone are each other's neighbours: for new rows give the rows of "
-                "training as 'context', or call 'model.remember(x_train)' once",
-                NewRowsWarning,
-            )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         kept = getattr(self, 'reference', None)
