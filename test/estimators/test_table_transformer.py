@@ -279,6 +279,8 @@ def test_single_precision_columns_that_are_constant_but_for_rounding(frame):
     np.testing.assert_array_equal(out[:, 0], other)
     assert np.ptp(out[:, 1]) == 0
     np.testing.assert_array_equal(transformer.transform(changed), out)
+    numbers = library.DataFrame({'c': 10**15 + np.arange(3000)})
+    assert np.ptp(make_table_transformer().fit_transform(numbers)) == 2999
     # In double precision the same numbers differ.
     double = library.DataFrame({'c': column.astype(np.float64)})
     assert np.ptp(make_table_transformer().fit_transform(double)) > 0

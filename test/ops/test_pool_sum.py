@@ -78,15 +78,14 @@ def test_dots_hold_far_from_the_origin():
 def test_dropped_weights(budget):
     pairs = make(n=40, num_sources=50, scale=0.1)
     h = torch.ones(50, 1, **DOUBLE)
-    args = h, pairs, 0.25
 
-    def draw(seed, **options):
+    def draw(seed, p=0.25):
         generator = torch.Generator().manual_seed(seed)
-        return pool_sum(*args, generator=generator, memory_budget=budget, **options)
+        return pool_sum(h, pairs, p, generator=generator, memory_budget=budget)
 
     assert torch.equal(draw(0), draw(0))
     assert not torch.equal(draw(0), draw(1))
-    torch.testing.assert_close(draw(0, training=False), pool_sum(h, pairs))
+    torch.testing.assert_close(draw(0, p=0.0), pool_sum(h, pairs))
     # Each of the weights is dropped or grows by a third: the mean of many is 1.
     weight = pairs.rows().softmax(dim=1)
     deviation = (weight.square().sum() / 3).sqrt() / 40 / 300**0.5

@@ -57,7 +57,6 @@ def pool_sum(
     pairs: PairScores,
     p: float = 0.0,
     *,
-    training: bool = True,
     generator: torch.Generator | None = None,
     memory_budget: int = MEMORY_BUDGET,
 ) -> Tensor:
@@ -72,9 +71,8 @@ def pool_sum(
     Args:
         h (torch.Tensor): The messages of the sources :math:`[N, m]`.
         pairs (PairScores): The scores.
-        p (float, optional): The share of weights that are dropped in training.
+        p (float, optional): The share of weights that are dropped.
             (default: :obj:`0.0`)
-        training (bool, optional): Whether any are dropped. (default: :obj:`True`)
         generator (torch.Generator, optional): Source of randomness.
             (default: :obj:`None`)
         memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
@@ -88,7 +86,6 @@ def pool_sum(
         return h.new_zeros(pairs.dst.size(0), h.size(1))
     bytes_per_row = 4 * pairs.src.size(0) * pairs.dst.element_size()
     rows = [*row_blocks(pairs.dst.size(0), bytes_per_row, memory_budget)]
-    p = p if training else 0.0
     if len(rows) == 1:
         return _sum(h, pairs, p, rows[0], generator)
     # A block that is computed again drops the same weights.

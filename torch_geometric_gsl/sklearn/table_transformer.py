@@ -47,8 +47,10 @@ class Column(NamedTuple):
             gaps = np.isnan(read.content)
             known = read.content[~gaps]
             fill = float(np.median(known))
-            _, width = measure_columns(known[:, None].astype(dtype))
-            is_constant = len(known) > 1 and not width.any()
+            # Double precision is left to those who scale the numbers.
+            is_constant = False
+            if np.finfo(dtype).bits < 64 and len(known) > 1:
+                is_constant = not measure_columns(known[:, None].astype(dtype))[1].any()
             has_gaps = bool(gaps.any())
             return cls(name, read.kind, fill, (), (), has_gaps, is_constant)
         # A column without any value is a category, which is missing.
@@ -229,7 +231,8 @@ def check_rows(estimator: Any, X: Any, *, reset: bool, **options: Any) -> Any:
             reason, odd = str(error).partition('\n')[0], _odd(X)
             if not odd and not any(text in reason for text in _NO_NUMBERS):
                 raise
-            raise type(error)(
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(
                 f"'X' must hold numbers where 'fit' had no DataFrame ({odd}"
                 f'{reason}): make_table_transformer() makes some of texts and gaps'
             ) from error
