@@ -3,6 +3,7 @@ r"""Sums over all sources of a pool, weighed by a softmax of distances."""
 from __future__ import annotations
 
 from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,18 +17,43 @@ from torch_geometric_gsl.ops.scores import Response, identity
 _LEVELS = 2**16
 
 
-def distances_as_dots(pairs: PairScores) -> PairScores:
+class Sources(NamedTuple):
+    r"""Sources whose squared distances are found by inner products.
+
+    Args:
+        rows (torch.Tensor): The rows :math:`(z_j - c, -\lVert z_j - c \rVert^2)`.
+        centre (torch.Tensor): The mean :math:`c` of the sources, about which rounding
+            errors are small.
+    """
+
+    rows: Tensor
+    centre: Tensor
+
+    @classmethod
+    def of(cls, z: Tensor) -> Sources:
+        """Prepare the embeddings of sources."""
+        centre = z.detach().mean(dim=0) if z.size(0) > 0 else z.new_zeros(z.size(1))
+        z = z - centre
+        return cls(torch.cat([z, -z.square().sum(dim=1, keepdim=True)], dim=1), centre)
+
+    def targets(self, z: Tensor) -> Tensor:
+        r"""Return the rows :math:`(2 (z_i - c), 1)` of targets."""
+        return torch.cat([2 * (z - self.centre), z.new_ones(z.size(0), 1)], dim=1)
+
+
+def distances_as_dots(pairs: PairScores, sources: Sources | None = None) -> PairScores:
     r"""Return inner products that differ from negative squared distances by a number of
     each target.
 
     Weights and ranks of its sources are the same, since :math:`-\lVert z_i - z_j
     \rVert^2 = 2 z_i \cdot z_j - \lVert z_j \rVert^2 - \lVert z_i \rVert^2`, and matrix
-    products find them. The embeddings are moved to the mean of the sources first, where
-    rounding errors are small.
+    products find them.
 
     Args:
         pairs (PairScores): The scores, with the response
             :func:`~torch_geometric_gsl.ops.scores.negative`.
+        sources (Sources, optional): Their sources, if they were prepared before.
+            (default: :obj:`None`)
 
     Example:
         >>> from torch_geometric_gsl.ops.scores import negative
@@ -37,14 +63,10 @@ def distances_as_dots(pairs: PairScores) -> PairScores:
         >>> torch.allclose(found, found[:, :1], atol=1e-5)
         True
     """
-    centre = pairs.src.detach().mean(dim=0) if pairs.src.size(0) > 0 else 0.0
-    src = pairs.src - centre
-    dst = src if pairs.dst is pairs.src else pairs.dst - centre
-    dst = torch.cat([2 * dst, dst.new_ones(dst.size(0), 1)], dim=1)
-    src = torch.cat([src, -src.square().sum(dim=1, keepdim=True)], dim=1)
+    sources = Sources.of(pairs.src) if sources is None else sources
     return pairs._replace(
-        dst=dst,
-        src=src,
+        dst=sources.targets(pairs.dst),
+        src=sources.rows,
         response=Response(identity),
         comparison='dot',
         lower=-torch.inf,
@@ -52,18 +74,55 @@ def distances_as_dots(pairs: PairScores) -> PairScores:
     )
 
 
+def pool_weights(
+    pairs: PairScores,
+    p: float = 0.0,
+    draws: int | None = None,
+    rows: slice = slice(None),
+    *,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    r"""Return the weights of all sources of a pool, for a block of targets.
+
+    These are the softmax of the scores, of which some are dropped, or the mean of
+    relaxed draws :math:`\mathrm{softmax}_j(s_{ij} + g_{ij})`, the law of
+    :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler` with :math:`\tau = 1`.
+
+    Args:
+        pairs (PairScores): The scores.
+        p (float, optional): The share of weights that are dropped, of no draws.
+            (default: :obj:`0.0`)
+        draws (int, optional): The number of relaxed draws. (default: :obj:`None`)
+        rows (slice, optional): The targets. (default: :obj:`slice(None)`)
+        generator (torch.Generator, optional): Source of randomness.
+            (default: :obj:`None`)
+
+    Example:
+        >>> pairs = PairScores(torch.zeros(1, 1), torch.zeros(2, 1), Response(identity))
+        >>> pool_weights(pairs)
+        tensor([[0.5000, 0.5000]])
+    """
+    score = pairs.rows(rows)
+    if draws is not None:
+        return _relaxed_draws(score, draws, generator)
+    weight = score.softmax(dim=1)
+    level = min(round(p * _LEVELS), _LEVELS - 1)
+    if level == 0:
+        return weight
+    kept = _random_levels(weight, generator) >= level - _LEVELS // 2
+    return weight * (kept.to(weight.dtype) * (_LEVELS / (_LEVELS - level)))
+
+
 def pool_sum(
     h: Tensor,
     pairs: PairScores,
     p: float = 0.0,
+    draws: int | None = None,
     *,
     generator: torch.Generator | None = None,
     memory_budget: int = MEMORY_BUDGET,
 ) -> Tensor:
-    r"""Sum the messages of all sources, weighed by the softmax of their scores.
-
-    .. math::
-        \sum_j \mathrm{dropout}(\mathrm{softmax}_j(s_{ij})) \, h_j
+    r"""Sum the messages of all sources, weighed by :func:`pool_weights`.
 
     A target without candidates gets zero. The weights of one of many blocks are
     computed again in the backward pass.
@@ -71,8 +130,9 @@ def pool_sum(
     Args:
         h (torch.Tensor): The messages of the sources :math:`[N, m]`.
         pairs (PairScores): The scores.
-        p (float, optional): The share of weights that are dropped.
+        p (float, optional): The share of weights that are dropped, of no draws.
             (default: :obj:`0.0`)
+        draws (int, optional): The number of relaxed draws. (default: :obj:`None`)
         generator (torch.Generator, optional): Source of randomness.
             (default: :obj:`None`)
         memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
@@ -87,34 +147,34 @@ def pool_sum(
     bytes_per_row = 4 * pairs.src.size(0) * pairs.dst.element_size()
     rows = [*row_blocks(pairs.dst.size(0), bytes_per_row, memory_budget)]
     if len(rows) == 1:
-        return _sum(h, pairs, p, rows[0], generator)
+        weight = pool_weights(pairs, p, draws, generator=generator)
+        return weight.to(h.dtype) @ h
     # A block that is computed again drops the same weights.
     device = h.device if generator is None else generator.device
     seeds = torch.randint(2**31, (len(rows),), generator=generator, device=device)
     run = partial(checkpoint, _seeded_sum, use_reentrant=False)
     blocks = zip(rows, seeds.tolist(), strict=True)
-    return torch.cat([run(h, pairs, p, part, seed) for part, seed in blocks])
+    return torch.cat([run(h, pairs, p, draws, part, seed) for part, seed in blocks])
 
 
 def _seeded_sum(
-    h: Tensor, pairs: PairScores, p: float, rows: slice, seed: int
+    h: Tensor, pairs: PairScores, p: float, draws: int | None, rows: slice, seed: int
 ) -> Tensor:
-    return _sum(h, pairs, p, rows, torch.Generator(h.device).manual_seed(seed))
+    generator = torch.Generator(h.device).manual_seed(seed)
+    return pool_weights(pairs, p, draws, rows, generator=generator).to(h.dtype) @ h
 
 
-def _sum(
-    h: Tensor,
-    pairs: PairScores,
-    p: float,
-    rows: slice,
-    generator: torch.Generator | None,
+def _relaxed_draws(
+    score: Tensor, draws: int, generator: torch.Generator | None
 ) -> Tensor:
-    weight = pairs.rows(rows).softmax(dim=1)
-    level = min(round(p * _LEVELS), _LEVELS - 1)
-    if level > 0:
-        kept = _random_levels(weight, generator) >= level - _LEVELS // 2
-        weight = weight * kept.to(weight.dtype)
-    return weight.to(h.dtype) @ h * (_LEVELS / (_LEVELS - level))
+    """Average relaxed draws: normalised weights, each divided by an Exp(1) number."""
+    weight = (score - score.detach().amax(dim=1, keepdim=True)).exp()
+    total = torch.zeros_like(weight)
+    for _ in range(draws):
+        noise = torch.empty_like(weight).exponential_(generator=generator)
+        arrival = weight / noise.clamp_(min=torch.finfo(noise.dtype).tiny)
+        total = total + arrival / arrival.sum(dim=1, keepdim=True)
+    return total / draws
 
 
 def _random_levels(like: Tensor, generator: torch.Generator | None) -> Tensor:

@@ -1,102 +1,91 @@
 from __future__ import annotations
 
-from pathlib import Path
+import warnings
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 import torch
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state, check_X_y
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    check_is_fitted,
-)
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from torch import Tensor
 
-from torch_geometric_gsl._checks import (
-    at_least,
-    check_count,
-    check_flag,
-    check_option,
-    check_positive,
-    check_probability,
-)
-from torch_geometric_gsl._files import plain_value, write_tensors
-from torch_geometric_gsl.baselines.knn_gcn import KNNGCN
-from torch_geometric_gsl.nn.models.gsl_net import GSLNet
-from torch_geometric_gsl.nn.nearest_neighbours import (
-    nearest_in_context,
-    nearest_neighbours,
-)
-from torch_geometric_gsl.sklearn._arrays import (
-    Scaling,
-    read_file,
-    to_csr,
-    to_tensor,
-)
+from torch_geometric_gsl.nn.models.table_net import TableNet
+from torch_geometric_gsl.ops.local_random import DrawsFrom
+from torch_geometric_gsl.sklearn._arrays import to_csr
+from torch_geometric_gsl.sklearn._explain import Explains
+from torch_geometric_gsl.sklearn._nearest import Nearest
+from torch_geometric_gsl.sklearn._options import Options
+from torch_geometric_gsl.sklearn._saving import Saves
+from torch_geometric_gsl.sklearn._scaling import ColumnScaling
 from torch_geometric_gsl.sklearn._training import (
     GRAPHS,
+    Parts,
     Result,
+    Rows,
     Table,
-    choose,
-    make_network,
     train,
 )
-from torch_geometric_gsl.sklearn.table_transformer import (
-    TableTransformer,
-    check_rows,
-)
-from torch_geometric_gsl.typing import SampledGraph
+from torch_geometric_gsl.sklearn.table_transformer import check_rows, is_frame
 
-# Rows that are held back are worth a look if there are so many.
-LEAST_VALIDATION = 4
+# Rows that are held back tell something if there are so many.
+_LEAST_VALIDATION = 4
+# The most neighbours of a fixed graph, and the most rows of one that is tried unasked.
+_NEAREST, _MOST_NEAREST = 32, 200_000
+# Answers are computed in double precision for tables of at most so many rows.
+_MOST_IN_DOUBLE = 2**17
+# New rows that are answered at once.
+_BLOCK = 2048
 
 
-class GSLEstimator(BaseEstimator):  # type: ignore[misc]
+class GSLEstimator(Explains, Saves, BaseEstimator):  # type: ignore[misc]
     """Base class of the estimators that predict from a table and a graph of its rows.
 
     Its parameters are those of :class:`GSLClassifier`.
     """
 
     _task = 'classification'
+    _network_class: Any = TableNet
 
     def __init__(
         self,
         graph: str = 'auto',
         *,
-        similarity: str = 'linear',
-        k: int = 5,
-        num_candidates: int | None = 32,
-        tau: float = 1.0,
-        initial_scale: float = 10.0,
-        hidden_channels: int = 64,
-        num_layers: int = 2,
-        dropout: float = 0.5,
-        learning_rate: float = 0.01,
-        weight_decay: float = 5e-4,
-        max_iter: int = 300,
+        n_members: int = 1,
+        similarity: str = 'distance',
+        eval_k: int = 96,
+        draws: int | None = None,
+        hidden_channels: int | str = 'auto',
+        dropout: float | str = 'auto',
+        scaling: str = 'auto',
+        batch_size: int | str = 'auto',
+        pool_size: int = 2048,
+        learning_rate: float = 0.001,
+        weight_decay: float = 1e-4,
+        max_iter: int = 1000,
+        n_iter_no_change: int = 10,
         validation_fraction: float = 0.2,
-        n_iter_no_change: int = 50,
-        standardize: bool = True,
         random_state: Any = None,
         device: str = 'cpu',
         verbose: bool = False,
     ) -> None:
         self.graph = graph
+        self.n_members = n_members
         self.similarity = similarity
-        self.k = k
-        self.num_candidates = num_candidates
-        self.tau = tau
-        self.initial_scale = initial_scale
+        self.eval_k = eval_k
+        self.draws = draws
         self.hidden_channels = hidden_channels
-        self.num_layers = num_layers
         self.dropout = dropout
+        self.scaling = scaling
+        self.batch_size = batch_size
+        self.pool_size = pool_size
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
         self.max_iter = max_iter
-        self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
-        self.standardize = standardize
+        self.validation_fraction = validation_fraction
         self.random_state = random_state
         self.device = device
         self.verbose = verbose
@@ -106,134 +95,142 @@ class GSLEstimator(BaseEstimator):  # type: ignore[misc]
         tags.input_tags.sparse = True
         return tags
 
-    def _check_parameters(self) -> None:
-        check_option(self.graph, ('auto', *GRAPHS), 'graph')
-        for name in ('k', 'hidden_channels', 'num_layers', 'max_iter'):
-            check_count(getattr(self, name), name)
-        check_count(self.n_iter_no_change, 'n_iter_no_change')
-        if self.num_candidates is not None:
-            check_count(self.num_candidates, 'num_candidates')
-        for name in ('tau', 'initial_scale', 'learning_rate'):
-            check_positive(getattr(self, name), name)
-        check_probability(self.dropout, 'dropout')
-        check_probability(self.validation_fraction, 'validation_fraction')
-        at_least(0, self.weight_decay, 'weight_decay')
-        check_flag(self.standardize, 'standardize')
-        try:
-            torch.empty(0, device=self.device)
-        except (AssertionError, RuntimeError, TypeError) as error:
-            raise ValueError(
-                f"'device' must be one that PyTorch has (got {self.device!r}): {error}"
-            ) from error
+    # Fitting
 
-    def _scaled_rows(self, x: Any) -> Tensor:
-        """Return rows as the network sees them."""
-        rows = self._scaling.apply(x, self.standardize, self._dtype)
-        return to_tensor(rows, self.device)
-
-    def _new_rows(self, X: Any) -> Tensor:
-        check_is_fitted(self)
-        x = check_rows(self, X, reset=False, accept_sparse='csr')
-        reference = self._x
-        if reference.layout != torch.strided:
-            from scipy.sparse import csr_matrix
-
-            x = csr_matrix(x)
-        elif not isinstance(x, np.ndarray):
-            x = x.toarray()
-        return self._scaled_rows(x)
-
-    def _with_targets(self, x: Any, y: Any, **options: Any) -> tuple[Any, Any]:
-        """Return checked rows, and their targets as an array."""
+    def _checked(self, X: Any, y: Any, **options: Any) -> tuple[Any, Any]:
+        """Return the rows of a table as numbers, and their targets as an array."""
+        frame = X
+        x = check_rows(self, X, reset=True, accept_sparse='csr')
         options |= {'accept_sparse': 'csr', 'dtype': [x.dtype], 'estimator': self}
         try:
             x, y = check_X_y(x, y, **options)
             is_text = self._task == 'regression' and y.dtype.kind not in 'biuf'
-            return x, y.astype(np.float64) if is_text else y
+            y = y.astype(np.float64) if is_text else y
         except (TypeError, ValueError) as error:
             if 'could not convert' not in str(error) and 'NA is' not in str(error):
                 raise
             raise ValueError(f"'y' must hold numbers ({error})") from error
+        self._rows = frame if is_frame(frame) else x
+        return x, y
 
-    def _fit(self, x: Any, y: Any, is_known: Any, sample_weight: Any) -> None:
-        """Train with each graph that is asked for, and keep the best network.
+    def _fit(
+        self,
+        x: Any,
+        y: Tensor,
+        told: Tensor,
+        is_known: Any,
+        weight: Any,
+        validation_mask: Any,
+    ) -> None:
+        """Train the networks of each graph that is tried, and keep the best.
 
         Args:
             x (numpy.ndarray or scipy.sparse matrix): The checked rows.
-            y (numpy.ndarray): Classes as numbers, or targets as columns.
+            y (torch.Tensor): Classes as numbers, or targets as columns.
+            told (torch.Tensor): The same, -1 or NaN where no target is known.
             is_known (numpy.ndarray): The rows whose target counts.
-            sample_weight (numpy.ndarray or None): The weights of rows.
+            weight (array-like or None): The weights of rows.
+            validation_mask (array-like or None): The rows to hold back.
         """
+        self._held = _checked_mask(validation_mask, is_known)
         weight = _check_sample_weight(
-            sample_weight, x, dtype=np.float64, ensure_non_negative=True
+            weight, x, dtype=np.float64, ensure_non_negative=True
         )
         is_known = is_known & (weight > 0)
         if not is_known.any():
             raise ValueError("'sample_weight' must be positive for a row with a label")
+        # A row that does not count tells no label either.
+        unknown = torch.nan if told.is_floating_point() else -1
+        told[torch.from_numpy(~is_known)] = unknown
         # Only their ratios count, which single precision holds in any unit.
-        weight = (weight / weight[is_known].max()).astype(x.dtype)
+        weight = torch.from_numpy(weight / weight[is_known].max()).float()
         random = check_random_state(self.random_state)
-        self._dtype = x.dtype
-        self._scaling = Scaling.of(x, self.standardize)
-        self._x = self._scaled_rows(x)
-        train_rows, val_rows = self._split(y, np.flatnonzero(is_known), random)
+        self._dtype, self._told = x.dtype, told
+        self._scaling = ColumnScaling(self.scaling).fit(x)
+        x = self._scaling.apply(x)
+        is_sparse = scipy.sparse.issparse(x)
+        self._x = x if is_sparse else np.require(x, requirements=['C', 'W'])
+        self._num_rows = self._x.shape[0]
         table = Table(
-            self._x,
-            torch.from_numpy(y).to(self.device),
-            torch.from_numpy(weight).to(self.device),
-            torch.from_numpy(train_rows).to(self.device),
-            torch.from_numpy(val_rows).to(self.device),
-            self._candidates(),
+            self._to_rows(self._x), *(t.to(self.device) for t in (y, told, weight))
         )
-        graphs = GRAPHS if self.graph == 'auto' else (self.graph,)
-        if len(val_rows) == 0:  # Nothing tells them apart.
-            graphs = graphs[:1]
-        seed = int(random.randint(2**31 - 1))
+        known = np.flatnonzero(is_known)
+        results = [self._train_best(table, known, random)]
+        chosen = results[0].graph
+        for number in range(1, self.n_members):
+            parts, seed = self._parts(table, known, random), _seed(random)
+            results.append(self._train(chosen, table, parts, seed, number))
+        self._keep(results)
 
-        def run(graph: str) -> Result:
-            return train(graph, self._num_outputs, self._task, table, self, seed)
+    def _train_best(self, table: Table, known: Any, random: Any) -> Result:
+        """Train with each graph that is tried; return what validation prefers."""
+        parts, seed = self._parts(table, known, random), _seed(random)
+        graphs = [self.graph]
+        if self.graph == 'auto':
+            is_small = len(table.x) <= _MOST_NEAREST
+            graphs = [g for g in GRAPHS if g != 'nearest' or is_small]
+            # Without rows that are held back nothing tells them apart.
+            graphs = graphs if len(parts.val) > 0 else graphs[:1]
+        results = [self._train(graph, table, parts, seed) for graph in graphs]
+        self.graph_losses_ = {result.graph: result.loss for result in results}
+        return min(results, key=lambda result: result.loss)
 
-        self._keep(choose(graphs, run))
+    def _train(
+        self, graph: str, table: Table, parts: Parts, seed: int, number: int = 0
+    ) -> Result:
+        if len(parts.candidates) == 1:
+            graph = 'none'
+        options = Options.of(self, len(parts.train))
+        if graph == 'nearest':
+            nearest = Nearest(self._x, parts.candidates, min(_NEAREST, self.eval_k))
+            table = table._replace(nearest=nearest)
+        with DrawsFrom(torch.Generator().manual_seed(seed)):
+            model = self._network(graph, options).to(self.device)
+        result = train(model, graph, table, parts, options, seed)
+        if not result.has_converged:
+            warnings.warn(
+                f"the network with graph='{graph}' still improved after "
+                f"'max_iter' = {self.max_iter} epochs",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return result
 
-    def _num_nearest(self) -> int | None:
-        """Return the number of candidates: no fewer than are drawn."""
-        number: int | None = self.num_candidates
-        return None if number is None else max(number, self.k)
+    def _network(self, graph: str, options: Options) -> TableNet:
+        width = self._x.shape[1]
+        is_sparse = scipy.sparse.issparse(self._x)
+        columns = [] if is_sparse else self._scaling.varied.tolist()
+        made: TableNet = self._network_class(
+            width,
+            options.hidden_channels,
+            self._num_outputs,
+            graph={'nearest': 'given'}.get(graph, graph),
+            similarity=self.similarity,
+            num_frequencies=32 if columns else 0,
+            periodic_columns=columns,
+            dropout=options.dropout,
+            draws=self.draws,
+            eval_k=self.eval_k,
+        )
+        return made
 
-    def _candidates(self) -> Tensor | None:
-        """Return edges from the nearest rows, or None for all pairs."""
-        number = self._num_nearest()
-        self._edges = None
-        if number is not None and number < self._x.size(0) - 1:
-            self._edges = nearest_neighbours(self._x, number).edge_index
-        return self._edges
-
-    def _keep(self, result: Result) -> None:
-        self.graph_choice_ = result.graph
-        self.validation_loss_ = result.loss
-        self.n_iter_ = result.num_epochs
-        self._model = result.model
-        self.graph_ = self._learned_graph()
-
-    @torch.no_grad()
-    def _learned_graph(self) -> Any:
-        """Return the graph of the training rows in the first layer, without noise."""
-        num_nodes = self._x.size(0)
-        if isinstance(self._model, GSLNet):
-            graph = self._model.graphs(self._x, self._edges)[0]
-        elif isinstance(self._model, KNNGCN):
-            graph = self._model.graphs(self._x)[0]
-        else:
-            edge_index = torch.empty(2, 0, dtype=torch.long)
-            graph = SampledGraph(edge_index, torch.empty(0, dtype=self._x.dtype))
-        return to_csr(graph, (num_nodes, num_nodes))
+    def _parts(self, table: Table, known: Any, random: Any) -> Parts:
+        """Hold back some of the rows that are known."""
+        y = table.y.cpu().numpy()
+        rows, held = self._split(y, known, random)
+        candidates = np.setdiff1d(np.arange(len(y)), held)
+        parts = (torch.from_numpy(a).to(self.device) for a in (rows, candidates, held))
+        return Parts(*parts)
 
     def _split(self, y: Any, known: Any, random: Any) -> tuple[Any, Any]:
         """Hold back some of the rows that are known, of each class if there are any."""
         order = random.permutation(known)
+        if self._held is not None:
+            is_held = self._held[order]
+            return np.sort(order[~is_held]), np.sort(order[is_held])
         if self._task != 'classification':
             size = int(self.validation_fraction * len(order))
-            size = size if size >= LEAST_VALIDATION else 0
+            size = size if size >= _LEAST_VALIDATION else 0
             return np.sort(order[size:]), np.sort(order[:size])
         held = [
             rows[: int(self.validation_fraction * len(rows))]
@@ -241,113 +238,107 @@ class GSLEstimator(BaseEstimator):  # type: ignore[misc]
         ]
         # Rows of one class do not tell how good a network is.
         num_held = sum(len(rows) > 0 for rows in held)
-        if num_held < 2 or sum(map(len, held)) < LEAST_VALIDATION:
+        if num_held < 2 or sum(map(len, held)) < _LEAST_VALIDATION:
             return np.sort(order), order[:0]
         held_rows = np.concatenate(held)
         return np.sort(np.setdiff1d(order, held_rows)), np.sort(held_rows)
 
-    @torch.no_grad()
-    def _outputs(self, X: Any) -> Any:
-        rows = self._new_rows(X)
-        edges = None
-        if isinstance(self._model, GSLNet) and self._edges is not None:
-            number = self._num_nearest() or 1
-            found = nearest_in_context(rows, self._x, number)
-            edges = self._edges, found.edge_index
-        out: Tensor = self._model(rows, edges, context=self._x)
-        return out.cpu().numpy()
+    def _keep(self, results: list[Result]) -> None:
+        """Keep what was trained, ready for new rows."""
+        first = results[0]
+        self.graph_choice_ = first.graph
+        self.validation_loss_ = float(np.mean([result.loss for result in results]))
+        self.loss_curve_, self.validation_scores_ = first.losses, first.scores
+        self.n_iter_ = len(first.losses)
+        self._members = [result.model for result in results]
+        self._prepare()
 
-    @torch.no_grad()
-    def _own_outputs(self) -> Any:
-        """Return what the network makes of the rows of training."""
-        edges = self._edges if isinstance(self._model, GSLNet) else None
-        out: Tensor = self._model(self._x, edges)
-        return out.cpu().numpy()
+    def _prepare(self) -> None:
+        """Index all rows in the networks, in the precision of answers."""
+        is_small = self._num_rows <= _MOST_IN_DOUBLE and self.device == 'cpu'
+        self._precision = torch.float64 if is_small else torch.float32
+        self._nearest = None
+        every = torch.arange(self._num_rows, device=self.device)
+        if self.graph_choice_ == 'nearest':
+            self._nearest = Nearest(self._x, every, min(_NEAREST, self.eval_k))
+        rows = self._to_rows(self._x, self._precision).take(every)
+        for model in self._members:
+            model.to(self._precision).eval().index(rows, self._told.to(self.device))
 
-    # Files
+    # Answers
 
-    def save(self, path: str | Path) -> None:
-        r"""Write the fitted estimator to a file, which :meth:`load` reads.
+    def _to_rows(self, x: Any, dtype: Any = torch.float32) -> Rows:
+        """Return scaled rows in the precision of a network."""
+        if scipy.sparse.issparse(x):
+            kind = np.float64 if dtype == torch.float64 else np.float32
+            return Rows(scipy.sparse.csr_matrix(x, dtype=kind), self.device)
+        return Rows(torch.as_tensor(x, dtype=dtype, device=self.device), self.device)
 
-        Args:
-            path (str or pathlib.Path): The file, which is replaced as a whole.
-
-        Raises:
-            TypeError: If a parameter is no plain value.
-        """
+    def _new_rows(self, X: Any) -> Any:
         check_is_fitted(self)
-        params = self.get_params()
-        for name, value in params.items():
-            params[name] = value = plain_value(value)  # Grids are NumPy's.
-            if not isinstance(value, str | int | float | bool | None):
-                raise TypeError(
-                    f"'{name}' must be a plain value to be saved "
-                    f'(got {type(value).__name__})'
-                )
-        arrays = {'mean': self._scaling.mean, 'width': self._scaling.width}
-        content = {
-            'estimator': type(self).__name__,
-            'params': params,
-            'x': self._x.cpu(),
-            'scaling': {
-                k: v if v is None else torch.from_numpy(v) for k, v in arrays.items()
-            },
-            'state': {k: v.cpu() for k, v in self._model.state_dict().items()},
-            'graph': self.graph_choice_,
-            'loss': self.validation_loss_,
-            'n_iter': self.n_iter_,
-            'num_outputs': self._num_outputs,
-            'table': None if self._table is None else self._table.state(),
-            'names': getattr(self, 'feature_names_in_', np.array([])).tolist(),
-            'targets': self._saved_targets(),
-        }
-        write_tensors(content, path)
+        x = check_rows(self, X, reset=False, accept_sparse='csr')
+        is_sparse = scipy.sparse.issparse(self._x)
+        if scipy.sparse.issparse(x) != is_sparse:
+            x = scipy.sparse.csr_matrix(x) if is_sparse else x.toarray()
+        x = self._scaling.apply(x)
+        return x if is_sparse else np.require(x, requirements=['C', 'W'])
 
-    @classmethod
-    def load(cls, path: str | Path) -> Any:
-        r"""Read an estimator that :meth:`save` wrote; nothing in the file is executed.
+    @torch.no_grad()
+    def _run(self, x: Any, return_graph: bool = False) -> Any:
+        """Return the outputs of each member for scaled new rows, and their graphs."""
+        rows = self._to_rows(x, self._precision)
+        options: dict[str, Any] = {'return_graph': return_graph}
+        if self._nearest is not None:
+            source, distance = self._nearest.of_new(x)
+            options['given'] = source, distance.to(self._precision)
+        taken = rows.take(torch.arange(len(rows), device=self.device))
+        found = [model(taken, **options) for model in self._members]
+        if not return_graph:
+            return torch.stack(found)
+        shape = x.shape[0], self._num_rows
+        return sum(to_csr(graph, shape) for _, graph in found) / len(found)
 
-        Args:
-            path (str or pathlib.Path): The file.
+    def _outputs(self, X: Any) -> Tensor:
+        """Return the outputs of each member for new rows."""
+        x = self._new_rows(X)
+        blocks = range(0, x.shape[0], _BLOCK)
+        return torch.cat([self._run(x[i : i + _BLOCK]) for i in blocks], dim=1).cpu()
 
-        Raises:
-            OSError: If the file holds no saved estimator, or a damaged one.
-            ValueError: If it is one of another class.
-        """
-        content = read_file(path, cls.__name__)
-        try:
-            return cls._restored(content)
-        except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
-            raise OSError(
-                f"'{path}' holds a {cls.__name__} that cannot be restored: {error}"
-            ) from error
+    @torch.no_grad()
+    def _own(self, return_graph: bool = False) -> Any:
+        """Run the networks on the rows of training among each other."""
+        every = torch.arange(self._num_rows, device=self.device)
+        rows = self._to_rows(self._x, self._precision).take(every)
+        options: dict[str, Any] = {'return_graph': return_graph}
+        if self._nearest is not None:
+            source, distance = self._nearest.of_rows(every)
+            options['given'] = source, distance.to(self._precision)
+        told = self._told.to(self.device)
+        found = [model(rows, told, **options) for model in self._members]
+        if not return_graph:
+            return torch.stack(found).cpu()
+        shape = self._num_rows, self._num_rows
+        return sum(to_csr(graph, shape) for _, graph in found) / len(found)
 
-    @classmethod
-    def _restored(cls, content: dict[str, Any]) -> Any:
-        self = cls(**content['params'])
-        self._check_parameters()
-        mean, width = (
-            None if value is None else value.numpy()
-            for value in content['scaling'].values()
+
+def _checked_mask(mask: Any, is_known: Any) -> Any:
+    """Return which rows to hold back as an array, if that is given."""
+    if mask is None:
+        return None
+    found = np.asarray(mask)
+    if found.dtype != bool or found.shape != is_known.shape:
+        raise ValueError(
+            f"'validation_mask' must hold one bool for each of the {len(is_known)} "
+            f'rows (got {found.dtype} of shape {list(found.shape)})'
         )
-        self._scaling = Scaling(mean, width)
-        self._x = content['x'].to(self.device)
-        self._dtype = torch.empty(0, dtype=self._x.dtype).numpy().dtype
-        self._num_outputs = content['num_outputs']
-        state = content['table']
-        self._table = None if state is None else TableTransformer.restored(state)
-        table_width = self._x.size(1) if state is None else len(state['columns'])
-        self.n_features_in_ = table_width
-        if content['names']:
-            self.feature_names_in_ = np.array(content['names'], dtype=object)
-        self._restore_targets(content['targets'])
-        self._candidates()
-        empty = torch.empty(0)
-        table = Table(self._x, empty, empty, empty, empty)
-        args = content['graph'], self._num_outputs, self._task, table, self
-        model = make_network(*args).to(self._x)
-        model.load_state_dict(content['state'])
-        self._keep(
-            Result(content['graph'], model.eval(), content['loss'], content['n_iter'])
+    held, left = (is_known & found).sum(), (is_known & ~found).sum()
+    if held == 0 or left == 0:
+        raise ValueError(
+            f"'validation_mask' must hold back some rows with a label and leave some "
+            f'(got {held} and {left})'
         )
-        return self
+    return found
+
+
+def _seed(random: Any) -> int:
+    return int(random.randint(2**31 - 1))

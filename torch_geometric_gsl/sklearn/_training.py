@@ -1,47 +1,62 @@
-"""Train one network on the rows of a table."""
+"""Train one network on the rows of a table, by batches and pools of candidates."""
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.optim.swa_utils import AveragedModel
 from tqdm import tqdm
 
-from torch_geometric_gsl.baselines.knn_gcn import KNNGCN
-from torch_geometric_gsl.baselines.mlp import MLPClassifier
-from torch_geometric_gsl.nn.models.gsl_net import GSLNet
-from torch_geometric_gsl.nn.nearest_neighbours import near_similarity
-from torch_geometric_gsl.ops.local_random import DrawsFrom
+from torch_geometric_gsl.nn.models.table_net import TableNet
 
 #: What the rows of a table may be joined by.
 GRAPHS = ('learned', 'nearest', 'none')
-# Between two looks at validation.
-EVAL_EVERY = 2
+# Validation looks at no more rows than these, and at no more candidates.
+_MOST_VALIDATED, _MOST_CANDIDATES = 20_000, 50_000
+# Rows that are answered at once.
+_BLOCK = 2048
+# The weight of the past in the average of the parameters.
+_DECAY = 0.99
+# Validation must improve by this part of the loss to prolong the training, and that of
+# classes by this number.
+_TOLERANCE, _TOLERANCE_OF_CLASSES = 1e-3, 1e-3
 
 
 class Table(NamedTuple):
-    """Rows, what is known of them, and which of them serve for what.
+    """Rows with what is known of them.
 
     Args:
-        x (torch.Tensor): The rows.
-        y (torch.Tensor): The targets of all rows, read where they are known.
-        weight (torch.Tensor): What each row counts.
-        train (torch.Tensor): The rows to train on.
-        val (torch.Tensor): The rows that are held back; there may be none.
-        candidates (torch.Tensor, optional): The edges that a learned graph weighs; all
-            pairs if :obj:`None`. (default: :obj:`None`)
+        x (Rows): The rows.
+        y (torch.Tensor): Their targets, read where they count.
+        told (torch.Tensor): The labels that rows tell others, -1 or NaN where unknown.
+        weight (torch.Tensor): What the loss of each row counts.
+        nearest (Nearest, optional): The search for nearest rows, of a graph of these.
+            (default: :obj:`None`)
     """
 
-    x: Tensor
+    x: Any
     y: Tensor
+    told: Tensor
     weight: Tensor
+    nearest: Any = None
+
+
+class Parts(NamedTuple):
+    """The rows of a table that serve for one thing each.
+
+    Args:
+        train (torch.Tensor): Those whose loss counts.
+        candidates (torch.Tensor): Those that may be neighbours, these among them.
+        val (torch.Tensor): Those that are held back; there may be none.
+    """
+
     train: Tensor
+    candidates: Tensor
     val: Tensor
-    candidates: Tensor | None = None
 
 
 class Result(NamedTuple):
@@ -49,123 +64,207 @@ class Result(NamedTuple):
 
     Args:
         graph (str): What joins its rows.
-        model (torch.nn.Module): The network, of its best epoch.
+        model (TableNet): The network, with averaged parameters, of its best epoch.
         loss (float): Its loss on rows that are held back, or else in training.
-        num_epochs (int): The number of epochs that were run.
+        losses (list[float]): The training loss of each epoch.
+        scores (list[float]): The validation loss of each epoch.
+        has_converged (bool): Whether validation had ceased to improve.
     """
 
     graph: str
-    model: Any
+    model: TableNet
     loss: float
-    num_epochs: int
+    losses: list[float]
+    scores: list[float]
+    has_converged: bool
 
 
-def make_network(
-    graph: str,
-    num_outputs: int,
-    task: str,
-    table: Table,
-    p: Any,
-    generator: torch.Generator | None = None,
-) -> Any:
-    """Build the network of a graph from the parameters of an estimator.
+class Rows:
+    """Rows of a table, dense or sparse, that are taken by their numbers.
 
-    Its weights are drawn from a generator, or serve nobody, as they will be loaded.
+    Args:
+        x (torch.Tensor or scipy.sparse.csr_matrix): The rows.
+        device (str): The device of rows that are taken.
     """
-    with DrawsFrom(torch.Generator() if generator is None else generator):
-        return _network(graph, num_outputs, task, table, p)
+
+    def __init__(self, x: Any, device: str) -> None:
+        self.x, self.device = x, device
+        self.is_sparse = not isinstance(x, Tensor)
+
+    def __len__(self) -> int:
+        return int(self.x.shape[0])
+
+    def take(self, rows: Tensor) -> Tensor:
+        """Return some rows as one tensor."""
+        if not self.is_sparse:
+            taken: Tensor = self.x[rows]
+            return taken
+        from torch_geometric_gsl.sklearn._arrays import to_tensor
+
+        return to_tensor(self.x[rows.cpu().numpy()], self.device)
 
 
-def _network(graph: str, num_outputs: int, task: str, table: Table, p: Any) -> Any:
-    num_nodes, num_features = table.x.shape
-    k = max(1, min(p.k, num_nodes - 1))
-    layers = num_features, p.hidden_channels, p.num_layers, num_outputs
-    options: dict[str, Any] = {'dropout': float(p.dropout), 'task': task}
-    if num_nodes == 1 or graph == 'none':
-        return MLPClassifier(*layers, **options)
-    if graph == 'nearest':
-        return KNNGCN(*layers, k=k, root_weight=True, cached=True, **options)
-    return GSLNet(
-        *layers,
-        similarity=near_similarity(p.similarity, num_features),
-        compare='input',
-        scale='learned',
-        initial_scale=float(p.initial_scale),
-        tau=float(p.tau),
-        k=k,
-        loop=False,
-        **options,
-    )
-
-
-def losses(out: Tensor, y: Tensor, task: str) -> Tensor:
-    """Return the loss of each row."""
-    if task == 'classification':
+def losses_of(out: Tensor, y: Tensor) -> Tensor:
+    """Return the loss of each row: of classes the cross-entropy, else the square."""
+    if not y.is_floating_point():
         return F.cross_entropy(out, y, reduction='none')
     return (out - y).square().mean(dim=1)
 
 
-def train(
-    graph: str, num_outputs: int, task: str, table: Table, p: Any, seed: int
-) -> Result:
-    """Train until rows that are held back have not improved for some time."""
-    generator = torch.Generator().manual_seed(seed)
-    args = graph, num_outputs, task, table, p
-    model = make_network(*args, generator).to(table.x)
-    if table.x.device.type != 'cpu':
-        generator = torch.Generator(table.x.device).manual_seed(seed)
-    shape: dict[bool, list[Tensor]] = {True: [], False: []}
-    for parameter in model.parameters():
-        shape[parameter.dim() > 0].append(parameter)
-    groups = [
-        {'params': shape[True], 'weight_decay': float(p.weight_decay)},
-        # Zero is no better a value of the scale.
-        {'params': shape[False], 'weight_decay': 0.0},
-    ]
-    optimizer = torch.optim.Adam(groups, lr=float(p.learning_rate))
-    best, state, improved, epoch = float('inf'), None, 0, 0
-    bar = tqdm(range(p.max_iter), graph, disable=not p.verbose, leave=False)
-    for epoch in bar:
-        model.train()
-        optimizer.zero_grad()
-        loss = weighted_loss(model, table, table.train, task, generator)
-        loss.backward()
-        optimizer.step()
-        if (epoch + 1) % EVAL_EVERY and epoch + 1 < p.max_iter:
-            continue
-        has_val = table.val.numel() > 0
-        value = validate(model, table, task) if has_val else float(loss.detach())
-        bar.set_postfix(loss=f'{value:.3f}', refresh=False)
-        if value < best:
-            best, improved = value, epoch
-            state = copy.deepcopy(model.state_dict())
-        elif epoch - improved >= p.n_iter_no_change:
-            break
-    if state is not None:
-        model.load_state_dict(state)
-    return Result(graph, model.eval(), best, epoch + 1)
-
-
-def weighted_loss(
-    model: Any,
+def answer(
+    model: TableNet,
     table: Table,
     rows: Tensor,
-    task: str,
+    candidates: Tensor,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    weight = table.weight[rows]
-    edges = table.candidates if isinstance(model, GSLNet) else None
-    out = model(table.x, edges, generator=generator)
-    loss = losses(out[rows], table.y[rows], task)
-    return (loss * weight).sum() / weight.sum()
+    """Run a network on some rows, whose neighbours are other rows.
+
+    Args:
+        model (TableNet): The network.
+        table (Table): The table.
+        rows (torch.Tensor): The rows.
+        candidates (torch.Tensor): Their possible neighbours, none of these rows.
+        generator (torch.Generator, optional): Source of randomness.
+            (default: :obj:`None`)
+    """
+    x = table.x.take(rows)
+    out: Tensor
+    if model.graph == 'none':
+        out = model(x, generator=generator)
+        return out
+    given = None
+    if model.graph == 'given':
+        source, distance = table.nearest.of_rows(rows)
+        candidates, place = source.unique(return_inverse=True)
+        given = place.view_as(source), distance
+    pair = table.x.take(candidates), x
+    out = model(pair, table.told[candidates], given=given, generator=generator)
+    return out
+
+
+def train(
+    model: TableNet, graph: str, table: Table, parts: Parts, options: Any, seed: int
+) -> Result:
+    """Train until rows that are held back have not improved for some time.
+
+    Args:
+        model (TableNet): The network.
+        graph (str): What joins the rows.
+        table (Table): The table.
+        parts (Parts): Which rows serve for what.
+        options (Options): The options of the estimator.
+        seed (int): The seed of batches, pools and dropout.
+    """
+    generator = torch.Generator(table.y.device).manual_seed(seed)
+    optimizer = torch.optim.AdamW(_groups(model, options), lr=options.learning_rate)
+    average: Any = AveragedModel(model, multi_avg_fn=_average).eval()
+    best = anchor = float('inf')
+    state, patience = None, options.n_iter_no_change
+    least = 0.0 if table.y.is_floating_point() else _TOLERANCE_OF_CLASSES
+    losses: list[float] = []
+    scores: list[float] = []
+    steps = -(-len(parts.train) // options.batch_size)
+    bar = tqdm(desc=graph, unit='step', disable=not options.verbose, leave=False)
+    improved = epoch = 0
+    for epoch in range(options.max_iter):
+        bar.total = steps * min(options.max_iter, improved + patience + 1)
+        model.train()
+        total = 0.0
+        for batch, pool in _batches(parts, options, generator):
+            weight = table.weight[batch]
+            out = answer(model, table, batch, pool, generator)
+            loss = (losses_of(out, table.y[batch]) * weight).sum() / weight.sum()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            average.update_parameters(model)
+            total += float(loss.detach()) * len(batch) / len(parts.train)
+            bar.update()
+        losses.append(total)
+        has_val = len(parts.val) > 0
+        scores.append(validate(average.module, table, parts) if has_val else total)
+        bar.set_postfix(loss=f'{scores[-1]:.4f}', refresh=False)
+        if scores[-1] < best:
+            best, state = scores[-1], _copied(average.module)
+        if best < min(anchor * (1 - _TOLERANCE), anchor - least):
+            anchor, improved = best, epoch
+        if epoch - improved >= patience:
+            break
+    bar.close()
+    if state is not None:
+        model.load_state_dict(state)
+    has_converged = epoch - improved >= patience
+    return Result(graph, model.eval(), best, losses, scores, has_converged)
 
 
 @torch.no_grad()
-def validate(model: Any, table: Table, task: str) -> float:
-    model.eval()
-    return float(weighted_loss(model, table, table.val, task))
+def validate(model: TableNet, table: Table, parts: Parts) -> float:
+    """Return the mean loss of rows that are held back."""
+    total = count = 0.0
+    rows, candidates = parts.val[:_MOST_VALIDATED], parts.candidates[:_MOST_CANDIDATES]
+    if model.graph == 'learned':
+        told = table.told[candidates]
+        model.index(table.x.take(candidates), told)
+    for block in rows.split(_BLOCK):
+        weight = table.weight[block]
+        is_indexed = model.graph == 'learned'
+        out: Any = (
+            model(table.x.take(block))
+            if is_indexed
+            else answer(model, table, block, candidates)
+        )
+        total += float((losses_of(out, table.y[block]) * weight).sum())
+        count += float(weight.sum())
+    model.forget()
+    return total / count
 
 
-def choose(graphs: tuple[str, ...], run: Callable[[str], Result]) -> Result:
-    """Train with each graph and return what validation prefers."""
-    return min(map(run, graphs), key=lambda result: result.loss)
+def _batches(
+    parts: Parts, options: Any, generator: torch.Generator
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield batches of an epoch, each with a pool of other rows."""
+    device = parts.train.device
+    order = parts.train[_permutation(len(parts.train), device, generator)]
+    everyone = parts.candidates[_permutation(len(parts.candidates), device, generator)]
+    size = min(options.pool_size, len(everyone))
+    is_in_batch = torch.zeros(
+        int(everyone.amax()) + 1, dtype=torch.bool, device=everyone.device
+    )
+    for batch in order.split(options.batch_size):
+        # A window of a random order, from which the batch is taken.
+        start = torch.randint(len(everyone), (1,), generator=generator, device=device)
+        stop = int(start) + size
+        pool = everyone[int(start) : stop]
+        if stop > len(everyone):
+            pool = torch.cat([pool, everyone[: stop - len(everyone)]])
+        is_in_batch[batch] = True
+        pool = pool[~is_in_batch[pool]]
+        is_in_batch[batch] = False
+        yield batch, pool
+
+
+def _permutation(n: int, device: torch.device, generator: torch.Generator) -> Tensor:
+    return torch.randperm(n, generator=generator, device=device)
+
+
+def _groups(model: TableNet, options: Any) -> list[dict[str, Any]]:
+    """Return the parameters, of which single numbers do not decay."""
+    shape: dict[bool, list[Tensor]] = {True: [], False: []}
+    for parameter in model.parameters():
+        shape[parameter.dim() > 0].append(parameter)
+    return [
+        {'params': shape[True], 'weight_decay': options.weight_decay},
+        {'params': shape[False], 'weight_decay': 0.0},
+    ]
+
+
+@torch.no_grad()
+def _average(averages: Any, parameters: Any, count: Any) -> None:
+    """Update running means, which forget the first steps sooner."""
+    decay = min(_DECAY, (1 + int(count)) / (10 + int(count)))
+    torch._foreach_lerp_(averages, parameters, 1 - decay)
+
+
+def _copied(model: TableNet) -> dict[str, Tensor]:
+    return {name: value.clone() for name, value in model.state_dict().items()}

@@ -7,12 +7,13 @@ import torch
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
 
 from torch_geometric_gsl._columns import measure_columns, scale_columns
 from torch_geometric_gsl._labels import find_labelled
 from torch_geometric_gsl.sklearn._arrays import check_same_kind
 from torch_geometric_gsl.sklearn._base import GSLEstimator
-from torch_geometric_gsl.sklearn.table_transformer import check_rows
+from torch_geometric_gsl.sklearn._options import check_options
 
 
 class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
@@ -20,11 +21,14 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
     `"Neural Gaussian Similarity Modeling for Differential Graph Structure Learning"
     <https://arxiv.org/abs/2312.09498>`_ paper.
 
-    Three networks are trained: a :class:`~torch_geometric_gsl.nn.GSLNet`, which learns
-    its graph, a :class:`~torch_geometric_gsl.baselines.KNNGCN` on the nearest rows, and
-    a :class:`~torch_geometric_gsl.baselines.MLPClassifier` without a graph. Rows that
-    are held back choose among them, by their loss. New rows take their neighbours from
-    the rows of training.
+    The network is a :class:`~torch_geometric_gsl.nn.TableNet`: each row hears the
+    labels of other rows, the nearest by a distance that is learned. Three are trained:
+    one that learns its graph, one on the nearest rows by the scaled columns, and one
+    without a graph. Rows that are held back choose among them, by their loss. New rows
+    take their neighbours from all rows of :meth:`fit`. No row hears its own label.
+
+    Training goes by batches, each with a pool of other rows, so that an epoch is linear
+    in the number of rows. It ends when rows that are held back do not improve any more.
 
     Rows with the label -1 are not labelled: they are part of the graph, and nothing is
     learned from their label. Where labels are -1 and one other value, or others are
@@ -34,7 +38,8 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
     A DataFrame of texts, categories, dates or missing values is taken as
     :func:`make_table_transformer` takes it.
 
-    A row of weight 0 remains a node of the graph, and a weight of 2 is no second node:
+    A row of weight 0 remains a node, which tells no label, and a weight of 2 is no
+    second node:
     of scikit-learn's checks those that ask for the contrary
     (:obj:`check_sample_weight_equivalence_on_dense_data` and its sparse twin) fail.
 
@@ -42,48 +47,54 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
         graph (str, optional): What joins rows: :obj:`"learned"`, :obj:`"nearest"`,
             :obj:`"none"`, or :obj:`"auto"` for what validation prefers.
             (default: :obj:`"auto"`)
-        similarity (str, optional): The similarity of a learned graph, which compares
-            the scaled columns. On one or two columns :obj:`"linear"` and
-            :obj:`"heat_kernel"` compare distances, as a cosine has no meaning there.
-            (default: :obj:`"linear"`)
-        k (int, optional): The number of neighbours, at most one less than the rows.
-            (default: :obj:`5`)
-        num_candidates (int or None, optional): The number of nearest rows that a
-            learned graph weighs, no fewer than :obj:`k`; :obj:`None` for all rows,
-            which costs more. (default: :obj:`32`)
-        tau (float, optional): The temperature of a learned graph. (default: :obj:`1.0`)
-        initial_scale (float, optional): Where its learned scale begins.
-            (default: :obj:`10.0`)
-        hidden_channels (int, optional): The number of hidden units.
-            (default: :obj:`64`)
-        num_layers (int, optional): The number of layers. (default: :obj:`2`)
-        dropout (float, optional): The share of hidden units that are left out in
-            training. (default: :obj:`0.5`)
-        learning_rate (float, optional): The rate of Adam. (default: :obj:`0.01`)
-        weight_decay (float, optional): Its weight decay. (default: :obj:`5e-4`)
-        max_iter (int, optional): The most epochs. (default: :obj:`300`)
+        n_members (int, optional): The number of networks whose answers are averaged.
+            They differ by their seeds, and by the rows that are held back.
+            (default: :obj:`1`)
+        similarity (str, optional): What a learned graph compares rows by.
+            (default: :obj:`"distance"`)
+        eval_k (int, optional): The number of neighbours of a prediction.
+            (default: :obj:`96`)
+        draws (int, optional): The number of relaxed draws of neighbours in training;
+            all rows of the pool are neighbours if :obj:`None`. (default: :obj:`None`)
+        hidden_channels (int or str, optional): The number of hidden units; 64, 128 or
+            192 by the number of rows if :obj:`"auto"`. (default: :obj:`"auto"`)
+        dropout (float or str, optional): The share of hidden units that are left out in
+            training; by the number of rows if :obj:`"auto"`. (default: :obj:`"auto"`)
+        scaling (str, optional): How dense columns are scaled: to normal quantiles, to
+            mean 0 and deviation 1 (:obj:`"standard"`), or not (:obj:`"none"`);
+            :obj:`"auto"` takes quantiles from 1,000 rows on. Sparse rows get unit norm
+            unless :obj:`"none"`. (default: :obj:`"auto"`)
+        batch_size (int or str, optional): The number of rows of a step; up to 512 by
+            the number of rows if :obj:`"auto"`. (default: :obj:`"auto"`)
+        pool_size (int, optional): The number of other rows among which a step looks for
+            neighbours. (default: :obj:`2048`)
+        learning_rate (float, optional): The rate of AdamW. (default: :obj:`0.001`)
+        weight_decay (float, optional): Its weight decay. (default: :obj:`1e-4`)
+        max_iter (int, optional): The most epochs. (default: :obj:`1000`)
+        n_iter_no_change (int, optional): The number of epochs without an improvement
+            that end the training, if they have 300 steps. (default: :obj:`10`)
         validation_fraction (float, optional): The share of labelled rows that is held
             back, of each class with enough of them. With too few in all none is: the
             epoch of the least training loss counts then, and :obj:`"auto"` learns a
             graph. (default: :obj:`0.2`)
-        n_iter_no_change (int, optional): The number of epochs without an improvement
-            that end the training. (default: :obj:`50`)
-        standardize (bool, optional): Whether dense columns get mean 0 and deviation 1,
-            and sparse rows unit norm. (default: :obj:`True`)
         random_state (int, RandomState or None, optional): Where randomness comes from.
             An integer gives one model, whatever other threads draw; PyTorch's global
             generator is left alone. (default: :obj:`None`)
         device (str, optional): Where the networks are. (default: :obj:`"cpu"`)
-        verbose (bool, optional): Whether a bar shows the epochs and the time left.
-            (default: :obj:`False`)
+        verbose (bool, optional): Whether a bar shows the steps, the loss and the time
+            left if nothing improves any more. (default: :obj:`False`)
 
     Attributes:
         classes_ (numpy.ndarray): The classes.
         graph_choice_ (str): What validation chose.
-        graph_ (scipy.sparse.csr_matrix): The graph of the training rows: in row
-            :math:`i` the weights of the neighbours of :math:`i`, without noise.
-        n_iter_ (int): The number of epochs of the chosen network.
-        validation_loss_ (float): Its loss.
+        graph_losses_ (dict[str, float]): The validation loss of each graph.
+        n_iter_ (int): The number of epochs of the first network.
+        loss_curve_ (list[float]): Its training loss after each epoch.
+        validation_scores_ (list[float]): Its validation loss after each epoch.
+        validation_loss_ (float): The least, averaged over the networks.
+
+    Warns:
+        ConvergenceWarning: If a network still improved after :obj:`max_iter` epochs.
 
     Raises:
         TypeError: If a parameter has the wrong type.
@@ -97,20 +108,22 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
         True
     """
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> GSLClassifier:
-        r"""Train the networks, and keep that which validation prefers.
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, validation_mask: Any = None
+    ) -> GSLClassifier:
+        r"""Train the networks, and keep those that validation prefers.
 
         Args:
             X (array-like or DataFrame): The rows, dense or sparse.
             y (array-like): Their classes, -1 where they are not known.
             sample_weight (array-like, optional): What the loss of each row counts, no
-                less than 0. A row of weight 0 remains a node of the graph.
-                (default: :obj:`None`)
+                less than 0. A row of weight 0 tells no label. (default: :obj:`None`)
+            validation_mask (array-like, optional): The rows to hold back, such as the
+                latest; chosen at random if :obj:`None`. (default: :obj:`None`)
         """
-        self._check_parameters()
-        X = check_rows(self, X, reset=True, accept_sparse='csr')
+        check_options(self)
         check_same_kind(y)
-        X, y = self._with_targets(X, y)
+        x, y = self._checked(X, y)
         check_classification_targets(y)
         known = find_labelled(y)
         self.classes_ = np.unique(y[known])
@@ -120,83 +133,105 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
                 f'({self.classes_.tolist()})'
             )
         self._num_outputs = len(self.classes_)
+        self._targets = y
         label = np.zeros(len(y), dtype=np.int64)
         label[known] = np.searchsorted(self.classes_, y[known])
-        self._fit(X, label, known, sample_weight)
+        told = torch.from_numpy(np.where(known, label, -1))
+        self._fit(
+            x, torch.from_numpy(label), told, known, sample_weight, validation_mask
+        )
         return self
 
     @property
     def transduction_(self) -> Any:
-        r"""Return the classes that the network gives the rows of training.
+        r"""Return the classes that the networks give the rows of training.
 
-        :meth:`predict` takes all rows for new ones, so that one of training would have
-        itself among its neighbours.
+        Each has the others as neighbours, where :meth:`predict` takes all rows for new
+        ones, so that one of training would have itself among its neighbours.
 
         Returns:
             numpy.ndarray: A class for each row, labelled or not.
         """
         check_is_fitted(self)
-        return self.classes_[self._own_outputs().argmax(axis=1)]
+        share = self._own().softmax(dim=2).mean(dim=0)
+        return self.classes_[share.argmax(dim=1).numpy()]
 
     def predict_proba(self, X: Any) -> Any:
-        r"""Return the probability of each class for each row."""
-        out = torch.from_numpy(self._outputs(X))
-        return out.softmax(dim=1).numpy()
+        r"""Return the probability of each class for each row.
+
+        Args:
+            X (array-like or DataFrame): The rows.
+        """
+        share = self._outputs(X).softmax(dim=2).mean(dim=0)
+        return share.numpy().astype(self._dtype)
 
     def predict(self, X: Any) -> Any:
-        r"""Return the most probable class of each row."""
-        best = self._outputs(X).argmax(axis=1)
-        return self.classes_[best]
+        r"""Return the most probable class of each row.
+
+        Args:
+            X (array-like or DataFrame): The rows.
+        """
+        share = self._outputs(X).softmax(dim=2).mean(dim=0)
+        return self.classes_[share.argmax(dim=1).numpy()]
 
     def _saved_targets(self) -> dict[str, Any]:
-        return {'classes': self.classes_.tolist(), 'dtype': str(self.classes_.dtype)}
+        targets = self._targets.tolist()
+        classes = {'classes': self.classes_.tolist(), 'dtype': str(self.classes_.dtype)}
+        return {**classes, 'y': targets, 'y_dtype': str(self._targets.dtype)}
 
     def _restore_targets(self, saved: dict[str, Any]) -> None:
         self.classes_ = np.array(saved['classes'], dtype=np.dtype(saved['dtype']))
+        self._targets = np.array(saved['y'], dtype=np.dtype(saved['y_dtype']))
 
 
 class GSLRegressor(RegressorMixin, GSLEstimator):  # type: ignore[misc]
     r"""Predict numbers from the rows of a table with a graph that is learned of them.
 
     It works as :class:`GSLClassifier` does, and takes the same parameters; the loss is
-    the squared error.
+    the squared error of targets that are scaled to deviation 1.
 
     Args:
         graph (str, optional): What joins rows. (default: :obj:`"auto"`)
-        similarity (str, optional): The similarity of a learned graph.
-            (default: :obj:`"linear"`)
-        k (int, optional): The number of neighbours. (default: :obj:`5`)
-        num_candidates (int or None, optional): The number of nearest rows that a
-            learned graph weighs, no fewer than :obj:`k`. (default: :obj:`32`)
-        tau (float, optional): The temperature. (default: :obj:`1.0`)
-        initial_scale (float, optional): Where the learned scale begins.
-            (default: :obj:`10.0`)
-        hidden_channels (int, optional): The number of hidden units.
-            (default: :obj:`64`)
-        num_layers (int, optional): The number of layers. (default: :obj:`2`)
-        dropout (float, optional): The share of hidden units that are left out.
-            (default: :obj:`0.5`)
-        learning_rate (float, optional): The rate of Adam. (default: :obj:`0.01`)
-        weight_decay (float, optional): Its weight decay. (default: :obj:`5e-4`)
-        max_iter (int, optional): The most epochs. (default: :obj:`300`)
+        n_members (int, optional): The number of networks whose answers are averaged.
+            (default: :obj:`1`)
+        similarity (str, optional): What a learned graph compares rows by.
+            (default: :obj:`"distance"`)
+        eval_k (int, optional): The number of neighbours of a prediction.
+            (default: :obj:`96`)
+        draws (int, optional): The number of relaxed draws in training.
+            (default: :obj:`None`)
+        hidden_channels (int or str, optional): The number of hidden units.
+            (default: :obj:`"auto"`)
+        dropout (float or str, optional): The share of them that are left out.
+            (default: :obj:`"auto"`)
+        scaling (str, optional): How columns are scaled. (default: :obj:`"auto"`)
+        batch_size (int or str, optional): The number of rows of a step.
+            (default: :obj:`"auto"`)
+        pool_size (int, optional): The number of candidates of a step.
+            (default: :obj:`2048`)
+        learning_rate (float, optional): The rate of AdamW. (default: :obj:`0.001`)
+        weight_decay (float, optional): Its weight decay. (default: :obj:`1e-4`)
+        max_iter (int, optional): The most epochs. (default: :obj:`1000`)
+        n_iter_no_change (int, optional): The number of epochs without an improvement
+            that end the training. (default: :obj:`10`)
         validation_fraction (float, optional): The share of rows that is held back.
             (default: :obj:`0.2`)
-        n_iter_no_change (int, optional): The number of epochs without an improvement
-            that end the training. (default: :obj:`50`)
-        standardize (bool, optional): Whether dense columns are standardised.
-            (default: :obj:`True`)
         random_state (int, RandomState or None, optional): Where randomness comes from.
-            An integer gives one model, whatever other threads draw; PyTorch's global
-            generator is left alone. (default: :obj:`None`)
+            (default: :obj:`None`)
         device (str, optional): Where the networks are. (default: :obj:`"cpu"`)
-        verbose (bool, optional): Whether a bar shows the epochs.
+        verbose (bool, optional): Whether a bar shows the steps.
             (default: :obj:`False`)
 
     Attributes:
         graph_choice_ (str): What validation chose.
-        graph_ (scipy.sparse.csr_matrix): The graph of the training rows.
-        n_iter_ (int): The number of epochs of the chosen network.
-        validation_loss_ (float): Its loss, of targets of deviation 1.
+        graph_losses_ (dict[str, float]): The validation loss of each graph.
+        n_iter_ (int): The number of epochs of the first network.
+        loss_curve_ (list[float]): Its training loss after each epoch.
+        validation_scores_ (list[float]): Its validation loss after each epoch.
+        validation_loss_ (float): The least, averaged over the networks.
+
+    Warns:
+        ConvergenceWarning: If a network still improved after :obj:`max_iter` epochs.
 
     Example:
         >>> from sklearn.datasets import load_diabetes
@@ -214,37 +249,59 @@ class GSLRegressor(RegressorMixin, GSLEstimator):  # type: ignore[misc]
         tags.target_tags.single_output = True
         return tags
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> GSLRegressor:
-        r"""Train the networks, and keep that which validation prefers.
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, validation_mask: Any = None
+    ) -> GSLRegressor:
+        r"""Train the networks, and keep those that validation prefers.
 
         Args:
             X (array-like or DataFrame): The rows, dense or sparse.
             y (array-like): Their targets, of one column or of several.
-            sample_weight (array-like, optional): What the loss of each row counts.
-                (default: :obj:`None`)
+            sample_weight (array-like, optional): What the loss of each row counts. A
+                row of weight 0 tells no label. (default: :obj:`None`)
+            validation_mask (array-like, optional): The rows to hold back; chosen at
+                random if :obj:`None`. (default: :obj:`None`)
         """
-        self._check_parameters()
-        X = check_rows(self, X, reset=True, accept_sparse='csr')
-        X, y = self._with_targets(X, y, multi_output=True, y_numeric=True)
-        self._is_column = y.ndim == 1
+        check_options(self)
+        x, y = self._checked(X, y, multi_output=True, y_numeric=True)
+        self._targets = y
         target = y.reshape(len(y), -1)
         self._center, self._width = measure_columns(target)
         self._num_outputs = target.shape[1]
         # Single precision holds what is centred, wherever it was.
-        target = scale_columns(target, self._center, self._width).astype(X.dtype)
-        self._fit(X, target, np.ones(len(y), dtype=bool), sample_weight)
+        target = scale_columns(target, self._center, self._width)
+        target = torch.from_numpy(target.astype(np.float32))
+        known = np.ones(len(y), dtype=bool)
+        self._fit(x, target, target.clone(), known, sample_weight, validation_mask)
         return self
 
+    @property
+    def transduction_(self) -> Any:
+        r"""Return what the networks predict of the training rows from the others.
+
+        Returns:
+            numpy.ndarray: A target for each row.
+        """
+        check_is_fitted(self)
+        return self._in_units(self._own())
+
     def predict(self, X: Any) -> Any:
-        r"""Return the target of each row, in double precision."""
-        out = self._outputs(X).astype(np.float64) * self._width + self._center
-        return out[:, 0] if self._is_column else out
+        r"""Return the target of each row, in double precision.
+
+        Args:
+            X (array-like or DataFrame): The rows.
+        """
+        return self._in_units(self._outputs(X))
+
+    def _in_units(self, out: Tensor) -> Any:
+        """Return the mean of all members in the units of the target."""
+        found = out.mean(dim=0).numpy().astype(np.float64) * self._width + self._center
+        return found[:, 0] if self._targets.ndim == 1 else found
 
     def _saved_targets(self) -> dict[str, Any]:
-        numbers = {'center': self._center, 'width': self._width}
-        saved = {name: torch.from_numpy(value) for name, value in numbers.items()}
-        return {**saved, 'is_column': self._is_column}
+        numbers = {'center': self._center, 'width': self._width, 'y': self._targets}
+        return {name: torch.tensor(value) for name, value in numbers.items()}
 
     def _restore_targets(self, saved: dict[str, Any]) -> None:
-        self._center, self._width = saved['center'].numpy(), saved['width'].numpy()
-        self._is_column = saved['is_column']
+        names = 'center', 'width', 'y'
+        self._center, self._width, self._targets = (saved[n].numpy() for n in names)

@@ -30,7 +30,7 @@ def definition(net, x_src, x_dst, y, own):
     h_src, h_dst = net.lin(x_src), net.lin(x_dst)
     z_src, z_dst = (net.lin_key(net.norm(h)) for h in (h_src, h_dst))
     message = net.lin_value(h_src) + net.label(y)
-    scale = net.sampler.log_scale.exp()
+    scale = net.neighbours.sampler.log_scale.exp()
     for i in range(len(x_dst)):
         others = [j for j in range(len(x_src)) if not (own and j == i)]
         distance = torch.stack([(z_dst[i] - z_src[j]).square().sum() for j in others])
@@ -61,13 +61,10 @@ def test_draws_have_the_mean_of_their_law():
     (x, y), (new, _) = draw_rows(12), draw_rows(2, seed=5)
     with torch.no_grad():
         h_src, h_dst = net.lin(x), net.lin(new)
-        key = [net.lin_key(net.norm(h)) for h in (h_src, h_dst)]
-        pairs = net._pairs((key[0], key[1]))
+        key = tuple(net.lin_key(net.norm(h)) for h in (h_src, h_dst))
+        pairs = net.neighbours._pairs((key[0], key[1]))
         runs = torch.stack(
-            [
-                net.sampler.propagate((key[0], key[1]), y.unsqueeze(1))[:, 0]
-                for _ in range(2000)
-            ]
+            [net.neighbours(key, y.unsqueeze(1))[0][:, 0] for _ in range(2000)]
         )
         # Relaxed draws at tau = 1 from the definition.
         log_pi = pairs.rows().log_softmax(dim=1)
@@ -149,7 +146,7 @@ def test_saved_and_loaded(tmp_path):
     net, (x, y), (new, _) = make(draws=2).eval(), draw_rows(), draw_rows(6, seed=5)
     net.float().index(x.float(), y.float()).save_pretrained(tmp_path)
     again = TableNet.from_pretrained(tmp_path)
-    assert again.draws == 2
+    assert again.neighbours.draws == 2
     assert torch.equal(again(new.float()), net(new.float()))
 
 

@@ -1,30 +1,35 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch_geometric.nn import Linear
 from torch_geometric.nn.inits import reset
 
 from torch_geometric_gsl._checks import (
     check_count,
+    check_option,
     check_pair,
     check_parameter_match,
     check_probability,
 )
 from torch_geometric_gsl.nn.label_embedding import LabelEmbedding
+from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.models.pretrained import Pretrained
+from torch_geometric_gsl.nn.models.table_neighbours import TableNeighbours
 from torch_geometric_gsl.nn.one_type import OneType
-from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
-from torch_geometric_gsl.nn.similarity.distance_similarity import DistanceSimilarity
-from torch_geometric_gsl.ops.aggregate import neighbour_graph, weighted_sum
+from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.local_random import dropout
-from torch_geometric_gsl.ops.neighbours import Neighbours, neighbour_sum
-from torch_geometric_gsl.ops.pair_scores import PairScores
-from torch_geometric_gsl.ops.pool_sum import distances_as_dots, pool_sum
-from torch_geometric_gsl.ops.ranking import best_sources
+from torch_geometric_gsl.ops.runtime import row_blocks
 from torch_geometric_gsl.typing import Features, SampledGraph
+
+#: What joins the rows of a table.
+TABLE_GRAPHS = ('learned', 'given', 'none')
+# Rows that are encoded at once where no gradient is wanted.
+_BLOCK = 2**14
 
 
 class TableNet(OneType, Pretrained):
@@ -42,22 +47,32 @@ class TableNet(OneType, Pretrained):
     <https://arxiv.org/abs/2307.14338>`_ paper. A residual block and a linear map turn
     :math:`\mathbf{h}^{\prime}_i` into the output.
 
+    With :obj:`graph="given"` the caller gives the neighbours of each row with their
+    squared distances, of which only the scale :math:`\lambda` is learned; with
+    :obj:`graph="none"` there is no sum.
+
     No row hears its own label: rows that are given as one tensor are neighbours of all
     others but themselves, and of a pair :obj:`(x_src, x_dst)` the sources are to be
     other rows than the targets. Labels travel one layer, so that they cannot come back.
 
-    In training mode the sum goes over all sources, or over :obj:`draws` relaxed draws
-    of :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`; in evaluation mode
-    over the :obj:`eval_k` nearest, whose weights sum to 1.
+    In training mode the sum goes over all sources, or over :obj:`draws` relaxed draws,
+    whose law is that of :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`; in
+    evaluation mode over the :obj:`eval_k` nearest, whose weights sum to 1.
 
     Args:
         in_channels (int): The number of columns.
         hidden_channels (int): The number of hidden units.
         out_channels (int): The number of classes, or of target columns.
+        graph (str, optional): What joins rows, :obj:`"learned"`, :obj:`"given"` or
+            :obj:`"none"`. (default: :obj:`"learned"`)
+        similarity (str or Similarity, optional): What compares two rows.
+            (default: :obj:`"distance"`)
         key_channels (int, optional): Size of what is compared; half of the hidden units
             if :obj:`None`. (default: :obj:`None`)
         num_frequencies (int, optional): The number of frequencies of each column; 0 for
             no periodic embeddings. (default: :obj:`32`)
+        periodic_columns (list[int], optional): The columns that are embedded; all if
+            :obj:`None`. (default: :obj:`None`)
         frequency_scale (float, optional): The deviation of the frequencies at the
             start. (default: :obj:`0.03`)
         embedding_channels (int, optional): Size of the periodic embedding of a column.
@@ -72,9 +87,10 @@ class TableNet(OneType, Pretrained):
             (default: :obj:`96`)
 
     Shapes:
-        - **input:** columns :math:`(N, F_{in})` or a pair of them, for :math:`N`
-          sources and :math:`n` targets; labels of the sources, classes
-          :math:`(N)` or numbers :math:`(N, F_{out})`
+        - **input:** columns :math:`(N, F_{in})`, dense or without periodic embeddings
+          sparse CSR, or a pair of them, for :math:`N` sources and :math:`n` targets;
+          labels of the sources, classes :math:`(N)` or numbers
+          :math:`(N, F_{out})`
         - **output:** :math:`(n, F_{out})`
 
     Raises:
@@ -101,8 +117,11 @@ class TableNet(OneType, Pretrained):
         hidden_channels: int,
         out_channels: int,
         *,
+        graph: str = 'learned',
+        similarity: str | Similarity = 'distance',
         key_channels: int | None = None,
         num_frequencies: int = 32,
+        periodic_columns: Sequence[int] | None = None,
         frequency_scale: float = 0.03,
         embedding_channels: int = 12,
         dropout: float = 0.2,
@@ -116,37 +135,41 @@ class TableNet(OneType, Pretrained):
             'hidden_channels': hidden_channels,
             'out_channels': out_channels,
             'embedding_channels': embedding_channels,
-            'eval_k': eval_k,
         }
-        for name, value in {'draws': draws, 'key_channels': key_channels}.items():
-            sizes |= {} if value is None else {name: value}
+        sizes |= {} if key_channels is None else {'key_channels': key_channels}
         for name, value in sizes.items():
             check_count(value, name)
+        check_option(graph, TABLE_GRAPHS, 'graph')
         check_count(num_frequencies, 'num_frequencies', minimum=0)
         check_probability(dropout, 'dropout')
-        check_probability(graph_dropout, 'graph_dropout')
-        self.in_channels, self.out_channels = in_channels, out_channels
-        self.hidden_channels, self.eval_k = hidden_channels, eval_k
-        self.dropout, self.graph_dropout = dropout, graph_dropout
-        self.draws = draws
-        width = in_channels
-        self.periodic: torch.nn.Module | None = None
-        if num_frequencies > 0:
-            self.periodic = _periodic(
-                in_channels, embedding_channels, num_frequencies, frequency_scale
-            )
-            width += in_channels * embedding_channels
+        self.in_channels, self.hidden_channels = in_channels, hidden_channels
+        self.out_channels, self.graph, self.dropout = out_channels, graph, dropout
+        columns = range(in_channels) if periodic_columns is None else periodic_columns
+        self.periodic_columns = list(columns) if num_frequencies > 0 else []
+        self.periodic = _periodic(
+            len(self.periodic_columns),
+            embedding_channels,
+            num_frequencies,
+            frequency_scale,
+        )
+        width = in_channels + len(self.periodic_columns) * embedding_channels
         hidden, key = hidden_channels, key_channels or max(1, hidden_channels // 2)
-        self.lin = torch.nn.Linear(width, hidden)
-        self.norm, self.lin_key = (
-            torch.nn.LayerNorm(hidden),
-            torch.nn.Linear(hidden, key),
-        )
-        self.lin_value = torch.nn.Linear(hidden, hidden, bias=False)
-        self.label = LabelEmbedding(out_channels, hidden)
-        self.sampler = GumbelKNNSampler(
-            DistanceSimilarity(key), draws or 4, 1.0, scale='learned', loop=False
-        )
+        self.lin = Linear(width, hidden, weight_initializer='kaiming_uniform')
+        if graph != 'none':
+            self.lin_value = torch.nn.Linear(hidden, hidden, bias=False)
+            self.label = LabelEmbedding(out_channels, hidden)
+            # Cosines lie in [-1, 1], and need a scale to be told apart.
+            self.neighbours = TableNeighbours(
+                key,
+                similarity,
+                draws=draws,
+                dropout=graph_dropout,
+                eval_k=eval_k,
+                initial_scale=1.0 if similarity == 'distance' else 10.0,
+            )
+        if graph == 'learned':
+            self.norm = torch.nn.LayerNorm(hidden)
+            self.lin_key = torch.nn.Linear(hidden, key)
         self.block = torch.nn.ModuleList(
             [
                 torch.nn.LayerNorm(hidden),
@@ -169,6 +192,7 @@ class TableNet(OneType, Pretrained):
         x: Features,
         y: Tensor | None = None,
         *,
+        given: tuple[Tensor, Tensor] | None = None,
         generator: torch.Generator | None = None,
         return_graph: bool = False,
     ) -> Tensor | tuple[Tensor, SampledGraph]:
@@ -180,6 +204,9 @@ class TableNet(OneType, Pretrained):
                 Where rows are indexed, a tensor without labels holds new rows.
             y (torch.Tensor, optional): The labels of the sources, -1 or NaN where one
                 is unknown; none is known if :obj:`None`. (default: :obj:`None`)
+            given (tuple[torch.Tensor, torch.Tensor], optional): With
+                :obj:`graph="given"` the sources of each target :math:`(n, k)`, and
+                their squared distances. (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness.
                 (default: :obj:`None`)
             return_graph (bool, optional): If :obj:`True`, returns the graph over which
@@ -187,18 +214,25 @@ class TableNet(OneType, Pretrained):
         """
         x_src, x_dst = check_pair(x, self.in_channels)
         check_parameter_match(x_src, self.lin.weight)
-        h_dst = self._encode(x_dst)
-        key, message = self.index_key, self.index_message
-        is_new = not isinstance(x, tuple | list) and y is None
-        if not is_new or key is None or message is None:
-            h_src = h_dst if x_dst is x_src else self._encode(x_src)
-            key, message = self._key(h_src), self._message(h_src, y)
-            own = key if x_dst is x_src else self._key(h_dst)
-        else:
-            own = self._key(h_dst)
-        pair: Features = key if own is key else (key, own)
-        out, graph = self._sum(pair, message, generator, return_graph)
-        h = h_dst + out
+        if (given is not None) != (self.graph == 'given'):
+            raise ValueError(
+                f"'given' must be the neighbours where graph='given', and only there "
+                f"(got {'some' if given else 'none'} with graph='{self.graph}')"
+            )
+        h = self._encode(x_dst)
+        graph = None
+        if self.graph != 'none':
+            is_own, is_new = x_dst is x_src, y is None and isinstance(x, Tensor)
+            own = self._key(x_dst, h)
+            if is_new and self.index_message is not None:
+                key, message = self.index_key, self.index_message
+            else:
+                h_src = h if is_own else self._encode(x_src)
+                key = own if is_own else self._key(x_src, h_src)
+                message = self._message(h_src, y)
+            pair: Any = own if key is own else (key, own)
+            out, graph = self._sum(pair, message, given, generator, return_graph)
+            h = h + out
         h = h + self._block(h, generator)
         out = self.head(F.relu(self.head_norm(h)))
         return (out, graph) if graph is not None else out
@@ -218,89 +252,79 @@ class TableNet(OneType, Pretrained):
             TableNet: The model itself.
         """
         check_pair(x, self.in_channels)
-        h = self._encode(x)
-        self.register_buffer('index_key', self._key(h))
-        self.register_buffer('index_message', self._message(h, y))
+        if self.graph == 'none':
+            return self.forget()
+        keys, messages = [], []
+        is_strided = x.layout == torch.strided
+        blocks = row_blocks(x.size(0), 1, _BLOCK) if is_strided else [slice(None)]
+        for rows in [*blocks] or [slice(None)]:
+            part = x[rows] if is_strided else x
+            h = self._encode(part)
+            keys.append(self._key(part, h))
+            messages.append(self._message(h, None if y is None else y[rows]))
+        is_learned = keys[0] is not None
+        self.register_buffer('index_key', torch.cat(keys) if is_learned else None)
+        self.register_buffer('index_message', torch.cat(messages))
+        self._prepare()
         return self
 
     def forget(self) -> TableNet:
         r"""Drop the rows that were indexed; return the model itself."""
         self.register_buffer('index_key', None)
         self.register_buffer('index_message', None)
+        self._prepare()
+        return self
+
+    def _prepare(self) -> None:
+        if self.graph != 'none':
+            self.neighbours.prepare(self.index_key)
+
+    def _apply(self, *args: Any, **kwargs: Any) -> Any:
+        super()._apply(*args, **kwargs)  # type: ignore[no-untyped-call]
+        self._prepare()  # The index has moved.
         return self
 
     def _encode(self, x: Tensor) -> Tensor:
+        """Return the hidden units of rows."""
         if self.periodic is not None:
-            x = torch.cat([x, self.periodic(x).flatten(1)], dim=1)
-        h: Tensor = self.lin(x)
-        return h
+            columns = self.periodic_columns
+            part = x if len(columns) == x.size(1) else x[:, columns]
+            x = torch.cat([x, self.periodic(part).flatten(1)], dim=1)
+        return apply_linear(self.lin, x)
 
-    def _key(self, h: Tensor) -> Tensor:
-        key: Tensor = self.lin_key(self.norm(h))
-        return key
+    def _key(self, x: Tensor, h: Tensor) -> Any:
+        """Return what is compared of rows, if anything is."""
+        return self.lin_key(self.norm(h)) if self.graph == 'learned' else None
 
     def _message(self, h: Tensor, y: Tensor | None) -> Tensor:
+        """Return what rows tell their neighbours."""
         message: Tensor = self.lin_value(h)
         return message if y is None else message + self.label(y, h.size(0))
+
+    def _sum(
+        self,
+        z: Any,
+        message: Tensor,
+        given: tuple[Tensor, Tensor] | None,
+        generator: torch.Generator | None,
+        return_graph: bool,
+    ) -> tuple[Tensor, SampledGraph | None]:
+        """Sum the messages of neighbours, and return their graph if it is wanted."""
+        neighbours = self.neighbours
+        if given is None:
+            found: tuple[Tensor, SampledGraph | None] = neighbours(
+                z, message, generator=generator, return_graph=return_graph
+            )
+            return found
+        source, distance = given
+        score = -neighbours.sampler.factor * distance
+        return neighbours.listed(source, score, message, generator, return_graph)
 
     def _block(self, h: Tensor, generator: torch.Generator | None) -> Tensor:
         norm, first, second = self.block
         h = dropout(F.relu(first(norm(h))), self.dropout, self.training, generator)
         out: Tensor = second(h)
         return out
-
-    def _pairs(self, z: Features) -> PairScores:
-        pairs = self.sampler.similarity.pair_scores(z, self.sampler.factor)
-        if isinstance(z, tuple):
-            return pairs
-        return pairs._replace(excluded=torch.arange(z.size(0), device=z.device))
-
-    def _sum(
-        self,
-        z: Features,
-        message: Tensor,
-        generator: torch.Generator | None,
-        return_graph: bool,
-    ) -> tuple[Tensor, SampledGraph | None]:
-        """Sum the messages of neighbours, and return their graph if it is wanted."""
-        if self.training and self.draws is not None:
-            if not return_graph:
-                return self.sampler.propagate(z, message, generator=generator), None
-            graph = self.sampler(z, generator=generator)
-            edge_index, edge_weight = graph
-            num_targets = z[1].size(0) if isinstance(z, tuple) else z.size(0)
-            return weighted_sum(message, edge_index, edge_weight, num_targets), graph
-        pairs = self._pairs(z)
-        if self.training and not return_graph:
-            p = self.graph_dropout
-            return pool_sum(
-                message, distances_as_dots(pairs), p, generator=generator
-            ), None
-        source, weight = self._neighbours(pairs, generator)
-        neighbours = Neighbours(source, message.size(0))
-        out = neighbour_sum(message, weight.to(message.dtype), neighbours)
-        return out, neighbour_graph(
-            source, weight, weight > 0
-        ) if return_graph else None
-
-    def _neighbours(
-        self, pairs: PairScores, generator: torch.Generator | None
-    ) -> tuple[Tensor, Tensor]:
-        """Return the neighbours of each target, and their weights."""
-        k = max(0, pairs.available)
-        if not self.training:
-            k = min(k, self.eval_k)
-        if k == 0:
-            source = torch.empty(pairs.dst.size(0), 0, dtype=torch.long)
-            return source.to(pairs.dst.device), pairs.dst.new_empty(source.shape)
-        exact = pairs.detach()
-        src = exact.src.double()
-        dst = src if exact.dst is exact.src else exact.dst.double()
-        source = best_sources(distances_as_dots(exact._replace(dst=dst, src=src)), k)
-        score = pairs.pairs(slice(None), Neighbours(source, pairs.src.size(0)))
-        weight = score.softmax(dim=1)
-        p = self.graph_dropout
-        return source, dropout(weight, p, self.training, generator)
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         state_dict, prefix = args[:2]
@@ -310,11 +334,18 @@ class TableNet(OneType, Pretrained):
             kept = None if kept is None else torch.empty_like(kept).to(like)
             self.register_buffer(name, kept)
         super()._load_from_state_dict(*args, **kwargs)
+        self._prepare()
+
+    def __repr__(self) -> str:
+        sizes = f'{self.in_channels}, {self.hidden_channels}, {self.out_channels}'
+        return f"{type(self).__name__}({sizes}, graph='{self.graph}')"
 
 
 def _periodic(
     num_columns: int, channels: int, num_frequencies: int, scale: float
-) -> torch.nn.Module:
+) -> torch.nn.Module | None:
+    if num_columns == 0:
+        return None
     try:
         from rtdl_num_embeddings import PeriodicEmbeddings
     except ImportError as error:

@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from torch_geometric_gsl._checks import check_count, check_probability
+from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
+from torch_geometric_gsl.nn.similarity.base import Similarity
+from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
+from torch_geometric_gsl.ops.aggregate import neighbour_graph
+from torch_geometric_gsl.ops.knn import top_k
+from torch_geometric_gsl.ops.local_random import dropout
+from torch_geometric_gsl.ops.neighbours import Neighbours, neighbour_sum
+from torch_geometric_gsl.ops.pair_scores import PairScores
+from torch_geometric_gsl.ops.pool_sum import (
+    Sources,
+    distances_as_dots,
+    pool_sum,
+    pool_weights,
+)
+from torch_geometric_gsl.ops.scores import negative
+from torch_geometric_gsl.typing import Features, SampledGraph
+
+# Beyond so many sources, rankings in double precision would take too much memory.
+_MOST_IN_DOUBLE = 2**17
+# Bytes of a block of rankings.
+_RANKING_BUDGET = 2**27
+
+
+class TableNeighbours(torch.nn.Module):
+    r"""Sum the messages of neighbours, weighed by a softmax of their scores.
+
+    .. math::
+        \sum_{j \neq i} \mathrm{softmax}_j(\lambda \, \phi(z_i, z_j)) \, m_j
+
+    In training mode the sum goes over all sources, with dropout, or over relaxed draws
+    with :math:`\tau = 1`; in evaluation mode over the :obj:`eval_k` nearest.
+
+    Args:
+        in_channels (int): Size :math:`m` of the compared vectors :math:`z`.
+        similarity (str or Similarity, optional): Their similarity.
+            (default: :obj:`"distance"`)
+        draws (int, optional): The number of relaxed draws in training; all sources are
+            summed if :obj:`None`. (default: :obj:`None`)
+        dropout (float, optional): The share of weights that are left out in training.
+            Draws drop none. (default: :obj:`0.2`)
+        eval_k (int, optional): The number of neighbours in evaluation mode.
+            (default: :obj:`96`)
+        initial_scale (float, optional): The learned scale :math:`\lambda` at the start.
+            (default: :obj:`1.0`)
+
+    Raises:
+        TypeError: If an argument has the wrong type.
+        ValueError: If an argument is out of range.
+
+    Example:
+        >>> neighbours = TableNeighbours(2).eval()
+        >>> z, message = torch.tensor([[0.0, 0.0], [9.0, 9.0]]), torch.eye(2)
+        >>> out, graph = neighbours(z, message)  # Each row has one neighbour.
+        >>> out
+        tensor([[0., 1.],
+                [1., 0.]])
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        similarity: str | Similarity = 'distance',
+        *,
+        draws: int | None = None,
+        dropout: float = 0.2,
+        eval_k: int = 96,
+        initial_scale: float = 1.0,
+    ) -> None:
+        super().__init__()
+        if draws is not None:
+            check_count(draws, 'draws')
+        check_count(eval_k, 'eval_k')
+        check_probability(dropout, 'dropout')
+        self.draws, self.dropout, self.eval_k = draws, dropout, eval_k
+        self.sampler = GumbelKNNSampler(
+            resolve_similarity(similarity, in_channels),
+            draws or 1,
+            1.0,
+            scale='learned',
+            initial_scale=initial_scale,
+            loop=False,
+        )
+        self._prepared: tuple[Tensor, Sources] | None = None
+
+    def reset_parameters(self) -> None:
+        r"""Reset all learnable parameters of the module."""
+        self.sampler.reset_parameters()
+
+    def forward(
+        self,
+        z: Features,
+        message: Tensor,
+        *,
+        generator: torch.Generator | None = None,
+        return_graph: bool = False,
+    ) -> tuple[Tensor, SampledGraph | None]:
+        r"""Run the forward pass.
+
+        Args:
+            z (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The compared vectors
+                of all rows, none its own neighbour, or those of sources and targets.
+            message (torch.Tensor): The messages of the sources :math:`[N, h]`.
+            generator (torch.Generator, optional): Source of randomness.
+                (default: :obj:`None`)
+            return_graph (bool, optional): Whether the graph of this very sum is
+                returned, too. (default: :obj:`False`)
+        """
+        pairs = self._pairs(z)
+        k = max(0, pairs.available)
+        p, draws = (self.dropout, self.draws) if self.training else (0.0, None)
+        if self.training or self.eval_k >= k:
+            products = as_products(pairs)
+            if not return_graph or k == 0:
+                total = pool_sum(message, products, p, draws, generator=generator)
+                return total, _empty_graph(total) if return_graph else None
+            weight = pool_weights(products, p, draws, generator=generator)
+            return weight @ message, _dense_graph(weight)
+        source = self._nearest(z, pairs.detach())
+        score = pairs.pairs(slice(None), Neighbours(source, pairs.src.size(0)))
+        return self.listed(source, score, message, generator, return_graph)
+
+    def prepare(self, z: Tensor | None) -> None:
+        r"""Prepare sources that many targets will be compared with; drop the last.
+
+        Args:
+            z (torch.Tensor or None): Their compared vectors, or none.
+        """
+        self._prepared = None
+        if z is not None and not z.requires_grad:
+            pairs = self._pairs((z, z[:0]))
+            if pairs.response.function is negative:
+                self._prepared = z, Sources.of(_precise(pairs).src)
+
+    def listed(
+        self,
+        source: Tensor,
+        score: Tensor,
+        message: Tensor,
+        generator: torch.Generator | None = None,
+        return_graph: bool = False,
+    ) -> tuple[Tensor, SampledGraph | None]:
+        """Sum the messages of sources that each target lists, by their scores."""
+        weight = dropout(score.softmax(dim=1), self.dropout, self.training, generator)
+        neighbours = Neighbours(source, message.size(0))
+        out = neighbour_sum(message, weight.to(message.dtype), neighbours)
+        graph = neighbour_graph(source, weight, weight > 0) if return_graph else None
+        return out, graph
+
+    def _pairs(self, z: Features) -> PairScores:
+        pairs = self.sampler.similarity.pair_scores(z, self.sampler.factor)
+        if isinstance(z, tuple):
+            return pairs
+        return pairs._replace(excluded=torch.arange(z.size(0), device=z.device))
+
+    def _nearest(self, z: Features, pairs: PairScores) -> Tensor:
+        """Return the best sources of each target, best first."""
+        pairs = _precise(pairs)
+        kept, sources = self._prepared or (None, None)
+        is_kept = sources is not None and z[0] is kept
+        ranks = distances_as_dots(pairs, sources) if is_kept else as_products(pairs)
+        return top_k(ranks, self.eval_k, memory_budget=_RANKING_BUDGET)
+
+    def __repr__(self) -> str:
+        similarity = self.sampler.similarity
+        return f'{type(self).__name__}({similarity}, eval_k={self.eval_k})'
+
+
+def as_products(pairs: PairScores) -> PairScores:
+    """Return distances as inner products, other scores as they are."""
+    if pairs.response.function is negative:
+        return distances_as_dots(pairs)
+    return pairs
+
+
+def _precise(pairs: PairScores) -> PairScores:
+    """Return scores in double precision, where memory allows."""
+    if pairs.src.size(0) > _MOST_IN_DOUBLE:
+        return pairs
+    src = pairs.src.double()
+    dst = src if pairs.dst is pairs.src else pairs.dst.double()
+    return pairs._replace(dst=dst, src=src)
+
+
+def _empty_graph(like: Tensor) -> SampledGraph:
+    edge_index = torch.empty(2, 0, dtype=torch.long, device=like.device)
+    return SampledGraph(edge_index, like.new_empty(0))
+
+
+def _dense_graph(weight: Tensor) -> SampledGraph:
+    source = torch.arange(weight.size(1), device=weight.device).expand_as(weight)
+    return neighbour_graph(source, weight, weight > 0)
