@@ -3,18 +3,23 @@ r"""Sums over all sources of a pool, weighed by a softmax of distances."""
 from __future__ import annotations
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
+from torch_geometric_gsl.ops.derivatives import once_differentiable
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, row_blocks
 from torch_geometric_gsl.ops.scores import Response, identity
 
 # Weights are dropped with a probability that is a multiple of one in so many.
 _LEVELS = 2**16
+# Draws leave out sources whose weight is less than e to this power of the largest:
+# products of such small numbers are slow.
+_LEAST = -60.0
 
 
 class Sources(NamedTuple):
@@ -104,7 +109,8 @@ def pool_weights(
     """
     score = pairs.rows(rows)
     if draws is not None:
-        return _relaxed_draws(score, draws, generator)
+        mean: Tensor = _RelaxedDraws.apply(score, draws, generator)  # type: ignore[no-untyped-call]
+        return mean
     weight = score.softmax(dim=1)
     level = min(round(p * _LEVELS), _LEVELS - 1)
     if level == 0:
@@ -164,17 +170,38 @@ def _seeded_sum(
     return pool_weights(pairs, p, draws, rows, generator=generator).to(h.dtype) @ h
 
 
-def _relaxed_draws(
-    score: Tensor, draws: int, generator: torch.Generator | None
-) -> Tensor:
-    """Average relaxed draws: normalised weights, each divided by an Exp(1) number."""
-    weight = (score - score.detach().amax(dim=1, keepdim=True)).exp()
-    total = torch.zeros_like(weight)
-    for _ in range(draws):
-        noise = torch.empty_like(weight).exponential_(generator=generator)
-        arrival = weight / noise.clamp_(min=torch.finfo(noise.dtype).tiny)
-        total = total + arrival / arrival.sum(dim=1, keepdim=True)
-    return total / draws
+class _RelaxedDraws(torch.autograd.Function):
+    """The mean of relaxed draws; its backward pass keeps each of them."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, score: Tensor, draws: int, generator: torch.Generator | None
+    ) -> Tensor:
+        weight = score - score.amax(dim=1, keepdim=True)
+        weight = F.threshold_(weight, _LEAST, -torch.inf).exp_()
+        kept = []
+        for _ in range(draws):
+            draw = _exponentials(weight, generator).reciprocal_().mul_(weight)
+            kept.append(draw.div_(draw.sum(dim=1, keepdim=True)))
+        ctx.save_for_backward(*kept)
+        return torch.stack(kept).mean(dim=0) if draws > 1 else kept[0].clone()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        total = torch.zeros_like(grad)
+        for draw in ctx.saved_tensors:
+            part = grad * draw
+            total += part.addcmul_(draw, part.sum(dim=1, keepdim=True), value=-1)
+        return total.div_(len(ctx.saved_tensors)), None, None
+
+
+def _exponentials(like: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Return Exp(1) numbers of 31 bits, in a fifth of the time of PyTorch's."""
+    bits = torch.empty(-(-like.numel() // 2), dtype=torch.int64, device=like.device)
+    bits = bits.random_(-(2**63), None, generator=generator).view(torch.int32)
+    number = bits[: like.numel()].view(like.shape).to(like.dtype).abs_()
+    return number.add_(0.5).mul_(-(2.0**-31)).clamp_(min=-1).log1p_().neg_()
 
 
 def _random_levels(like: Tensor, generator: torch.Generator | None) -> Tensor:

@@ -56,7 +56,7 @@ class GSLEstimator(Explains, Saves, BaseEstimator):  # type: ignore[misc]
         n_members: int = 1,
         similarity: str = 'distance',
         eval_k: int = 96,
-        draws: int | None = None,
+        draws: int | None = 4,
         hidden_channels: int | str = 'auto',
         dropout: float | str = 'auto',
         scaling: str = 'auto',

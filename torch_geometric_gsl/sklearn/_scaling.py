@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 import torch
+from scipy.special import ndtri
 from sklearn.preprocessing import QuantileTransformer
 
 from torch_geometric_gsl.sklearn._arrays import Scaling
@@ -18,6 +19,8 @@ _LEAST_ROWS = 1000
 _QUANTILES = 1000
 # Equal values are told apart by noise of this size, so that quantiles are distinct.
 _NOISE = 1e-5
+# The share of the least value, as in scikit-learn.
+_TAIL = 1e-7
 
 
 class ColumnScaling:
@@ -49,11 +52,8 @@ class ColumnScaling:
             rows = self.line.apply(x, self.standardize, np.float64)[:, self.columns]
             rows = rows + np.random.RandomState(0).normal(0, _NOISE, rows.shape)
             number = min(_QUANTILES, len(rows))
-            self.quantiles = QuantileTransformer(
-                n_quantiles=number,
-                output_distribution='normal',
-                subsample=None,
-            ).fit(rows)
+            made = QuantileTransformer(n_quantiles=number, subsample=None)
+            self.quantiles = made.fit(rows)
         return self
 
     def apply(self, x: Any) -> Any:
@@ -65,7 +65,8 @@ class ColumnScaling:
         self.line.apply(x, self.standardize, np.float32)
         x = self.line.apply(x, self.standardize, np.float64)
         if self.quantiles is not None:
-            x[:, self.columns] = self.quantiles.transform(x[:, self.columns])
+            share = self.quantiles.transform(x[:, self.columns])
+            x[:, self.columns] = ndtri(share.clip(_TAIL, 1 - _TAIL))
         return x
 
     def state(self) -> dict[str, Any]:
@@ -88,7 +89,7 @@ class ColumnScaling:
         self.columns, self.varied = arrays['columns'], arrays['varied']
         if 'quantiles' in arrays:
             found = arrays['quantiles']
-            made = QuantileTransformer(output_distribution='normal')
+            made = QuantileTransformer()
             made.quantiles_, made.n_features_in_ = found, found.shape[1]
             made.references_ = np.linspace(0, 1, len(found))
             self.quantiles = made

@@ -20,7 +20,7 @@ _MOST_VALIDATED, _MOST_CANDIDATES = 20_000, 50_000
 # Rows that are answered at once.
 _BLOCK = 2048
 # The weight of the past in the average of the parameters.
-_DECAY = 0.99
+_DECAY = 0.998
 # Validation must improve by this part of the loss to prolong the training, and that of
 # classes by this number.
 _TOLERANCE, _TOLERANCE_OF_CLASSES = 1e-3, 1e-3

@@ -55,7 +55,7 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
         eval_k (int, optional): The number of neighbours of a prediction.
             (default: :obj:`96`)
         draws (int, optional): The number of relaxed draws of neighbours in training;
-            all rows of the pool are neighbours if :obj:`None`. (default: :obj:`None`)
+            all rows of the pool are neighbours if :obj:`None`. (default: :obj:`4`)
         hidden_channels (int or str, optional): The number of hidden units; 64, 128 or
             192 by the number of rows if :obj:`"auto"`. (default: :obj:`"auto"`)
         dropout (float or str, optional): The share of hidden units that are left out in
@@ -72,7 +72,7 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
         weight_decay (float, optional): Its weight decay. (default: :obj:`1e-4`)
         max_iter (int, optional): The most epochs. (default: :obj:`1000`)
         n_iter_no_change (int, optional): The number of epochs without an improvement
-            that end the training, if they have 300 steps. (default: :obj:`10`)
+            that end the training, if they have 500 steps. (default: :obj:`10`)
         validation_fraction (float, optional): The share of labelled rows that is held
             back, of each class with enough of them. With too few in all none is: the
             epoch of the least training loss counts then, and :obj:`"auto"` learns a
@@ -199,7 +199,7 @@ class GSLRegressor(RegressorMixin, GSLEstimator):  # type: ignore[misc]
         eval_k (int, optional): The number of neighbours of a prediction.
             (default: :obj:`96`)
         draws (int, optional): The number of relaxed draws in training.
-            (default: :obj:`None`)
+            (default: :obj:`4`)
         hidden_channels (int or str, optional): The number of hidden units.
             (default: :obj:`"auto"`)
         dropout (float or str, optional): The share of them that are left out.
