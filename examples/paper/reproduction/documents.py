@@ -25,14 +25,7 @@ from reproduction.relation_tables import HIDDEN, hidden_grid, hidden_paired
 from reproduction.settings import METHODS, PRESETS, RESULTS
 from reproduction.store import ARCHIVE, Store
 from reproduction.tables import COST, TABLES, Entry, Grid, cost_grid
-from reproduction.tables_data import SOURCES
-from reproduction.tables_grids import (
-    ablation_grid,
-    paired_grid,
-    panel_grid,
-    table_grid,
-    times_grid,
-)
+from reproduction.tables_grids import grids
 from torch_geometric_gsl.datasets import OBSERVED
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -66,14 +59,7 @@ OWN: dict[str, tuple[str, Callable[[Path], Grid]]] = {
         f'labels_{name}': (LABELS_FILE, functools.partial(labels_grid, name))
         for name in LABELLED
     },
-    'tables_panel': (UNITS, panel_grid),
-    'tables_paired': (UNITS, paired_grid),
-    'tables_ablation': (UNITS, ablation_grid),
-    'tables_times': (UNITS, times_grid),
-    **{
-        f'tables_{name}': (UNITS, functools.partial(table_grid, name))
-        for name in SOURCES
-    },
+    **{name: (UNITS, make) for name, make in grids().items()},
 }
 #: Seeds that a table looks for; those that are missing are not counted.
 SEEDS = range(MAX_SEEDS)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from reproduction.own_tables import LEVEL, correct
@@ -63,6 +64,17 @@ def table_grid(table: str, root: Path) -> Grid:
     if len(columns) > len(titles):
         note += ' Columns by place or by time are of one split each.'
     return Grid([table, *columns], rows, [note], NOTHING)
+
+
+def grids() -> dict[str, Callable[[Path], Grid]]:
+    """Return how all tables are made of a folder of results, by their names."""
+    return {
+        'tables_panel': panel_grid,
+        'tables_paired': paired_grid,
+        'tables_ablation': ablation_grid,
+        'tables_times': times_grid,
+        **{f'tables_{name}': partial(table_grid, name) for name in SOURCES},
+    }
 
 
 def scale_of(measure: str) -> float:

@@ -37,7 +37,7 @@ class Method(NamedTuple):
         options: Arguments that make it this method.
         near: What rows are compared by whose targets are added as columns.
         is_tuned: Whether its settings are searched.
-        library: The library that it needs, and the package does not.
+        library: The libraries that it needs and the package does not, in one text.
         revision: Raised when the method changes: runs of before are then of another.
     """
 
@@ -118,7 +118,7 @@ METHODS = {
             'other',
             'pytabkit',
             {'name': title},
-            library='pytabkit',
+            library='pytabkit faiss' if name == 'tabr' else 'pytabkit',
         )
         for name, title in OTHERS.items()
     },

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import tempfile
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,12 @@ from reproduction.tables_data import Array, Problem
 from reproduction.tables_neighbours import Fitted, Options
 
 
-def absence(library: str) -> str | None:
-    """Say why a library cannot be used, if it cannot."""
-    if not library or importlib.util.find_spec(library) is not None:
-        return None
-    return f'{library} is not installed'
+def absence(libraries: str) -> str | None:
+    """Say which of some libraries cannot be used, if one cannot."""
+    for name in libraries.split():
+        if importlib.util.find_spec(name) is None:
+            return f'{name} is not installed'
+    return None
 
 
 def fit_pytabkit(
@@ -25,19 +27,19 @@ def fit_pytabkit(
     import pytabkit
 
     kind = 'Classifier' if problem.num_classes else 'Regressor'
-    model = getattr(pytabkit, f'{method.options["name"]}_{kind}')(
-        device='cpu',
-        random_state=options.seed,
-        n_threads=options.threads,
-        verbosity=0,
-    )
-    train, val, _ = problem.x
-    # It takes rows of validation as the numbers of some of all rows.
-    x, y = np.concatenate([train, val]), np.concatenate(problem.y)
-    model.fit(x, y, val_idxs=np.arange(len(train), len(x)))
+    (train, val, _), (y, y_val) = problem.x, problem.y
+    with tempfile.TemporaryDirectory() as folder:  # Of its checkpoints.
+        model = getattr(pytabkit, f'{method.options["name"]}_{kind}')(
+            device='cpu',
+            random_state=options.seed,
+            n_threads=options.threads,
+            tmp_folder=folder,
+        )
+        model.fit(train, y, X_val=val, y_val=y_val)
     predict = model.predict_proba if problem.num_classes else model.predict
 
     def answer(x: Array) -> Array:
-        return np.asarray(predict(x)).reshape(len(x), *([-1] * bool(kind[0] == 'C')))
+        found = np.asarray(predict(x))
+        return found if problem.num_classes else found.reshape(-1)
 
     return Fitted(answer, answer(val))

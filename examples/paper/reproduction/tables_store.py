@@ -10,6 +10,7 @@ import json
 import multiprocessing
 import os
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from multiprocessing import forkserver
@@ -206,11 +207,19 @@ def in_own_process(task: Task, run: Run) -> tuple[Result | None, str]:
 
 
 def _send(sender: Connection, task: Task, run: Run) -> None:
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         answer = task(run), ''
     except Exception:
         answer = None, traceback.format_exc()  # type: ignore[assignment]
     sender.send(answer)
+
+
+def _end_with_parent() -> None:
+    """End this process when the command is killed that waits for it."""
+    if (parent := multiprocessing.parent_process()) is not None:
+        parent.join()
+        os._exit(1)
 
 
 def start_server(threads: int) -> None:

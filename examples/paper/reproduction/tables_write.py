@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from reproduction.documents import OWN, text_of
+from reproduction.documents import text_of
 from reproduction.files import write_text
 from reproduction.tables_data import SOURCES
+from reproduction.tables_grids import grids
 from reproduction.tables_report import cells, measures, read_units
-from reproduction.tables_store import FOLDER
 
 UNITS = (
     *('table', 'method', 'split', 'measure', 'test', 'validation'),
@@ -25,9 +25,8 @@ SUMMARY = ('table', 'method', 'measure', 'mean', 'deviation', 'splits')
 
 def write_report(root: Path, folder: Path) -> None:
     """Write all tables as reStructuredText, every unit, and means over splits."""
-    for name, (_, make) in OWN.items():
-        if name.startswith(FOLDER):
-            write_text(folder / f'{name}.rst', text_of(make(root), 'rst'))
+    for name, make in grids().items():
+        write_text(folder / f'{name}.rst', text_of(make(root), 'rst'))
     write_text(folder / 'units.csv', _csv(UNITS, _units(root)))
     write_text(folder / 'summary.csv', _csv(SUMMARY, _summary(root)))
     print('wrote', folder)
