@@ -35,6 +35,15 @@ paper_requires = [
     'scipy',
     'tensorboard',
 ]
+# The tables of `run.py tables`, whose libraries no other run needs.
+tables_requires = [
+    'catboost',
+    'lightgbm',
+    'rtdl_num_embeddings',
+    'scikit-learn>=1.7',
+    'threadpoolctl',
+    'xgboost',
+]
 
 extras_require = {
     'sparse': sparse_requires,
@@ -47,6 +56,7 @@ extras_require = {
     'graphgym': ['pytorch-lightning', 'yacs'],
     'lightning': ['lightning'],
     'paper': paper_requires,
+    'tables': paper_requires + tables_requires,
     'full': sparse_requires + datasets_requires + plot_requires,
     'test': [
         'hypothesis',

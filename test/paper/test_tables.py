@@ -236,6 +236,7 @@ def test_what_has_no_meaning_is_refused(show, words, text):
 def test_a_folder_without_results_is_refused(show, tmp_path, monkeypatch, name):
     own = {'table4': 'cost.json', 'hidden': 'hidden.json', 'pays': 'hidden.json'}
     own |= {name: f'{name}.json' for name in ('noise', 'labels', 'half')}
+    own['tables'] = 'tables/*.json'
     needed = own.get(name.partition('_')[0], '*.runs.json.gz')
     for folder, what in ((tmp_path, 'holds none'), (tmp_path / 'no', 'is no folder')):
         monkeypatch.setattr(documents, 'RESULTS', folder)

@@ -25,6 +25,7 @@ from reproduction.relation_tables import HIDDEN, hidden_grid, hidden_paired
 from reproduction.settings import METHODS, PRESETS, RESULTS
 from reproduction.store import ARCHIVE, Store
 from reproduction.tables import COST, TABLES, Entry, Grid, cost_grid
+from reproduction.tables_grids import grids
 from torch_geometric_gsl.datasets import OBSERVED
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -37,8 +38,11 @@ DOCUMENTS = tuple(
         'docs/results.rst',
         'docs/pays.rst',
         'docs/pays_numbers.rst',
+        'docs/tables_numbers.rst',
     )
 )
+#: Where units of tables stand.
+UNITS = 'tables/*.json'
 #: Tables of a file of their own, and how they are made of its folder.
 OWN: dict[str, tuple[str, Callable[[Path], Grid]]] = {
     'table4': (COST, cost_grid),
@@ -55,6 +59,7 @@ OWN: dict[str, tuple[str, Callable[[Path], Grid]]] = {
         f'labels_{name}': (LABELS_FILE, functools.partial(labels_grid, name))
         for name in LABELLED
     },
+    **{name: (UNITS, make) for name, make in grids().items()},
 }
 #: Seeds that a table looks for; those that are missing are not counted.
 SEEDS = range(MAX_SEEDS)

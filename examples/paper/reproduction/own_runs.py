@@ -75,6 +75,7 @@ class Results:
     def _read(self) -> dict[str, Any]:
         """Add the runs of the file to those at hand; return what others have there."""
         content = read_kept(self.path) or {}
+        self._note(content)
         digests, runs = content.get('digests', {}), content.get('runs', {})
         unknown = {}
         if content.get('setting') == json.loads(json.dumps(self.setting)):
@@ -88,13 +89,20 @@ class Results:
         with FileLock(self.path.with_name(f'.{self.path.name}.lock')):
             others = self._read()  # Another command may have added some since.
             self.runs[name] = result
+            runs = dict(sorted((others['runs'] | self.runs).items()))
             content = {
                 'setting': self.setting,
                 'digests': others['digests'] | self.digests,
-                'runs': dict(sorted((others['runs'] | self.runs).items())),
-                'environment': environment(device='cpu'),
+                'runs': runs,
             }
-            write_json(self.path, content)
+            write_json(self.path, content | self._environments(runs))
+
+    def _note(self, content: dict[str, Any]) -> None:
+        """Look at what else the file holds."""
+
+    def _environments(self, runs: Mapping[str, Result]) -> dict[str, Any]:
+        """Return what the runs ran in."""
+        return {'environment': environment(device='cpu')}
 
     def complete(
         self,

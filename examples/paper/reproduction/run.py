@@ -8,6 +8,7 @@
     python examples/paper/run.py noise --help
     python examples/paper/run.py labels --help
     python examples/paper/run.py half --help
+    python examples/paper/run.py tables --help
 
 Killed at any moment and started again, it goes on from the last whole checkpoint. Start
 it twice, and the two processes share the work; give each half of the memory then, by
@@ -32,7 +33,7 @@ from typing import Any
 import torch
 from torch_geometric.data import Data
 
-from reproduction import command, half, hidden, labels, noisy
+from reproduction import command, half, hidden, labels, noisy, tables_runs
 from reproduction.experiments import EXPERIMENTS, MAX_SEEDS, RunConfig
 from reproduction.files import (
     read_json,
@@ -279,6 +280,7 @@ def main() -> None:
         'noise': noisy.main,
         'labels': labels.main,
         'half': half.main,
+        'tables': tables_runs.main,
     }
     if (name := ' '.join(sys.argv[1:2])) in own:
         own[name](sys.argv[2:])

@@ -1,0 +1,198 @@
+"""Make the tables of the documentation from finished units of tables."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from reproduction.own_tables import LEVEL, correct
+from reproduction.summary import LEAST_RUNS, Cell, Comparison
+from reproduction.tables import Entry, Grid
+from reproduction.tables_data import SOURCES
+from reproduction.tables_methods import METHODS
+from reproduction.tables_report import (
+    ABLATIONS,
+    CONTROLS,
+    OURS,
+    SINGLE,
+    TESTED,
+    Key,
+    below,
+    cells,
+    column,
+    compare_with,
+    measures,
+    read_units,
+    relative_cells,
+    single_column,
+)
+from reproduction.tables_store import Result
+
+NOTHING = 'no finished runs yet'
+SPLITS = 'mean ± sample standard deviation (number of random splits)'
+BOLD = f'bold: the lowest of those with the most splits, if {LEAST_RUNS} or more'
+
+
+def table_grid(table: str, root: Path) -> Grid:
+    """Compare all methods on a table."""
+    units = read_units(root, table)
+    names = [name for name in METHODS if any(key[0] == name for key in units)]
+    titles = measures(table)
+    columns = {
+        title: column(cells(units, measure, scale_of(measure)), names)
+        for measure, title in titles.items()
+    }
+    first, title = next(iter(titles.items()))
+    for split, words in SINGLE.items():
+        alone = {
+            name: Cell({0: scale_of(first) * result['test'][first]})
+            for (name, of), result in units.items()
+            if of == split
+        }
+        if alone:
+            columns[f'{title}, {words}'] = single_column(alone)
+    rows = [
+        (METHODS[name].title, [c.get(name, Entry('')) for c in columns.values()])
+        for name in names
+    ]
+    note = f'Test rows: {SPLITS}; {BOLD}.'
+    if units and SOURCES[table].is_regression:
+        deviation = next(iter(units.values()))['deviation']
+        note += f' The deviation of the target is {deviation:.4g}.'
+    if len(columns) > len(titles):
+        note += ' Columns by place or by time are of one split each.'
+    return Grid([table, *columns], rows, [note], NOTHING)
+
+
+def grids() -> dict[str, Callable[[Path], Grid]]:
+    """Return how all tables are made of a folder of results, by their names."""
+    return {
+        'tables_panel': panel_grid,
+        'tables_paired': paired_grid,
+        'tables_ablation': ablation_grid,
+        'tables_times': times_grid,
+        **{f'tables_{name}': partial(table_grid, name) for name in SOURCES},
+    }
+
+
+def scale_of(measure: str) -> float:
+    """Return the factor of a measure in tables: shares are in %."""
+    return 100.0 if measure == 'error' else 1.0
+
+
+def panel_grid(root: Path) -> Grid:
+    """Compare all methods on all tables, relative to the spread of the target."""
+    found = relative_cells(root)
+    pairs = compare_with(found, OURS, CONTROLS)
+    p_values = correct(pairs)
+    note = (
+        'Test rows, in %: the root mean squared error over the deviation of the '
+        f'target, or the share of errors; {SPLITS}; {BOLD}. Below it the error of '
+        f'{METHODS[OURS[0]].title} (ours) less this one on the same splits. A star: '
+        f'not equal {TESTED} and for all {len(p_values)} tests of the table of wins '
+        "(Holm's method)."
+    )
+    return compared(found, [*METHODS], pairs, p_values, note)
+
+
+def ablation_grid(root: Path) -> Grid:
+    """Compare ours with itself after a part was taken away or changed."""
+    names = (OURS[0], *ABLATIONS)
+    found = {key: c for key, c in relative_cells(root).items() if key[1] in names}
+    pairs = compare_with(found, OURS[:1], ABLATIONS)
+    p_values = correct(pairs)
+    note = (
+        'In % as in the first table; below it the error of the first row (ours) less '
+        f'this one. A star: not equal {TESTED} and for all {len(p_values)} tests of '
+        "this table (Holm's method)."
+    )
+    known = {table for table, name in found if name in ABLATIONS}
+    found = {key: cell for key, cell in found.items() if key[0] in known}
+    return compared(found, names, pairs, p_values, note)
+
+
+def compared(
+    found: Mapping[Key, Cell],
+    methods: Sequence[str],
+    pairs: Mapping[tuple[str, str, str], Comparison],
+    p_values: Mapping[tuple[str, str, str], float],
+    note: str,
+) -> Grid:
+    """Make a table of methods and tables, with the differences of ours below."""
+    tables = [t for t in SOURCES if any(key[0] == t for key in found)]
+    names = [m for m in methods if any(key[1] == m for key in found)]
+    rows: list[tuple[str, list[Entry]]] = [(METHODS[m].title, []) for m in names]
+    for table in tables:
+        own = {m: found[table, m] for m in names if (table, m) in found}
+        entries = column(own, names)
+        for name, (_, row) in zip(names, rows, strict=True):
+            key = table, name, OURS[0]
+            entry = entries.get(name, Entry(''))
+            row.append(below(entry, pairs.get(key), p_values.get(key)))
+    return Grid(['', *tables], rows, [note], NOTHING)
+
+
+def paired_grid(root: Path) -> Grid:
+    """Count the tables in which ours is better or worse than each control."""
+    pairs = compare_with(relative_cells(root), OURS, CONTROLS)
+    p_values = correct(pairs)
+    counts: dict[Key, Counter[str]] = defaultdict(Counter)
+    for (table, name, own), p_value in p_values.items():
+        is_lower = pairs[table, name, own].difference < 0
+        verdict = 'wins' if is_lower else 'losses'
+        counts[name, own][verdict if p_value < LEVEL else 'ties'] += 1
+    rows = [
+        (METHODS[name].title, [_counted(counts.get((name, own))) for own in OURS])
+        for name in CONTROLS
+        if any((name, own) in counts for own in OURS)
+    ]
+    note = (
+        'Tables in which ours has a lower error, no detectably different one, or a '
+        f'higher one: wins / ties / losses, {TESTED} and for all {len(p_values)} tests '
+        f"(Holm's method). Tables with {LEAST_RUNS} common random splits or more."
+    )
+    head = ['ours against', *(METHODS[own].title for own in OURS)]
+    return Grid(head, rows, [note], NOTHING)
+
+
+def _counted(count: Mapping[str, int] | None) -> Entry:
+    if count is None:
+        return Entry('')
+    return Entry(' / '.join(str(count[kind]) for kind in ('wins', 'ties', 'losses')))
+
+
+def times_grid(root: Path) -> Grid:
+    """Tell the time and the memory of all methods."""
+    costs: dict[Key, list[Result]] = defaultdict(list)
+    for table in SOURCES:
+        for (method, split), result in read_units(root, table).items():
+            if split.isdigit():
+                costs[table, method].append(result)
+    tables = [t for t in SOURCES if any(key[0] == t for key in costs)]
+    rows = [
+        (METHODS[m].title, [_cost(costs.get((t, m), [])) for t in tables])
+        for m in METHODS
+        if any(key[1] == m for key in costs)
+    ]
+    note = (
+        'Seconds of training with its search / of predicting the test rows, and below '
+        'them the most memory of the process in MB, which begins with what the program '
+        'and the table take: means over random splits.'
+    )
+    return Grid(['', *tables], rows, [note], NOTHING)
+
+
+def _cost(results: list[Result]) -> Entry:
+    if not results:
+        return Entry('')
+
+    def mean(values: Iterable[float]) -> float:
+        return sum(values) / len(results)
+
+    seconds = [result['seconds'] for result in results]
+    fit = mean(each['search'] + each['fit'] for each in seconds)
+    predict = mean(each['predict'] for each in seconds)
+    peak = mean(result['megabytes']['peak'] for result in results)
+    return Entry(f'{fit:.{1 if fit < 100 else 0}f} / {predict:.2f}', f'{peak:.0f} MB')

@@ -1,0 +1,172 @@
+"""Name the methods for tables, and search the settings of those that are tuned."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from reproduction.files import read_json, write_json
+from reproduction.tables_data import SOURCES, Problem
+from reproduction.tables_neighbours import COLUMNS, PLACE, Fitted, Options, fit_knn
+from reproduction.tables_others import absence, fit_pytabkit
+from reproduction.tables_ours import fit_net
+from reproduction.tables_scores import better, score
+from reproduction.tables_trees import draw_choice, fit_trees
+
+#: Every number that results depend on, but for the number of trials.
+SETTING: dict[str, Any] = {
+    'trees': 2000,
+    'patience': 50,
+    'near': [5, 10, 20],
+    'neighbours': [1, 2, 3, 5, 7, 10, 15, 20, 30, 50],
+    'revision': 1,
+}
+#: Trials of a search, besides the settings of the library.
+TRIALS = 20
+
+
+class Method(NamedTuple):
+    """A row of the tables.
+
+    Args:
+        title: Its name there.
+        group: `control`, `ours`, `ablation`, or `other` for an optional library.
+        kind: What fits it: `knn`, `trees`, `net` or `pytabkit`.
+        options: Arguments that make it this method.
+        near: What rows are compared by whose targets are added as columns.
+        is_tuned: Whether its settings are searched.
+        library: The libraries that it needs and the package does not, in one text.
+        revision: Raised when the method changes: runs of before are then of another.
+    """
+
+    title: str
+    group: str
+    kind: str
+    options: dict[str, Any] = {}  # noqa: RUF012
+    near: tuple[str, ...] = ()
+    is_tuned: bool = False
+    library: str = ''
+    revision: int = 0
+
+
+NEAR = (COLUMNS, PLACE)
+TITLES = {
+    'hist_boosting': 'HistGradientBoosting',
+    'lightgbm': 'LightGBM',
+    'xgboost': 'XGBoost',
+    'catboost': 'CatBoost',
+}
+IN_LIGHTGBM = {'library': 'lightgbm'}
+OTHERS = {'tabr': 'TabR_S_D', 'realmlp': 'RealMLP_TD', 'tabm': 'TabM_D'}
+
+
+def _trees(name: str, is_tuned: bool) -> Method:
+    return Method(
+        f'{TITLES[name]}, {"tuned" if is_tuned else "default"}',
+        'control',
+        'trees',
+        {'library': name},
+        is_tuned=is_tuned,
+        library='' if name == 'hist_boosting' else name,
+    )
+
+
+def _near(title: str, near: tuple[str, ...], is_tuned: bool = False) -> Method:
+    return Method(
+        f'LightGBM, {title}, {"tuned" if is_tuned else "default"}',
+        'control',
+        'trees',
+        IN_LIGHTGBM,
+        near,
+        is_tuned,
+        'lightgbm',
+    )
+
+
+def _net(title: str, group: str, graph: str, members: int = 1, **more: Any) -> Method:
+    near = more.pop('near', ())
+    options = {'graph': graph, 'n_members': members, **more}
+    return Method(title, group, 'net', options, near)
+
+
+LEARNED = 'learned'
+#: Cheap ones first: so are they run.
+METHODS = {
+    'knn': Method('nearest rows, tuned', 'control', 'knn'),
+    **{name: _trees(name, False) for name in ('lightgbm', 'hist_boosting', 'xgboost')},
+    'lightgbm_near': _near('targets of near rows', NEAR),
+    'lightgbm_place': _near('targets of near places', (PLACE,)),
+    'catboost': _trees('catboost', False),
+    'mlp': _net('MLP, same embeddings', 'control', 'none'),
+    'mlp_near': _net('MLP, targets of near rows', 'control', 'none', near=NEAR),
+    'ours': _net('learned graph, one member', 'ours', LEARNED),
+    'nearest': _net('graph of nearest rows', 'control', 'nearest'),
+    'no_labels': _net('without labels', 'ablation', LEARNED, network='no_labels'),
+    'frozen': _net('fixed projection', 'ablation', LEARNED, network='frozen'),
+    'uniform': _net('uniform weights', 'ablation', LEARNED, similarity='uniform'),
+    'cosine': _net('cosine', 'ablation', LEARNED, similarity='cosine'),
+    'draws': _net('four relaxed draws', 'ablation', LEARNED, draws=4),
+    'ours_5': _net('learned graph, five members', 'ours', LEARNED, 5),
+    'auto': _net('graph chosen on validation', 'ours', 'auto'),
+    **{f'{name}_tuned': _trees(name, True) for name in TITLES},
+    'lightgbm_near_tuned': _near('targets of near rows', NEAR, True),
+    **{
+        name: Method(
+            title.split('_')[0],
+            'other',
+            'pytabkit',
+            {'name': title},
+            library='pytabkit faiss' if name == 'tabr' else 'pytabkit',
+        )
+        for name, title in OTHERS.items()
+    },
+}
+Fit = Callable[[Problem, Method, dict[str, Any], Options], Fitted]
+FITS: dict[str, Fit] = {
+    'knn': fit_knn,
+    'trees': fit_trees,
+    'net': fit_net,
+    'pytabkit': fit_pytabkit,
+}
+
+
+def obstacle(table: str, method: str) -> str | None:
+    """Say why a method does not run on a table, if it does not."""
+    found = METHODS[method]
+    if found.near == (PLACE,) and not SOURCES[table].place:
+        return 'the table has no places'
+    return absence(found.library)
+
+
+def fit(
+    problem: Problem, method: Method, choice: dict[str, Any], options: Options
+) -> Fitted:
+    """Fit a method with the settings of a choice."""
+    return FITS[method.kind](problem, method, choice, options)
+
+
+def search(
+    problem: Problem, method: Method, options: Options, trials: int, path: Path
+) -> dict[str, Any]:
+    """Return the settings that predict the validation rows best.
+
+    Finished trials stand in the file: killed, it goes on after them.
+    """
+    # A search of other rows, numbers or spaces is another one.
+    about = json.loads(json.dumps([options.setting, method._asdict(), options.seed]))
+    kept = read_json(path) or {}
+    done = kept['trials'] if kept.get('about') == about else []
+    best: dict[str, Any] = {}
+    for number in range(trials + 1):
+        if number == len(done):
+            choice = draw_choice(problem, method, options.seed, number)
+            val = fit(problem, method, choice, options).val
+            assert val is not None  # It has seen no target of these rows.
+            scores = score(problem.y[1], val, problem.num_classes)
+            done.append({'choice': choice, 'val': scores})
+            write_json(path, {'about': about, 'trials': done})
+        if not best or better(done[number]['val'], best['val']):
+            best = done[number]
+    return dict(best['choice'])

@@ -1,0 +1,205 @@
+"""Predict from nearest rows, and describe rows by the targets of the nearest ones."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.neighbors import NearestNeighbors
+from sklearn.preprocessing import Normalizer, QuantileTransformer, StandardScaler
+
+from reproduction.tables_data import Array, Problem
+from reproduction.tables_scores import Scores, better, score
+
+#: What rows are compared by: all columns, or latitude and longitude.
+COLUMNS, PLACE = 'columns', 'place'
+
+
+class Options(NamedTuple):
+    """What fits of all methods are given: a seed, threads, and all numbers."""
+
+    seed: int
+    threads: int
+    setting: dict[str, Any]
+
+
+class Fitted(NamedTuple):
+    """A method that has been fitted.
+
+    Args:
+        predict: Returns numbers, or shares of classes, of new rows.
+        val: The same of the validation rows, whose targets it was not told; absent if
+            it was.
+        choice: What was chosen on the validation rows.
+    """
+
+    predict: Callable[[Array], Array]
+    val: Array | None = None
+    choice: dict[str, Any] = {}  # noqa: RUF012
+
+
+def scaler(kind: str, x: Array) -> Any:
+    """Fit what scales columns before rows are compared."""
+    if kind == 'unit':
+        return Normalizer().fit(x)
+    if kind == 'standard':
+        return StandardScaler().fit(x)
+    return QuantileTransformer(
+        n_quantiles=min(1000, len(x)),
+        output_distribution='normal',
+        subsample=None,
+        random_state=0,
+    ).fit(x)
+
+
+def nearest(
+    known: Array, rows: Array, k: int, threads: int, is_same: bool = False
+) -> tuple[Array, Array]:
+    """Return distances and numbers of the nearest known rows.
+
+    If the rows are the known ones, none is its own neighbour.
+    """
+    k = min(k, len(known) - is_same)
+    search = NearestNeighbors(n_neighbors=k + is_same, n_jobs=threads).fit(known)
+    distance, index = search.kneighbors(rows)
+    if not is_same:
+        return distance, index
+    is_own = index == np.arange(len(rows))[:, None]
+    # Of many equal rows it may not be among its own neighbours: the last one goes.
+    is_own[~is_own.any(axis=1), -1] = True
+    return distance[~is_own].reshape(-1, k), index[~is_own].reshape(-1, k)
+
+
+def one_hot(y: Array, num_classes: int) -> Array:
+    return np.eye(num_classes)[y] if num_classes else y[:, None]
+
+
+def neighbour_columns(y: Array, num_classes: int, counts: Sequence[int]) -> Array:
+    """Describe targets of the nearest rows, ordered by distance.
+
+    Args:
+        y: The targets :math:`(n, k)`.
+        num_classes: The number of classes; 0 for numbers.
+        counts: The numbers of neighbours that are described.
+
+    Returns:
+        Array: The mean and the median for each count, or the shares of classes.
+    """
+    columns = []
+    for count in counts:
+        part = y[:, :count]
+        if num_classes:
+            columns.append(one_hot(part, num_classes).mean(axis=1))
+        else:
+            columns += [part.mean(axis=1)[:, None], np.median(part, axis=1)[:, None]]
+    return np.concatenate(columns, axis=1)
+
+
+class Described:
+    """Add columns that tell the targets of the nearest rows.
+
+    Training rows are told about all others, validation rows about training rows, and
+    new rows about both, which are what a learned graph of the package sums over.
+
+    Args:
+        problem: The rows.
+        by: What rows are compared by: `columns`, `place`, both or neither.
+        options: The counts of neighbours, and the number of threads.
+    """
+
+    def __init__(self, problem: Problem, by: Sequence[str], options: Options) -> None:
+        self.problem, self.options = problem, options
+        self.by = tuple(kind for kind in by if kind != PLACE or problem.place)
+        self.scaler = scaler(problem.scaling, problem.x[0]) if COLUMNS in by else None
+        self.counts = options.setting['near']
+        train, val, _ = problem.x
+        y = problem.y[0]
+        self.train = self._add(train, train, y, is_same=True)
+        self.val = self._add(val, train, y)
+
+    def new(self, x: Array) -> Array:
+        """Return new rows with the added columns."""
+        known = np.concatenate(self.problem.x[:2])
+        return self._add(x, known, np.concatenate(self.problem.y))
+
+    def _add(self, x: Array, known: Array, y: Array, is_same: bool = False) -> Array:
+        added = [
+            neighbour_columns(
+                y[self._index(kind, x, known, is_same)],
+                self.problem.num_classes,
+                self.counts,
+            )
+            for kind in self.by
+        ]
+        return np.concatenate([x, *added], axis=1) if added else x
+
+    def _index(self, kind: str, x: Array, known: Array, is_same: bool) -> Array:
+        if kind == PLACE:
+            place = list(self.problem.place)
+            x, known = x[:, place], known[:, place]
+        elif self.scaler is not None:
+            x, known = self.scaler.transform(x), self.scaler.transform(known)
+        k = max(self.counts)
+        return nearest(known, x, k, self.options.threads, is_same)[1]
+
+
+def fit_knn(problem: Problem, method: Any, choice: Any, options: Options) -> Fitted:
+    """Search the scaling, the number of neighbours and their weights on validation."""
+    best: dict[str, Any] | None = None
+    best_val, found = np.empty(0), Scores()
+    for candidate, val in _candidates(problem, options):
+        scores = score(problem.y[1], val, problem.num_classes)
+        if best is None or better(scores, found):
+            best, best_val, found = candidate, val, scores
+    assert best is not None  # There are candidates.
+    chosen = best
+
+    def predict(x: Array) -> Array:
+        known = np.concatenate(problem.x[:2])
+        fitted = scaler(chosen['scaling'], problem.x[0])
+        found = nearest(
+            fitted.transform(known), fitted.transform(x), chosen['k'], options.threads
+        )
+        return average(np.concatenate(problem.y), *found, chosen, problem.num_classes)
+
+    return Fitted(predict, best_val, chosen)
+
+
+def _candidates(
+    problem: Problem, options: Options
+) -> Iterator[tuple[dict[str, Any], Array]]:
+    train, val, _ = problem.x
+    counts = [k for k in options.setting['neighbours'] if k <= len(train)]
+    for scaling in ('quantile', 'standard', 'unit'):
+        fitted = scaler(scaling, train)
+        found = nearest(
+            fitted.transform(train), fitted.transform(val), max(counts), options.threads
+        )
+        for k, weights in itertools.product(counts, ('uniform', 'distance')):
+            candidate = {'scaling': scaling, 'k': k, 'weights': weights}
+            y = problem.y[0]
+            yield candidate, average(y, *found, candidate, problem.num_classes)
+
+
+def average(
+    y: Array, distance: Array, index: Array, choice: dict[str, Any], num_classes: int
+) -> Array:
+    """Average the targets of the nearest rows.
+
+    One row more has the shares of all known classes: none is impossible.
+    """
+    distance, index = distance[:, : choice['k']], index[:, : choice['k']]
+    weight = np.ones_like(distance)
+    if choice['weights'] == 'distance':
+        is_equal = distance == 0
+        weight = 1 / np.where(is_equal, 1, distance)
+        weight = np.where(is_equal.any(axis=1, keepdims=True), is_equal, weight)
+    weight = weight / weight.sum(axis=1, keepdims=True)
+    targets = one_hot(y, num_classes)
+    mean = (weight[:, :, None] * targets[index]).sum(axis=1)
+    if not num_classes:
+        return np.asarray(mean[:, 0])
+    k = choice['k']
+    return np.asarray((k * mean + targets.mean(axis=0)) / (k + 1))

@@ -1,0 +1,63 @@
+"""Fit the package's estimators to tables, and parts of them taken away one by one."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from reproduction.tables_data import Problem
+from reproduction.tables_neighbours import Described, Fitted, Options
+from torch_geometric_gsl.nn.models.table_net import TableNet
+from torch_geometric_gsl.sklearn import GSLClassifier, GSLRegressor
+
+
+class WithoutLabels(TableNet):
+    """Neighbours tell their columns, and not their labels."""
+
+    def _message(self, h: Tensor, y: Tensor | None) -> Tensor:
+        return super()._message(h, None)
+
+
+class Frozen(TableNet):
+    """Rows are compared by a random projection of their columns, which stays."""
+
+    projection: Tensor
+
+    def __init__(self, in_channels: int, *args: Any, **kwargs: Any) -> None:
+        super().__init__(in_channels, *args, **kwargs)
+        size = in_channels, self.lin_key.out_features
+        self.register_buffer('projection', torch.randn(size) / math.sqrt(size[1]))
+
+    def _key(self, x: Tensor, h: Tensor) -> Any:
+        return x @ self.projection
+
+
+#: Networks in place of that of the estimators.
+NETWORKS: dict[str, type[TableNet]] = {'no_labels': WithoutLabels, 'frozen': Frozen}
+
+
+def make_estimator(problem: Problem, method: Any, options: Options) -> Any:
+    """Build the estimator of a method for a table."""
+    given = dict(method.options)
+    network = given.pop('network', None)
+    kind: Any = GSLClassifier if problem.num_classes else GSLRegressor
+    if network is not None:
+        changed = {'_network_class': NETWORKS[network]}
+        kind = type(f'{kind.__name__}_{network}', (kind,), changed)
+    return kind(given.pop('graph'), random_state=options.seed, **given)
+
+
+def fit_net(problem: Problem, method: Any, choice: Any, options: Options) -> Fitted:
+    """Fit an estimator, whose predictions use the rows of validation as neighbours."""
+    torch.set_num_threads(options.threads)
+    rows = Described(problem, method.near, options)
+    model = make_estimator(problem, method, options)
+    model.fit(rows.train, problem.y[0], X_val=rows.val, y_val=problem.y[1])
+    predict = model.predict_proba if problem.num_classes else model.predict
+    chosen = {}
+    if given := getattr(model, 'graph_choice_', None):
+        chosen['graph'] = str(given)
+    return Fitted(lambda x: predict(rows.new(x)), choice=chosen)

@@ -1,0 +1,140 @@
+"""Summarize finished units of tables to cells, and compare ours with all others."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from reproduction.own_runs import read_runs
+from reproduction.own_tables import LEVEL, signed
+from reproduction.summary import LEAST_RUNS, Cell, Comparison, compare
+from reproduction.tables import Entry
+from reproduction.tables_data import PLACE, SOURCES, TIME, TRAIN, TRAIN_AND_VAL
+from reproduction.tables_methods import METHODS
+from reproduction.tables_store import Result, results_path
+
+#: Of random splits.
+OVERLAP = (1 - TRAIN_AND_VAL) / TRAIN
+#: The rows that all controls are compared with.
+OURS = ('ours', 'ours_5')
+#: What a cell is of: a table, a method.
+Key = tuple[str, str]
+CONTROLS = tuple(
+    m for m, found in METHODS.items() if found.group in ('control', 'other')
+)
+ABLATIONS = tuple(m for m, found in METHODS.items() if found.group == 'ablation')
+SINGLE = {PLACE: 'by place', TIME: 'by time'}
+TESTED = (
+    f'at a level of {LEVEL}, by two-sided paired t-tests, corrected for random splits '
+    'that overlap (Nadeau and Bengio, 2003)'
+)
+
+
+def read_units(root: Path, table: str) -> dict[Key, Result]:
+    """Return the finished units of a table, by method and split."""
+    found = {}
+    for name, result in read_runs(results_path(root, table), METHODS).items():
+        _, method, split = name.split('/')
+        found[method, split] = result
+    return found
+
+
+def measures(table: str) -> dict[str, str]:
+    """Return the measures of a table, the first one decides, and their titles."""
+    source = SOURCES[table]
+    if source.is_regression:
+        return {'rmse': f'RMSE, {source.unit}' if source.unit else 'RMSE'}
+    return {'error': 'errors, %', 'log_loss': 'log loss'}
+
+
+def cells(
+    units: Mapping[Key, Result], measure: str, scale: float = 1.0
+) -> dict[str, Cell]:
+    """Return what methods reach on random splits."""
+    tests: dict[str, dict[int, float]] = defaultdict(dict)
+    for (method, split), result in units.items():
+        if split.isdigit():
+            tests[method][int(split)] = scale * result['test'][measure]
+    return {method: Cell(test) for method, test in tests.items()}
+
+
+def relative_cells(root: Path) -> dict[Key, Cell]:
+    """Return errors in %: of the target's deviation, or of the rows."""
+    found = {}
+    for table in SOURCES:
+        units = read_units(root, table)
+        measure = next(iter(measures(table)))
+        scale = 100.0
+        if units and SOURCES[table].is_regression:
+            scale /= next(iter(units.values()))['deviation']
+        for method, cell in cells(units, measure, scale).items():
+            found[table, method] = cell
+    return found
+
+
+def compare_with(
+    found: Mapping[Key, Cell], ours: Iterable[str], others: Iterable[str]
+) -> dict[tuple[str, str, str], Comparison]:
+    """Compare errors, those of ours less those of others, on the same splits."""
+    pairs = {}
+    others = [*others]
+    for own in ours:
+        for table, method in found:
+            if method in others and (table, own) in found:
+                pair = compare(found[table, own], found[table, method], OVERLAP)
+                if pair is not None:
+                    pairs[table, method, own] = pair
+    return pairs
+
+
+def digits_of(cell: Cell) -> int:
+    """Return the digits that tell the first two of the deviation."""
+    spread = cell.mean / 100 if math.isnan(cell.std) else cell.std
+    return 3 if spread <= 0 else min(4, max(0, 1 - math.floor(math.log10(spread))))
+
+
+def text_of(cell: Cell, digits: int) -> str:
+    """Write mean ± sample standard deviation (number of splits)."""
+    std = '' if math.isnan(cell.std) else f' ± {cell.std:.{digits}f}'
+    return f'{cell.mean:.{digits}f}{std} ({len(cell.test)})'
+
+
+def column(found: Mapping[str, Cell], names: Iterable[str]) -> dict[str, Entry]:
+    """Write a column; the best is one of those with the most splits."""
+    if not found:
+        return {}
+    digits = statistics.median_low(digits_of(cell) for cell in found.values())
+    most = max([LEAST_RUNS, *(len(cell.test) for cell in found.values())])
+    means = [round(c.mean, digits) for c in found.values() if len(c.test) == most]
+    return {
+        name: Entry(
+            text_of(found[name], digits),
+            '',
+            len(found[name].test) == most
+            and round(found[name].mean, digits) == min(means),
+        )
+        for name in names
+        if name in found
+    }
+
+
+def single_column(found: Mapping[str, Cell]) -> dict[str, Entry]:
+    """Write a column of one split."""
+    if not found:
+        return {}
+    least = min(cell.mean for cell in found.values())
+    digits = 3 if least <= 0 else min(5, max(0, 2 - math.floor(math.log10(least))))
+    texts = {name: f'{cell.mean:.{digits}f}' for name, cell in found.items()}
+    best = f'{least:.{digits}f}'
+    return {name: Entry(text, '', text == best) for name, text in texts.items()}
+
+
+def below(entry: Entry, pair: Comparison | None, p_value: float | None) -> Entry:
+    """Add how much the error of ours is higher, if it was compared."""
+    if pair is None:
+        return entry
+    star = '*' if p_value is not None and p_value < LEVEL else ''
+    return entry._replace(paper=f'ours {signed(pair.difference, 2)}{star}')

@@ -1,0 +1,707 @@
+"""Data, methods, runs and the report of the experiment on tables."""
+
+import csv
+import functools
+import gzip
+import itertools
+import json
+import math
+import signal
+from collections import Counter
+
+import numpy as np
+import pytest
+from scipy import stats
+from server import CONTEXT, ensure_running
+from sklearn.metrics import log_loss
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
+
+from reproduction import run as runner
+from reproduction import (
+    tables_data,
+    tables_methods,
+    tables_neighbours,
+    tables_ours,
+    tables_runs,
+    tables_store,
+)
+from reproduction.files import read_json
+from reproduction.summary import holm
+from reproduction.tables_data import SOURCES, Problem, Source, Table, problem, split
+from reproduction.tables_grids import (
+    ablation_grid,
+    paired_grid,
+    panel_grid,
+    table_grid,
+    times_grid,
+)
+from reproduction.tables_methods import METHODS, SETTING, fit, search
+from reproduction.tables_neighbours import (
+    Described,
+    Fitted,
+    Options,
+    average,
+    nearest,
+    neighbour_columns,
+)
+from reproduction.tables_report import read_units
+from reproduction.tables_runs import execute, main
+from reproduction.tables_scores import better, score
+from reproduction.tables_store import Run, TableResults, in_own_process
+from reproduction.tables_trees import LIBRARIES, SPACES, draw_choice
+from reproduction.tables_write import write_report
+
+TINY = SETTING | {'trees': 5, 'patience': 2, 'near': [1, 3], 'neighbours': [1, 3]}
+OPTIONS = Options(0, 1, TINY)
+
+
+def made(num_classes=0, rows=60):
+    """A table whose target follows its columns, two of them places, one the time."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(rows, 4))
+    x[:, 3] = rng.permutation(rows)
+    y = x[:, 0] + 0.1 * rng.normal(size=rows)
+    if num_classes:
+        y = np.argsort(np.argsort(y)) * num_classes // rows
+    return Table(x, y, num_classes)
+
+
+@pytest.fixture
+def sources(monkeypatch):
+    """Two small tables in place of all."""
+    found = {
+        'numbers': Source(made, unit='m', place=(1, 2), time=(3,)),
+        'classes': Source(lambda: made(3), is_regression=False),
+    }
+    for name in [*SOURCES]:
+        monkeypatch.delitem(SOURCES, name)
+    for name, source in found.items():
+        monkeypatch.setitem(SOURCES, name, source)
+    return found
+
+
+@pytest.fixture
+def at_once(monkeypatch):
+    """Units run in this process, which knows the small tables."""
+
+    def run(task, unit):
+        return task(unit), ''
+
+    monkeypatch.setattr(tables_store, 'in_own_process', run)
+    monkeypatch.setattr(tables_store, 'start_server', lambda threads: None)
+
+
+def seen(num_classes=0, place=(1, 2)):
+    source = Source(lambda: made(num_classes), not num_classes, place=place)
+    table = source.read()
+    return problem(table, source, split(table, source, '0'))
+
+
+def units(root, table):
+    return read_json(root / 'tables' / f'{table}.json')['runs']
+
+
+def test_random_splits():
+    table, source = made(), Source(made)
+    train, val, test = split(table, source, '3')
+    order = np.random.RandomState(3).permutation(60)
+    assert [len(train), len(val), len(test)] == [38, 10, 12]
+    assert np.array_equal(np.concatenate([train, val, test]), order)
+    with pytest.raises(ValueError, match=r"'split' must be one of .* \(got 'place'\)"):
+        split(table, source, 'place')
+
+
+def test_places_are_held_out_whole():
+    rng = np.random.default_rng(1)
+    centres = np.stack([np.arange(10) % 5, np.arange(10) // 5], axis=1) * 100.0
+    region = np.arange(200) % 10
+    x = centres[region] + rng.normal(size=(200, 2))
+    parts = split(Table(x, np.zeros(200)), Source(made, place=(0, 1)), 'place')
+    regions = [{*region[part].tolist()} for part in parts]
+    assert [len(found) for found in regions] == [7, 1, 2]
+    assert sorted(itertools.chain(*regions)) == [*range(10)]
+
+
+def test_time_is_read_from_the_columns():
+    """The first one is the coarsest; the file is shuffled."""
+    hours = np.random.default_rng(2).permutation(50)
+    x = np.stack([hours % 5, hours // 5], axis=1)
+    parts = split(Table(x, hours), Source(made, time=(1, 0)), 'time')
+    assert np.array_equal(hours[np.concatenate(parts)], np.arange(50))
+    assert [len(part) for part in parts] == [32, 8, 10]
+
+
+def test_files(tmp_path, monkeypatch):
+    def write(name, text):
+        (tmp_path / 'tables').mkdir(exist_ok=True)
+        with gzip.open(tmp_path / 'tables' / name, 'wt') as file:
+            file.write(text)
+
+    monkeypatch.setenv('GSL_DATA', str(tmp_path))
+    with pytest.raises(OSError, match="let 'GSL_DATA' name its folder"):
+        SOURCES['pol'].read()
+    write('cal_housing.data.gz', 'head\n-120,38,41,880,120,320,80,8.3,452600\n')
+    table = SOURCES['california'].read()
+    assert table.x.tolist() == [[8.3, 41, 11, 1.5, 320, 4, 38, -120]]
+    assert table.y.tolist() == [4.526]
+    names = '"carat","cut","color","clarity","depth","table","price","x","y","z"'
+    write('diamonds.csv.gz', f'{names}\n0.2,"Ideal","E","SI2",61,55,326,4,5,6\n')
+    table = SOURCES['diamonds'].read()
+    assert table.x.tolist() == [[0.2, 4, 5, 1, 61, 55, 4, 5, 6]]
+    assert table.y.tolist() == [326]
+    write('bike.csv.gz', ','.join(map(str, range(18))) + '\n')
+    table = SOURCES['bike'].read()
+    assert (table.x.tolist(), table.y.tolist()) == ([[*range(15)]], [17])
+
+
+def test_words_are_reduced_by_training_rows_alone():
+    from scipy import sparse
+
+    x = sparse.random(60, 30, 0.3, 'csr', random_state=0)
+    source = Source(made, False, reduce=3)
+    rows = split(Table(x, np.arange(60) % 2, 2), source, '0')
+    found, _ = problem(Table(x, np.arange(60) % 2, 2), source, rows)
+    changed = x.tolil()
+    changed[rows[2]] = 0
+    again, _ = problem(Table(changed.tocsr(), np.arange(60) % 2, 2), source, rows)
+    assert [part.shape[1] for part in found.x] == [3, 3, 3]
+    assert np.array_equal(found.x[1], again.x[1])
+
+
+def test_nearest_rows_but_the_row_itself():
+    """Rows that are equal have each other, and never themselves."""
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 3, size=(40, 2)).astype(float)
+    distance, index = nearest(x, x, 5, 1, is_same=True)
+    assert index.shape == (40, 5)
+    assert not (index == np.arange(40)[:, None]).any()
+    for row in range(40):
+        others = np.delete(np.sqrt(((x - x[row]) ** 2).sum(axis=1)), row)
+        assert distance[row] == pytest.approx(np.sort(others)[:5])
+    assert nearest(x, x[:3], 99, 1)[1].shape == (3, 40)
+
+
+def test_neighbour_columns():
+    y = np.array([[1.0, 5.0, 9.0], [2.0, 2.0, 8.0]])
+    found = neighbour_columns(y, 0, [2, 3])
+    assert found.tolist() == [[3, 3, 5, 5], [2, 2, 4, 2]]
+    found = neighbour_columns(np.array([[0, 1, 1, 1]]), 2, [2, 4])
+    assert found.tolist() == [[0.5, 0.5, 0.25, 0.75]]
+
+
+@pytest.mark.parametrize('num_classes', [0, 3])
+def test_no_row_is_told_its_own_target(num_classes):
+    known, _ = seen(num_classes)
+    before = Described(known, ('columns', 'place'), OPTIONS)
+    shift = np.roll(np.arange(3), 1)[known.y[0][7]] if num_classes else 99.0
+    y = known.y[0].copy()
+    y[7] = shift
+    after = Described(known._replace(y=(y, known.y[1])), before.by, OPTIONS)
+    assert np.array_equal(before.train[7], after.train[7])
+    assert not np.array_equal(before.train, after.train)
+    # Those of validation rows reach new rows alone.
+    y_val = known.y[1][::-1].copy()
+    after = Described(known._replace(y=(known.y[0], y_val)), before.by, OPTIONS)
+    assert np.array_equal(before.train, after.train)
+    assert np.array_equal(before.val, after.val)
+    assert not np.array_equal(before.new(known.x[2]), after.new(known.x[2]))
+
+
+def test_what_rows_are_near_in():
+    known, _ = seen()
+    widths = {
+        by: Described(known, by, OPTIONS).train.shape[1]
+        for by in [(), ('columns',), ('place',), ('columns', 'place')]
+    }
+    assert [*widths.values()] == [4, 8, 8, 12]
+    without = known._replace(place=())
+    assert Described(without, ('columns', 'place'), OPTIONS).train.shape[1] == 8
+
+
+@pytest.mark.parametrize('weights', ['uniform', 'distance'])
+@pytest.mark.parametrize('num_classes', [0, 3])
+def test_averages_are_those_of_scikit_learn(weights, num_classes):
+    table = made(num_classes)
+    x = table.x[:, :2]
+    kind = KNeighborsClassifier if num_classes else KNeighborsRegressor
+    model = kind(4, weights=weights).fit(x[:40], table.y[:40])
+    found = nearest(x[:40], x[35:], 6, 1)
+    mine = average(
+        table.y[:40], *found, {'k': 4, 'weights': weights}, table.num_classes
+    )
+    if not num_classes:
+        assert mine == pytest.approx(model.predict(x[35:]))
+        return
+    share = np.bincount(table.y[:40], minlength=3) / 40
+    assert mine == pytest.approx((4 * model.predict_proba(x[35:]) + share) / 5)
+
+
+def test_scores():
+    y, share = (
+        np.array([0, 2, 1]),
+        np.array([[0.7, 0.2, 0.1], [0.4, 0.4, 0.2], [0, 1, 0]]),
+    )
+    found = score(y, share, 3)
+    assert found['error'] == pytest.approx(1 / 3)
+    assert found['log_loss'] == pytest.approx(log_loss(y, share, labels=[0, 1, 2]))
+    assert score(np.array([0.0, 2.0]), np.array([1.0, 5.0]), 0) == {
+        'rmse': pytest.approx(math.sqrt(5))
+    }
+    assert better({'error': 0.1, 'log_loss': 0.2}, {'error': 0.1, 'log_loss': 0.3})
+    assert not better({'error': 0.2, 'log_loss': 0.1}, {'error': 0.1, 'log_loss': 0.3})
+    assert not better({'rmse': math.nan}, {'rmse': 1.0})
+
+
+@pytest.mark.parametrize('num_classes', [0, 2, 3])
+@pytest.mark.parametrize('library', LIBRARIES)
+def test_trees(library, num_classes):
+    if library != 'hist_boosting':
+        pytest.importorskip(library)
+    known, y_test = seen(num_classes)
+    for choice in ({}, draw_choice(known, METHODS[f'{library}_tuned'], 0, 1)):
+        fitted = fit(known, METHODS[library], choice, OPTIONS)
+        found = fitted.predict(known.x[2])
+        assert found.shape == (12, num_classes)[: 1 + bool(num_classes)]
+        assert np.isfinite(found).all()
+        assert np.array_equal(found, fitted.predict(known.x[2]))
+        again = fit(known, METHODS[library], choice, OPTIONS)
+        assert np.array_equal(found, again.predict(known.x[2]))
+        # Whatever is predicted of validation rows chose the number of trees.
+        assert fitted.val.shape == (10, *found.shape[1:])
+        if num_classes:
+            assert found.sum(axis=1) == pytest.approx(1)
+    assert len(y_test) == 12
+
+
+def test_the_best_trees_of_scikit_learn_are_kept(monkeypatch):
+    """Of all numbers of trees, the one that predicts validation rows best."""
+    known, _ = seen()
+    options = Options(0, 1, TINY | {'trees': 60, 'patience': 60})
+    fitted = fit(known, METHODS['hist_boosting'], {'learning_rate': 0.9}, options)
+    models = []
+    from sklearn.ensemble import HistGradientBoostingRegressor as Boosting
+
+    for trees in range(1, 61):
+        model = Boosting(
+            max_iter=trees, learning_rate=0.9, random_state=0, early_stopping=False
+        )
+        models.append(model.fit(known.x[0], known.y[0]).predict(known.x[1]))
+    errors = [score(known.y[1], found, 0)['rmse'] for found in models]
+    assert score(known.y[1], fitted.val, 0)['rmse'] == pytest.approx(min(errors))
+
+
+def test_draws_of_settings():
+    known, _ = seen()
+    for name in SPACES:
+        method = METHODS[f'{name}_tuned']
+        assert draw_choice(known, method, 3, 0) == {}
+        choices = [draw_choice(known, method, 3, number) for number in range(1, 200)]
+        assert choices[4] == draw_choice(known, method, 3, 5)
+        assert choices[4] != draw_choice(known, method, 4, 5)
+        rates = [choice['learning_rate'] for choice in choices]
+        low = 0.01 if name == 'hist_boosting' else 0.001
+        assert low <= min(rates) < 1.3 * low
+        assert 0.8 < max(rates) <= 1
+    method = METHODS['lightgbm_near_tuned']
+    kinds = Counter(str(draw_choice(known, method, 0, n)['near']) for n in range(1, 50))
+    assert len(kinds) == 3
+    assert 'near' not in draw_choice(known._replace(place=()), method, 0, 1)
+
+
+def test_a_search_goes_on(tmp_path, monkeypatch):
+    known, _ = seen()
+    method, path = METHODS['hist_boosting_tuned'], tmp_path / 'trials.json'
+    undisturbed = search(known, method, OPTIONS, 4, tmp_path / 'other.json')
+    done = []
+
+    def killed(*args):
+        done.append(args[2])
+        if len(done) == 3:
+            raise KeyboardInterrupt
+        return fit(*args)
+
+    monkeypatch.setattr(tables_methods, 'fit', killed)
+    with pytest.raises(KeyboardInterrupt):
+        search(known, method, OPTIONS, 4, path)
+    assert search(known, method, OPTIONS, 4, path) == undisturbed
+    assert len(done) == 3 + 3
+    assert done[2] == done[3]
+    # Of all settings the one with the lowest error on validation rows.
+    trials = read_json(path)['trials']
+    best = min(trials, key=lambda trial: trial['val']['rmse'])
+    assert best['choice'] == undisturbed
+    search(known, method, OPTIONS._replace(seed=1), 0, path)
+    assert len(done) == 7
+
+
+@pytest.mark.parametrize('table', ['numbers', 'classes'])
+@pytest.mark.parametrize('method', ['knn', 'hist_boosting', 'hist_boosting_tuned'])
+def test_a_unit(table, method, sources, tmp_path):
+    run = Run(table, method, '1')
+    result = execute(run, TINY, 2, 1, tmp_path)
+    again = execute(run, TINY, 2, 1, tmp_path / 'again')
+    for name in ('val', 'test', 'choice', 'deviation', 'rows'):
+        assert result[name] == again[name]
+    assert [*result['test']] == (
+        ['rmse'] if table == 'numbers' else ['error', 'log_loss']
+    )
+    assert result['rows'] == [38, 10, 12]
+    assert result['trials'] == (2 if method == 'hist_boosting_tuned' else None)
+    assert (result['deviation'] is None) == (table == 'classes')
+
+
+@pytest.mark.parametrize('method', ['knn', 'hist_boosting_tuned'])
+def test_targets_of_test_rows_are_scored_only(method, sources, tmp_path, monkeypatch):
+    run = Run('numbers', method, '1')
+    first = execute(run, TINY, 2, 1, tmp_path)
+    table = made()
+    _, _, test = split(table, sources['numbers'], '1')
+    table.y[test] += 1e6
+    changed = sources['numbers']._replace(read=lambda: table)
+    monkeypatch.setitem(SOURCES, 'numbers', changed)
+    again = execute(run, TINY, 2, 1, tmp_path / 'again')
+    assert again['val'] == first['val']
+    assert again['choice'] == first['choice']
+    assert again['test']['rmse'] > 1e5 > first['test']['rmse']
+
+
+WORDS = ['--methods', 'knn', 'hist_boosting', '--trials', '2']
+
+
+def test_goes_on_where_it_was_ended(sources, at_once, tmp_path, monkeypatch, capsys):
+    words = [*WORDS, '--results', str(tmp_path), '--splits', '0', 'time', '1']
+    done = []
+
+    def spy(run, *args, **kwargs):
+        done.append(str(run))
+        if len(done) == 6:
+            raise KeyboardInterrupt
+        return execute(run, *args, **kwargs)
+
+    monkeypatch.setattr(tables_runs, 'execute', spy)
+    with pytest.raises(KeyboardInterrupt):
+        main(words, TINY)
+    # All methods of a split come before the next one; classes have no time.
+    assert done == [
+        'numbers/knn/0',
+        'classes/knn/0',
+        'numbers/hist_boosting/0',
+        'classes/hist_boosting/0',
+        'numbers/knn/time',
+        'numbers/hist_boosting/time',
+    ]
+    first = units(tmp_path, 'numbers')
+    assert [*first] == ['numbers/hist_boosting/0', 'numbers/knn/0', 'numbers/knn/time']
+    main(words, TINY)
+    assert done[6] == 'numbers/hist_boosting/time'
+    assert len(done) == 6 + 5
+    assert {**units(tmp_path, 'numbers'), **first} == units(tmp_path, 'numbers')
+    main(words, TINY)
+    assert len(done) == 11
+    assert 'tables: 10 units, 10 finished' in capsys.readouterr().out
+    # Of another setting nothing is finished.
+    other = TableResults(tmp_path, 'numbers', TINY | {'trees': 6}, METHODS)
+    assert not other.runs
+
+
+#: Runs units in itself, and is killed before or after it replaces a file.
+WORKER = """
+import os, signal
+from reproduction import tables_runs, tables_store
+
+def replace_or_die(draft, path):
+    global count
+    count -= 1
+    if count or is_after:
+        replace(draft, path)
+    if not count:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+replace, os.replace = os.replace, replace_or_die
+tables_store.in_own_process = lambda task, unit: (task(unit), '')
+tables_store.start_server = lambda threads: None
+tables_runs.main(words, setting)
+"""
+
+
+def test_killed_at_any_file(tmp_path):
+    """Units end as those that nothing has disturbed."""
+    ensure_running()
+    words = ['--tables', 'wine', '--methods', 'knn', 'hist_boosting_tuned']
+    words += ['--splits', '0', '--trials', '2', '--results']
+
+    def work(root, count=-1, is_after=False):
+        names = {'words': [*words, str(root)], 'setting': TINY}
+        values = names | {'count': count, 'is_after': is_after}
+        process = CONTEXT.Process(target=exec, args=(WORKER, values))
+        process.start()
+        process.join()
+        return process.exitcode
+
+    def found(root):
+        return {
+            name: {key: result[key] for key in ('val', 'test', 'choice')}
+            for name, result in units(root, 'wine').items()
+        }
+
+    assert work(tmp_path / 'undisturbed') == 0
+    root = tmp_path / 'killed'
+    for count, is_after in [(1, False), (1, True), (2, False), (2, True), (1, True)]:
+        assert work(root, count, is_after) == -signal.SIGKILL
+    assert work(root) == 0
+    assert found(root) == found(tmp_path / 'undisturbed')
+    assert len(found(root)) == 2
+
+
+def test_a_process_of_its_own(tmp_path):
+    ensure_running()
+    words = ['--tables', 'wine', '--methods', 'knn', '--splits', '0', '1']
+    main([*words, '--results', str(tmp_path), '--jobs', '2'], TINY)
+    found = units(tmp_path, 'wine')
+    assert [*found] == ['wine/knn/0', 'wine/knn/1']
+    for result in found.values():
+        assert result['megabytes']['peak'] >= result['megabytes']['before'] > 0
+        assert [*result['seconds']] == ['search', 'fit', 'predict']
+    content = read_json(tmp_path / 'tables' / 'wine.json')
+    (key,) = {result['environment'] for result in found.values()}
+    about = content['environments'][key]
+    assert about['threads'] == 1
+    assert 'scikit-learn' in about['versions']
+    assert {'command', 'git_commit', 'torch'} <= {*about}
+
+
+def test_failures_are_told(sources, tmp_path, monkeypatch, capsys):
+    ensure_running()
+    result, error = in_own_process(signal.raise_signal, signal.SIGKILL)
+    assert result is None
+    assert error == 'the process ended with code -9: too little memory?'
+    result, error = in_own_process(int, 'x')
+    assert result is None
+    assert error.endswith("with base 10: 'x'\n")
+    monkeypatch.setattr(tables_store, 'in_own_process', lambda task, run: (None, 'bad'))
+    words = ['--tables', 'numbers', '--methods', 'knn', '--splits', '0']
+    with pytest.raises(SystemExit, match='1 units failed'):
+        main([*words, '--results', str(tmp_path)], TINY)
+    assert 'numbers/knn/0: FAILED, bad' in capsys.readouterr().out
+    path = tmp_path / 'runs' / 'tables' / 'numbers' / 'knn' / '0' / 'error.txt'
+    assert path.read_text() == 'bad'
+
+
+def test_a_unit_ends_with_its_command():
+    """Killed, a command leaves no process behind that computes on."""
+    ensure_running()
+    ours, theirs = CONTEXT.Pipe()
+    task = functools.partial(exec, 'ends.send("begun"); ends.recv()')
+    command = CONTEXT.Process(target=in_own_process, args=(task, {'ends': theirs}))
+    command.start()
+    theirs.close()
+    assert ours.recv() == 'begun'
+    command.kill()
+    assert ours.poll(60)
+    with pytest.raises(EOFError):
+        ours.recv()
+
+
+def test_two_commands_share(sources, at_once, tmp_path, capsys):
+    """A unit that another one works on, or has finished meanwhile, is left alone."""
+    words = ['--tables', 'numbers', '--methods', 'knn', '--splits', '0', '1']
+    words += ['--results', str(tmp_path)]
+    other = TableResults(tmp_path, 'numbers', TINY, METHODS)
+    with other.claim(Run('numbers', 'knn', '0')) as is_ours:
+        assert is_ours
+        main(words, TINY)
+        assert 'numbers/knn/0: left to another process' in capsys.readouterr().out
+        assert [*units(tmp_path, 'numbers')] == ['numbers/knn/1']
+        assert other.is_finished(Run('numbers', 'knn', '1'))
+    main(words, TINY)
+    assert len(units(tmp_path, 'numbers')) == 2
+
+
+def test_searches_of_two_lengths_are_not_mixed(sources, at_once, tmp_path):
+    words = ['--tables', 'numbers', '--methods', 'hist_boosting_tuned', '--splits', '0']
+    words += ['--results', str(tmp_path), '--trials']
+    main([*words, '1'], TINY)
+    with pytest.raises(ValueError, match=r"'--trials' must be 1, as of .*\(got 2\)"):
+        main([*words, '2'], TINY)
+
+
+def test_libraries_that_are_missing(sources, at_once, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(
+        tables_methods, 'absence', lambda name: f'no {name}' if name else None
+    )
+    words = ['--tables', 'classes', '--methods', 'knn', 'tabr', 'lightgbm_place']
+    main([*words, '--splits', '0', '--results', str(tmp_path)], TINY)
+    assert 'tabr is skipped: no pytabkit faiss' in capsys.readouterr().out
+    assert [*units(tmp_path, 'classes')] == ['classes/knn/0']
+
+
+@pytest.mark.parametrize(
+    ('words', 'text'),
+    [
+        ('--tables Rome', "invalid choice: 'Rome'"),
+        ('--methods hope', "invalid choice: 'hope'"),
+        ('--splits 10', "invalid choice: '10'"),
+        ('--trials 0', "--trials: must be a positive integer (got '0')"),
+    ],
+)
+def test_bad_words(words, text, monkeypatch, capsys):
+    monkeypatch.setattr('sys.argv', ['run.py', 'tables', *words.split()])
+    with pytest.raises(SystemExit, match='2'):
+        runner.main()
+    assert text in capsys.readouterr().err
+
+
+class Estimator:
+    """Notes what it is given."""
+
+    def __init__(self, graph, **options):
+        self.given = {'graph': graph, **options}
+
+    def fit(self, x, y, *, X_val, y_val):
+        self.shapes = x.shape, y.shape, X_val.shape, y_val.shape
+        return self
+
+    def predict(self, x):
+        return x[:, 0]
+
+
+def test_what_estimators_are_given(monkeypatch):
+    monkeypatch.setattr(tables_ours, 'GSLRegressor', Estimator)
+    known, _ = seen()
+    given = {
+        name: tables_ours.make_estimator(known, METHODS[name], OPTIONS)
+        for name in METHODS
+        if METHODS[name].kind == 'net'
+    }
+    options = {name: model.given for name, model in given.items()}
+    one = {'graph': 'learned', 'n_members': 1, 'random_state': 0}
+    assert options['ours'] == options['frozen'] == options['no_labels'] == one
+    assert options['ours_5'] == one | {'n_members': 5}
+    assert options['mlp'] == options['mlp_near'] == one | {'graph': 'none'}
+    assert options['cosine'] == one | {'similarity': 'cosine'}
+    assert options['draws'] == one | {'draws': 4}
+    assert given['frozen']._network_class is tables_ours.Frozen
+    assert given['no_labels']._network_class is tables_ours.WithoutLabels
+    fitted = fit(known, METHODS['mlp_near'], {}, OPTIONS)
+    assert fitted.val is None
+    assert fitted.predict(known.x[2]).shape == (12,)
+
+
+def result(value, measure='rmse', **more):
+    cost = {'search': 1.0, 'fit': 2.0, 'predict': 0.5}
+    scores = {'rmse': value} if measure == 'rmse' else {'error': value, 'log_loss': 1.0}
+    about = {'val': None, 'choice': {}, 'trials': None, 'seconds': cost}
+    about |= {'megabytes': {'before': 90.0, 'peak': 100.0}}
+    return {'test': scores, 'deviation': 2.0, **about, **more}
+
+
+@pytest.fixture
+def finished(sources, tmp_path):
+    """Errors of four splits: ours is better than one control, and like another."""
+    errors = {
+        'ours': [0.50, 0.52, 0.51, 0.53],
+        'ours_5': [0.49, 0.51, 0.50, 0.52],
+        'lightgbm': [0.80, 0.83, 0.81, 0.84],
+        'knn': [0.60, 0.42, 0.61, 0.45],
+        'cosine': [0.60, 0.63, 0.61, 0.62],
+    }
+    for table, measure in {'numbers': 'rmse', 'classes': 'error'}.items():
+        kept = TableResults(tmp_path, table, SETTING, METHODS)
+        for method, values in errors.items():
+            for number, value in enumerate(values):
+                kept.finish(Run(table, method, str(number)), result(value, measure))
+    kept = TableResults(tmp_path, 'numbers', SETTING, METHODS)
+    kept.finish(Run('numbers', 'knn', 'place'), result(1.25))
+    kept.finish(Run('numbers', 'ours', 'place'), result(1.0))
+    return tmp_path, errors
+
+
+def corrected(ours, other, scale):
+    """The test of Nadeau and Bengio, written out."""
+    d = scale * (np.array(ours) - np.array(other))
+    error = math.sqrt(d.var(ddof=1) * (1 / len(d) + 0.2 / 0.64))
+    return 2 * stats.t.sf(abs(d.mean()) / error, len(d) - 1)
+
+
+def test_the_table_of_a_table(finished):
+    root, _ = finished
+    grid = table_grid('numbers', root)
+    assert grid.head == ['numbers', 'RMSE, m', 'RMSE, m, by place']
+    rows = dict(grid.rows)
+    ours, knn = rows['learned graph, one member'], rows['nearest rows, tuned']
+    assert [entry.ours for entry in ours] == ['0.515 ± 0.013 (4)', '1.00']
+    assert [entry.is_best for entry in ours] == [False, True]
+    assert [entry.ours for entry in knn] == ['0.520 ± 0.099 (4)', '1.25']
+    assert rows['learned graph, five members'][0].is_best
+    assert 'The deviation of the target is 2.' in grid.notes[0]
+    grid = table_grid('classes', root)
+    assert grid.head == ['classes', 'errors, %', 'log loss']
+    assert dict(grid.rows)['learned graph, one member'][0].ours == '51.5 ± 1.3 (4)'
+
+
+def test_wins_ties_and_losses(finished):
+    root, errors = finished
+    grid = paired_grid(root)
+    assert grid.rows == [
+        ('nearest rows, tuned', [('0 / 2 / 0', '', False)] * 2),
+        ('LightGBM, default', [('2 / 0 / 0', '', False)] * 2),
+    ]
+    assert 'for all 8 tests' in grid.notes[0]
+    pairs = itertools.product(('ours', 'ours_5'), ('knn', 'lightgbm'), (50, 100))
+    p_values = {
+        (own, name, scale): corrected(errors[own], errors[name], scale)
+        for own, name, scale in pairs
+    }
+    found = holm(p_values)
+    assert all((p < 0.05) == (key[1] == 'lightgbm') for key, p in found.items())
+    rows = dict(panel_grid(root).rows)
+    entry = rows['LightGBM, default'][0]
+    assert entry[:2] == ('41.00 ± 0.91 (4)', 'ours -15.25*')
+    assert rows['nearest rows, tuned'][1].paper == 'ours -0.50'
+
+
+def test_ablations(finished):
+    root, errors = finished
+    grid = ablation_grid(root)
+    assert [title for title, _ in grid.rows] == ['learned graph, one member', 'cosine']
+    p = corrected(errors['ours'], errors['cosine'], 50)
+    assert min(1, 2 * p) < 0.05
+    assert dict(grid.rows)['cosine'][0].paper == 'ours -5.00*'
+    assert 'for all 2 tests' in grid.notes[0]
+
+
+def test_times(finished):
+    rows = dict(times_grid(finished[0]).rows)
+    assert rows['cosine'][0][:2] == ('3.0 / 0.50', '100 MB')
+
+
+def test_the_report(finished, tmp_path, monkeypatch):
+    root, folder = finished[0], tmp_path / 'report'
+    write_report(root, folder)
+    assert (folder / 'tables_panel.rst').read_text().startswith('.. list-table::')
+    with open(folder / 'units.csv', newline='') as file:
+        rows = [*csv.DictReader(file)]
+    # One row for each measure.
+    assert len(rows) == 20 + 2 + 2 * 20
+    assert rows[0]['table'] == 'numbers'
+    with open(folder / 'summary.csv', newline='') as file:
+        found = {tuple(r.values())[:3]: r for r in csv.DictReader(file)}
+    cell = found['numbers', 'ours', 'rmse']
+    assert float(cell['mean']) == pytest.approx(0.515)
+    assert cell['splits'] == '4'
+
+
+def test_nothing_has_run(sources, tmp_path):
+    for make in (panel_grid, paired_grid, ablation_grid, times_grid):
+        assert make(tmp_path).is_empty
+    assert table_grid('numbers', tmp_path).is_empty
+    assert read_units(tmp_path, 'numbers') == {}
+
+
+def test_settings_are_plain(tmp_path):
+    assert json.loads(json.dumps(SETTING)) == SETTING
+    assert len({method.title for method in METHODS.values()}) == len(METHODS)
+    assert isinstance(Fitted(len), Fitted)
+    assert isinstance(Problem(((),) * 3, ((),) * 2), Problem)
+    assert tables_data.TRAIN < tables_data.TRAIN_AND_VAL
+    assert tables_neighbours.COLUMNS != tables_neighbours.PLACE
