@@ -105,10 +105,19 @@ METHODS = {
     'nearest': _net('graph of nearest rows', 'control', 'nearest'),
     'no_labels': _net('without labels', 'ablation', LEARNED, network='no_labels'),
     'frozen': _net('fixed projection', 'ablation', LEARNED, network='frozen'),
-    'uniform': _net('uniform weights', 'ablation', LEARNED, similarity='uniform'),
+    'uniform': _net(
+        'uniform weights',
+        'ablation',
+        LEARNED,
+        similarity='uniform',
+        eval_k=10**9,
+    ),
     'cosine': _net('cosine', 'ablation', LEARNED, similarity='cosine'),
-    'draws': _net('four relaxed draws', 'ablation', LEARNED, draws=4),
-    'ours_5': _net('learned graph, five members', 'ours', LEARNED, 5),
+    'softmax': _net('softmax instead of draws', 'ablation', LEARNED, draws=None),
+    'no_periodic': _net(
+        'without embeddings', 'ablation', LEARNED, network='no_periodic'
+    ),
+    'ours_4': _net('learned graph, four members', 'ours', LEARNED, 4),
     'auto': _net('graph chosen on validation', 'ours', 'auto'),
     **{f'{name}_tuned': _trees(name, True) for name in TITLES},
     'lightgbm_near_tuned': _near('targets of near rows', NEAR, True),

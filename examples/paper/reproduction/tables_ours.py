@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -35,8 +36,19 @@ class Frozen(TableNet):
         return x @ self.projection
 
 
+class WithoutPeriodic(TableNet):
+    """Columns have no periodic embeddings."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs | {'num_frequencies': 0})
+
+
 #: Networks in place of that of the estimators.
-NETWORKS: dict[str, type[TableNet]] = {'no_labels': WithoutLabels, 'frozen': Frozen}
+NETWORKS: dict[str, type[TableNet]] = {
+    'no_labels': WithoutLabels,
+    'frozen': Frozen,
+    'no_periodic': WithoutPeriodic,
+}
 
 
 def make_estimator(problem: Problem, method: Any, options: Options) -> Any:
@@ -55,7 +67,9 @@ def fit_net(problem: Problem, method: Any, choice: Any, options: Options) -> Fit
     torch.set_num_threads(options.threads)
     rows = Described(problem, method.near, options)
     model = make_estimator(problem, method, options)
-    model.fit(rows.train, problem.y[0], X_val=rows.val, y_val=problem.y[1])
+    x, y = np.concatenate([rows.train, rows.val]), np.concatenate(problem.y[:2])
+    is_held = np.arange(len(y)) >= len(rows.train)
+    model.fit(x, y, validation_mask=is_held)
     predict = model.predict_proba if problem.num_classes else model.predict
     chosen = {}
     if given := getattr(model, 'graph_choice_', None):
