@@ -178,7 +178,7 @@ class _RelaxedDraws(torch.autograd.Function):
         ctx: Any, score: Tensor, draws: int, generator: torch.Generator | None
     ) -> Tensor:
         weight = score - score.amax(dim=1, keepdim=True)
-        weight = F.threshold_(weight, _LEAST, -torch.inf).exp_()
+        weight = F.threshold(weight, _LEAST, -torch.inf, inplace=True).exp_()
         kept = []
         for _ in range(draws):
             draw = _exponentials(weight, generator).reciprocal_().mul_(weight)

@@ -19,7 +19,7 @@ from reproduction.tables_store import Result, results_path
 #: Of random splits.
 OVERLAP = (1 - TRAIN_AND_VAL) / TRAIN
 #: The rows that all controls are compared with.
-OURS = ('ours', 'ours_5')
+OURS = ('ours', 'ours_4')
 #: What a cell is of: a table, a method.
 Key = tuple[str, str]
 CONTROLS = tuple(
