@@ -2,10 +2,17 @@ import math
 
 import pytest
 import torch
-from oracles import comparison_of
+from oracles import ERROR_RATE, comparison_of, seeded
+from scipy.stats import kstest, norm
 
 from torch_geometric_gsl.ops.pair_scores import PairScores
-from torch_geometric_gsl.ops.pool_sum import distances_as_dots, pool_sum
+from torch_geometric_gsl.ops.pool_sum import (
+    Sources,
+    _exponentials,
+    distances_as_dots,
+    pool_sum,
+    pool_weights,
+)
 from torch_geometric_gsl.ops.scores import Response, negative
 
 DOUBLE = {'dtype': torch.float64}
@@ -109,3 +116,85 @@ def test_no_candidates(n, num_sources, own):
     pairs = make(n, num_sources, bool(own))
     out = pool_sum(torch.ones(num_sources, 2, **DOUBLE), distances_as_dots(pairs))
     assert torch.equal(out, torch.zeros(n, 2, **DOUBLE))
+
+
+@pytest.mark.parametrize('dtype', [torch.float32, torch.float64])
+def test_exponential_numbers(dtype):
+    found = _exponentials(torch.empty(101, 999, dtype=dtype), seeded())
+    assert found.shape == (101, 999)
+    assert bool((found > 0).all())
+    assert kstest(found.double().flatten().numpy(), 'expon').pvalue > ERROR_RATE
+    # They are precise where they are small, at which single precision would round.
+    few = (found < 1e-3).sum().item()
+    expected, size = -math.expm1(-1e-3), found.numel()
+    limit = norm.isf(ERROR_RATE / 2) * math.sqrt(size * expected)
+    assert abs(few - size * expected) < limit
+
+
+def replayed(pairs, draws, seed):
+    """Relaxed draws of the same noise, a target after the other."""
+    generator, score = seeded(seed), pairs.rows()
+    noise = [_exponentials(score, generator) for _ in range(draws)]
+    total = torch.zeros_like(score)
+    for i, j in torch.cartesian_prod(*map(torch.arange, score.shape)).tolist():
+        for one in noise:
+            rate = score[i].exp() / one[i]
+            total[i, j] += rate[j] / rate.sum() / draws
+    return total
+
+
+@pytest.mark.parametrize('own', [False, True])
+@pytest.mark.parametrize('draws', [1, 3])
+def test_relaxed_draws_of_known_noise(own, draws):
+    pairs = make(own=own)
+    found = pool_weights(pairs, draws=draws, generator=seeded(7))
+    torch.testing.assert_close(found, replayed(pairs, draws, 7))
+    if own:
+        assert not bool(found.diagonal().any())
+
+
+@pytest.mark.parametrize('own', [False, True])
+def test_gradient_of_relaxed_draws(own):
+    first = make(own=own)
+    leaves = [first.dst, first.src] if not own else [first.dst]
+    leaves = [leaf.clone().requires_grad_() for leaf in leaves]
+    h = torch.randn(first.src.size(0), 2, **DOUBLE, requires_grad=True)
+
+    def run(h, *z):
+        pairs = first._replace(dst=z[0], src=z[-1])
+        return pool_sum(h, pairs, draws=2, generator=seeded(3))
+
+    assert torch.autograd.gradcheck(run, (h, *leaves))
+
+
+def test_blocks_draw_the_same_in_both_passes():
+    pairs = make()
+    dst, h = pairs.dst.clone().requires_grad_(), torch.randn(7, 2, **DOUBLE)
+    found = [
+        pool_sum(
+            h,
+            pairs._replace(dst=dst),
+            draws=2,
+            generator=seeded(3),
+            memory_budget=budget,
+        )
+        for budget in (1, 1)
+    ]
+    assert torch.equal(*found)
+    first, second = (torch.autograd.grad(out.sum(), dst)[0] for out in found)
+    assert torch.equal(first, second)
+
+
+def test_draws_leave_far_sources_out():
+    src = torch.tensor([[0.0], [1.0], [9.0]])
+    pairs = PairScores(src[:1], src, Response(negative), 'squared_distance')
+    weight = pool_weights(pairs, draws=50, generator=seeded())
+    assert weight[0, 2] == 0
+    assert bool((weight[0, :2] > 0).all())
+    torch.testing.assert_close(weight.sum(), torch.tensor(1.0))
+
+
+def test_prepared_sources():
+    pairs = make()
+    prepared = distances_as_dots(pairs, Sources.of(pairs.src))
+    assert torch.equal(prepared.rows(), distances_as_dots(pairs).rows())

@@ -189,11 +189,11 @@ class _RelaxedDraws(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        total = torch.zeros_like(grad)
-        for draw in ctx.saved_tensors:
+        kept, total = ctx.saved_tensors, torch.zeros_like(grad)
+        for draw in kept:
             part = grad * draw
             total += part.addcmul_(draw, part.sum(dim=1, keepdim=True), value=-1)
-        return total.div_(len(ctx.saved_tensors)), None, None
+        return total.div_(len(kept)), None, None
 
 
 def _exponentials(like: Tensor, generator: torch.Generator | None) -> Tensor:

@@ -1,5 +1,6 @@
 r"""The table net against its definition, and the law that no row hears its label."""
 
+import copy
 import math
 
 import pytest
@@ -196,3 +197,75 @@ def test_wrong_arguments(args, error, text):
     sizes = {'in_channels': 4, 'hidden_channels': 8, 'out_channels': 1}
     with pytest.raises(error, match=text):
         TableNet(**{**sizes, 'num_frequencies': 0, **args})
+
+
+@pytest.mark.parametrize('training', [True, False])
+def test_given_neighbours(training):
+    net = make(graph='given').train(training)
+    (x, y), (new, _) = draw_rows(), draw_rows(6, seed=5)
+    distance, source = torch.cdist(new, x).square().topk(4, largest=False)
+    given = source, distance
+    out, graph = net((x, new), y, given=given, return_graph=True)
+    weight = (-net.neighbours.sampler.log_scale.exp() * distance).softmax(dim=1)
+    message = net.lin_value(net.lin(x)) + net.label(y)
+    h = net.lin(new) + (weight.unsqueeze(2) * message[source]).sum(dim=1)
+    first, second, third = net.block
+    h = h + third(second(first(h)).relu())
+    torch.testing.assert_close(out, net.head(net.head_norm(h).relu()))
+    assert graph.edge_index.size(1) == 24
+    net.index(x, y)
+    torch.testing.assert_close(net(new, given=given), out)
+    with pytest.raises(ValueError, match=r"'given' must be the neighbours .*got none"):
+        net(new)
+    with pytest.raises(ValueError, match="got some with graph='learned'"):
+        make()(new, given=given)
+
+
+def test_without_a_graph():
+    net, (x, y) = make(graph='none'), draw_rows()
+    assert torch.equal(net(x, y), net(x))
+    assert net.index(x, y).index_message is None
+    assert str(net) == "TableNet(4, 8, 1, graph='none')"
+
+
+@pytest.mark.parametrize('similarity', ['cosine', 'uniform', 'gaussian'])
+def test_other_similarities(similarity):
+    net, (x, y) = make(similarity=similarity, draws=2), draw_rows()
+    out, graph = net(x, y, return_graph=True)
+    out.sum().backward()
+    assert graph.edge_index.size(1) == N * (N - 1)
+    with torch.no_grad():
+        few, every = (make(similarity=similarity, eval_k=k).eval() for k in (29, 30))
+        torch.testing.assert_close(few(x, y), every(x, y))
+
+
+def test_columns_that_are_embedded():
+    pytest.importorskip('rtdl_num_embeddings')
+    net = TableNet(IN, HIDDEN, 1, periodic_columns=[1, 3])
+    assert net.lin.in_channels == IN + 2 * 12
+    x = torch.randn(5, IN)
+    other = x.clone()
+    other[:, 1] += 1
+    assert torch.equal(net.periodic(x[:, [0, 2]]), net.periodic(other[:, [0, 2]]))
+    assert net(x).shape == (5, 1)
+    assert TableNet(IN, HIDDEN, 1, periodic_columns=[]).periodic is None
+
+
+def test_sparse_rows():
+    net, (x, y) = make(), draw_rows()
+    x = x * (x > 0)
+    expected = net(x, y)
+    torch.testing.assert_close(net(x.to_sparse_csr(), y), expected)
+
+
+def test_the_index_moves_with_the_model():
+    net, (x, y), (new, _) = make().eval(), draw_rows(), draw_rows(6, seed=5)
+    expected = net.index(x, y)(new)
+    torch.testing.assert_close(
+        net.float()(new.float()).double(), expected, atol=1e-4, rtol=1e-4
+    )
+    kept, _ = net.neighbours._prepared
+    assert kept is net.index_key
+    again = copy.deepcopy(net)
+    assert again.neighbours._prepared[0] is again.index_key
+    assert torch.equal(again(new.float()), net(new.float()))
