@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state, check_X_y
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from torch import Tensor
+from tqdm import tqdm
 
 from torch_geometric_gsl.nn.models.table_net import TableNet
 from torch_geometric_gsl.ops.local_random import DrawsFrom
@@ -36,6 +37,8 @@ _LEAST_VALIDATION = 4
 _NEAREST, _MOST_NEAREST = 32, 200_000
 # Answers are computed in double precision for tables of at most so many rows.
 _MOST_IN_DOUBLE = 2**17
+# Tables of more columns have no periodic embeddings.
+_MOST_EMBEDDED = 32
 # New rows that are answered at once.
 _BLOCK = 2048
 
@@ -172,8 +175,16 @@ class GSLEstimator(Explains, Saves, BaseEstimator):  # type: ignore[misc]
             # Without rows that are held back nothing tells them apart.
             graphs = graphs if len(parts.val) > 0 else graphs[:1]
         results = [self._train(graph, table, parts, seed) for graph in graphs]
+        results.sort(key=lambda result: result.loss)
         self.graph_losses_ = {result.graph: result.loss for result in results}
-        return min(results, key=lambda result: result.loss)
+        best, *others = self.graph_losses_.values()
+        self.graph_margin_ = 1 - best / others[0] if others and others[0] > 0 else None
+        if self.verbose and others:
+            tqdm.write(
+                f'{results[0].graph} is chosen, of validation losses '
+                + ', '.join(f'{k} {v:.4g}' for k, v in self.graph_losses_.items())
+            )
+        return results[0]
 
     def _train(
         self, graph: str, table: Table, parts: Parts, seed: int, number: int = 0
@@ -200,6 +211,8 @@ class GSLEstimator(Explains, Saves, BaseEstimator):  # type: ignore[misc]
         width = self._x.shape[1]
         is_sparse = scipy.sparse.issparse(self._x)
         columns = [] if is_sparse else self._scaling.varied.tolist()
+        # Of many columns embeddings are slow, and seldom help.
+        columns = columns if len(columns) <= _MOST_EMBEDDED else []
         made: TableNet = self._network_class(
             width,
             options.hidden_channels,

@@ -43,10 +43,12 @@ class Nearest:
     def of_rows(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Return the neighbours of rows of the table, none its own."""
         place = self._place[rows.cpu()]
-        if bool((place >= 0).all()):
-            source, distance = self._known
-            return source[place].to(self.device), distance[place].to(self.device)
-        return self.of_new(self.x[rows.cpu().numpy()])
+        source, distance = (part[place] for part in self._known)
+        is_new = place < 0
+        if bool(is_new.any()):
+            others = self.x[rows.cpu()[is_new].numpy()]
+            source[is_new], distance[is_new] = (t.cpu() for t in self.of_new(others))
+        return source.to(self.device), distance.to(self.device)
 
     def of_new(self, x: Any) -> tuple[Tensor, Tensor]:
         """Return the neighbours of new rows."""

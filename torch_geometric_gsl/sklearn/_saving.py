@@ -20,7 +20,7 @@ from torch_geometric_gsl.sklearn.table_transformer import TableTransformer, is_f
 
 # What describes a fit in plain values.
 _PLAIN = (
-    *('graph_choice_', 'graph_losses_', 'validation_loss_', 'n_iter_'),
+    *('graph_choice_', 'graph_losses_', 'graph_margin_', 'validation_loss_', 'n_iter_'),
     *('loss_curve_', 'validation_scores_', '_num_outputs'),
 )
 

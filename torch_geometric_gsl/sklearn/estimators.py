@@ -87,7 +87,10 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
     Attributes:
         classes_ (numpy.ndarray): The classes.
         graph_choice_ (str): What validation chose.
-        graph_losses_ (dict[str, float]): The validation loss of each graph.
+        graph_losses_ (dict[str, float]): The validation loss of each graph that was
+            tried, the least first.
+        graph_margin_ (float or None): The share by which the least is less than the
+            second.
         n_iter_ (int): The number of epochs of the first network.
         loss_curve_ (list[float]): Its training loss after each epoch.
         validation_scores_ (list[float]): Its validation loss after each epoch.
@@ -224,7 +227,10 @@ class GSLRegressor(RegressorMixin, GSLEstimator):  # type: ignore[misc]
 
     Attributes:
         graph_choice_ (str): What validation chose.
-        graph_losses_ (dict[str, float]): The validation loss of each graph.
+        graph_losses_ (dict[str, float]): The validation loss of each graph that was
+            tried, the least first.
+        graph_margin_ (float or None): The share by which the least is less than the
+            second.
         n_iter_ (int): The number of epochs of the first network.
         loss_curve_ (list[float]): Its training loss after each epoch.
         validation_scores_ (list[float]): Its validation loss after each epoch.

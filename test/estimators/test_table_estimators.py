@@ -1,0 +1,251 @@
+"""Neighbours that tell their labels, in the estimators."""
+
+import numpy as np
+import pandas
+import pytest
+import torch
+from sklearn.datasets import load_wine
+from sklearn.exceptions import ConvergenceWarning
+
+from torch_geometric_gsl.nn.models.table_net import TableNet
+from torch_geometric_gsl.sklearn import GSLClassifier, GSLRegressor
+from torch_geometric_gsl.sklearn._nearest import Nearest
+from torch_geometric_gsl.sklearn._options import Options
+from torch_geometric_gsl.sklearn._scaling import ColumnScaling
+from torch_geometric_gsl.sklearn._training import Parts, _batches
+
+FEW = {'hidden_channels': 16, 'max_iter': 15, 'learning_rate': 0.01, 'random_state': 0}
+pytestmark = pytest.mark.filterwarnings('ignore::sklearn.exceptions.ConvergenceWarning')
+
+
+def places(n=240, seed=0):
+    """Prices that depend on the place, by no simple law."""
+    random = np.random.default_rng(seed)
+    x = random.uniform(size=(n, 3))
+    return x, np.sin(12 * x[:, 0]) * np.cos(9 * x[:, 1]) + 0.3 * x[:, 2]
+
+
+@pytest.fixture(scope='module')
+def fitted():
+    x, y = places()
+    return GSLRegressor('learned', n_members=2, **FEW).fit(x[:200], y[:200])
+
+
+def test_members_are_averaged(fitted):
+    x, _ = places()
+    out = fitted._outputs(x[200:])
+    assert out.shape == (2, 40, 1)
+    mean = out.mean(dim=0)[:, 0].numpy() * fitted._width + fitted._center
+    np.testing.assert_allclose(fitted.predict(x[200:]), mean)
+    first, second = (member.lin.weight for member in fitted._members)
+    assert not torch.equal(first, second)
+
+
+def test_neighbours_of_new_rows(fitted):
+    x, _ = places()
+    weights, rows = fitted.kneighbors(x[200:], 7)
+    assert weights.shape == rows.shape == (40, 7)
+    assert (np.diff(weights, axis=1) <= 0).all()
+    new = torch.from_numpy(fitted._new_rows(x[200:]))
+    expected = np.zeros((40, 200))
+    for member in fitted._members:
+        source, target = member(new, return_graph=True)[1].edge_index.numpy()
+        weight = member(new, return_graph=True)[1].edge_weight.detach().numpy()
+        np.add.at(expected, (target, source), weight / 2)
+    np.testing.assert_allclose(expected.sum(axis=1), 1)
+    best = np.sort(expected, axis=1)[:, ::-1][:, :7]
+    np.testing.assert_allclose(weights, best)
+    np.testing.assert_allclose(np.take_along_axis(expected, rows, axis=1), weights)
+    with pytest.raises(ValueError, match="'n_neighbors' must be at least 1"):
+        fitted.kneighbors(x, 0)
+
+
+def test_a_prediction_is_what_its_neighbours_tell():
+    x, y = places()
+    model = GSLRegressor('learned', **FEW).fit(x[:200], y[:200])
+    before = model.predict(x[200:201])
+    _, rows = model.kneighbors(x[200:201], 200)
+    far = np.setdiff1d(np.arange(200), rows)
+    assert len(far) == 200 - 96
+    for changed, moves in ((far, False), (rows[0], True)):
+        told = model._told.clone()
+        model._told[changed] += 1
+        model._prepare()
+        assert (model.predict(x[200:201]) != before).any() == moves
+        model._told = told
+    model._prepare()
+
+
+def test_explain(fitted):
+    x, y = places()
+    table = fitted.explain(x[200], 3)
+    weights, rows = fitted.kneighbors(x[200:201], 3)
+    assert table.index.tolist() == ['prediction', *rows[0]]
+    assert table.columns.tolist() == ['weight', 'target', 'x0', 'x1', 'x2']
+    np.testing.assert_allclose(table['weight'][1:], weights[0])
+    np.testing.assert_allclose(table['target'][1:], y[rows[0]])
+    np.testing.assert_allclose(table.iloc[1:, 2:], x[rows[0]])
+    np.testing.assert_allclose(
+        table.iloc[0, 1:], [*fitted.predict(x[200:201]), *x[200]]
+    )
+    with pytest.raises(ValueError, match=r"'row' must be one row \(got 2\)"):
+        fitted.explain(x[:2])
+
+
+def frame(n=80):
+    x, y = places(n)
+    table = pandas.DataFrame(x, columns=['east', 'north', 'size'])
+    table['kind'] = np.where(x[:, 0] > 0.5, 'flat', 'house')
+    table['day'] = pandas.to_datetime('2024-01-01') + pandas.to_timedelta(x[:, 1], 'D')
+    table.loc[3, 'size'] = None
+    table.loc[4, 'kind'] = None
+    return table, y
+
+
+def test_explain_rows_of_a_frame(tmp_path):
+    table, y = frame()
+    model = GSLRegressor('learned', **FEW).fit(table, y)
+    found = model.explain(table[5:6])
+    assert found.columns.tolist() == ['weight', 'target', *table.columns]
+    assert found['kind'].iloc[0] == table['kind'][5]
+    rows = found.index[1:]
+    assert found['kind'][1:].tolist() == table['kind'][rows].tolist()
+    model.save(tmp_path / 'model.pt')
+    again = GSLRegressor.load(tmp_path / 'model.pt')
+    assert np.array_equal(again.predict(table), model.predict(table))
+    # Texts and numbers are what they were, times are texts.
+    twin = again.explain(table[5:6])
+    assert twin.drop(columns='day').equals(found.drop(columns='day'))
+
+
+def test_several_targets_are_explained():
+    x, y = places(60)
+    model = GSLRegressor('learned', **FEW).fit(x, np.stack([y, -y], axis=1))
+    found = model.explain(x[:1])
+    assert found.columns.tolist()[:3] == ['weight', 'target 0', 'target 1']
+    assert model.transduction_.shape == (60, 2)
+
+
+def test_without_a_graph_there_are_no_neighbours():
+    x, y = places(60)
+    model = GSLRegressor('none', **FEW).fit(x, y)
+    assert model.graph_.shape == (60, 60)
+    assert model.graph_.nnz == 0
+    with pytest.raises(ValueError, match="'kneighbors' needs a graph"):
+        model.kneighbors(x)
+
+
+@pytest.mark.parametrize('graph', ['learned', 'nearest'])
+def test_the_graph_of_training_rows(graph):
+    x, y = places(150)
+    model = GSLRegressor(graph, **FEW).fit(x, y)
+    found = model.graph_
+    np.testing.assert_allclose(found.sum(axis=1), 1)
+    assert not found.diagonal().any()
+    assert set(np.diff(found.indptr)) == {32 if graph == 'nearest' else 96}
+
+
+def test_explore(fitted, tmp_path):
+    page = fitted.explore(tmp_path / 'graph.html')
+    assert page.name == 'graph.html'
+    assert page.stat().st_size > 10_000
+
+
+def test_rows_that_are_held_back(monkeypatch):
+    x, y = places()
+    seen = []
+
+    class Noting(TableNet):
+        def index(self, x, y=None):
+            seen.append(len(x))
+            return super().index(x, y)
+
+    monkeypatch.setattr(GSLRegressor, '_network_class', Noting)
+    mask = np.arange(len(y)) >= 190
+    model = GSLRegressor('learned', **FEW | {'max_iter': 2})
+    model.fit(x, y, validation_mask=mask)
+    assert seen == [190, 190, 240]  # Each epoch, and after the last one.
+    for wrong in (mask[:5], mask.astype(int)):
+        with pytest.raises(ValueError, match="'validation_mask' must hold one bool"):
+            model.fit(x, y, validation_mask=wrong)
+    for wrong in (~mask | mask, mask & ~mask):
+        with pytest.raises(ValueError, match="'validation_mask' must hold back some"):
+            model.fit(x, y, validation_mask=wrong)
+
+
+@pytest.mark.filterwarnings('default::sklearn.exceptions.ConvergenceWarning')
+def test_convergence():
+    x, y = places(80)
+    with pytest.warns(ConvergenceWarning, match="'max_iter' = 2 epochs"):
+        GSLRegressor('none', **FEW | {'max_iter': 2}).fit(x, y)
+    model = GSLRegressor('none', **FEW | {'max_iter': 2000}).fit(x, y)
+    assert len(model.loss_curve_) == len(model.validation_scores_) == model.n_iter_
+    assert min(model.validation_scores_) == model.validation_loss_
+
+
+def test_the_margin_of_the_choice(capsys):
+    x, y = load_wine(return_X_y=True)
+    model = GSLClassifier(**FEW, verbose=True).fit(x, y)
+    first, second, _ = model.graph_losses_.values()
+    assert model.graph_margin_ == 1 - first / second > 0
+    assert f'{model.graph_choice_} is chosen' in capsys.readouterr().out
+    assert GSLClassifier('none', **FEW).fit(x, y).graph_margin_ is None
+
+
+@pytest.mark.parametrize('pool_size', [5, 30, 1000])
+def test_batches_and_pools(pool_size):
+    train, candidates = torch.arange(0, 40, 2), torch.arange(40)
+    options = Options(16, 0.0, 7, pool_size, 0.1, 0.0, 1, 1, False)
+    generator = torch.Generator().manual_seed(0)
+    parts = Parts(train, candidates, train[:0])
+    found = list(_batches(parts, options, generator))
+    assert torch.equal(torch.cat([b for b, _ in found]).sort().values, train)
+    for batch, pool in found:
+        assert not set(batch.tolist()) & set(pool.tolist())
+        assert len(set(pool.tolist())) == len(pool)
+        assert pool_size - len(batch) <= len(pool) <= pool_size or pool_size == 1000
+        assert pool_size < 1000 or len(pool) == 40 - len(batch)
+
+
+def test_nearest_rows_are_the_nearest():
+    random = np.random.default_rng(0)
+    x = random.integers(0, 3, size=(50, 2)).astype(float)  # With twins.
+    candidates = torch.arange(10, 50)
+    nearest = Nearest(x, candidates, 6)
+    distance = ((x[:, None] - x[None]) ** 2).sum(axis=2)
+    for rows in (torch.arange(10, 50), torch.arange(50)):
+        source, found = nearest.of_rows(rows)
+        for row, sources, squares in zip(rows, source, found, strict=True):
+            assert not (row == sources).any()
+            assert sources.min() >= 10
+            others = [j for j in range(10, 50) if j != row]
+            expected = np.sort(distance[row][others])[:6]
+            np.testing.assert_allclose(squares * nearest.unit, expected, atol=1e-6)
+    source, found = nearest.of_new(x[:4])
+    assert source.shape == (4, 6)
+
+
+@pytest.mark.parametrize('scaling', ['auto', 'quantile', 'standard', 'none'])
+def test_scaling(scaling):
+    random = np.random.default_rng(0)
+    x = np.stack([np.exp(random.normal(size=1200)), random.integers(0, 2, 1200)], 1)
+    made = ColumnScaling(scaling).fit(x)
+    found = made.apply(x)
+    assert made.varied.tolist() == [0]
+    if scaling == 'none':
+        assert np.array_equal(found, x)
+        return
+    np.testing.assert_allclose(found[:, 1].std(), 1)
+    if scaling != 'standard':
+        inner = abs(np.log(x[:, 0])) < 2
+        np.testing.assert_allclose(found[inner, 0], np.log(x[inner, 0]), atol=0.2)
+    again = ColumnScaling.restored(made.state())
+    assert np.array_equal(again.apply(x), found)
+
+
+def test_one_column_and_few_rows():
+    x = np.arange(12.0)[:, None]
+    model = GSLRegressor('learned', **FEW).fit(x, x[:, 0] ** 2)
+    assert model.predict(x).shape == (12,)
+    assert GSLRegressor('learned', **FEW).fit(x[:2], [1.0, 2.0]).graph_.shape == (2, 2)
+    assert GSLRegressor('learned', **FEW).fit(x[:1], [1.0]).graph_choice_ == 'none'
