@@ -254,17 +254,17 @@ class TableNet(OneType, Pretrained):
         check_pair(x, self.in_channels)
         if self.graph == 'none':
             return self.forget()
-        keys, messages = [], []
+        kept: list[Tensor | None] = [None, None]
         is_strided = x.layout == torch.strided
         blocks = row_blocks(x.size(0), 1, _BLOCK) if is_strided else [slice(None)]
         for rows in [*blocks] or [slice(None)]:
             part = x[rows] if is_strided else x
             h = self._encode(part)
-            keys.append(self._key(part, h))
-            messages.append(self._message(h, None if y is None else y[rows]))
-        is_learned = keys[0] is not None
-        self.register_buffer('index_key', torch.cat(keys) if is_learned else None)
-        self.register_buffer('index_message', torch.cat(messages))
+            told = self._message(h, None if y is None else y[rows])
+            for number, value in enumerate((self._key(part, h), told)):
+                kept[number] = _filled(kept[number], rows, value, x.size(0))
+        self.register_buffer('index_key', kept[0])
+        self.register_buffer('index_message', kept[1])
         self._prepare()
         return self
 
@@ -339,6 +339,17 @@ class TableNet(OneType, Pretrained):
     def __repr__(self) -> str:
         sizes = f'{self.in_channels}, {self.hidden_channels}, {self.out_channels}'
         return f"{type(self).__name__}({sizes}, graph='{self.graph}')"
+
+
+def _filled(
+    kept: Tensor | None, rows: slice, value: Tensor | None, size: int
+) -> Tensor | None:
+    """Write a block of rows into a tensor of all, which the first block makes."""
+    if value is None:
+        return None
+    kept = value.new_empty(size, value.size(1)) if kept is None else kept
+    kept[rows] = value
+    return kept
 
 
 def _periodic(
