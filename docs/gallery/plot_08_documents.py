@@ -157,7 +157,7 @@ plt.show()
 # That the graph is *learned* matters less: the three differ by a few points, on two
 # draws of the labels, and label spreading, which trains nothing, is ahead with two
 # labels. With twenty nobody needs a graph. This corpus was made so that notes hang
-# together; in yours they may not, and :doc:`plot_4_any_good` says how to ask.
+# together; in yours they may not, and :doc:`plot_05_any_good` says how to ask.
 #
 # Who is near whom?
 # -----------------

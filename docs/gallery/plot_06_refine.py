@@ -189,12 +189,12 @@ explore(
     {'given': (noisy, equal), 'refined': (data.edge_index, data.edge_weight)},
     data=Data(x=x, y=y),
     images=images.view(-1, 8, 8),
-    path='plot_5_refine_explorer.html',
+    path='plot_06_refine_explorer.html',
     title='Digits, a noisy graph and the refined one',
     max_edges=3000,
     max_features=0,
 )
 
 # %%
-# `Open the page that it wrote <plot_5_refine_explorer.html>`__. More on candidates,
+# `Open the page that it wrote <plot_06_refine_explorer.html>`__. More on candidates,
 # priors and freezing: :doc:`/transforms`.

@@ -108,7 +108,7 @@ plt.show()
 # a little. ``'auto'`` noticed: it kept the network without a graph. That is the rule
 # for small tables whose rows are all labelled, and logistic regression is the better
 # choice then. It changes where the answer to a row stands in *other* rows, or where few
-# rows have a label: :doc:`/pays` measures both, and :doc:`plot_3_own_gnn` has a case.
+# rows have a label: :doc:`/pays` measures both, and :doc:`plot_04_own_gnn` has a case.
 #
 # Reading the graph
 # -----------------
@@ -150,5 +150,5 @@ share = graph.data[same].sum() / graph.data.sum()
 print(f'{share:.0%} of the weight joins wines of one cultivar')
 
 # %%
-# Next: :doc:`plot_2_new_rows`, for when rows arrive one at a time, and
+# Next: :doc:`plot_03_new_rows`, for when rows arrive one at a time, and
 # :doc:`/estimators` for all that these estimators can do.

@@ -165,4 +165,4 @@ assert torch.equal(other.predict(x_new), predicted)
 
 # %%
 # Which models answer new rows, and which cannot, is in :doc:`/new_rows`. Next:
-# :doc:`plot_3_own_gnn`.
+# :doc:`plot_04_own_gnn`.

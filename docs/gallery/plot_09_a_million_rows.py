@@ -170,5 +170,5 @@ plt.show()
 
 # %%
 # So a hundred steps are an hour on two cores. Before you spend it, train on a tenth of
-# the rows with an MLP beside it, as in :doc:`plot_4_any_good`: where the graph gains
+# the rows with an MLP beside it, as in :doc:`plot_05_any_good`: where the graph gains
 # nothing there, it hardly will with all of them.

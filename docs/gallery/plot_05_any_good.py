@@ -97,7 +97,7 @@ for name, graph in graphs.items():
 
 # %%
 # Homophily is no proof: on other tasks neighbours *should* differ, as in
-# :doc:`plot_3_own_gnn`, and a graph of equal labels may tell a network only what the
+# :doc:`plot_04_own_gnn`, and a graph of equal labels may tell a network only what the
 # row's own features say. Note as well that these are the ``k`` nearest rows, which
 # evaluation lists; in training the flat network draws from all.
 
@@ -155,4 +155,4 @@ plt.show()
 # If your graph fails the first question, raise ``scale`` or make it
 # ``scale='learned'``. If it fails the last one, keep the control: it is simpler.
 # :doc:`/pays` says where neither is the case; a graph that you *have* is
-# :doc:`plot_5_refine`.
+# :doc:`plot_06_refine`.
