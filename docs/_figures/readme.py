@@ -10,7 +10,7 @@ from torch_geometric_gsl.visualization import plot_adjacency, plot_graph
 ROOT = Path(__file__).resolve().parents[2]
 
 readme = (ROOT / 'README.md').read_text(encoding='utf-8')
-found = re.search(r'```python\n(.*?)```', readme, re.DOTALL)
+found = re.search(r'## A first graph.*?```python\n(.*?)```', readme, re.DOTALL)
 assert found is not None
 names: dict = {}
 exec(found[1], names)
