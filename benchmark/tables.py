@@ -1,0 +1,174 @@
+"""Measure the estimators on tables of many rows, beside boosted trees.
+
+    python benchmark/tables.py
+    python benchmark/tables.py --rows 1000000 --epochs 1
+
+A table has two columns of a place, uniform in a square, six more columns, and a target
+
+    y = f(place) + tanh(2 x1) + x2 x3 / 2 + (x4 > 0) / 2 + noise / 5
+
+of normal columns x1 to x6, of which x5 and x6 have no effect, and normal noise. The
+field f is a sum of 200 waves of random directions and phases, of variance 1, whose
+frequencies are normal: values that are 0.05 of the side apart correlate by about 0.6.
+So near places tell the target, at 1,000 rows hardly and at 1,000,000 well.
+
+Each number of rows is fitted by `GSLRegressor('learned')` and by LightGBM with its
+defaults (HistGradientBoosting where LightGBM is missing), each in a process of its own,
+whose largest resident size is the memory: it includes the libraries and the table. An
+epoch is the time of the fit over its number of epochs: preparation and validation are
+parts of it. 1,000 other rows are for test.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import resource
+import statistics
+import sys
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from measure import interleave, seconds_of
+from numpy.typing import NDArray
+from record import environment, positive, write_json
+from report import line, number
+from tqdm import tqdm
+from worker import ask
+
+HERE = Path(__file__).resolve().parent
+ROWS = (1_000, 16_000, 43_000)
+NUM_TEST, NUM_WAVES, LENGTH, NOISE = 1_000, 200, 0.05, 0.2
+METHODS = ('learned graph', 'boosting')
+#: Predictions are timed no longer than these seconds.
+LIMIT = 30.0
+HEADER = ('rows', 'method', 'epochs', 'epoch [s]', 'fit [s]', '1,000 rows [s]')
+HEADER += ('one row [ms]', 'memory [MB]', 'RMSE')
+Array = NDArray[np.float64]
+
+
+def make_table(num_rows: int, seed: int) -> tuple[Array, Array]:
+    """Return the columns and the target of rows, of one law for all numbers of rows."""
+    law, random = np.random.default_rng(0), np.random.default_rng([seed, num_rows])
+    frequency = law.normal(0, 1 / LENGTH, (2, NUM_WAVES))
+    phase = law.uniform(0, 2 * math.pi, NUM_WAVES)
+    place, x = random.random((num_rows, 2)), random.normal(size=(num_rows, 6))
+    field = np.zeros(num_rows)
+    # Wave by wave, so that a million rows take little memory.
+    for wave, shift in zip(frequency.T, phase, strict=True):
+        field += math.sqrt(2 / NUM_WAVES) * np.cos(place @ wave + shift)
+    y = field + np.tanh(2 * x[:, 0]) + 0.5 * x[:, 1] * x[:, 2] + 0.5 * (x[:, 3] > 0)
+    return np.hstack([place, x]), y + NOISE * random.normal(size=num_rows)
+
+
+def make_model(method: str, request: dict[str, Any]) -> tuple[Any, str]:
+    """Return an estimator and its name."""
+    seed, threads = request['seed'], request['threads']
+    if method == METHODS[0]:
+        from torch_geometric_gsl.sklearn import GSLRegressor
+
+        options = {} if request['epochs'] is None else {'max_iter': request['epochs']}
+        return GSLRegressor('learned', random_state=seed, **options), method
+    try:
+        from lightgbm import LGBMRegressor
+    except ImportError:
+        from sklearn.ensemble import HistGradientBoostingRegressor
+
+        return HistGradientBoostingRegressor(random_state=seed), 'HistGradientBoosting'
+    return LGBMRegressor(random_state=seed, n_jobs=threads, verbose=-1), 'LightGBM'
+
+
+def measure(request: dict[str, Any]) -> dict[str, Any]:
+    """Fit one table by one method; return times, memory and error."""
+    x, y = make_table(request['num_rows'], request['seed'])
+    x_new, y_new = make_table(NUM_TEST, request['seed'] + 1)
+    model, name = make_model(request['method'], request)
+    # Few epochs are what was wanted.
+    warnings.filterwarnings('ignore', '.* still improved after')
+    seconds = seconds_of(lambda: model.fit(x, y))
+    steps = {
+        'many': lambda: model.predict(x_new),
+        'one': lambda: model.predict(x_new[:1]),
+    }
+    taken = interleave(steps, request['repeats'], LIMIT)
+    epochs = (
+        getattr(model, 'n_iter_', None) if request['method'] == METHODS[0] else None
+    )
+    error = model.predict(x_new) - y_new
+    # Of Linux kilobytes, of macOS bytes.
+    unit = 1 if sys.platform == 'darwin' else 1024
+    return {
+        'num_rows': request['num_rows'],
+        'method': name,
+        'epochs': epochs,
+        'epoch_seconds': None if epochs is None else seconds / epochs,
+        'fit_seconds': seconds,
+        'predict_seconds': taken['many'],
+        'one_row_seconds': taken['one'],
+        'megabytes': unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6,
+        'rmse': float(np.sqrt(np.mean(error**2))),
+    }
+
+
+def markdown(rows: list[dict[str, Any]]) -> str:
+    """Return the table: one line a table and a method, medians of repeated times."""
+    lines = [line(HEADER), line(['---'] * len(HEADER))]
+    for row in rows:
+        many, one = (
+            statistics.median(row[key])
+            for key in ('predict_seconds', 'one_row_seconds')
+        )
+        numbers = (row['epoch_seconds'], row['fit_seconds'], many, 1000 * one)
+        lines.append(
+            line(
+                [
+                    f'{row["num_rows"]:,}',
+                    row['method'],
+                    '-' if row['epochs'] is None else str(row['epochs']),
+                    *map(number, numbers),
+                    number(row['megabytes']),
+                    f'{row["rmse"]:.3f}',
+                ]
+            )
+        )
+    return '\n'.join(lines)
+
+
+def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument('--rows', nargs='+', type=positive, default=list(ROWS))
+    parser.add_argument('--methods', nargs='+', choices=METHODS, default=list(METHODS))
+    parser.add_argument('--epochs', type=positive, help='the most epochs of a fit')
+    parser.add_argument('--repeats', type=positive, default=5)
+    parser.add_argument('--threads', type=positive, default=1)
+    parser.add_argument('--seed', type=int, default=0)
+    parser.add_argument('--out', type=Path, default=HERE / 'results' / 'tables.json')
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    args = parse_args(argv)
+    about = environment(**{k: v for k, v in vars(args).items() if k != 'out'})
+    rows: list[dict[str, Any]] = []
+    requests = [
+        vars(args) | {'num_rows': size, 'method': method}
+        for size in args.rows
+        for method in args.methods
+    ]
+    for request in tqdm(requests):
+        found, status = ask(measure, request)
+        if found is None:
+            name = f'{request["method"]} of {request["num_rows"]} rows'
+            sys.exit(f'{name} ended with status {status}')
+        rows.append(found)
+        write_json(args.out, about | {'rows': rows})
+    print(f'{markdown(rows)}\n\nWritten: {args.out}')
+
+
+if __name__ == '__main__':
+    main()
