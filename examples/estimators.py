@@ -5,8 +5,8 @@
 
 Each model is fitted with its defaults, on columns that are standardised, and sees the
 same folds. The table shows accuracies, or the coefficient of determination of
-`diabetes`. `auto` trains all three graphs and takes what validation prefers, so it
-takes the time of all three: about half an hour for all tables on one core.
+`diabetes`. `auto` trains all three graphs and takes what validation prefers, and
+takes the time of all three.
 """
 
 import argparse

@@ -84,7 +84,7 @@ def digits_page(path: Path) -> Path:
     return explore(
         {'learned': model.graph_, 'nearest': nearest},
         data=Data(x=torch.tensor(x), y=torch.tensor(y)),
-        prediction=torch.tensor(model.predict(x)),
+        prediction=torch.tensor(model.transduction_),
         images=torch.tensor(x).view(-1, 8, 8),
         names=[f'image {number}' for number in range(len(y))],
         feature_names=[f'pixel {i // 8}, {i % 8}' for i in range(64)],
