@@ -45,7 +45,14 @@ NUM_TEST, NUM_WAVES, LENGTH, NOISE = 1_000, 200, 0.05, 0.2
 METHODS = ('learned graph', 'boosting')
 #: Predictions are timed no longer than these seconds.
 LIMIT = 30.0
-HEADER = ('rows', 'method', 'epochs', 'epoch [s]', 'fit [s]', '1,000 rows [s]')
+HEADER: tuple[str, ...] = (
+    'rows',
+    'method',
+    'epochs',
+    'epoch [s]',
+    'fit [s]',
+    '1,000 rows [s]',
+)
 HEADER += ('one row [ms]', 'memory [MB]', 'RMSE')
 Array = NDArray[np.float64]
 

@@ -47,7 +47,7 @@ def draw(
     """Draw rows of training, and lines from those that predictions lean on."""
     figure = Figure(figsize=(7, 6), layout='constrained')
     ax = figure.subplots()
-    dots = ax.scatter(*(rows[name] for name in place), c=y, s=12)
+    dots = ax.scatter(rows[place[0]], rows[place[1]], c=y, s=12)
     weights, neighbours = model.kneighbors(asked, n_neighbors=20)
     for row, house in enumerate(asked[place].to_numpy()):
         others = rows[place].to_numpy()[neighbours[row]]
