@@ -37,7 +37,7 @@ def test_members_are_averaged(fitted):
     assert out.shape == (2, 40, 1)
     mean = out.mean(dim=0)[:, 0].numpy() * fitted._width + fitted._center
     np.testing.assert_allclose(fitted.predict(x[200:]), mean)
-    first, second = (member.lin.weight for member in fitted._members)
+    first, second = (member.encoder.lin.weight for member in fitted._members)
     assert not torch.equal(first, second)
 
 

@@ -57,7 +57,7 @@ class TableNeighbours(torch.nn.Module):
         >>> neighbours = TableNeighbours(2).eval()
         >>> z, message = torch.tensor([[0.0, 0.0], [9.0, 9.0]]), torch.eye(2)
         >>> out, graph = neighbours(z, message)  # Each row has one neighbour.
-        >>> out
+        >>> out.detach()
         tensor([[0., 1.],
                 [1., 0.]])
     """
