@@ -266,7 +266,7 @@ def test_the_index_moves_with_the_model():
     torch.testing.assert_close(
         net.float()(new.float()).double(), expected, atol=1e-4, rtol=1e-4
     )
-    kept, _ = net.neighbours._prepared
+    kept, _, _ = net.neighbours._prepared
     assert kept is net.index_key
     again = copy.deepcopy(net)
     assert again.neighbours._prepared[0] is again.index_key
