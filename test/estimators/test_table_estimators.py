@@ -144,7 +144,7 @@ def test_the_graph_of_training_rows(graph):
     found = model.graph_
     np.testing.assert_allclose(found.sum(axis=1), 1)
     assert not found.diagonal().any()
-    assert set(np.diff(found.indptr)) == {32 if graph == 'nearest' else 96}
+    assert set(np.diff(found.indptr)) == {12 if graph == 'nearest' else 96}
 
 
 def test_explore(fitted, tmp_path):
