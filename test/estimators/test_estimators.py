@@ -46,9 +46,7 @@ def expected_failures(estimator):
 @parametrize_with_checks(
     [
         GSLClassifier('learned', **BRIEF),
-        GSLClassifier('nearest', **BRIEF),
-        GSLRegressor('learned', **QUICK),
-        GSLRegressor(**QUICK),
+        GSLRegressor(**QUICK),  # It fits each kind of graph.
         GSLNeighborsTransformer(),
     ],
     expected_failed_checks=expected_failures,

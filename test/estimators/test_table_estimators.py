@@ -1,5 +1,7 @@
 """Neighbours that tell their labels, in the estimators."""
 
+import warnings
+
 import numpy as np
 import pandas
 import pytest
@@ -37,7 +39,7 @@ def test_members_are_averaged(fitted):
     assert out.shape == (2, 40, 1)
     mean = out.mean(dim=0)[:, 0].numpy() * fitted._width + fitted._center
     np.testing.assert_allclose(fitted.predict(x[200:]), mean)
-    first, second = (member.lin.weight for member in fitted._members)
+    first, second = (member.encoder.lin.weight for member in fitted._members)
     assert not torch.equal(first, second)
 
 
@@ -142,7 +144,7 @@ def test_the_graph_of_training_rows(graph):
     found = model.graph_
     np.testing.assert_allclose(found.sum(axis=1), 1)
     assert not found.diagonal().any()
-    assert set(np.diff(found.indptr)) == {32 if graph == 'nearest' else 96}
+    assert set(np.diff(found.indptr)) == {12 if graph == 'nearest' else 96}
 
 
 def test_explore(fitted, tmp_path):
@@ -180,7 +182,23 @@ def test_convergence():
         GSLRegressor('none', **FEW | {'max_iter': 2}).fit(x, y)
     model = GSLRegressor('none', **FEW | {'max_iter': 2000}).fit(x, y)
     assert len(model.loss_curve_) == len(model.validation_scores_) == model.n_iter_
-    assert min(model.validation_scores_) == model.validation_loss_
+    # The network of the best epoch is kept.
+    best = int(np.argmax(model.validation_scores_))
+    for epochs, is_best in ((best + 1, True), (best, False)):
+        with warnings.catch_warnings():
+            warnings.simplefilter('ignore')
+            again = GSLRegressor('none', **FEW | {'max_iter': epochs}).fit(x, y)
+        assert (again.validation_loss_ == model.validation_loss_) == is_best
+
+
+def test_validation_scores():
+    x, y = load_wine(return_X_y=True)
+    mask = np.arange(len(y)) % 4 == 0
+    for model in (GSLClassifier('none', **FEW), GSLRegressor('none', **FEW)):
+        model.set_params(max_iter=1).fit(x, y, validation_mask=mask)
+        # What was kept is the network of the only epoch, in single precision.
+        expected = model.score(x[mask], y[mask])
+        np.testing.assert_allclose(model.validation_scores_, [expected], atol=1e-4)
 
 
 def test_the_margin_of_the_choice(capsys):

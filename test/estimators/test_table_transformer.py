@@ -18,7 +18,9 @@ from torch_geometric_gsl.sklearn import (
 )
 
 pandas = pytest.importorskip('pandas')
-FEW = {'hidden_channels': 16, 'random_state': 0, 'max_iter': 20, 'learning_rate': 0.05}
+pytestmark = pytest.mark.filterwarnings('ignore::sklearn.exceptions.ConvergenceWarning')
+
+FEW = {'hidden_channels': 16, 'random_state': 0, 'max_iter': 20, 'learning_rate': 0.01}
 
 
 @pytest.mark.parametrize('dtype', [object, 'category', 'string'])

@@ -557,8 +557,8 @@ class Estimator:
     def __init__(self, graph, **options):
         self.given = {'graph': graph, **options}
 
-    def fit(self, x, y, *, X_val, y_val):
-        self.shapes = x.shape, y.shape, X_val.shape, y_val.shape
+    def fit(self, x, y, *, validation_mask):
+        type(self).rows = x, y, validation_mask
         return self
 
     def predict(self, x):
@@ -585,6 +585,11 @@ def test_what_estimators_are_given(monkeypatch):
     fitted = fit(known, METHODS['mlp_near'], {}, OPTIONS)
     assert fitted.val is None
     assert fitted.predict(known.x[2]).shape == (12,)
+    # Rows of validation are held back, and tell their labels later.
+    x, y, is_held = Estimator.rows
+    assert np.array_equal(y[~is_held], known.y[0])
+    assert np.array_equal(y[is_held], known.y[1])
+    assert len(x) == len(y)
 
 
 def result(value, measure='rmse', **more):
@@ -632,7 +637,7 @@ def test_the_table_of_a_table(finished):
     assert [entry.ours for entry in ours] == ['0.515 ± 0.013 (4)', '1.00']
     assert [entry.is_best for entry in ours] == [False, True]
     assert [entry.ours for entry in knn] == ['0.520 ± 0.099 (4)', '1.25']
-    assert rows['learned graph, five members'][0].is_best
+    assert rows['learned graph, four members'][0].is_best
     assert 'The deviation of the target is 2.' in grid.notes[0]
     grid = table_grid('classes', root)
     assert grid.head == ['classes', 'errors, %', 'log loss']

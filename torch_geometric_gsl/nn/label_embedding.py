@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch_geometric.nn import Linear
+from torch_geometric.nn import Linear, inits
 
 from torch_geometric_gsl._checks import check_count, check_value
 
@@ -36,12 +36,14 @@ class LabelEmbedding(torch.nn.Module):
         check_count(label_channels, 'label_channels')
         check_count(out_channels, 'out_channels')
         self.label_channels = label_channels
-        self.lin = Linear(label_channels, out_channels, weight_initializer='glorot')
+        self.lin = Linear(label_channels, out_channels)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         r"""Reset all learnable parameters of the module."""
-        self.lin.reset_parameters()
+        # Of order one, whatever the number of classes: a row has one of them.
+        inits.uniform(1, self.lin.weight)
+        inits.uniform(1, self.lin.bias)
 
     def forward(self, y: Tensor, num_rows: int | None = None) -> Tensor:
         r"""Run the forward pass.

@@ -41,9 +41,15 @@ class Sources(NamedTuple):
         z = z - centre
         return cls(torch.cat([z, -z.square().sum(dim=1, keepdim=True)], dim=1), centre)
 
+    def single(self) -> Sources:
+        """Return the rows in single precision."""
+        return self._replace(rows=self.rows.float())
+
     def targets(self, z: Tensor) -> Tensor:
         r"""Return the rows :math:`(2 (z_i - c), 1)` of targets."""
-        return torch.cat([2 * (z - self.centre), z.new_ones(z.size(0), 1)], dim=1)
+        z = 2 * (z - self.centre)
+        rows = torch.cat([z, z.new_ones(z.size(0), 1)], dim=1)
+        return rows.to(self.rows.dtype)
 
 
 def distances_as_dots(pairs: PairScores, sources: Sources | None = None) -> PairScores:

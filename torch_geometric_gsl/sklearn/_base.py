@@ -34,7 +34,7 @@ from torch_geometric_gsl.sklearn.table_transformer import check_rows, is_frame
 # Rows that are held back tell something if there are so many.
 _LEAST_VALIDATION = 4
 # The most neighbours of a fixed graph, and the most rows of one that is tried unasked.
-_NEAREST, _MOST_NEAREST = 32, 200_000
+_NEAREST, _MOST_NEAREST = 12, 200_000
 # Answers are computed in double precision for tables of at most so many rows.
 _MOST_IN_DOUBLE = 2**17
 # Tables of more columns have no periodic embeddings.

@@ -12,6 +12,7 @@ from torch.optim.swa_utils import AveragedModel
 from tqdm import tqdm
 
 from torch_geometric_gsl.nn.models.table_net import TableNet
+from torch_geometric_gsl.sklearn._arrays import to_tensor
 
 #: What the rows of a table may be joined by.
 GRAPHS = ('learned', 'nearest', 'none')
@@ -67,7 +68,8 @@ class Result(NamedTuple):
         model (TableNet): The network, with averaged parameters, of its best epoch.
         loss (float): Its loss on rows that are held back, or else in training.
         losses (list[float]): The training loss of each epoch.
-        scores (list[float]): The validation loss of each epoch.
+        scores (list[float]): The validation score of each epoch, if rows are held
+            back: the accuracy, or the coefficient of determination.
         has_converged (bool): Whether validation had ceased to improve.
     """
 
@@ -99,8 +101,6 @@ class Rows:
         if not self.is_sparse:
             taken: Tensor = self.x[rows]
             return taken
-        from torch_geometric_gsl.sklearn._arrays import to_tensor
-
         return to_tensor(self.x[rows.cpu().numpy()], self.device)
 
 
@@ -182,11 +182,13 @@ def train(
             total += float(loss.detach()) * len(batch) / len(parts.train)
             bar.update()
         losses.append(total)
-        has_val = len(parts.val) > 0
-        scores.append(validate(average.module, table, parts) if has_val else total)
-        bar.set_postfix(loss=f'{scores[-1]:.4f}', refresh=False)
-        if scores[-1] < best:
-            best, state = scores[-1], _copied(average.module)
+        value = total
+        if len(parts.val) > 0:
+            value, score = validate(average.module, table, parts)
+            scores.append(score)
+        bar.set_postfix(loss=f'{value:.4f}', refresh=False)
+        if value < best:
+            best, state = value, _copied(average.module)
         if best < min(anchor * (1 - _TOLERANCE), anchor - least):
             anchor, improved = best, epoch
         if epoch - improved >= patience:
@@ -199,25 +201,26 @@ def train(
 
 
 @torch.no_grad()
-def validate(model: TableNet, table: Table, parts: Parts) -> float:
-    """Return the mean loss of rows that are held back."""
-    total = count = 0.0
+def validate(model: TableNet, table: Table, parts: Parts) -> tuple[float, float]:
+    """Return the mean loss of rows that are held back, and the score."""
+    outputs = []
     rows, candidates = parts.val[:_MOST_VALIDATED], parts.candidates[:_MOST_CANDIDATES]
     if model.graph == 'learned':
         told = table.told[candidates]
         model.index(table.x.take(candidates), told)
     for block in rows.split(_BLOCK):
-        weight = table.weight[block]
-        is_indexed = model.graph == 'learned'
-        out: Any = (
-            model(table.x.take(block))
-            if is_indexed
-            else answer(model, table, block, candidates)
-        )
-        total += float((losses_of(out, table.y[block]) * weight).sum())
-        count += float(weight.sum())
+        if model.graph == 'learned':
+            outputs.append(model(table.x.take(block)))
+        else:
+            outputs.append(answer(model, table, block, candidates))
     model.forget()
-    return total / count
+    out, y, weight = torch.cat(outputs), table.y[rows], table.weight[rows]
+    loss = float(losses_of(out, y) @ weight / weight.sum())
+    if not y.is_floating_point():
+        return loss, float((out.argmax(dim=1) == y).float() @ weight / weight.sum())
+    centred = y - weight @ y / weight.sum()
+    spread = float(centred.square().mean(dim=1) @ weight / weight.sum())
+    return loss, 1 - loss / spread if spread > 0 else 0.0
 
 
 def _batches(

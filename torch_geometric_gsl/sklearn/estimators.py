@@ -93,7 +93,8 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
             second.
         n_iter_ (int): The number of epochs of the first network.
         loss_curve_ (list[float]): Its training loss after each epoch.
-        validation_scores_ (list[float]): Its validation loss after each epoch.
+        validation_scores_ (list[float]): Its accuracy on rows that are held back after
+            each epoch, if there are any.
         validation_loss_ (float): The least, averaged over the networks.
 
     Warns:
@@ -233,7 +234,8 @@ class GSLRegressor(RegressorMixin, GSLEstimator):  # type: ignore[misc]
             second.
         n_iter_ (int): The number of epochs of the first network.
         loss_curve_ (list[float]): Its training loss after each epoch.
-        validation_scores_ (list[float]): Its validation loss after each epoch.
+        validation_scores_ (list[float]): Its :math:`R^2` on rows that are held back
+            after each epoch, if there are any.
         validation_loss_ (float): The least, averaged over the networks.
 
     Warns:

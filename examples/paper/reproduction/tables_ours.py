@@ -71,7 +71,7 @@ def fit_net(problem: Problem, method: Any, choice: Any, options: Options) -> Fit
     is_held = np.arange(len(y)) >= len(rows.train)
     model.fit(x, y, validation_mask=is_held)
     predict = model.predict_proba if problem.num_classes else model.predict
-    chosen = {}
-    if given := getattr(model, 'graph_choice_', None):
-        chosen['graph'] = str(given)
+    # What validation says of each graph, in units of the scaled target.
+    losses = getattr(model, 'graph_losses_', {})
+    chosen = {'graph': next(iter(losses), None), 'losses': losses}
     return Fitted(lambda x: predict(rows.new(x)), choice=chosen)

@@ -28,7 +28,7 @@ def draw_rows(n=N, seed=0):
 def definition(net, x_src, x_dst, y, own):
     """The output over all neighbours, a target after the other."""
     outputs = []
-    h_src, h_dst = net.lin(x_src), net.lin(x_dst)
+    h_src, h_dst = net.encoder(x_src), net.encoder(x_dst)
     z_src, z_dst = (net.lin_key(net.norm(h)) for h in (h_src, h_dst))
     message = net.lin_value(h_src) + net.label(y)
     scale = net.neighbours.sampler.log_scale.exp()
@@ -61,7 +61,7 @@ def test_draws_have_the_mean_of_their_law():
     net = make(draws=3)
     (x, y), (new, _) = draw_rows(12), draw_rows(2, seed=5)
     with torch.no_grad():
-        h_src, h_dst = net.lin(x), net.lin(new)
+        h_src, h_dst = net.encoder(x), net.encoder(new)
         key = tuple(net.lin_key(net.norm(h)) for h in (h_src, h_dst))
         pairs = net.neighbours._pairs((key[0], key[1]))
         runs = torch.stack(
@@ -104,7 +104,7 @@ def test_the_graph_is_the_one_that_was_summed(draws, training, own):
     out, graph = net(given, y, generator=seeded(9), return_graph=True)
     source, target = graph.edge_index
     assert not own or bool((source != target).all())
-    h_src, h_dst = net.lin(x), net.lin(dst)
+    h_src, h_dst = net.encoder(x), net.encoder(dst)
     message = net.lin_value(h_src) + net.label(y)
     h = h_dst + weighted_sum(message, *graph, num_targets=len(dst))
     first, second, third = net.block
@@ -207,8 +207,8 @@ def test_given_neighbours(training):
     given = source, distance
     out, graph = net((x, new), y, given=given, return_graph=True)
     weight = (-net.neighbours.sampler.log_scale.exp() * distance).softmax(dim=1)
-    message = net.lin_value(net.lin(x)) + net.label(y)
-    h = net.lin(new) + (weight.unsqueeze(2) * message[source]).sum(dim=1)
+    message = net.lin_value(net.encoder(x)) + net.label(y)
+    h = net.encoder(new) + (weight.unsqueeze(2) * message[source]).sum(dim=1)
     first, second, third = net.block
     h = h + third(second(first(h)).relu())
     torch.testing.assert_close(out, net.head(net.head_norm(h).relu()))
@@ -242,13 +242,15 @@ def test_other_similarities(similarity):
 def test_columns_that_are_embedded():
     pytest.importorskip('rtdl_num_embeddings')
     net = TableNet(IN, HIDDEN, 1, periodic_columns=[1, 3])
-    assert net.lin.in_channels == IN + 2 * 12
+    assert net.encoder.lin.in_channels == IN + 2 * 12
     x = torch.randn(5, IN)
     other = x.clone()
     other[:, 1] += 1
-    assert torch.equal(net.periodic(x[:, [0, 2]]), net.periodic(other[:, [0, 2]]))
+    assert torch.equal(
+        net.encoder.periodic(x[:, [0, 2]]), net.encoder.periodic(other[:, [0, 2]])
+    )
     assert net(x).shape == (5, 1)
-    assert TableNet(IN, HIDDEN, 1, periodic_columns=[]).periodic is None
+    assert TableNet(IN, HIDDEN, 1, periodic_columns=[]).encoder.periodic is None
 
 
 def test_sparse_rows():
@@ -264,7 +266,7 @@ def test_the_index_moves_with_the_model():
     torch.testing.assert_close(
         net.float()(new.float()).double(), expected, atol=1e-4, rtol=1e-4
     )
-    kept, _ = net.neighbours._prepared
+    kept, _, _ = net.neighbours._prepared
     assert kept is net.index_key
     again = copy.deepcopy(net)
     assert again.neighbours._prepared[0] is again.index_key

@@ -21,8 +21,8 @@ from torch_geometric_gsl.ops.pool_sum import (
 from torch_geometric_gsl.ops.scores import negative
 from torch_geometric_gsl.typing import Features, SampledGraph
 
-# Beyond so many sources, rankings in double precision would take too much memory.
-_MOST_IN_DOUBLE = 2**17
+# Sources that are found beside those that are kept.
+_SPARE = 8
 # Bytes of a block of rankings.
 _RANKING_BUDGET = 2**27
 
@@ -57,7 +57,7 @@ class TableNeighbours(torch.nn.Module):
         >>> neighbours = TableNeighbours(2).eval()
         >>> z, message = torch.tensor([[0.0, 0.0], [9.0, 9.0]]), torch.eye(2)
         >>> out, graph = neighbours(z, message)  # Each row has one neighbour.
-        >>> out
+        >>> out.detach()
         tensor([[0., 1.],
                 [1., 0.]])
     """
@@ -86,7 +86,8 @@ class TableNeighbours(torch.nn.Module):
             initial_scale=initial_scale,
             loop=False,
         )
-        self._prepared: tuple[Tensor, Sources] | None = None
+        # What is compared, the same embedded, and what ranks it.
+        self._prepared: tuple[Tensor, Tensor, Sources] | None = None
 
     def reset_parameters(self) -> None:
         r"""Reset all learnable parameters of the module."""
@@ -121,8 +122,7 @@ class TableNeighbours(torch.nn.Module):
                 return total, _empty_graph(total) if return_graph else None
             weight = pool_weights(products, p, draws, generator=generator)
             return weight @ message, _dense_graph(weight)
-        source = self._nearest(z, pairs.detach())
-        score = pairs.pairs(slice(None), Neighbours(source, pairs.src.size(0)))
+        source, score = self._nearest(z, pairs)
         return self.listed(source, score, message, generator, return_graph)
 
     def prepare(self, z: Tensor | None) -> None:
@@ -135,7 +135,7 @@ class TableNeighbours(torch.nn.Module):
         if z is not None and not z.requires_grad:
             pairs = self._pairs((z, z[:0]))
             if pairs.response.function is negative:
-                self._prepared = z, Sources.of(_precise(pairs).src)
+                self._prepared = z, pairs.src, Sources.of(pairs.src).single()
 
     def listed(
         self,
@@ -153,18 +153,31 @@ class TableNeighbours(torch.nn.Module):
         return out, graph
 
     def _pairs(self, z: Features) -> PairScores:
-        pairs = self.sampler.similarity.pair_scores(z, self.sampler.factor)
+        similarity, factor = self.sampler.similarity, self.sampler.factor
+        kept, src, _ = self._prepared or (None, None, None)
+        if src is not None and z[0] is kept:  # It was checked before.
+            return similarity.pair_scores((z[1][:0], z[1]), factor)._replace(src=src)
+        pairs = similarity.pair_scores(z, factor)
         if isinstance(z, tuple):
             return pairs
         return pairs._replace(excluded=torch.arange(z.size(0), device=z.device))
 
-    def _nearest(self, z: Features, pairs: PairScores) -> Tensor:
-        """Return the best sources of each target, best first."""
-        pairs = _precise(pairs)
-        kept, sources = self._prepared or (None, None)
-        is_kept = sources is not None and z[0] is kept
-        ranks = distances_as_dots(pairs, sources) if is_kept else as_products(pairs)
-        return top_k(ranks, self.eval_k, memory_budget=_RANKING_BUDGET)
+    def _nearest(self, z: Features, pairs: PairScores) -> tuple[Tensor, Tensor]:
+        """Return the best sources of each target, and their scores.
+
+        Products of single precision find a few more, whose scores decide.
+        """
+        k, ranks = self.eval_k, pairs.detach()
+        if ranks.response.function is negative:
+            kept, _, sources = self._prepared or (None, None, None)
+            if sources is None or z[0] is not kept:
+                sources = Sources.of(ranks.src).single()
+            ranks = distances_as_dots(ranks, sources)
+        found = min(k + _SPARE, pairs.available)
+        source = top_k(ranks, found, memory_budget=_RANKING_BUDGET)
+        score = pairs.pairs(slice(None), Neighbours(source, pairs.src.size(0)))
+        score, place = score.topk(k, dim=1)
+        return source.gather(1, place), score
 
     def __repr__(self) -> str:
         similarity = self.sampler.similarity
@@ -176,15 +189,6 @@ def as_products(pairs: PairScores) -> PairScores:
     if pairs.response.function is negative:
         return distances_as_dots(pairs)
     return pairs
-
-
-def _precise(pairs: PairScores) -> PairScores:
-    """Return scores in double precision, where memory allows."""
-    if pairs.src.size(0) > _MOST_IN_DOUBLE:
-        return pairs
-    src = pairs.src.double()
-    dst = src if pairs.dst is pairs.src else pairs.dst.double()
-    return pairs._replace(dst=dst, src=src)
 
 
 def _empty_graph(like: Tensor) -> SampledGraph:

@@ -6,7 +6,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch_geometric.nn import Linear
 from torch_geometric.nn.inits import reset
 
 from torch_geometric_gsl._checks import (
@@ -17,7 +16,7 @@ from torch_geometric_gsl._checks import (
     check_probability,
 )
 from torch_geometric_gsl.nn.label_embedding import LabelEmbedding
-from torch_geometric_gsl.nn.linear import apply_linear
+from torch_geometric_gsl.nn.models.column_encoder import ColumnEncoder
 from torch_geometric_gsl.nn.models.pretrained import Pretrained
 from torch_geometric_gsl.nn.models.table_neighbours import TableNeighbours
 from torch_geometric_gsl.nn.one_type import OneType
@@ -134,27 +133,23 @@ class TableNet(OneType, Pretrained):
             'in_channels': in_channels,
             'hidden_channels': hidden_channels,
             'out_channels': out_channels,
-            'embedding_channels': embedding_channels,
         }
         sizes |= {} if key_channels is None else {'key_channels': key_channels}
         for name, value in sizes.items():
             check_count(value, name)
         check_option(graph, TABLE_GRAPHS, 'graph')
-        check_count(num_frequencies, 'num_frequencies', minimum=0)
         check_probability(dropout, 'dropout')
         self.in_channels, self.hidden_channels = in_channels, hidden_channels
         self.out_channels, self.graph, self.dropout = out_channels, graph, dropout
-        columns = range(in_channels) if periodic_columns is None else periodic_columns
-        self.periodic_columns = list(columns) if num_frequencies > 0 else []
-        self.periodic = _periodic(
-            len(self.periodic_columns),
-            embedding_channels,
+        self.encoder = ColumnEncoder(
+            in_channels,
+            hidden_channels,
             num_frequencies,
+            periodic_columns,
             frequency_scale,
+            embedding_channels,
         )
-        width = in_channels + len(self.periodic_columns) * embedding_channels
         hidden, key = hidden_channels, key_channels or max(1, hidden_channels // 2)
-        self.lin = Linear(width, hidden, weight_initializer='kaiming_uniform')
         if graph != 'none':
             self.lin_value = torch.nn.Linear(hidden, hidden, bias=False)
             self.label = LabelEmbedding(out_channels, hidden)
@@ -213,7 +208,7 @@ class TableNet(OneType, Pretrained):
                 this very call summed as well. (default: :obj:`False`)
         """
         x_src, x_dst = check_pair(x, self.in_channels)
-        check_parameter_match(x_src, self.lin.weight)
+        check_parameter_match(x_src, self.head.weight)
         if (given is not None) != (self.graph == 'given'):
             raise ValueError(
                 f"'given' must be the neighbours where graph='given', and only there "
@@ -286,11 +281,8 @@ class TableNet(OneType, Pretrained):
 
     def _encode(self, x: Tensor) -> Tensor:
         """Return the hidden units of rows."""
-        if self.periodic is not None:
-            columns = self.periodic_columns
-            part = x if len(columns) == x.size(1) else x[:, columns]
-            x = torch.cat([x, self.periodic(part).flatten(1)], dim=1)
-        return apply_linear(self.lin, x)
+        h: Tensor = self.encoder(x)
+        return h
 
     def _key(self, x: Tensor, h: Tensor) -> Any:
         """Return what is compared of rows, if anything is."""
@@ -330,7 +322,7 @@ class TableNet(OneType, Pretrained):
         state_dict, prefix = args[:2]
         for name in ('index_key', 'index_message'):
             kept = state_dict.get(f'{prefix}{name}')
-            like = self.lin.weight
+            like = self.head.weight
             kept = None if kept is None else torch.empty_like(kept).to(like)
             self.register_buffer(name, kept)
         super()._load_from_state_dict(*args, **kwargs)
@@ -350,25 +342,3 @@ def _filled(
     kept = value.new_empty(size, value.size(1)) if kept is None else kept
     kept[rows] = value
     return kept
-
-
-def _periodic(
-    num_columns: int, channels: int, num_frequencies: int, scale: float
-) -> torch.nn.Module | None:
-    if num_columns == 0:
-        return None
-    try:
-        from rtdl_num_embeddings import PeriodicEmbeddings
-    except ImportError as error:
-        raise ImportError(
-            "'num_frequencies' needs rtdl_num_embeddings: pip install "
-            "'rtdl_num_embeddings', or num_frequencies=0"
-        ) from error
-    module: torch.nn.Module = PeriodicEmbeddings(
-        num_columns,
-        channels,
-        n_frequencies=num_frequencies,
-        frequency_init_scale=scale,
-        lite=True,
-    )
-    return module
