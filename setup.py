@@ -81,6 +81,7 @@ extras_require = {
         'matplotlib',
         # Of the gallery, whose first page has a DataFrame.
         'pandas',
+        'rtdl_num_embeddings',
         'scikit-learn',
         'sphinx',
         'sphinx-copybutton',
