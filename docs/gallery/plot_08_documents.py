@@ -105,9 +105,9 @@ print(x.shape, f'{x.nnz / x.shape[0]:.0f} entries a row')
 # it has learned; how sharply it does so, the :term:`scale`, is learned as well. A note
 # hears the labels of its neighbours, and not those of their neighbours.
 #
-# The :term:`controls <control>`: the same network on the 32 nearest notes, and without
-# a graph; logistic regression; and label spreading, scikit-learn's method for few
-# labels on the graph of the five nearest, in which labels travel from note to note.
+# The :term:`controls <control>`: the same network on the twelve nearest notes, and
+# without a graph; logistic regression; and label spreading, scikit-learn's method for
+# few labels on the graph of the five nearest, in which labels travel from note to note.
 # ``transduction_`` has the prediction of each note from the others.
 
 

@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / 'docs' / 'gallery'
 PAGES = [
+    'plot_01_tables',
     'plot_02_my_table',
     'plot_03_new_rows',
     'plot_04_own_gnn',
