@@ -76,7 +76,6 @@ print(model[-1].graph_choice_, f'after {model[-1].n_iter_} epochs')
 # logistic regression.
 
 models = {
-    'GSL, auto': GSLClassifier(random_state=0),
     'GSL, learned graph': GSLClassifier('learned', random_state=0),
     'GSL, nearest rows': GSLClassifier('nearest', random_state=0),
     'GSL, no graph': GSLClassifier('none', random_state=0),
@@ -104,11 +103,10 @@ plt.show()
 
 # %%
 # **On this table a graph buys nothing.** The columns of a wine tell its cultivar by
-# themselves; other wines add little to that, and the networks that listen to them lose
-# a little. ``'auto'`` noticed: it kept the network without a graph. That is the rule
-# for small tables whose rows are all labelled, and logistic regression is the better
-# choice then. It changes where the answer to a row stands in *other* rows, or where few
-# rows have a label: :doc:`/pays` measures both, and :doc:`plot_04_own_gnn` has a case.
+# themselves, and other wines add nothing to that. ``'auto'`` kept the network without a
+# graph; logistic regression, which is quicker, is no worse. It changes where the answer
+# to a row stands in *other* rows: :doc:`plot_01_tables` and :doc:`plot_04_own_gnn` have
+# cases, and :doc:`/pays` and :doc:`/tables_numbers` have the measurements.
 #
 # Reading the graph
 # -----------------
