@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from torch import Tensor
 from tqdm import tqdm
 
+from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.nn.models.table_net import TableNet
 from torch_geometric_gsl.ops.local_random import DrawsFrom
 from torch_geometric_gsl.sklearn._arrays import to_csr
@@ -32,7 +32,7 @@ from torch_geometric_gsl.sklearn._training import (
 from torch_geometric_gsl.sklearn.table_transformer import check_rows, is_frame
 
 # Rows that are held back tell something if there are so many.
-_LEAST_VALIDATION = 4
+_LEAST_VALIDATION = 12
 # The most neighbours of a fixed graph, and the most rows of one that is tried unasked.
 _NEAREST, _MOST_NEAREST = 12, 200_000
 # Answers are computed in double precision for tables of at most so many rows.
@@ -199,11 +199,10 @@ class GSLEstimator(Explains, Saves, BaseEstimator):  # type: ignore[misc]
             model = self._network(graph, options).to(self.device)
         result = train(model, graph, table, parts, options, seed)
         if not result.has_converged:
-            warnings.warn(
+            warn_caller(
                 f"the network with graph='{graph}' still improved after "
                 f"'max_iter' = {self.max_iter} epochs",
                 ConvergenceWarning,
-                stacklevel=2,
             )
         return result
 

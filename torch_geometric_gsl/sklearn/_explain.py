@@ -55,8 +55,8 @@ class Explains:
         x = estimator._new_rows(X)
         if estimator.graph_choice_ == 'none':
             raise ValueError(
-                "'kneighbors' needs a graph, and validation chose none: fit with "
-                "graph='learned'"
+                f"'kneighbors' needs a graph, and graph_choice_ is 'none' (validation "
+                f"losses: {estimator.graph_losses_}): fit with graph='learned'"
             )
         graph = estimator._run(x, return_graph=True)
         k = min(n_neighbors, int(np.diff(graph.indptr).min(initial=n_neighbors)))
