@@ -19,7 +19,7 @@ from torch_geometric_gsl.sklearn._training import GRAPHS
 
 AUTO = 'auto'
 # Steps without an improvement that end the training at the least.
-_LEAST_STEPS = 500
+_LEAST_STEPS = 320
 # Rows of a table from which on a network has this width and dropout.
 _SIZES = ((0, 64, 0.3), (1000, 128, 0.2), (4000, 192, 0.2))
 

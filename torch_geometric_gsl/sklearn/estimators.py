@@ -72,7 +72,7 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
         weight_decay (float, optional): Its weight decay. (default: :obj:`1e-4`)
         max_iter (int, optional): The most epochs. (default: :obj:`1000`)
         n_iter_no_change (int, optional): The number of epochs without an improvement
-            that end the training, if they have 500 steps. (default: :obj:`10`)
+            that end the training, if they have 320 steps. (default: :obj:`10`)
         validation_fraction (float, optional): The share of labelled rows that is held
             back, of each class with enough of them. With too few in all none is: the
             epoch of the least training loss counts then, and :obj:`"auto"` learns a
