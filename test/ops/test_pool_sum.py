@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 from oracles import ERROR_RATE, comparison_of, seeded
-from scipy.stats import kstest, norm
+from scipy.stats import ks_2samp, kstest, norm
 
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.pool_sum import (
@@ -131,26 +131,52 @@ def test_exponential_numbers(dtype):
     assert abs(few - size * expected) < limit
 
 
+def as_matrix(neighbours, weight, pairs):
+    matrix = weight.new_zeros(pairs.dst.size(0), pairs.src.size(0))
+    matrix[neighbours.target.long(), neighbours.source.long()] = weight
+    return matrix
+
+
 def replayed(pairs, draws, seed):
     """Relaxed draws of the same noise, a target after the other."""
-    generator, score = seeded(seed), pairs.rows()
-    noise = [_exponentials(score, generator) for _ in range(draws)]
+    score = pairs.rows()
+    listed = score > -torch.inf
+    noise = torch.zeros(*score.shape, draws, **DOUBLE)
+    noise[listed] = _exponentials(noise[listed], seeded(seed))
     total = torch.zeros_like(score)
-    for i, j in torch.cartesian_prod(*map(torch.arange, score.shape)).tolist():
-        for one in noise:
-            rate = score[i].exp() / one[i]
-            total[i, j] += rate[j] / rate.sum() / draws
+    for i in range(score.size(0)):
+        for draw in range(draws):
+            rate = {j: score[i, j].exp() / noise[i, j, draw] for j in others(listed[i])}
+            for j, value in rate.items():
+                total[i, j] += value / sum(rate.values()) / draws
     return total
+
+
+def others(is_listed):
+    return is_listed.nonzero().flatten().tolist()
 
 
 @pytest.mark.parametrize('own', [False, True])
 @pytest.mark.parametrize('draws', [1, 3])
 def test_relaxed_draws_of_known_noise(own, draws):
     pairs = make(own=own)
-    found = pool_weights(pairs, draws=draws, generator=seeded(7))
+    found = as_matrix(*pool_weights(pairs, draws=draws, generator=seeded(7)), pairs)
     torch.testing.assert_close(found, replayed(pairs, draws, 7))
     if own:
         assert not bool(found.diagonal().any())
+
+
+def test_mean_of_draws_is_that_of_the_definition():
+    pairs, draws = make(n=1, num_sources=4), 4000
+    samples = [
+        as_matrix(*pool_weights(pairs, draws=1, generator=seeded(i)), pairs)[0]
+        for i in range(draws)
+    ]
+    noise = torch.distributions.Gumbel(0.0, 1.0)
+    torch.manual_seed(1)
+    dense = (pairs.rows() + noise.sample((draws, 4)).double()).softmax(dim=1)
+    for one, other in zip(torch.stack(samples).T, dense.T, strict=True):
+        assert ks_2samp(one.numpy(), other.numpy()).pvalue > ERROR_RATE / 4
 
 
 @pytest.mark.parametrize('own', [False, True])
@@ -185,13 +211,23 @@ def test_blocks_draw_the_same_in_both_passes():
     assert torch.equal(first, second)
 
 
-def test_draws_leave_far_sources_out():
-    src = torch.tensor([[0.0], [1.0], [9.0]])
+@pytest.mark.parametrize('draws', [None, 2])
+@pytest.mark.parametrize('dtype', [torch.float32, torch.float64])
+def test_sources_are_left_out_whose_weight_is_lost_in_rounding(draws, dtype):
+    least = -math.log(torch.finfo(dtype).eps / 3)
+    src = torch.tensor([[0.0], [(0.9 * least) ** 0.5], [(1.1 * least) ** 0.5]])
+    src = src.to(dtype)
     pairs = PairScores(src[:1], src, Response(negative), 'squared_distance')
-    weight = pool_weights(pairs, draws=50, generator=seeded())
-    assert weight[0, 2] == 0
-    assert bool((weight[0, :2] > 0).all())
-    torch.testing.assert_close(weight.sum(), torch.tensor(1.0))
+    neighbours, weight = pool_weights(pairs, draws=draws, generator=seeded())
+    assert neighbours.source.tolist() == [0, 1]
+    assert bool((weight > 0).all())
+    torch.testing.assert_close(weight.sum(), torch.ones((), dtype=dtype))
+
+
+def test_few_pairs_of_sharp_scores_are_summed():
+    pairs = make(n=40, num_sources=500, scale=400.0)
+    assert pool_weights(pairs)[1].numel() < 40 * 500 / 20
+    assert pool_weights(make(n=40, num_sources=500, scale=0.1))[1].numel() == 40 * 500
 
 
 def test_prepared_sources():

@@ -95,11 +95,11 @@ class PairScores(NamedTuple):
         """
         return _PAIRS[self.comparison](self.dst[rows], self.src, neighbours)
 
-    def respond(self, rows: slice, value: Tensor) -> Tensor:
+    def respond(self, rows: slice | Tensor, value: Tensor) -> Tensor:
         r"""Map the compared values of a block of targets to scores.
 
         Args:
-            rows (slice): The targets.
+            rows (slice or torch.Tensor): The targets, or that of each value.
             value (torch.Tensor): What :meth:`compare` returns of them.
         """
         return self.scale * self.response(value, rows)

@@ -1,25 +1,30 @@
-r"""Sums over all sources of a pool, weighed by a softmax of distances."""
+r"""Sums over all sources of a pool, weighed by a softmax of distances.
+
+Scores of all pairs are found by one matrix product without gradient. Those whose weights
+count in the precision of the numbers, of a sharp softmax a few percent, are scored again
+with gradient, and summed by sparse products.
+"""
 
 from __future__ import annotations
 
+import math
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
+from torch_geometric.utils import cumsum
 
-from torch_geometric_gsl.ops.derivatives import once_differentiable
+from torch_geometric_gsl.ops.local_random import dropout
+from torch_geometric_gsl.ops.neighbours import Neighbours, neighbour_sum
 from torch_geometric_gsl.ops.pair_scores import PairScores
-from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, row_blocks
+from torch_geometric_gsl.ops.runtime import row_blocks
 from torch_geometric_gsl.ops.scores import Response, identity
 
-# Weights are dropped with a probability that is a multiple of one in so many.
-_LEVELS = 2**16
-# Draws leave out sources whose weight is less than e to this power of the largest:
-# products of such small numbers are slow.
-_LEAST = -60.0
+# Bytes of a block of scores; of more blocks than one, each is computed again in the
+# backward pass.
+_BUDGET = 2**26
 
 
 class Sources(NamedTuple):
@@ -92,12 +97,14 @@ def pool_weights(
     rows: slice = slice(None),
     *,
     generator: torch.Generator | None = None,
-) -> Tensor:
-    r"""Return the weights of all sources of a pool, for a block of targets.
+) -> tuple[Neighbours, Tensor]:
+    r"""Return the sources of a block of targets whose weights count, and the weights.
 
     These are the softmax of the scores, of which some are dropped, or the mean of
     relaxed draws :math:`\mathrm{softmax}_j(s_{ij} + g_{ij})`, the law of
-    :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler` with :math:`\tau = 1`.
+    :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler` with :math:`\tau = 1`. The
+    softmax weights of the sources that are left out sum to less than the rounding error
+    of 1.
 
     Args:
         pairs (PairScores): The scores.
@@ -109,20 +116,26 @@ def pool_weights(
             (default: :obj:`None`)
 
     Example:
-        >>> pairs = PairScores(torch.zeros(1, 1), torch.zeros(2, 1), Response(identity))
-        >>> pool_weights(pairs)
-        tensor([[0.5000, 0.5000]])
+        >>> src = torch.tensor([[0.0], [0.0], [-99.0]])
+        >>> pairs = PairScores(torch.ones(1, 1), src, Response(identity))
+        >>> neighbours, weight = pool_weights(pairs)
+        >>> neighbours.source, weight
+        (tensor([0, 1], dtype=torch.int32), tensor([0.5000, 0.5000]))
     """
-    score = pairs.rows(rows)
+    neighbours = _counting_sources(pairs, rows)
+    target, n = neighbours.target.long(), neighbours.offsets.numel() - 1
+    every = torch.arange(pairs.dst.size(0), device=target.device)[rows]
+    score = pairs.respond(every[target], pairs.compare(rows, neighbours))
+    most = score.new_full((n,), -torch.inf)
+    most = most.scatter_reduce(0, target, score.detach(), 'amax')
+    rate = (score - most.index_select(0, target)).exp().unsqueeze(1)
     if draws is not None:
-        mean: Tensor = _RelaxedDraws.apply(score, draws, generator)  # type: ignore[no-untyped-call]
-        return mean
-    weight = score.softmax(dim=1)
-    level = min(round(p * _LEVELS), _LEVELS - 1)
-    if level == 0:
-        return weight
-    kept = _random_levels(weight, generator) >= level - _LEVELS // 2
-    return weight * (kept.to(weight.dtype) * (_LEVELS / (_LEVELS - level)))
+        rate = rate / _exponentials(rate.expand(-1, draws), generator)
+    total = rate.new_zeros(n, rate.size(1)).index_add(0, target, rate)
+    weight = (rate / total.index_select(0, target)).mean(dim=1)
+    if draws is None:
+        weight = dropout(weight, p, True, generator)
+    return neighbours, weight
 
 
 def pool_sum(
@@ -132,12 +145,11 @@ def pool_sum(
     draws: int | None = None,
     *,
     generator: torch.Generator | None = None,
-    memory_budget: int = MEMORY_BUDGET,
+    memory_budget: int = _BUDGET,
 ) -> Tensor:
     r"""Sum the messages of all sources, weighed by :func:`pool_weights`.
 
-    A target without candidates gets zero. The weights of one of many blocks are
-    computed again in the backward pass.
+    A target without candidates gets zero.
 
     Args:
         h (torch.Tensor): The messages of the sources :math:`[N, m]`.
@@ -147,7 +159,7 @@ def pool_sum(
         draws (int, optional): The number of relaxed draws. (default: :obj:`None`)
         generator (torch.Generator, optional): Source of randomness.
             (default: :obj:`None`)
-        memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
+        memory_budget (int, optional): Bytes of a block. (default: :obj:`2**26`)
 
     Example:
         >>> pairs = PairScores(torch.zeros(1, 1), torch.zeros(2, 1), Response(identity))
@@ -156,11 +168,10 @@ def pool_sum(
     """
     if pairs.available <= 0 or pairs.dst.size(0) == 0:
         return h.new_zeros(pairs.dst.size(0), h.size(1))
-    bytes_per_row = 4 * pairs.src.size(0) * pairs.dst.element_size()
+    bytes_per_row = pairs.src.size(0) * pairs.dst.element_size()
     rows = [*row_blocks(pairs.dst.size(0), bytes_per_row, memory_budget)]
     if len(rows) == 1:
-        weight = pool_weights(pairs, p, draws, generator=generator)
-        return weight.to(h.dtype) @ h
+        return _block_sum(h, pairs, p, draws, slice(None), generator)
     # A block that is computed again drops the same weights.
     device = h.device if generator is None else generator.device
     seeds = torch.randint(2**31, (len(rows),), generator=generator, device=device)
@@ -173,33 +184,31 @@ def _seeded_sum(
     h: Tensor, pairs: PairScores, p: float, draws: int | None, rows: slice, seed: int
 ) -> Tensor:
     generator = torch.Generator(h.device).manual_seed(seed)
-    return pool_weights(pairs, p, draws, rows, generator=generator).to(h.dtype) @ h
+    return _block_sum(h, pairs, p, draws, rows, generator)
 
 
-class _RelaxedDraws(torch.autograd.Function):
-    """The mean of relaxed draws; its backward pass keeps each of them."""
+def _block_sum(
+    h: Tensor,
+    pairs: PairScores,
+    p: float,
+    draws: int | None,
+    rows: slice,
+    generator: torch.Generator | None,
+) -> Tensor:
+    neighbours, weight = pool_weights(pairs, p, draws, rows, generator=generator)
+    return neighbour_sum(h.to(weight.dtype), weight, neighbours).to(h.dtype)
 
-    @staticmethod
-    def forward(
-        ctx: Any, score: Tensor, draws: int, generator: torch.Generator | None
-    ) -> Tensor:
-        weight = score - score.amax(dim=1, keepdim=True)
-        weight = F.threshold(weight, _LEAST, -torch.inf, inplace=True).exp_()
-        kept = []
-        for _ in range(draws):
-            draw = _exponentials(weight, generator).reciprocal_().mul_(weight)
-            kept.append(draw.div_(draw.sum(dim=1, keepdim=True)))
-        ctx.save_for_backward(*kept)
-        return torch.stack(kept).mean(dim=0) if draws > 1 else kept[0].clone()
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        kept, total = ctx.saved_tensors, torch.zeros_like(grad)
-        for draw in kept:
-            part = grad * draw
-            total += part.addcmul_(draw, part.sum(dim=1, keepdim=True), value=-1)
-        return total.div_(len(kept)), None, None
+@torch.no_grad()
+def _counting_sources(pairs: PairScores, rows: slice) -> Neighbours:
+    """List the sources of each target whose softmax weight counts."""
+    score = pairs.detach().rows(rows)
+    n, num_sources = score.shape
+    least = math.log(torch.finfo(score.dtype).eps / max(num_sources, 1))
+    counts = score > score.amax(dim=1, keepdim=True) + least
+    place = counts.view(-1).nonzero().view(-1)
+    offsets = cumsum(counts.sum(dim=1))
+    return Neighbours(place % num_sources, num_sources, offsets)
 
 
 def _exponentials(like: Tensor, generator: torch.Generator | None) -> Tensor:
@@ -208,11 +217,3 @@ def _exponentials(like: Tensor, generator: torch.Generator | None) -> Tensor:
     bits = bits.random_(-(2**63), None, generator=generator).view(torch.int32)
     number = bits[: like.numel()].view(like.shape).to(like.dtype).abs_()
     return number.add_(0.5).mul_(-(2.0**-31)).clamp_(min=-1).log1p_().neg_()
-
-
-def _random_levels(like: Tensor, generator: torch.Generator | None) -> Tensor:
-    """Return random 16-bit integers: four for the price of one random number."""
-    count = -(-like.numel() // 4)
-    bits = torch.empty(count, dtype=torch.int64, device=like.device)
-    bits.random_(-(2**63), None, generator=generator)
-    return bits.view(torch.int16)[: like.numel()].view(like.shape)

@@ -120,8 +120,10 @@ class TableNeighbours(torch.nn.Module):
             if not return_graph or k == 0:
                 total = pool_sum(message, products, p, draws, generator=generator)
                 return total, _empty_graph(total) if return_graph else None
-            weight = pool_weights(products, p, draws, generator=generator)
-            return weight @ message, _dense_graph(weight)
+            neighbours, weight = pool_weights(products, p, draws, generator=generator)
+            total = neighbour_sum(message, weight.to(message.dtype), neighbours)
+            edges = torch.stack([neighbours.source, neighbours.target]).long()
+            return total, SampledGraph(edges[:, weight > 0], weight[weight > 0])
         source, score = self._nearest(z, pairs)
         return self.listed(source, score, message, generator, return_graph)
 
@@ -194,8 +196,3 @@ def as_products(pairs: PairScores) -> PairScores:
 def _empty_graph(like: Tensor) -> SampledGraph:
     edge_index = torch.empty(2, 0, dtype=torch.long, device=like.device)
     return SampledGraph(edge_index, like.new_empty(0))
-
-
-def _dense_graph(weight: Tensor) -> SampledGraph:
-    source = torch.arange(weight.size(1), device=weight.device).expand_as(weight)
-    return neighbour_graph(source, weight, weight > 0)
