@@ -59,7 +59,7 @@ class GSLEstimator(Answers, Explains, Saves, BaseEstimator):  # type: ignore[mis
         dropout: float | str = 'auto',
         scaling: str = 'auto',
         batch_size: int | str = 'auto',
-        pool_size: int = 2048,
+        pool_size: int = 4096,
         learning_rate: float = 0.001,
         weight_decay: float = 1e-4,
         max_iter: int = 1000,

@@ -67,7 +67,7 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
         batch_size (int or str, optional): The number of rows of a step; up to 512 by
             the number of rows if :obj:`"auto"`. (default: :obj:`"auto"`)
         pool_size (int, optional): The number of other rows among which a step looks for
-            neighbours. (default: :obj:`2048`)
+            neighbours. (default: :obj:`4096`)
         learning_rate (float, optional): The rate of AdamW. (default: :obj:`0.001`)
         weight_decay (float, optional): Its weight decay. (default: :obj:`1e-4`)
         max_iter (int, optional): The most epochs. (default: :obj:`1000`)
@@ -212,7 +212,7 @@ class GSLRegressor(RegressorMixin, GSLEstimator):  # type: ignore[misc]
         batch_size (int or str, optional): The number of rows of a step.
             (default: :obj:`"auto"`)
         pool_size (int, optional): The number of candidates of a step.
-            (default: :obj:`2048`)
+            (default: :obj:`4096`)
         learning_rate (float, optional): The rate of AdamW. (default: :obj:`0.001`)
         weight_decay (float, optional): Its weight decay. (default: :obj:`1e-4`)
         max_iter (int, optional): The most epochs. (default: :obj:`1000`)
