@@ -26,9 +26,9 @@ from torch_geometric_gsl.sklearn import (
 #: Fits end before they have converged.
 pytestmark = pytest.mark.filterwarnings('ignore::sklearn.exceptions.ConvergenceWarning')
 
-QUICK = {'max_iter': 20, 'learning_rate': 0.01}
+QUICK = {'n_members': 1, 'max_iter': 20, 'learning_rate': 0.01}
 #: Enough for the accuracy that scikit-learn asks of classifiers, not of regressors.
-BRIEF = {'max_iter': 8, 'learning_rate': 0.02}
+BRIEF = {'n_members': 1, 'max_iter': 8, 'learning_rate': 0.02}
 FEW = {'hidden_channels': 16, 'random_state': 0} | QUICK
 GRAPHS = ('learned', 'nearest', 'none')
 #: A row of weight 0 remains a node, and one of weight 2 is no second node.

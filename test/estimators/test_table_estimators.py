@@ -16,7 +16,13 @@ from torch_geometric_gsl.sklearn._options import Options
 from torch_geometric_gsl.sklearn._scaling import ColumnScaling
 from torch_geometric_gsl.sklearn._training import Parts, _batches
 
-FEW = {'hidden_channels': 16, 'max_iter': 15, 'learning_rate': 0.01, 'random_state': 0}
+FEW = {
+    'n_members': 1,
+    'hidden_channels': 16,
+    'max_iter': 15,
+    'learning_rate': 0.01,
+    'random_state': 0,
+}
 pytestmark = pytest.mark.filterwarnings('ignore::sklearn.exceptions.ConvergenceWarning')
 
 
@@ -30,7 +36,7 @@ def places(n=240, seed=0):
 @pytest.fixture(scope='module')
 def fitted():
     x, y = places()
-    return GSLRegressor('learned', n_members=2, **FEW).fit(x[:200], y[:200])
+    return GSLRegressor('learned', **FEW | {'n_members': 2}).fit(x[:200], y[:200])
 
 
 def test_members_are_averaged(fitted):
@@ -41,6 +47,13 @@ def test_members_are_averaged(fitted):
     np.testing.assert_allclose(fitted.predict(x[200:]), mean)
     first, second = (member.encoder.lin.weight for member in fitted._members)
     assert not torch.equal(first, second)
+
+
+@pytest.mark.parametrize(('num_rows', 'expected'), [(150, 4), (1300, 1)])
+def test_small_tables_have_more_members(num_rows, expected):
+    x, y = places(num_rows)
+    options = FEW | {'n_members': 'auto', 'max_iter': 1}
+    assert len(GSLRegressor('none', **options).fit(x, y)._members) == expected
 
 
 def test_neighbours_of_new_rows(fitted):

@@ -20,7 +20,13 @@ from torch_geometric_gsl.sklearn import (
 pandas = pytest.importorskip('pandas')
 pytestmark = pytest.mark.filterwarnings('ignore::sklearn.exceptions.ConvergenceWarning')
 
-FEW = {'hidden_channels': 16, 'random_state': 0, 'max_iter': 20, 'learning_rate': 0.01}
+FEW = {
+    'n_members': 1,
+    'hidden_channels': 16,
+    'random_state': 0,
+    'max_iter': 20,
+    'learning_rate': 0.01,
+}
 
 
 @pytest.mark.parametrize('dtype', [object, 'category', 'string'])

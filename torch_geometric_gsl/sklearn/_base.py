@@ -18,7 +18,7 @@ from torch_geometric_gsl.ops.local_random import DrawsFrom
 from torch_geometric_gsl.sklearn._answers import NEAREST, Answers
 from torch_geometric_gsl.sklearn._explain import Explains
 from torch_geometric_gsl.sklearn._nearest import Nearest
-from torch_geometric_gsl.sklearn._options import Options
+from torch_geometric_gsl.sklearn._options import Options, num_members
 from torch_geometric_gsl.sklearn._saving import Saves
 from torch_geometric_gsl.sklearn._scaling import ColumnScaling
 from torch_geometric_gsl.sklearn._training import (
@@ -51,7 +51,7 @@ class GSLEstimator(Answers, Explains, Saves, BaseEstimator):  # type: ignore[mis
         self,
         graph: str = 'auto',
         *,
-        n_members: int = 1,
+        n_members: int | str = 'auto',
         similarity: str = 'distance',
         eval_k: int = 96,
         draws: int | None = 4,
@@ -155,7 +155,7 @@ class GSLEstimator(Answers, Explains, Saves, BaseEstimator):  # type: ignore[mis
         known = np.flatnonzero(is_known)
         results = [self._train_best(table, known, random)]
         chosen = results[0].graph
-        for number in range(1, self.n_members):
+        for number in range(1, num_members(self, len(known))):
             parts, seed = self._parts(table, known, random), _seed(random)
             results.append(self._train(chosen, table, parts, seed, number))
         self._keep(results)

@@ -22,6 +22,8 @@ AUTO = 'auto'
 _LEAST_STEPS = 320
 # Rows of a table from which on a network has this width and dropout.
 _SIZES = ((0, 64, 0.3), (1000, 128, 0.2), (4000, 192, 0.2))
+# Fewer rows than these have so many networks.
+_FEW_ROWS, _MEMBERS = 1000, 4
 
 
 class Options(NamedTuple):
@@ -75,14 +77,21 @@ class Options(NamedTuple):
         )
 
 
+def num_members(estimator: Any, num_rows: int) -> int:
+    """Return the number of networks of an estimator for a table of some size."""
+    if estimator.n_members != AUTO:
+        return int(estimator.n_members)
+    return _MEMBERS if num_rows < _FEW_ROWS else 1
+
+
 def check_options(estimator: Any) -> None:
     """Raise unless the parameters of an estimator have the right types and ranges."""
     check_option(estimator.graph, (AUTO, *GRAPHS), 'graph')
     check_option(estimator.scaling, SCALINGS, 'scaling')
-    for name in ('hidden_channels', 'batch_size'):
+    for name in ('n_members', 'hidden_channels', 'batch_size'):
         if getattr(estimator, name) != AUTO:
             check_count(getattr(estimator, name), name)
-    for name in ('n_members', 'eval_k', 'pool_size', 'max_iter', 'n_iter_no_change'):
+    for name in ('eval_k', 'pool_size', 'max_iter', 'n_iter_no_change'):
         check_count(getattr(estimator, name), name)
     if estimator.draws is not None:
         check_count(estimator.draws, 'draws')

@@ -47,9 +47,9 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
         graph (str, optional): What joins rows: :obj:`"learned"`, :obj:`"nearest"`,
             :obj:`"none"`, or :obj:`"auto"` for what validation prefers.
             (default: :obj:`"auto"`)
-        n_members (int, optional): The number of networks whose answers are averaged.
-            They differ by their seeds, and by the rows that are held back.
-            (default: :obj:`1`)
+        n_members (int or str, optional): The number of networks whose answers are
+            averaged. They differ by their seeds, and by the rows that are held back.
+            :obj:`"auto"` takes 4 below 1,000 rows, else 1. (default: :obj:`"auto"`)
         similarity (str, optional): What a learned graph compares rows by.
             (default: :obj:`"distance"`)
         eval_k (int, optional): The number of neighbours of a prediction.
@@ -196,8 +196,8 @@ class GSLRegressor(RegressorMixin, GSLEstimator):  # type: ignore[misc]
 
     Args:
         graph (str, optional): What joins rows. (default: :obj:`"auto"`)
-        n_members (int, optional): The number of networks whose answers are averaged.
-            (default: :obj:`1`)
+        n_members (int or str, optional): The number of networks whose answers are
+            averaged. (default: :obj:`"auto"`)
         similarity (str, optional): What a learned graph compares rows by.
             (default: :obj:`"distance"`)
         eval_k (int, optional): The number of neighbours of a prediction.
