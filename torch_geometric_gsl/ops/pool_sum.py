@@ -1,8 +1,8 @@
 r"""Sums over all sources of a pool, weighed by a softmax of distances.
 
-Scores of all pairs are found by one matrix product without gradient. Those whose weights
-count in the precision of the numbers, of a sharp softmax a few percent, are scored again
-with gradient, and summed by sparse products.
+A matrix product without gradient scores all pairs. Those whose weights count in the
+precision of the numbers, of a sharp softmax a few percent, are scored again with
+gradient, and summed by sparse products.
 """
 
 from __future__ import annotations
@@ -203,8 +203,8 @@ def _block_sum(
 def _counting_sources(pairs: PairScores, rows: slice) -> Neighbours:
     """List the sources of each target whose softmax weight counts."""
     score = pairs.detach().rows(rows)
-    n, num_sources = score.shape
-    least = math.log(torch.finfo(score.dtype).eps / max(num_sources, 1))
+    num_sources = pairs.src.size(0)
+    least = math.log(torch.finfo(score.dtype).eps / num_sources)
     counts = score > score.amax(dim=1, keepdim=True) + least
     place = counts.view(-1).nonzero().view(-1)
     offsets = cumsum(counts.sum(dim=1))
