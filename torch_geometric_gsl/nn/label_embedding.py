@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 from torch_geometric.nn import Linear, inits
 
 from torch_geometric_gsl._checks import check_count, check_value
@@ -53,6 +54,17 @@ class LabelEmbedding(torch.nn.Module):
             num_rows (int, optional): The number of rows that they are to be of.
                 (default: :obj:`None`)
         """
+        return self.project(self.encode(y, num_rows))
+
+    def encode(self, y: Tensor, num_rows: int | None = None) -> Tensor:
+        r"""Return labels as rows :math:`(y_j, 1)`, classes one-hot, and zero where a
+        label is unknown.
+
+        Args:
+            y (torch.Tensor): The labels.
+            num_rows (int, optional): The number of rows that they are to be of.
+                (default: :obj:`None`)
+        """
         if not isinstance(y, Tensor) or y.dtype == torch.bool or y.is_complex():
             kind = getattr(y, 'dtype', type(y).__name__)
             raise TypeError(f"'y' must hold classes or numbers (got {kind})")
@@ -61,22 +73,34 @@ class LabelEmbedding(torch.nn.Module):
                 f"'y' must have one label for each of the {num_rows} sources "
                 f'(got {list(y.shape)})'
             )
-        width, weight = self.label_channels, self.lin.weight
+        width = self.label_channels
         if y.is_floating_point():
             shape = (y.size(0), width) if y.dim() == 2 or width > 1 else (y.size(0),)
             _check_shape(y, shape)
-            number = y.view(-1, width).to(weight.dtype)
+            number = y.view(-1, width).to(self.lin.weight.dtype)
             is_known = ~number.isnan().any(dim=1, keepdim=True)
-            out: Tensor = self.lin(number.nan_to_num())
-            return out * is_known
+            known = is_known.to(number)
+            return torch.cat([number.nan_to_num() * known, known], dim=1)
         _check_shape(y, (y.numel(),))
         check_value(
             ((y >= -1) & (y < width)).all(),
             f"'y' must hold classes of 0..{width - 1}, or -1 where unknown",
             got=lambda: '{}..{}'.format(*y.aminmax()),
         )
-        table = weight.t() if self.lin.bias is None else weight.t() + self.lin.bias
-        return table[y.clamp(min=0)] * (y >= 0).unsqueeze(1)
+        code = self.lin.weight.new_zeros(y.numel(), width + 1)
+        is_known = (y >= 0).to(code).unsqueeze(1)
+        code.scatter_(1, y.clamp(min=0).unsqueeze(1).long(), is_known)
+        code[:, -1:] = is_known
+        return code
+
+    def project(self, code: Tensor) -> Tensor:
+        r"""Turn rows of :meth:`encode`, or weighted sums of them, into messages.
+
+        Args:
+            code (torch.Tensor): The rows :math:`[N, F_y + 1]`.
+        """
+        number, is_known = code[:, :-1], code[:, -1:]
+        return F.linear(number, self.lin.weight) + is_known * self.lin.bias
 
     def __repr__(self) -> str:
         return f'{type(self).__name__}({self.label_channels}, {self.lin.out_channels})'

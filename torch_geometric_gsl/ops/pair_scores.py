@@ -83,7 +83,7 @@ class PairScores(NamedTuple):
             rows (slice, optional): The targets. (default: :obj:`slice(None)`)
         """
         value = compare_all(self.comparison, self.dst[rows], self.src)
-        score = self.scale * self.response(value, rows)
+        score = self.respond(rows, value)
         return score if self.excluded is None else exclude(score, self.excluded[rows])
 
     def compare(self, rows: slice, neighbours: Neighbours) -> Tensor:
@@ -102,7 +102,9 @@ class PairScores(NamedTuple):
             rows (slice or torch.Tensor): The targets, or that of each value.
             value (torch.Tensor): What :meth:`compare` returns of them.
         """
-        return self.scale * self.response(value, rows)
+        score = self.response(value, rows)
+        is_one = isinstance(self.scale, float) and self.scale == 1
+        return score if is_one else self.scale * score
 
     def pairs(self, rows: slice, neighbours: Neighbours) -> Tensor:
         r"""Score the sources that the targets of a block list.

@@ -81,10 +81,12 @@ def distances_as_dots(pairs: PairScores, sources: Sources | None = None) -> Pair
     """
     sources = Sources.of(pairs.src) if sources is None else sources
     return pairs._replace(
-        dst=sources.targets(pairs.dst),
+        # The scale of a few targets costs less than that of all pairs.
+        dst=pairs.scale * sources.targets(pairs.dst),
         src=sources.rows,
         response=Response(identity),
         comparison='dot',
+        scale=1.0,
         lower=-torch.inf,
         upper=torch.inf,
     )

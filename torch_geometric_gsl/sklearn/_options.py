@@ -21,7 +21,7 @@ AUTO = 'auto'
 # Steps without an improvement that end the training at the least.
 _LEAST_STEPS = 320
 # Rows of a table from which on a network has this width, dropout and scale of messages.
-_SIZES = ((0, 64, 0.3, 0.3), (1000, 128, 0.2, 0.3), (4000, 192, 0.2, 1.0))
+_SIZES = ((0, 64, 0.3, 0.3), (1000, 128, 0.2, 1.0), (4000, 192, 0.2, 1.0))
 # Fewer rows than these have so many networks.
 _FEW_ROWS, _MEMBERS = 1000, 4
 

@@ -241,7 +241,7 @@ class TableNet(OneType, Pretrained):
                 message = self._message(h_src, y)
             pair: Any = own if key is own else (key, own)
             out, graph = self._sum(pair, message, given, generator, return_graph)
-            h = h + out
+            h = h + self._project(out)
         h = h + self._block(h, generator)
         out = self.head(F.relu(self.head_norm(h)))
         return (out, graph) if graph is not None else out
@@ -303,9 +303,16 @@ class TableNet(OneType, Pretrained):
         return self.lin_key(self.norm(h)) if self.graph == 'learned' else None
 
     def _message(self, h: Tensor, y: Tensor | None) -> Tensor:
-        """Return what rows tell their neighbours."""
-        message: Tensor = self.lin_value(h)
-        return message if y is None else message + self.label(y, h.size(0))
+        """Return what rows tell their neighbours, before it is projected."""
+        if y is None:
+            return F.pad(h, (0, self.out_channels + 1))
+        return torch.cat([h, self.label.encode(y, h.size(0)).to(h.dtype)], dim=1)
+
+    def _project(self, total: Tensor) -> Tensor:
+        """Project sums of messages, which are fewer than the messages."""
+        h, label = total.split([self.hidden_channels, self.out_channels + 1], dim=1)
+        out: Tensor = self.lin_value(h)
+        return out + self.label.project(label)
 
     def _sum(
         self,
