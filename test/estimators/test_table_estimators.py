@@ -226,7 +226,7 @@ def test_the_margin_of_the_choice(capsys):
 @pytest.mark.parametrize('pool_size', [5, 30, 1000])
 def test_batches_and_pools(pool_size):
     train, candidates = torch.arange(0, 40, 2), torch.arange(40)
-    options = Options(16, 0.0, 1.0, 7, pool_size, 0.1, 0.0, 1, 1, False)
+    options = Options(16, 0.0, 7, pool_size, 0.1, 0.0, 1, 1, False)
     generator = torch.Generator().manual_seed(0)
     parts = Parts(train, candidates, train[:0])
     found = list(_batches(parts, options, generator))

@@ -218,7 +218,6 @@ class GSLEstimator(Answers, Explains, Saves, BaseEstimator):  # type: ignore[mis
             dropout=options.dropout,
             draws=self.draws,
             eval_k=self.eval_k,
-            message_scale=options.message_scale,
         )
         return made
 

@@ -20,8 +20,8 @@ from torch_geometric_gsl.sklearn._training import GRAPHS
 AUTO = 'auto'
 # Steps without an improvement that end the training at the least.
 _LEAST_STEPS = 320
-# Rows of a table from which on a network has this width, dropout and scale of messages.
-_SIZES = ((0, 64, 0.3, 0.3), (1000, 128, 0.2, 1.0), (4000, 192, 0.2, 1.0))
+# Rows of a table from which on a network has this width and dropout.
+_SIZES = ((0, 64, 0.3), (1000, 128, 0.2), (4000, 192, 0.2))
 # Fewer rows than these have so many networks.
 _FEW_ROWS, _MEMBERS = 1000, 4
 
@@ -32,7 +32,6 @@ class Options(NamedTuple):
     Args:
         hidden_channels (int): The number of hidden units.
         dropout (float): The share that is left out.
-        message_scale (float): The scale of messages at the start.
         batch_size (int): The number of targets of a step.
         pool_size (int): The number of their candidates.
         learning_rate (float): The rate of AdamW.
@@ -44,7 +43,6 @@ class Options(NamedTuple):
 
     hidden_channels: int
     dropout: float
-    message_scale: float
     batch_size: int
     pool_size: int
     learning_rate: float
@@ -56,7 +54,7 @@ class Options(NamedTuple):
     @classmethod
     def of(cls, estimator: Any, num_rows: int) -> Options:
         """Return the options of an estimator for a table of some size."""
-        _, hidden, dropout, scale = [size for size in _SIZES if size[0] <= num_rows][-1]
+        _, hidden, dropout = [size for size in _SIZES if size[0] <= num_rows][-1]
         if estimator.hidden_channels != AUTO:
             hidden = estimator.hidden_channels
         if estimator.dropout != AUTO:
@@ -69,7 +67,6 @@ class Options(NamedTuple):
         return cls(
             hidden,
             dropout,
-            scale,
             batch,
             estimator.pool_size,
             float(estimator.learning_rate),

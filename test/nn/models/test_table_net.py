@@ -151,20 +151,6 @@ def test_saved_and_loaded(tmp_path):
     assert torch.equal(again(new.float()), net(new.float()))
 
 
-def test_scale_of_messages_at_the_start():
-    nets = []
-    for scale in (1.0, 0.25):
-        torch.manual_seed(0)
-        nets.append(make(message_scale=scale))
-    for (name, one), other in zip(
-        nets[0].named_parameters(), nets[1].parameters(), strict=True
-    ):
-        factor = 0.25 if name.startswith(('lin_value', 'label')) else 1.0
-        assert torch.equal(one * factor, other), name
-    with pytest.raises(ValueError, match=r"'message_scale' must be .*\(got 0"):
-        make(message_scale=0)
-
-
 def test_unknown_labels():
     net, (x, y) = make(), draw_rows()
     unknown = torch.full_like(y, math.nan)

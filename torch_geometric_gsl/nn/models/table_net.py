@@ -13,7 +13,6 @@ from torch_geometric_gsl._checks import (
     check_option,
     check_pair,
     check_parameter_match,
-    check_positive,
     check_probability,
 )
 from torch_geometric_gsl.nn.label_embedding import LabelEmbedding
@@ -85,9 +84,6 @@ class TableNet(OneType, Pretrained):
             over all sources if :obj:`None`. (default: :obj:`None`)
         eval_k (int, optional): The number of neighbours in evaluation mode.
             (default: :obj:`96`)
-        message_scale (float, optional): The factor of the parameters of messages at the
-            start. Small ones leave the first steps to the row itself.
-            (default: :obj:`1.0`)
 
     Shapes:
         - **input:** columns :math:`(N, F_{in})`, dense or without periodic embeddings
@@ -131,7 +127,6 @@ class TableNet(OneType, Pretrained):
         graph_dropout: float = 0.2,
         draws: int | None = None,
         eval_k: int = 96,
-        message_scale: float = 1.0,
     ) -> None:
         super().__init__()
         sizes = {
@@ -144,8 +139,6 @@ class TableNet(OneType, Pretrained):
             check_count(value, name)
         check_option(graph, TABLE_GRAPHS, 'graph')
         check_probability(dropout, 'dropout')
-        check_positive(message_scale, 'message_scale')
-        self.message_scale = float(message_scale)
         self.in_channels, self.hidden_channels = in_channels, hidden_channels
         self.out_channels, self.graph, self.dropout = out_channels, graph, dropout
         self.encoder = ColumnEncoder(
@@ -187,13 +180,6 @@ class TableNet(OneType, Pretrained):
         r"""Reset all learnable parameters of the module; an index is dropped."""
         for module in self.children():
             reset(module)
-        if self.graph != 'none':
-            with torch.no_grad():
-                for parameter in (
-                    *self.lin_value.parameters(),
-                    *self.label.parameters(),
-                ):
-                    parameter.mul_(self.message_scale)
         self.forget()
 
     def forward(
