@@ -646,10 +646,10 @@ def test_the_table_of_a_table(finished):
 
 def test_wins_ties_and_losses(finished):
     root, errors = finished
-    grid = paired_grid(root)
+    grid, none = paired_grid(root), [('', '', False)]  # `auto` has no units.
     assert grid.rows == [
-        ('nearest rows, tuned', [('0 / 2 / 0', '', False)] * 2),
-        ('LightGBM, default', [('2 / 0 / 0', '', False)] * 2),
+        ('nearest rows, tuned', [('0 / 2 / 0', 'lower on 2 of 2', False)] * 2 + none),
+        ('LightGBM, default', [('2 / 0 / 0', 'lower on 2 of 2', False)] * 2 + none),
     ]
     assert 'for all 8 tests' in grid.notes[0]
     pairs = itertools.product(('ours', 'ours_4'), ('knn', 'lightgbm'), (50, 100))
@@ -663,6 +663,33 @@ def test_wins_ties_and_losses(finished):
     entry = rows['LightGBM, default'][0]
     assert entry[:2] == ('41.00 ± 0.91 (4)', 'ours -15.25*')
     assert rows['nearest rows, tuned'][1].paper == 'ours -0.50'
+
+
+def test_the_graph_that_validation_chooses(sources, tmp_path):
+    kept = TableResults(tmp_path, 'numbers', SETTING, METHODS)
+    units = {
+        'ours': ('learned', 0.3),
+        'nearest': ('nearest', 0.2),
+        'mlp': ('none', 0.4),
+    }
+    for name in '012':
+        for number, (method, (graph, loss)) in enumerate(units.items()):
+            loss = loss if name != '1' else -loss
+            choice = {'graph': graph, 'losses': {graph: loss}}
+            if (name, method) != ('2', 'mlp'):
+                found = result(1.0 + number, choice=choice)
+                kept.finish(Run('numbers', method, name), found)
+    found = read_units(tmp_path, 'numbers')
+    assert found['auto', '0']['test'] == {'rmse': 2.0}
+    assert found['auto', '0']['choice'] == {
+        'graph': 'nearest',
+        'losses': {'learned': 0.3, 'nearest': 0.2, 'none': 0.4},
+    }
+    assert found['auto', '0']['seconds'] == {'search': 3.0, 'fit': 6.0, 'predict': 0.5}
+    assert found['auto', '1']['test'] == {'rmse': 3.0}
+    assert ('auto', '2') not in found
+    kept.finish(Run('numbers', 'auto', '0'), result(7.0))
+    assert read_units(tmp_path, 'numbers')['auto', '0']['test'] == {'rmse': 7.0}
 
 
 def test_ablations(finished):

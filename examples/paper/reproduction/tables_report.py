@@ -19,7 +19,9 @@ from reproduction.tables_store import Result, results_path
 #: Of random splits.
 OVERLAP = (1 - TRAIN_AND_VAL) / TRAIN
 #: The rows that all controls are compared with.
-OURS = ('ours', 'ours_4')
+OURS = ('ours', 'ours_4', 'auto')
+#: The rows of which `auto` is one: with one seed it trains the same networks.
+CHOICES = ('ours', 'nearest', 'mlp')
 #: What a cell is of: a table, a method.
 Key = tuple[str, str]
 CONTROLS = tuple(
@@ -39,7 +41,26 @@ def read_units(root: Path, table: str) -> dict[Key, Result]:
     for name, result in read_runs(results_path(root, table), METHODS).items():
         _, method, split = name.split('/')
         found[method, split] = result
-    return found
+    return found | _chosen(found)
+
+
+def _chosen(found: Mapping[Key, Result]) -> dict[Key, Result]:
+    """Return what `auto` gives where it has not been run but all that it tries."""
+    added = {}
+    for split in {split for _, split in found}:
+        tried = [found.get((method, split)) for method in CHOICES]
+        units = [unit for unit in tried if unit and unit['choice'].get('losses')]
+        if ('auto', split) in found or len(units) < len(CHOICES):
+            continue
+        losses = {k: v for unit in units for k, v in unit['choice']['losses'].items()}
+        graph = min(losses, key=lambda name: losses[name])
+        best = next(unit for unit in units if graph in unit['choice']['losses'])
+        parts = best['seconds']
+        seconds = {part: sum(unit['seconds'][part] for unit in units) for part in parts}
+        seconds['predict'] = parts['predict']
+        choice = {'graph': graph, 'losses': losses}
+        added['auto', split] = best | {'choice': choice, 'seconds': seconds}
+    return added
 
 
 def measures(table: str) -> dict[str, str]:
