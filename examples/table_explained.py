@@ -67,7 +67,7 @@ def main() -> None:
     parser.add_argument('--target', default='price')
     parser.add_argument('--map', nargs=2, default=['east', 'north'])
     parser.add_argument('--rows', type=int, default=1000, help='of made houses')
-    parser.add_argument('--graph', default='learned')
+    parser.add_argument('--graph', default='learned', choices=('learned', 'nearest'))
     parser.add_argument('--out', type=Path, default=Path('table_explained.png'))
     args = parser.parse_args()
     table = make_houses(args.rows) if args.csv is None else pd.read_csv(args.csv)

@@ -286,9 +286,10 @@ def test_a_rare_class_takes_no_validation_from_the_others(wine):
     ]
     least = min(expected, key=lambda other: other.validation_loss_)
     assert model.graph_choice_ == least.graph
-    table = model._split(np.r_[y, 3, 3], np.arange(len(y) + 2), np.random.RandomState())
-    assert len(table[1]) > 20
-    assert not set(table[1]) & {len(y), len(y) + 1}
+    known, random = np.arange(len(y) + 2), np.random.RandomState()
+    _, held = model._split(np.r_[y, 3, 3], known, None, random)
+    assert len(held) > 20
+    assert not set(held) & {len(y), len(y) + 1}
 
 
 def test_weights_are_not_negative(wine):

@@ -14,7 +14,7 @@ from torch_geometric_gsl.sklearn import GSLClassifier, GSLRegressor
 from torch_geometric_gsl.sklearn._nearest import Nearest
 from torch_geometric_gsl.sklearn._options import Options
 from torch_geometric_gsl.sklearn._scaling import ColumnScaling
-from torch_geometric_gsl.sklearn._training import Parts, _batches
+from torch_geometric_gsl.sklearn._training import Parts, _batches, _sampled, train
 
 FEW = {
     'n_members': 1,
@@ -280,3 +280,175 @@ def test_one_column_and_few_rows():
     assert model.predict(x).shape == (12,)
     assert GSLRegressor('learned', **FEW).fit(x[:2], [1.0, 2.0]).graph_.shape == (2, 2)
     assert GSLRegressor('learned', **FEW).fit(x[:1], [1.0]).graph_choice_ == 'none'
+
+
+@pytest.mark.parametrize('batch_size', ['auto', 1000])
+@pytest.mark.parametrize('num_rows', [15, 60])
+def test_each_step_has_candidates(monkeypatch, batch_size, num_rows):
+    sizes = []
+
+    def noting(*args):
+        for batch, pool in _batches(*args):
+            sizes.append((len(batch), len(pool)))
+            yield batch, pool
+
+    monkeypatch.setattr('torch_geometric_gsl.sklearn._training._batches', noting)
+    options = FEW | {'max_iter': 1, 'batch_size': batch_size}
+    GSLRegressor('learned', **options).fit(*places(num_rows))
+    assert all(0 < batch <= pool + 1 for batch, pool in sizes)
+
+
+def test_validation_looks_at_a_random_sample(monkeypatch):
+    every = Parts(torch.arange(9), torch.arange(30), torch.arange(100, 200))
+    assert all(map(torch.equal, _sampled(every, 0), every))
+    module = 'torch_geometric_gsl.sklearn._training'
+    monkeypatch.setattr(f'{module}._MOST_VALIDATED', 20)
+    monkeypatch.setattr(f'{module}._MOST_CANDIDATES', 10)
+    found, again, other = (_sampled(every, seed) for seed in (0, 0, 1))
+    assert torch.equal(found.train, every.train)
+    assert (len(found.val.unique()), len(found.candidates.unique())) == (20, 10)
+    assert found.val.max() > 150
+    assert torch.equal(found.val, again.val)
+    assert not torch.equal(found.val, other.val)
+
+
+def test_a_target_without_weight_sets_no_scale():
+    x, y = places()
+    weight, far = np.ones(len(y)), y.copy()
+    weight[0], far[0] = 0, 1e9
+    model = GSLRegressor('none', **FEW).fit(x, far, sample_weight=weight)
+    assert abs(model._width - y[1:].std()) < 1e-6
+
+
+@pytest.mark.parametrize('batch_size', [20, 160])
+def test_weights_count_the_same_in_all_batches(batch_size):
+    x, y, weight = np.zeros((320, 1)), np.zeros(320), np.ones(320)
+    y[:10], weight[:10] = 1, 31  # The weighted mean is one half.
+    options = {'max_iter': 300, 'validation_fraction': 0.0, 'learning_rate': 0.01}
+    model = GSLRegressor('none', **FEW | options, batch_size=batch_size)
+    found = model.fit(x, y, sample_weight=weight).predict(x[:1])
+    # Steps of the optimizer leave some noise; each batch by itself gave 0.33.
+    np.testing.assert_allclose(found, 0.5, atol=0.1)
+
+
+def test_masks_and_weights_together():
+    x, y = places()
+    mask, weight = np.arange(240) >= 200, np.ones(240)
+    for gone in (mask, ~mask):
+        weight[:] = ~gone
+        with pytest.raises(ValueError, match="'validation_mask' must hold back some"):
+            GSLRegressor(**FEW).fit(x, y, sample_weight=weight, validation_mask=mask)
+
+
+@pytest.mark.filterwarnings("ignore:'y' has the label -1")
+def test_rows_of_a_mask_are_no_candidates(monkeypatch):
+    seen = []
+
+    def noting(model, graph, table, parts, *args):
+        seen.append(parts)
+        return train(model, graph, table, parts, *args)
+
+    monkeypatch.setattr('torch_geometric_gsl.sklearn._base.train', noting)
+    x, y = load_wine(return_X_y=True)
+    mask, some = np.arange(len(y)) % 4 == 0, np.where(np.arange(len(y)) % 3, y, -1)
+    GSLClassifier('learned', **FEW).fit(x, some, validation_mask=mask)
+    assert seen[0].candidates.tolist() == np.flatnonzero(~mask).tolist()
+    assert seen[0].val.tolist() == np.flatnonzero(mask & (some >= 0)).tolist()
+
+
+@pytest.mark.parametrize('scaling', ['none', 'auto'])
+@pytest.mark.parametrize('as_frame', [False, True])
+def test_later_changes_of_the_table_change_nothing(tmp_path, scaling, as_frame):
+    x, y = places()
+    new, kept = x[:3].copy(), y.copy()
+    table = x
+    if as_frame:
+        table = pandas.DataFrame(x, columns=['a', 'b', 'c'], copy=False)
+        new = pandas.DataFrame(new, columns=['a', 'b', 'c'])
+    model = GSLRegressor('learned', **FEW, scaling=scaling).fit(table, y)
+    first, told = model.predict(new), model.explain(new[:1])
+    x[:], y[:] = 0, 0
+    if as_frame:
+        table['d'] = 0
+    model.save(tmp_path / 'model.pt')
+    np.testing.assert_allclose(model.predict(new), first, rtol=1e-5)
+    pandas.testing.assert_frame_equal(model.explain(new[:1]), told, rtol=1e-4)
+    assert set(told['target'][1:]) <= set(kept)
+
+
+@pytest.mark.filterwarnings('ignore:X (has|does not have valid) feature names')
+def test_explains_rows_of_any_kind(tmp_path):
+    x, y = places()
+    frame = pandas.DataFrame(x, columns=['a', 'b', 'c']).assign(k=['u', 'v'] * 120)
+    model = GSLRegressor('learned', **FEW).fit(frame, y)
+    expected = model.explain(frame[:1])
+    assert [*expected.columns] == ['weight', 'target', 'a', 'b', 'c', 'k']
+    assert expected.notna().to_numpy()[1:].all()
+    row = frame.iloc[0]
+    for one in (row, row.tolist()):
+        found = model.explain(one).astype(expected.dtypes)
+        pandas.testing.assert_frame_equal(found, expected)
+    numbers = pandas.DataFrame(x)
+    model = GSLRegressor('learned', **FEW).fit(numbers, y)
+    model.save(tmp_path / 'model.pt')
+    again = GSLRegressor.load(tmp_path / 'model.pt').explain(numbers[:1])
+    assert [*again.columns] == ['weight', 'target', '0', '1', '2']
+    plain = GSLRegressor('learned', **FEW).fit(x, y).explain(frame[['a', 'b', 'c']][:1])
+    assert [*plain.columns] == ['weight', 'target', 'x0', 'x1', 'x2']
+
+
+@pytest.mark.parametrize('graph', ['nearest', 'learned'])
+def test_neighbours_of_a_row_depend_on_no_other(graph):
+    x, y = places()
+    model = GSLRegressor(graph, **FEW).fit(x[:50], y[:50])
+    far = np.full((1, 3), 1e3)
+    weights, rows = model.kneighbors(np.concatenate([x[200:203], far]), 12)
+    assert rows.shape == (4, 12)
+    for number, row in enumerate((x[200:201], x[201:202], x[202:203], far)):
+        alone, found = model.kneighbors(row, 12)
+        np.testing.assert_allclose(alone[0], weights[number], rtol=1e-5, atol=1e-12)
+        assert len(set(found[0])) == 12
+        counts = alone[0] > 1e-9
+        assert np.array_equal(found[0][counts], rows[number][counts])
+
+
+def test_dates_are_saved_as_texts(tmp_path):
+    x, y = places(60)
+    for unit in ('ns', 'us'):
+        days = np.arange(60).astype('datetime64[D]').astype(f'datetime64[{unit}]')
+        frame = pandas.DataFrame(x).add_prefix('x').assign(day=days)
+        model = GSLRegressor('learned', **FEW).fit(frame, y)
+        model.save(tmp_path / 'model.pt')
+        again = GSLRegressor.load(tmp_path / 'model.pt').explain(frame[:1])
+        assert all(str(day).startswith('1970-') for day in again['day'])
+
+
+def test_the_page_names_columns(tmp_path):
+    x, y = places(60)
+    frame = pandas.DataFrame(x, columns=['aaa', 'bbb', 'ccc'])
+    model = GSLRegressor('learned', **FEW).fit(frame, y)
+    text = model.explore(tmp_path / 'page.html').read_text(encoding='utf-8')
+    assert all(name in text for name in frame)
+
+
+def test_a_column_that_names_the_rows_is_told():
+    x, y = places()
+    frame = pandas.DataFrame(x).add_prefix('x').assign(id=[f'r{i}' for i in range(240)])
+    with pytest.warns(UserWarning, match="column 'id' has 240 different texts"):
+        GSLRegressor('none', **FEW).fit(frame, y)
+
+
+def test_errors_name_what_is_allowed():
+    x, y = places()
+    for name in ('n_members', 'batch_size', 'hidden_channels'):
+        with pytest.raises(ValueError, match=f"'{name}' must be .*auto.*four"):
+            GSLRegressor(**FEW | {name: 'four'}).fit(x, y)
+    with pytest.raises(ValueError, match=r"loss of epoch \d+ is .*'learning_rate'"):
+        GSLRegressor('none', **FEW | {'learning_rate': 1e30}).fit(x, y)
+
+
+def test_devices_are_named_in_both_ways():
+    x, y = places(40)
+    for device in ('cpu', torch.device('cpu')):
+        model = GSLRegressor('none', **FEW, device=device).fit(x, y)
+        assert model._precision == torch.float64

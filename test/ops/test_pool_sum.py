@@ -9,6 +9,7 @@ from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.pool_sum import (
     Sources,
     _exponentials,
+    _from_bits,
     distances_as_dots,
     pool_sum,
     pool_weights,
@@ -131,6 +132,14 @@ def test_exponential_numbers(dtype):
     assert abs(few - size * expected) < limit
 
 
+@pytest.mark.parametrize('dtype', [torch.bfloat16, torch.float32, torch.float64])
+def test_exponential_numbers_are_finite(dtype):
+    ends = torch.tensor([-(2**31), 1 - 2**31, -1, 0, 1, 2**31 - 1], dtype=torch.int32)
+    found = _from_bits(ends, dtype)
+    assert bool(found.isfinite().all())
+    assert bool((found > 0).all())
+
+
 def as_matrix(neighbours, weight, pairs):
     matrix = weight.new_zeros(pairs.dst.size(0), pairs.src.size(0))
     matrix[neighbours.target.long(), neighbours.source.long()] = weight
@@ -177,6 +186,21 @@ def test_mean_of_draws_is_that_of_the_definition():
     dense = (pairs.rows() + noise.sample((draws, 4)).double()).softmax(dim=1)
     for one, other in zip(torch.stack(samples).T, dense.T, strict=True):
         assert ks_2samp(one.numpy(), other.numpy()).pvalue > ERROR_RATE / 4
+
+
+@pytest.mark.parametrize('budget', [1, 2**25])
+def test_gradient_of_relaxed_draws_by_products(budget):
+    scale = torch.tensor(0.7, **DOUBLE, requires_grad=True)
+    h = torch.randn(7, 2, **DOUBLE, requires_grad=True)
+    pairs = make()
+    dst, src = (part.requires_grad_() for part in (pairs.dst, pairs.src))
+
+    def run(h, dst, src, scale):
+        dots = distances_as_dots(make(dst=dst, src=src, scale=scale))
+        options = {'generator': seeded(3), 'memory_budget': budget}
+        return pool_sum(h, dots, draws=2, **options)
+
+    assert torch.autograd.gradcheck(run, (h, dst, src, scale))
 
 
 @pytest.mark.parametrize('own', [False, True])

@@ -105,8 +105,9 @@ def pool_weights(
     These are the softmax of the scores, of which some are dropped, or the mean of
     relaxed draws :math:`\mathrm{softmax}_j(s_{ij} + g_{ij})`, the law of
     :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler` with :math:`\tau = 1`. The
-    softmax weights of the sources that are left out sum to less than the rounding error
-    of 1.
+    softmax weights of the sources that are left out sum to at most :math:`\epsilon`,
+    the rounding error of 1: what they would be told is lost in rounding, and in a draw
+    one of them arrives first with a probability of at most :math:`\epsilon`.
 
     Args:
         pairs (PairScores): The scores.
@@ -217,5 +218,12 @@ def _exponentials(like: Tensor, generator: torch.Generator | None) -> Tensor:
     """Return Exp(1) numbers of 31 bits, in a fifth of the time of PyTorch's."""
     bits = torch.empty(-(-like.numel() // 2), dtype=torch.int64, device=like.device)
     bits = bits.random_(-(2**63), None, generator=generator).view(torch.int32)
-    number = bits[: like.numel()].view(like.shape).to(like.dtype).abs_()
-    return number.add_(0.5).mul_(-(2.0**-31)).clamp_(min=-1).log1p_().neg_()
+    return _from_bits(bits[: like.numel()].view(like.shape), like.dtype)
+
+
+def _from_bits(bits: Tensor, dtype: torch.dtype) -> Tensor:
+    """Turn 32-bit integers into Exp(1) numbers, none of them zero or infinite."""
+    number = bits.to(dtype).abs_()
+    # The logarithm of what rounds to zero would be infinite.
+    least = torch.finfo(dtype).eps / 2 - 1
+    return number.add_(0.5).mul_(-(2.0**-31)).clamp_(min=least).log1p_().neg_()

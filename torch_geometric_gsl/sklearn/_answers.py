@@ -38,7 +38,8 @@ class Answers:
 
     def _prepare(self) -> None:
         """Index all rows in the networks, in the precision of answers."""
-        is_small = self._num_rows <= _MOST_IN_DOUBLE and self.device == 'cpu'
+        is_small = self._num_rows <= _MOST_IN_DOUBLE
+        is_small = is_small and torch.device(self.device).type == 'cpu'
         self._precision = torch.float64 if is_small else torch.float32
         self._nearest = None
         every = torch.arange(self._num_rows, device=self.device)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -108,8 +109,14 @@ class GSLEstimator(Answers, Explains, Saves, BaseEstimator):  # type: ignore[mis
             if 'could not convert' not in str(error) and 'NA is' not in str(error):
                 raise
             raise ValueError(f"'y' must hold numbers ({error})") from error
-        self._rows = frame if is_frame(frame) else x
-        return x, y
+        # What the caller does to the table later changes no answer.
+        self._rows = copy.deepcopy(frame) if is_frame(frame) else x.copy()
+        return x, y.copy()
+
+    def _weights(self, x: Any, sample_weight: Any) -> Any:
+        return _check_sample_weight(
+            sample_weight, x, dtype=np.float64, ensure_non_negative=True
+        )
 
     def _fit(
         self,
@@ -127,16 +134,13 @@ class GSLEstimator(Answers, Explains, Saves, BaseEstimator):  # type: ignore[mis
             y (torch.Tensor): Classes as numbers, or targets as columns.
             told (torch.Tensor): The same, -1 or NaN where no target is known.
             is_known (numpy.ndarray): The rows whose target counts.
-            weight (array-like or None): The weights of rows.
+            weight (numpy.ndarray): The weights of rows.
             validation_mask (array-like or None): The rows to hold back.
         """
-        self._held = _checked_mask(validation_mask, is_known)
-        weight = _check_sample_weight(
-            weight, x, dtype=np.float64, ensure_non_negative=True
-        )
         is_known = is_known & (weight > 0)
         if not is_known.any():
             raise ValueError("'sample_weight' must be positive for a row with a label")
+        held = _checked_mask(validation_mask, is_known)
         # A row that does not count tells no label either.
         unknown = torch.nan if told.is_floating_point() else -1
         told[torch.from_numpy(~is_known)] = unknown
@@ -146,6 +150,7 @@ class GSLEstimator(Answers, Explains, Saves, BaseEstimator):  # type: ignore[mis
         self._dtype, self._told = x.dtype, told
         self._scaling = ColumnScaling(self.scaling).fit(x)
         x = self._scaling.apply(x)
+        x = x.copy() if self.scaling == 'none' else x
         is_sparse = scipy.sparse.issparse(x)
         self._x = x if is_sparse else np.require(x, requirements=['C', 'W'])
         self._num_rows = self._x.shape[0]
@@ -153,16 +158,16 @@ class GSLEstimator(Answers, Explains, Saves, BaseEstimator):  # type: ignore[mis
             self._to_rows(self._x), *(t.to(self.device) for t in (y, told, weight))
         )
         known = np.flatnonzero(is_known)
-        results = [self._train_best(table, known, random)]
+        parts = self._parts(table, known, held, random)
+        results = [self._train_best(table, parts, _seed(random))]
         chosen = results[0].graph
-        for number in range(1, num_members(self, len(known))):
-            parts, seed = self._parts(table, known, random), _seed(random)
+        for number in range(1, num_members(self, len(parts.train))):
+            parts, seed = self._parts(table, known, held, random), _seed(random)
             results.append(self._train(chosen, table, parts, seed, number))
         self._keep(results)
 
-    def _train_best(self, table: Table, known: Any, random: Any) -> Result:
+    def _train_best(self, table: Table, parts: Parts, seed: int) -> Result:
         """Train with each graph that is tried; return what validation prefers."""
-        parts, seed = self._parts(table, known, random), _seed(random)
         graphs = [self.graph]
         if self.graph == 'auto':
             is_small = len(table.x) <= _MOST_NEAREST
@@ -221,19 +226,20 @@ class GSLEstimator(Answers, Explains, Saves, BaseEstimator):  # type: ignore[mis
         )
         return made
 
-    def _parts(self, table: Table, known: Any, random: Any) -> Parts:
-        """Hold back some of the rows that are known."""
+    def _parts(self, table: Table, known: Any, mask: Any, random: Any) -> Parts:
+        """Hold back some of the rows that are known, or those of a mask."""
         y = table.y.cpu().numpy()
-        rows, held = self._split(y, known, random)
-        candidates = np.setdiff1d(np.arange(len(y)), held)
+        rows, held = self._split(y, known, mask, random)
+        hidden = held if mask is None else np.flatnonzero(mask)
+        candidates = np.setdiff1d(np.arange(len(y)), hidden)
         parts = (torch.from_numpy(a).to(self.device) for a in (rows, candidates, held))
         return Parts(*parts)
 
-    def _split(self, y: Any, known: Any, random: Any) -> tuple[Any, Any]:
+    def _split(self, y: Any, known: Any, mask: Any, random: Any) -> tuple[Any, Any]:
         """Hold back some of the rows that are known, of each class if there are any."""
         order = random.permutation(known)
-        if self._held is not None:
-            is_held = self._held[order]
+        if mask is not None:
+            is_held = mask[order]
             return np.sort(order[~is_held]), np.sort(order[is_held])
         if self._task != 'classification':
             size = int(self.validation_fraction * len(order))
@@ -274,8 +280,8 @@ def _checked_mask(mask: Any, is_known: Any) -> Any:
     held, left = (is_known & found).sum(), (is_known & ~found).sum()
     if held == 0 or left == 0:
         raise ValueError(
-            f"'validation_mask' must hold back some rows with a label and leave some "
-            f'(got {held} and {left})'
+            f"'validation_mask' must hold back some rows with a label and a weight, "
+            f'and leave some (got {held} and {left})'
         )
     return found
 

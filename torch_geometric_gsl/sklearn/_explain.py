@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch_geometric.data import Data
 
 from torch_geometric_gsl._checks import check_count
+from torch_geometric_gsl.sklearn._answers import NEAREST
 from torch_geometric_gsl.sklearn.table_transformer import is_frame
 from torch_geometric_gsl.visualization.explore import explore
 
@@ -39,13 +41,13 @@ class Explains:
 
         Args:
             X (array-like or DataFrame): The rows that are predicted.
-            n_neighbors (int, optional): The number of neighbours of each, no more than
-                there are. (default: :obj:`5`)
+            n_neighbors (int, optional): The number of neighbours of each, at most
+                :obj:`eval_k`, and 12 of a graph of nearest rows. (default: :obj:`5`)
 
         Returns:
             tuple[numpy.ndarray, numpy.ndarray]: Weights, the largest first, and numbers
             of training rows, both :math:`[n, k]`. The weights of all neighbours of a
-            row sum to 1.
+            row sum to 1; rows without a weight fill up where a row has fewer.
 
         Raises:
             ValueError: If the estimator has no graph.
@@ -58,14 +60,22 @@ class Explains:
                 f"'kneighbors' needs a graph, and graph_choice_ is 'none' (validation "
                 f"losses: {estimator.graph_losses_}): fit with graph='learned'"
             )
+        num_rows = estimator._num_rows
+        most = NEAREST if estimator.graph_choice_ == 'nearest' else num_rows
+        k = min(n_neighbors, estimator.eval_k, most, num_rows)
         graph = estimator._run(x, return_graph=True)
-        k = min(n_neighbors, int(np.diff(graph.indptr).min(initial=n_neighbors)))
         # Rows of one matrix: the largest weights of each come first.
         row = np.repeat(np.arange(x.shape[0]), np.diff(graph.indptr))
         order = np.lexsort((-graph.data, row))
-        place = graph.indptr[:-1, None] + np.arange(k)
-        best = order[place]
-        return graph.data[best], graph.indices[best]
+        weights, rows = np.zeros((x.shape[0], k)), np.zeros((x.shape[0], k), int)
+        for i, (start, stop) in enumerate(pairwise(graph.indptr)):
+            best = order[start : min(stop, start + k)]
+            weights[i, : len(best)], found = graph.data[best], graph.indices[best]
+            if len(best) < k:
+                others = np.setdiff1d(np.arange(num_rows), found)
+                found = np.concatenate([found, others[: k - len(best)]])
+            rows[i] = found
+        return weights, rows
 
     def explain(self, row: Any, n_neighbors: int = 5) -> Any:
         r"""Return one prediction with the training rows that it leans on, as a table.
@@ -85,6 +95,8 @@ class Explains:
         """
         import pandas
 
+        if isinstance(row, pandas.Series):
+            row = row.to_frame().T.infer_objects()
         if not is_frame(row) and not scipy.sparse.issparse(row):
             row = np.atleast_2d(np.asarray(row))
         if row.shape[0] != 1:
@@ -92,7 +104,8 @@ class Explains:
         estimator: Any = self
         weights, rows = self.kneighbors(row, n_neighbors)
         neighbours = _taken(estimator._rows, rows[0])
-        columns = [_columns_of(part) for part in (row, neighbours)]
+        known = _columns_of(neighbours)
+        columns = _named(_columns_of(row), [*known]), known
         table = pandas.concat([pandas.DataFrame(part) for part in columns])
         target = np.concatenate([estimator.predict(row), estimator._targets[rows[0]]])
         targets = {'target': target}
@@ -131,6 +144,10 @@ class Explains:
         if targets.ndim == 1:
             data.y = targets
             kwargs = {'prediction': estimator.transduction_} | kwargs
+        if estimator._table is not None:
+            columns = estimator._table.columns_
+            names = [name for c in columns for name in c.names(str(c.name))]
+            kwargs = {'feature_names': names} | kwargs
         return explore(graph, **{'data': data, 'path': path} | kwargs)
 
 
@@ -141,6 +158,14 @@ def _taken(rows: Any, numbers: Any) -> Any:
     if is_frame(rows):
         return rows.iloc[numbers] if hasattr(rows, 'iloc') else rows[numbers.tolist()]
     return rows[numbers]
+
+
+def _named(columns: dict[Any, Any], names: list[Any]) -> dict[Any, Any]:
+    """Return the columns of a row under the names of the table of training."""
+    for known in (columns, {str(name): c for name, c in columns.items()}):
+        if known.keys() >= set(names):
+            return {name: known[name] for name in names}
+    return dict(zip(names, columns.values(), strict=True))
 
 
 def _columns_of(rows: Any) -> dict[Any, Any]:

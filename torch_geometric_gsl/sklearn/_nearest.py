@@ -26,7 +26,6 @@ class Nearest:
         self.device, self.k = candidates.device, min(k, len(candidates) - 1)
         rows = self.candidates.numpy()
         self._search = NearestNeighbors(n_neighbors=self.k + 1).fit(x[rows])
-        self.unit = 1.0
         distance, source = self._search.kneighbors(x[rows])
         source = rows[source]
         # Without the row itself, or where it has more twins, without the last.

@@ -62,6 +62,8 @@ class Options(NamedTuple):
         batch = estimator.batch_size
         if batch == AUTO:
             batch = max(16, min(512, num_rows // 16))
+        # Rows of a batch are no neighbours of each other: others must be left.
+        batch = max(1, min(batch, num_rows // 2))
         steps = -(-num_rows // batch)
         patience = max(estimator.n_iter_no_change, -(-_LEAST_STEPS // steps))
         return cls(
@@ -89,8 +91,10 @@ def check_options(estimator: Any) -> None:
     check_option(estimator.graph, (AUTO, *GRAPHS), 'graph')
     check_option(estimator.scaling, SCALINGS, 'scaling')
     for name in ('n_members', 'hidden_channels', 'batch_size'):
-        if getattr(estimator, name) != AUTO:
-            check_count(getattr(estimator, name), name)
+        if isinstance(value := getattr(estimator, name), str):
+            check_option(value, (AUTO,), name)
+        else:
+            check_count(value, name)
     for name in ('eval_k', 'pool_size', 'max_iter', 'n_iter_no_change'):
         check_count(getattr(estimator, name), name)
     if estimator.draws is not None:

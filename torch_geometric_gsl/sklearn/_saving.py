@@ -148,7 +148,11 @@ def _plain_rows(rows: Any) -> Any:
         return rows
     if not is_frame(rows):
         return _to_tensors(rows)
-    columns = {str(name): rows[name].to_numpy().tolist() for name in rows.columns}
+    arrays = {str(name): rows[name].to_numpy() for name in rows.columns}
+    columns = {
+        name: (array.astype(str) if array.dtype.kind in 'mM' else array).tolist()
+        for name, array in arrays.items()
+    }
     kinds = int, float, bool, str, type(None)
     return {
         name: [v if isinstance(v, kinds) else str(v) for v in column]

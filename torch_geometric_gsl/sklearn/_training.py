@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ from torch_geometric_gsl.sklearn._arrays import to_tensor
 
 #: What the rows of a table may be joined by.
 GRAPHS = ('learned', 'nearest', 'none')
-# Validation looks at no more rows than these, and at no more candidates.
+# Validation looks at a sample of no more rows than these, and of no more candidates.
 _MOST_VALIDATED, _MOST_CANDIDATES = 20_000, 50_000
 # Rows that are answered at once.
 _BLOCK = 2048
@@ -164,6 +165,8 @@ def train(
     least = 0.0 if table.y.is_floating_point() else _TOLERANCE_OF_CLASSES
     losses: list[float] = []
     scores: list[float] = []
+    looked_at = _sampled(parts, seed)
+    mean_weight = table.weight[parts.train].mean()
     steps = -(-len(parts.train) // options.batch_size)
     bar = tqdm(desc=graph, unit='step', disable=not options.verbose, leave=False)
     improved = epoch = 0
@@ -172,19 +175,24 @@ def train(
         model.train()
         total = 0.0
         for batch, pool in _batches(parts, options, generator):
-            weight = table.weight[batch]
+            weight = table.weight[batch] / mean_weight
             out = answer(model, table, batch, pool, generator)
-            loss = (losses_of(out, table.y[batch]) * weight).sum() / weight.sum()
+            loss = (losses_of(out, table.y[batch]) * weight).mean()
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
             average.update_parameters(model)
             total += float(loss.detach()) * len(batch) / len(parts.train)
             bar.update()
+        if not math.isfinite(total):
+            raise ValueError(
+                f"the loss of epoch {epoch + 1} is {total}: lower 'learning_rate' "
+                f'(got {options.learning_rate})'
+            )
         losses.append(total)
         value = total
         if len(parts.val) > 0:
-            value, score = validate(average.module, table, parts)
+            value, score = validate(average.module, table, looked_at)
             scores.append(score)
         bar.set_postfix(loss=f'{value:.4f}', refresh=False)
         if value < best:
@@ -204,7 +212,7 @@ def train(
 def validate(model: TableNet, table: Table, parts: Parts) -> tuple[float, float]:
     """Return the mean loss of rows that are held back, and the score."""
     outputs = []
-    rows, candidates = parts.val[:_MOST_VALIDATED], parts.candidates[:_MOST_CANDIDATES]
+    rows, candidates = parts.val, parts.candidates
     if model.graph == 'learned':
         told = table.told[candidates]
         model.index(table.x.take(candidates), told)
@@ -221,6 +229,22 @@ def validate(model: TableNet, table: Table, parts: Parts) -> tuple[float, float]
     centred = y - weight @ y / weight.sum()
     spread = float(centred.square().mean(dim=1) @ weight / weight.sum())
     return loss, 1 - loss / spread if spread > 0 else 0.0
+
+
+def _sampled(parts: Parts, seed: int) -> Parts:
+    """Take some of the rows at which validation looks, if there are many."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def some(rows: Tensor, most: int) -> Tensor:
+        if len(rows) <= most:
+            return rows
+        chosen = torch.randperm(len(rows), generator=generator)[:most]
+        return rows[chosen.sort().values.to(rows.device)]
+
+    val, candidates = parts.val, parts.candidates
+    return parts._replace(
+        val=some(val, _MOST_VALIDATED), candidates=some(candidates, _MOST_CANDIDATES)
+    )
 
 
 def _batches(

@@ -49,7 +49,8 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
             (default: :obj:`"auto"`)
         n_members (int or str, optional): The number of networks whose answers are
             averaged. They differ by their seeds, and by the rows that are held back.
-            :obj:`"auto"` takes 4 below 1,000 rows, else 1. (default: :obj:`"auto"`)
+            :obj:`"auto"` takes 4 below 1,000 rows of training, those that have a label
+            and are not held back, else 1. (default: :obj:`"auto"`)
         similarity (str, optional): What a learned graph compares rows by.
             (default: :obj:`"distance"`)
         eval_k (int, optional): The number of neighbours of a prediction.
@@ -141,17 +142,17 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
         label = np.zeros(len(y), dtype=np.int64)
         label[known] = np.searchsorted(self.classes_, y[known])
         told = torch.from_numpy(np.where(known, label, -1))
-        self._fit(
-            x, torch.from_numpy(label), told, known, sample_weight, validation_mask
-        )
+        weight = self._weights(x, sample_weight)
+        self._fit(x, torch.from_numpy(label), told, known, weight, validation_mask)
         return self
 
     @property
     def transduction_(self) -> Any:
         r"""Return the classes that the networks give the rows of training.
 
-        Each has the others as neighbours, where :meth:`predict` takes all rows for new
-        ones, so that one of training would have itself among its neighbours.
+        The neighbours of each are the others, where :meth:`predict` takes all rows for
+        new ones, so that a row of training would be its own neighbour. The networks
+        were trained on the labels of these rows: it is no estimate of the error.
 
         Returns:
             numpy.ndarray: A class for each row, labelled or not.
@@ -274,18 +275,22 @@ class GSLRegressor(RegressorMixin, GSLEstimator):  # type: ignore[misc]
         x, y = self._checked(X, y, multi_output=True, y_numeric=True)
         self._targets = y
         target = y.reshape(len(y), -1)
-        self._center, self._width = measure_columns(target)
+        weight = self._weights(x, sample_weight)
+        counts = weight > 0 if (weight > 0).any() else weight == 0
+        self._center, self._width = measure_columns(target[counts])
         self._num_outputs = target.shape[1]
         # Single precision holds what is centred, wherever it was.
         target = scale_columns(target, self._center, self._width)
         target = torch.from_numpy(target.astype(np.float32))
         known = np.ones(len(y), dtype=bool)
-        self._fit(x, target, target.clone(), known, sample_weight, validation_mask)
+        self._fit(x, target, target.clone(), known, weight, validation_mask)
         return self
 
     @property
     def transduction_(self) -> Any:
         r"""Return what the networks predict of the training rows from the others.
+
+        They were trained on these targets: it is no estimate of the error.
 
         Returns:
             numpy.ndarray: A target for each row.

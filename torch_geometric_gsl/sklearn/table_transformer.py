@@ -14,6 +14,8 @@ from torch_geometric_gsl.sklearn._table_columns import NUMBERS, Read, read_colum
 
 # What scikit-learn says of values that are no numbers.
 _NO_NUMBERS = ('contains NaN', 'could not convert')
+# A column of more different texts may name the rows.
+_MOST_VALUES = 100
 
 
 class Column(NamedTuple):
@@ -55,6 +57,13 @@ class Column(NamedTuple):
             return cls(name, read.kind, fill, (), (), has_gaps, is_constant)
         # A column without any value is a category, which is missing.
         found = set(read.content)
+        if len(found) > max(_MOST_VALUES, len(read.content) / 2):
+            warn_caller(
+                f'{_where(name)} has {len(found)} different texts in '
+                f'{len(read.content)} rows, each of which becomes a column: drop it if '
+                'it names the rows',
+                UserWarning,
+            )
         values = [*sorted(found - {None}), *([None] if None in found else [])]
         return cls(name, 'category', values=values, types=read.types)
 
