@@ -176,5 +176,5 @@ plt.show()
 # Choose the split by what you will ask: ``fit(..., validation_mask=...)`` holds back
 # rows of a region or of the latest months, and ``graph='auto'``, the default, lets them
 # choose between a learned graph, the nearest rows and none. :doc:`/tables_numbers`
-# compares the estimators with boosting on California, the first of fifteen tables, and
+# compares the estimators with boosting on real tables, and
 # :doc:`/estimators` has all options. Next: :doc:`plot_02_my_table`, for classes.

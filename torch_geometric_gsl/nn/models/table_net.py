@@ -37,7 +37,7 @@ class TableNet(OneType, Pretrained):
     .. math::
         \mathbf{h}^{\prime}_i = \mathbf{h}_i + \sum_{j \neq i}
         \mathrm{softmax}_j(- \lambda \lVert \mathbf{z}_i - \mathbf{z}_j \rVert^2)
-        \, (\mathbf{h}_j \mathbf{W}_v + y_j \mathbf{W}_y)
+        \, (\mathbf{h}_j \mathbf{W}_v + y_j \mathbf{W}_y + \mathbf{b})
 
     where :math:`\mathbf{h}_i` is a linear map of the columns and of periodic
     embeddings of them, from the `"On Embeddings for Numerical Features in Tabular Deep
