@@ -12,11 +12,11 @@ field f is a sum of 200 waves of random directions and phases, of variance 1, wh
 frequencies are normal: values that are 0.05 of the side apart correlate by about 0.6.
 So near places tell the target, at 1,000 rows hardly and at 1,000,000 well.
 
-Each number of rows is fitted by `GSLRegressor('learned')` and by LightGBM with its
-defaults (HistGradientBoosting where LightGBM is missing), each in a process of its own,
-whose largest resident size is the memory: it includes the libraries and the table. An
-epoch is the time of the fit over its number of epochs: preparation and validation are
-parts of it. 1,000 other rows are for test.
+Each number of rows is fitted by `GSLRegressor('learned', n_members=1)` and by LightGBM
+with its defaults (HistGradientBoosting where LightGBM is missing), each in its own
+process, whose largest resident size is the memory: it includes the libraries and the
+table. An epoch is the time of the fit over its number of epochs: preparation and
+validation are parts of it. 1,000 other rows are for test.
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ def make_model(method: str, request: dict[str, Any]) -> tuple[Any, str]:
         from torch_geometric_gsl.sklearn import GSLRegressor
 
         options = {} if request['epochs'] is None else {'max_iter': request['epochs']}
-        return GSLRegressor('learned', random_state=seed, **options), method
+        model = GSLRegressor('learned', n_members=1, random_state=seed, **options)
+        return model, method
     try:
         from lightgbm import LGBMRegressor
     except ImportError:
