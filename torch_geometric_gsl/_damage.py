@@ -19,7 +19,7 @@ ERRORS = (
 
 
 def check_memory(error: Exception, size: int) -> None:
-    """Raise :class:`MemoryError` if torch has no memory for a file of so many bytes.
+    """Raise :class:`MemoryError` if an error says that torch has no memory for a file.
 
     A file that asks for more than it can hold is damaged.
     """

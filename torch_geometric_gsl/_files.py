@@ -68,7 +68,7 @@ def write_tensors(content: dict[str, Any], path: str | Path) -> None:
 
 
 def read_tensors(path: str | Path, what: str, device: Any = 'cpu') -> dict[str, Any]:
-    """Read what :func:`write_tensors` wrote; nothing in the file is executed."""
+    """Read a file of :func:`write_tensors`; nothing in it is executed."""
     with Path(path).open('rb') as stream:
         return load_tensors(stream, path, what, device)
 

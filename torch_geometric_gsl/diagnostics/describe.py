@@ -251,7 +251,7 @@ def _summarise(
     edge_weight: Tensor | None,
     batch: Batch | None,
 ) -> None:
-    """Append what a sampler is about to draw from."""
+    """Append a description of the distribution that a sampler draws from."""
     similarity = sampler.similarity
     targets = x[1] if isinstance(x, tuple | list) else x
     if shard is not None and targets.size(0) == shard.total:

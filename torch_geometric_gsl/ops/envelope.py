@@ -241,7 +241,7 @@ def num_expected(
 
 @torch.no_grad()
 def num_accepted(score: Tensor, count: int, num_steps: int = 16) -> Tensor:
-    r"""Return about how many acceptances bring so many distinct candidates.
+    r"""Estimate the acceptances that :obj:`count` distinct candidates take.
 
     A candidate of probability :math:`\pi_j` is among the first :math:`T` acceptances
     with probability :math:`1 - e^{-\pi_j T}`, nearly. Newton's method finds the

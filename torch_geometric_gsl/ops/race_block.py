@@ -109,7 +109,7 @@ class RaceBlock(NamedTuple):
         return torch.div(race, self.options.num_races, rounding_mode='floor')
 
     def _propose(self, race: Tensor, begin: int, length: int) -> None:
-        """Let some races propose so many times, and note what arrives."""
+        """Draw :obj:`length` proposals of each race, and keep the arrivals."""
         row, some = self._row(race), self._at(race)
         found = self._candidates(self.state[some], row, begin, length)
         source, bound, level, gap = found

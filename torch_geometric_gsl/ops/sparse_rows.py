@@ -197,7 +197,7 @@ class SparseGroups:
 
 
 def _entry_blocks(count: Tensor, memory_budget: int) -> Iterator[slice]:
-    """Yield blocks of pairs with so many entries in all that they fit."""
+    """Yield blocks of pairs whose entries fit into the memory budget."""
     most = max(1, memory_budget // _BYTES_PER_ENTRY)
     # An entry more for each pair: pairs without entries take memory as well.
     ends = (count + 1).cumsum(0)

@@ -74,7 +74,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def check_axes(ax: Any, number: int) -> list[Axes] | None:
-    """Return so many given axes as a list; raise unless they are that."""
+    """Return the given axes as a list; raise unless there are :obj:`number`."""
     if ax is None:
         return None
     try:
@@ -119,7 +119,7 @@ def count_nodes(edge_index: Tensor, y: Tensor | None, pos: Tensor | None) -> int
 
 
 def agreed_count(edge_index: Tensor, sizes: Mapping[str, int], least: int = 0) -> int:
-    """Count the nodes of edges; raise unless all that is known of them is of so many.
+    """Count the nodes of edges; raise unless all sizes agree.
 
     Args:
         edge_index (torch.Tensor): The edges.

@@ -165,7 +165,7 @@ def _count(
     names: Sequence[str] | None,
     rows: int,
 ) -> int:
-    """Count the nodes; raise unless all that is known of them is of so many."""
+    """Count the nodes; raise unless all that describes them agrees."""
     for name, value in known.items():
         if value is None or isinstance(value, list):
             continue

@@ -63,7 +63,7 @@ class NodeFormerLayer(torch.nn.Module):
         sizes: list[tuple[int, int]],
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        """Let rows attend to sources: so many to so many of them in each graph."""
+        """Attend from rows to sources, whose numbers in each graph are :obj:`sizes`."""
         parts = (
             self._heads(self.query, x),
             *(self._heads(lin, source) for lin in (self.key, self.value)),

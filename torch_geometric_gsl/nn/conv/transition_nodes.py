@@ -184,7 +184,7 @@ class KeepsAnchors(torch.nn.Module):
 
 
 def _choose(size: int, count: int, generator: torch.Generator | None) -> Tensor:
-    """Draw so many of the first numbers, in order, in time and memory of the few."""
+    """Draw :obj:`count` distinct numbers below :obj:`size`, in ascending order."""
     if count == size:
         return torch.arange(size)
     device = 'cpu' if generator is None else generator.device

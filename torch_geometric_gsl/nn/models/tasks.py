@@ -37,7 +37,7 @@ class Task(NamedTuple):
 
 
 def resolve_task(task: str, out_channels: int) -> Task:
-    """Return a task by its name, for a model of so many outputs."""
+    """Return the task of a name, for a model of :obj:`out_channels` outputs."""
     check_option(task, TASKS, 'task')
     if task == 'binary' and out_channels != 1:
         raise ValueError(

@@ -166,7 +166,7 @@ class CallOptions(NamedTuple):
 def choose_plan(
     given: CallOptions, num_targets: int, num_sources: int, *, is_own: bool = False
 ) -> tuple[SamplingPlan, DrawOptions]:
-    """Choose the method that serves targets with at most so many candidates.
+    """Choose the method for targets with at most :obj:`num_sources` candidates.
 
     Where each target has candidates of its own (:obj:`is_own`) and no race serves, all
     of them are listed. A method that is asked for and cannot serve raises.
@@ -214,7 +214,7 @@ def is_sharp(given: CallOptions, plan: SamplingPlan, num_sources: int) -> bool:
 
 
 def draw_options(given: CallOptions, num_sources: int) -> DrawOptions:
-    """Return how neighbours are drawn from so many candidates."""
+    """Return the draw options for :obj:`num_sources` candidates."""
     num_arrivals, num_tail = given.arrivals, given.num_tail
     if not given.replace or num_arrivals >= num_sources - int(not given.loop):
         num_tail = 0
@@ -232,7 +232,7 @@ def draw_options(given: CallOptions, num_sources: int) -> DrawOptions:
 
 
 def list_plan(given: CallOptions, most: int) -> SamplingPlan:
-    """Return the plan of targets that list all of at most so many candidates."""
+    """Return the plan of targets that list all of their candidates."""
     reason = 'all are listed'
     if given.method == 'auto' and given.is_noisy:
         plan, _ = choose_plan(given, 1, most, is_own=True)
