@@ -77,21 +77,20 @@ class LabelEmbedding(torch.nn.Module):
         if y.is_floating_point():
             shape = (y.size(0), width) if y.dim() == 2 or width > 1 else (y.size(0),)
             _check_shape(y, shape)
-            number = y.view(-1, width).to(self.lin.weight.dtype)
+            number = y.view(-1, width)
             is_known = ~number.isnan().any(dim=1, keepdim=True)
-            known = is_known.to(number)
-            return torch.cat([number.nan_to_num() * known, known], dim=1)
-        _check_shape(y, (y.numel(),))
-        check_value(
-            ((y >= -1) & (y < width)).all(),
-            f"'y' must hold classes of 0..{width - 1}, or -1 where unknown",
-            got=lambda: '{}..{}'.format(*y.aminmax()),
-        )
-        code = self.lin.weight.new_zeros(y.numel(), width + 1)
-        is_known = (y >= 0).to(code).unsqueeze(1)
-        code.scatter_(1, y.clamp(min=0).unsqueeze(1).long(), is_known)
-        code[:, -1:] = is_known
-        return code
+            number = number.nan_to_num()
+        else:
+            _check_shape(y, (y.numel(),))
+            check_value(
+                ((y >= -1) & (y < width)).all(),
+                f"'y' must hold classes of 0..{width - 1}, or -1 where unknown",
+                got=lambda: '{}..{}'.format(*y.aminmax()),
+            )
+            number = F.one_hot(y.clamp(min=0).long(), width)
+            is_known = (y >= 0).unsqueeze(1)
+        code = torch.cat([number, is_known], dim=1) * is_known
+        return code.to(self.lin.weight.dtype)
 
     def project(self, code: Tensor) -> Tensor:
         r"""Turn rows of :meth:`encode`, or weighted sums of them, into messages.
