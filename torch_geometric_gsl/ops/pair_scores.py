@@ -138,7 +138,7 @@ class PairScores(NamedTuple):
         """
         if value is None:
             value = self.compare_edges(edge_index)
-        return self.scale * self.response(value, edge_index[1])
+        return self.respond(edge_index[1], value)
 
     def weights(self, rows: slice, columns: slice, tau: float) -> Tensor:
         r"""Return :math:`e^{(s_{ij} - s_{\max}) / \tau}` of all pairs of two blocks.

@@ -127,8 +127,8 @@ def pool_weights(
     """
     neighbours = _counting_sources(pairs, rows)
     target, n = neighbours.target.long(), neighbours.offsets.numel() - 1
-    every = torch.arange(pairs.dst.size(0), device=target.device)[rows]
-    score = pairs.respond(every[target], pairs.compare(rows, neighbours))
+    place = target + (rows.start or 0)
+    score = pairs.respond(place, pairs.compare(rows, neighbours))
     most = score.new_full((n,), -torch.inf)
     most = most.scatter_reduce(0, target, score.detach(), 'amax')
     rate = (score - most.index_select(0, target)).exp().unsqueeze(1)
