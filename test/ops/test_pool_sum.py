@@ -57,8 +57,9 @@ def test_equals_the_definition(own, budget, as_dots):
     torch.testing.assert_close(out, definition(h.tolist(), pairs))
 
 
+@pytest.mark.parametrize('draws', [None, 2])
 @pytest.mark.parametrize('budget', [1, 2**25])
-def test_gradient(budget):
+def test_gradient(budget, draws):
     scale = torch.tensor(0.7, **DOUBLE, requires_grad=True)
     h = torch.randn(7, 2, **DOUBLE, requires_grad=True)
     pairs = make()
@@ -66,7 +67,8 @@ def test_gradient(budget):
 
     def run(h, dst, src, scale):
         pairs = make(dst=dst, src=src, scale=scale)
-        return pool_sum(h, distances_as_dots(pairs), memory_budget=budget)
+        options = {'generator': seeded(3), 'memory_budget': budget}
+        return pool_sum(h, distances_as_dots(pairs), draws=draws, **options)
 
     assert torch.autograd.gradcheck(run, (h, dst, src, scale))
 
@@ -186,21 +188,6 @@ def test_mean_of_draws_is_that_of_the_definition():
     dense = (pairs.rows() + noise.sample((draws, 4)).double()).softmax(dim=1)
     for one, other in zip(torch.stack(samples).T, dense.T, strict=True):
         assert ks_2samp(one.numpy(), other.numpy()).pvalue > ERROR_RATE / 4
-
-
-@pytest.mark.parametrize('budget', [1, 2**25])
-def test_gradient_of_relaxed_draws_by_products(budget):
-    scale = torch.tensor(0.7, **DOUBLE, requires_grad=True)
-    h = torch.randn(7, 2, **DOUBLE, requires_grad=True)
-    pairs = make()
-    dst, src = (part.requires_grad_() for part in (pairs.dst, pairs.src))
-
-    def run(h, dst, src, scale):
-        dots = distances_as_dots(make(dst=dst, src=src, scale=scale))
-        options = {'generator': seeded(3), 'memory_budget': budget}
-        return pool_sum(h, dots, draws=2, **options)
-
-    assert torch.autograd.gradcheck(run, (h, dst, src, scale))
 
 
 @pytest.mark.parametrize('own', [False, True])
