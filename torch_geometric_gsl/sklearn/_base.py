@@ -110,20 +110,24 @@ class GSLEstimator(Answers, Explains, Saves, BaseEstimator):  # type: ignore[mis
                 raise
             raise ValueError(f"'y' must hold numbers ({error})") from error
         # What the caller does to the table later changes no answer.
-        self._rows = copy.deepcopy(frame) if is_frame(frame) else x.copy()
+        x = x.copy()
+        self._rows = copy.deepcopy(frame) if is_frame(frame) else x
         return x, y.copy()
 
-    def _weights(self, x: Any, sample_weight: Any) -> Any:
-        return _check_sample_weight(
+    def _weights(self, x: Any, is_known: Any, sample_weight: Any) -> Any:
+        """Return the checked weights of rows, 0 where no target is known."""
+        weight = is_known * _check_sample_weight(
             sample_weight, x, dtype=np.float64, ensure_non_negative=True
         )
+        if not weight.any():
+            raise ValueError("'sample_weight' must be positive for a row with a label")
+        return weight
 
     def _fit(
         self,
         x: Any,
         y: Tensor,
         told: Tensor,
-        is_known: Any,
         weight: Any,
         validation_mask: Any,
     ) -> None:
@@ -133,24 +137,20 @@ class GSLEstimator(Answers, Explains, Saves, BaseEstimator):  # type: ignore[mis
             x (numpy.ndarray or scipy.sparse matrix): The checked rows.
             y (torch.Tensor): Classes as numbers, or targets as columns.
             told (torch.Tensor): The same, -1 or NaN where no target is known.
-            is_known (numpy.ndarray): The rows whose target counts.
-            weight (numpy.ndarray): The weights of rows.
+            weight (numpy.ndarray): The weights of rows, 0 where no target is known.
             validation_mask (array-like or None): The rows to hold back.
         """
-        is_known = is_known & (weight > 0)
-        if not is_known.any():
-            raise ValueError("'sample_weight' must be positive for a row with a label")
+        is_known = weight > 0
         held = _checked_mask(validation_mask, is_known)
         # A row that does not count tells no label either.
         unknown = torch.nan if told.is_floating_point() else -1
         told[torch.from_numpy(~is_known)] = unknown
         # Only their ratios count, which single precision holds in any unit.
-        weight = torch.from_numpy(weight / weight[is_known].max()).float()
+        weight = torch.from_numpy(weight / weight.max()).float()
         random = check_random_state(self.random_state)
         self._dtype, self._told = x.dtype, told
         self._scaling = ColumnScaling(self.scaling).fit(x)
         x = self._scaling.apply(x)
-        x = x.copy() if self.scaling == 'none' else x
         is_sparse = scipy.sparse.issparse(x)
         self._x = x if is_sparse else np.require(x, requirements=['C', 'W'])
         self._num_rows = self._x.shape[0]

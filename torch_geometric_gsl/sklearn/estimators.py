@@ -73,7 +73,7 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
         weight_decay (float, optional): Its weight decay. (default: :obj:`1e-4`)
         max_iter (int, optional): The most epochs. (default: :obj:`1000`)
         n_iter_no_change (int, optional): The number of epochs without an improvement
-            that end the training, if they have 320 steps. (default: :obj:`10`)
+            that end the training; they have at least 320 steps. (default: :obj:`10`)
         validation_fraction (float, optional): The share of labelled rows that is held
             back, of each class with enough of them. With too few in all none is: the
             epoch of the least training loss counts then, and :obj:`"auto"` learns a
@@ -142,8 +142,8 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
         label = np.zeros(len(y), dtype=np.int64)
         label[known] = np.searchsorted(self.classes_, y[known])
         told = torch.from_numpy(np.where(known, label, -1))
-        weight = self._weights(x, sample_weight)
-        self._fit(x, torch.from_numpy(label), told, known, weight, validation_mask)
+        weight = self._weights(x, known, sample_weight)
+        self._fit(x, torch.from_numpy(label), told, weight, validation_mask)
         return self
 
     @property
@@ -275,15 +275,13 @@ class GSLRegressor(RegressorMixin, GSLEstimator):  # type: ignore[misc]
         x, y = self._checked(X, y, multi_output=True, y_numeric=True)
         self._targets = y
         target = y.reshape(len(y), -1)
-        weight = self._weights(x, sample_weight)
-        counts = weight > 0 if (weight > 0).any() else weight == 0
-        self._center, self._width = measure_columns(target[counts])
+        weight = self._weights(x, np.ones(len(y), dtype=bool), sample_weight)
+        self._center, self._width = measure_columns(target[weight > 0])
         self._num_outputs = target.shape[1]
         # Single precision holds what is centred, wherever it was.
         target = scale_columns(target, self._center, self._width)
         target = torch.from_numpy(target.astype(np.float32))
-        known = np.ones(len(y), dtype=bool)
-        self._fit(x, target, target.clone(), known, weight, validation_mask)
+        self._fit(x, target, target.clone(), weight, validation_mask)
         return self
 
     @property
