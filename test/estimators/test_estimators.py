@@ -256,7 +256,7 @@ def test_files_that_hold_no_estimator(tmp_path, wine):
         ({'learning_rate': -1.0}, "'learning_rate' must be positive"),
         ({'dropout': 1.5}, "'dropout'"),
         ({'max_iter': 2.5}, "'max_iter' must be an integer"),
-        ({'similarity': 'x', 'graph': 'learned'}, 'x'),
+        ({'similarity': 'x', 'graph': 'none'}, r"'similarity' must be one of .*'x'"),
         ({'weight_decay': -1.0}, r"'weight_decay' must be at least 0 \(got -1.0\)"),
         ({'device': 'none'}, r"'device' must be one that PyTorch has \(got 'none'\)"),
     ],
@@ -264,6 +264,13 @@ def test_files_that_hold_no_estimator(tmp_path, wine):
 def test_bad_parameters(wine, options, text):
     with pytest.raises((TypeError, ValueError), match=text):
         GSLClassifier(**options).fit(*wine)
+
+
+@pytest.mark.parametrize('dtype', ['datetime64[s]', 'timedelta64[s]'])
+def test_times_are_no_targets(wine, dtype):
+    y = np.arange(len(wine[0])).astype(dtype)
+    with pytest.raises(ValueError, match=rf"'y' must hold numbers \(got {dtype[:8]}"):
+        GSLRegressor('none').fit(wine[0], y)
 
 
 def test_a_bar_shows_the_epochs(wine, capsys):

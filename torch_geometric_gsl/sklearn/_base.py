@@ -103,6 +103,8 @@ class GSLEstimator(Answers, Explains, Saves, BaseEstimator):  # type: ignore[mis
         options |= {'accept_sparse': 'csr', 'dtype': [x.dtype], 'estimator': self}
         try:
             x, y = check_X_y(x, y, **options)
+            if self._task == 'regression' and y.dtype.kind in 'mM':
+                raise ValueError(f"'y' must hold numbers (got {y.dtype})")
             is_text = self._task == 'regression' and y.dtype.kind not in 'biuf'
             y = y.astype(np.float64) if is_text else y
         except (TypeError, ValueError) as error:

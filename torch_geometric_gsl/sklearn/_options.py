@@ -14,6 +14,7 @@ from torch_geometric_gsl._checks import (
     check_positive,
     check_probability,
 )
+from torch_geometric_gsl.nn.similarity.resolver import NAMED
 from torch_geometric_gsl.sklearn._scaling import SCALINGS
 from torch_geometric_gsl.sklearn._training import GRAPHS
 
@@ -90,6 +91,8 @@ def check_options(estimator: Any) -> None:
     """Raise unless the parameters of an estimator have the right types and ranges."""
     check_option(estimator.graph, (AUTO, *GRAPHS), 'graph')
     check_option(estimator.scaling, SCALINGS, 'scaling')
+    if isinstance(estimator.similarity, str):
+        check_option(estimator.similarity, NAMED, 'similarity')
     for name in ('n_members', 'hidden_channels', 'batch_size'):
         if isinstance(value := getattr(estimator, name), str):
             check_option(value, (AUTO,), name)

@@ -30,7 +30,7 @@ SIMILARITIES: dict[str, type[Similarity]] = {
     'cosine': CosineSimilarity,
 }
 # The control compares nothing: it has no projection, no gradient, no nearest nodes.
-_NAMED: dict[str, type[Similarity]] = {**SIMILARITIES, 'uniform': UniformSimilarity}
+NAMED: dict[str, type[Similarity]] = {**SIMILARITIES, 'uniform': UniformSimilarity}
 
 
 def resolve_similarity(
@@ -55,8 +55,8 @@ def resolve_similarity(
         GaussianSimilarity(16, b=0.5, c=0.05437)
     """
     if isinstance(similarity, str):
-        check_option(similarity, _NAMED, 'similarity')
-        return _NAMED[similarity](in_channels, **kwargs)
+        check_option(similarity, NAMED, 'similarity')
+        return NAMED[similarity](in_channels, **kwargs)
     if not isinstance(similarity, Similarity):
         raise TypeError(
             f"'similarity' must be a name or a Similarity "
