@@ -710,7 +710,7 @@ def test_times(finished):
 def test_the_report(finished, tmp_path, monkeypatch):
     root, folder = finished[0], tmp_path / 'report'
     write_report(root, folder)
-    assert (folder / 'tables_panel.rst').read_text().startswith('.. list-table::')
+    assert (folder / 'tables_panel.rst').read_text().startswith('.. csv-table::')
     with open(folder / 'units.csv', newline='') as file:
         rows = [*csv.DictReader(file)]
     # One row for each measure.
