@@ -116,9 +116,10 @@ def render(name: str, kind: str, store: Store, choice: Choice) -> str:
 def fill(text: str, kind: str, store: Store) -> Filled:
     """Renew all tables of a document, which stand between two marks.
 
-    Of reStructuredText the rows stand in files, and what names a file in the document.
+    Of reStructuredText the rows stand in files, and a note stands there once.
     """
     files: dict[str, str] = {}
+    known: set[str] = set()
     choice = Choice((), (), SEEDS, results=store.root)
     left, right = ('<!-- ', ' -->') if kind == 'markdown' else ('.. ', '')
     pattern = re.compile(
@@ -134,7 +135,9 @@ def fill(text: str, kind: str, store: Store) -> Filled:
         if kind == 'rst' and not grid.is_empty:
             file = f'{FOLDER}/{found[2]}.csv'
             files[file] = text_of(grid, 'csv')
-            table = rst_table(grid, file)
+            new = [note for note in grid.notes if note not in known]
+            known.update(new)
+            table = rst_table(grid._replace(notes=new), file)
         else:
             table = text_of(grid, kind)
         return f'{found[1]}\n{table.rstrip()}\n\n{found[3]}'
