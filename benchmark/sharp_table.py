@@ -1,15 +1,17 @@
-"""Print the table of sharp graphs, as Markdown or for the documentation.
+"""Print the table of sharp graphs, as Markdown, or as CSV for the documentation.
 
 python benchmark/sharp_table.py
 python benchmark/sharp_table.py benchmark/results/sharp_large.json
-python benchmark/sharp_table.py benchmark/results/sharp*.json --rst --scales 1 10 40
+python benchmark/sharp_table.py benchmark/results/sharp*.json --csv --scales 1 10 40
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import statistics
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -123,13 +125,10 @@ def markdown(rows: list[dict[str, Any]]) -> str:
     return '\n'.join([*lines, '', *_texts(rows)])
 
 
-def rst(rows: list[dict[str, Any]]) -> str:
-    """Return the table as the documentation has it, as wide as a page."""
-    lines = ['.. list-table::', '   :header-rows: 1', '']
-    for row in [list(HEADER), *map(cells, rows)]:
-        shown = [row[HEADER.index(name)] for name in SHOWN]
-        lines += [f'   {"* " if i == 0 else "  "}- {c}' for i, c in enumerate(shown)]
-    return '\n'.join([*lines, '', *_texts(rows)])
+def shown(rows: list[dict[str, Any]]) -> list[list[str]]:
+    """Return the rows of the table in the documentation, as wide as a page."""
+    places = [HEADER.index(name) for name in SHOWN]
+    return [[row[i] for i in places] for row in [list(HEADER), *map(cells, rows)]]
 
 
 def _texts(rows: list[dict[str, Any]]) -> list[str]:
@@ -146,7 +145,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument('paths', nargs='*', type=Path, default=[RESULTS])
-    parser.add_argument('--rst', action='store_true', help='for the documentation')
+    parser.add_argument('--csv', action='store_true', help='for the documentation')
     parser.add_argument('--scales', nargs='+', type=float, help='only these')
     parser.add_argument('--similarities', nargs='+', help='only these')
     args = parser.parse_args()
@@ -155,7 +154,10 @@ def main() -> None:
         rows = [row for row in rows if row['scale'] in args.scales]
     if args.similarities:
         rows = [row for row in rows if row['similarity'] in args.similarities]
-    print(rst(rows) if args.rst else markdown(rows))
+    if args.csv:
+        csv.writer(sys.stdout, lineterminator='\n').writerows(shown(rows))
+    else:
+        print(markdown(rows))
 
 
 if __name__ == '__main__':

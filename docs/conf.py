@@ -31,6 +31,7 @@ extensions = [
     'sphinx_gallery.gen_gallery',
     # MathJax as files of the documentation: formulas need no network.
     'sphinx-mathjax-offline',
+    'cells',
     'changelog',
     'gallery',
     'reference',
@@ -109,11 +110,6 @@ def draw_figures(app: object) -> None:
         stamp.write_text(output.stdout, encoding='utf-8')
 
 
-def keep_together(app: object, docname: str, source: list[str]) -> None:
-    """Break no line between a mean and its deviation."""
-    source[0] = source[0].replace(' ± ', '\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}')
-
-
 def skip_requests(
     app: object, what: str, name: str, value: object, skip: bool, options: object
 ) -> bool | None:
@@ -124,4 +120,3 @@ def skip_requests(
 def setup(app: object) -> None:
     app.connect('autodoc-skip-member', skip_requests)
     app.connect('builder-inited', draw_figures)
-    app.connect('source-read', keep_together)

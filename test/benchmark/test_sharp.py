@@ -1,13 +1,15 @@
 import json
+from pathlib import Path
 
 import pytest
 import sharp
 import sharp_agreement
+import sharp_table
 import torch
 from embeddings import NOISE, load, missing_reason, parse
 from sharp import Problem, main, make_similarity, measure, parse_args, predict
 from sharp_agreement import check
-from sharp_table import growth, markdown, rst, summarize
+from sharp_table import growth, markdown, shown, summarize
 
 from torch_geometric_gsl.ops.pair_scores import PairScores
 
@@ -212,9 +214,21 @@ def test_tables():
         "'auto' took the fastest method in 2 of 2 rows.",
         'Growth of clustered, bell, scale 10: 10.0-fold',
     ]
-    texts = rst(rows).splitlines()
-    assert texts[3] == '   * - workload'
-    assert sum(text.startswith('   * - ') for text in texts) == 3
+    assert shown(rows)[0][:2] == ['workload', 'similarity']
+    assert [row[3:6] for row in shown(rows)[1:]] == [
+        ['race', '-', '10'],
+        ['race', '-', '100'],
+    ]
+
+
+def test_the_table_of_the_documentation(monkeypatch, capsys):
+    root = Path(sharp_table.__file__).parents[1]
+    paths = [str(p) for p in sorted(root.glob('benchmark/results/sharp*.json'))]
+    chosen = '--csv --scales 1 5 10 40 --similarities bell cosine'
+    monkeypatch.setattr('sys.argv', ['sharp_table.py', *paths, *chosen.split()])
+    sharp_table.main()
+    table = root / 'docs' / '_tables' / 'benchmarks_sharp.csv'
+    assert capsys.readouterr().out == table.read_text(encoding='utf-8')
 
 
 @pytest.mark.parametrize('agrees', [True, False])

@@ -1,5 +1,6 @@
 """The tables in README and documentation are those of the finished runs."""
 
+import csv
 import re
 
 import optuna
@@ -7,7 +8,7 @@ import pytest
 from optuna.trial import TrialState
 
 from reproduction import half_tables
-from reproduction.documents import DOCUMENTS, OWN, RESULTS, SEEDS, fill, render
+from reproduction.documents import DOCUMENTS, FOLDER, OWN, RESULTS, SEEDS, fill, render
 from reproduction.experiments import COMPARED, FULL, KS, TRANSITION, Choice
 from reproduction.files import read_bytes, read_kept
 from reproduction.search import JOURNAL, open_journal
@@ -15,6 +16,8 @@ from reproduction.settings import METHODS, PAPER
 from reproduction.store import ARCHIVE, Store, read_archive
 from reproduction.summary import accuracies, compare, verdict
 from reproduction.tables import TABLES, cells
+
+SEARCHES = DOCUMENTS[1].parent / FOLDER / 'results_searches.csv'
 
 
 def kind_of(path):
@@ -24,7 +27,10 @@ def kind_of(path):
 @pytest.mark.parametrize('path', DOCUMENTS, ids=lambda path: path.name)
 def test_tables_equal_the_results(path):
     text = path.read_text(encoding='utf-8')
-    assert fill(text, kind_of(path), Store(RESULTS, archives_only=True)) == text
+    filled = fill(text, kind_of(path), Store(RESULTS, archives_only=True))
+    assert filled.text == text
+    for name, rows in filled.files.items():
+        assert (path.parent / name).read_text(encoding='utf-8') == rows, name
 
 
 def test_what_the_text_says_of_our_rows():
@@ -119,19 +125,18 @@ def test_the_studies_of_the_search(tmp_path):
         'kNN-GCN, root weight': 'knn_gcn_root/standard',
     }
     columns = ('CiteSeer', 'Chameleon', '20News')
-    lines = []
-    for title, name in rows.items():
-        lines.append(f'   * - {title}')
-        for column in columns:
-            study = f'{column}/{name}'
-            shown = ended(study, storage) if study in names else ''
-            lines.append(f'     - {shown}'.rstrip())
+    with open(SEARCHES, newline='', encoding='utf-8') as file:
+        head, *shown = csv.reader(file)
+    assert head[1:] == [*columns]
+    studies = {title: [f'{c}/{name}' for c in columns] for title, name in rows.items()}
+    assert shown == [
+        [title, *(ended(study, storage) if study in names else '' for study in own)]
+        for title, own in studies.items()
+    ]
     assert {*names} == {f'{c}/{name}' for c in columns for name in rows.values()} - {
         *('Chameleon/neural_gau_sim/standard/1', '20News/neural_gau_sim/standard/1'),
         '20News/neural_gau_sim/standard',
     }
-    text = DOCUMENTS[1].read_text(encoding='utf-8')
-    assert '\n'.join(lines) in text
 
 
 def ended(name, storage):

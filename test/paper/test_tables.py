@@ -8,8 +8,9 @@ import sys
 import pytest
 
 from reproduction import documents
-from reproduction.documents import FORMATS, SEEDS, fill, render, text_of
+from reproduction.documents import SEEDS, fill, render, write_documents
 from reproduction.experiments import Choice, make_config
+from reproduction.formats import FORMATS, text_of
 from reproduction.settings import RESULTS
 from reproduction.store import Store
 from reproduction.tables import TABLES, Entry, Grid
@@ -34,21 +35,20 @@ TEXTS = {
 A note.
 """,
     'rst': """\
-.. list-table::
+.. csv-table::
    :header-rows: 1
+   :class: results
 
-   * -
-     - wine
-     - iris
-   * - GCN_knn
-     - | **70.1 ± 0.2 (3)**
-       | 69.1 ± 0.3
-     - | OOM
-   * - MLP
-     - | 60.0† (1)
-     - | 50%
+   ,wine,iris
+   GCN_knn,**70.1 ± 0.2 (3)**; 69.1 ± 0.3,OOM
+   MLP,60.0† (1),50%
 
 A note.
+""",
+    'csv': """\
+,wine,iris
+GCN_knn,**70.1 ± 0.2 (3)**; 69.1 ± 0.3,OOM
+MLP,60.0† (1),50%
 """,
     'latex': r"""% Needs \usepackage{booktabs,makecell}.
 \begin{tabular}{lcc}
@@ -156,12 +156,29 @@ def test_every_table_renders_without_runs(tmp_path, name):
 
 def test_fill_renews_and_settles(store):
     text = 'a\n<!-- begin table1 -->\nstale\n<!-- end table1 -->\nb\n'
-    once = fill(text, 'markdown', store)
+    once, files = fill(text, 'markdown', store)
     assert 'stale' not in once
     assert re.search(r'^a\n.*71\.3.*\nb\n$', once, re.S)
-    assert fill(once, 'markdown', store) == once
+    assert fill(once, 'markdown', store) == (once, {})
+    assert files == {}
     with pytest.raises(ValueError, match="'begin' and 'end' of tables do not match"):
         fill(text.replace('end table1', 'end table2'), 'markdown', store)
+
+
+def test_rows_of_a_page_stand_in_files(store, tmp_path, capsys):
+    page, rows = tmp_path / 'page.rst', tmp_path / '_tables' / 'table1.csv'
+    names = ('table1', 'tuned')  # One has runs.
+    page.write_text(''.join(f'.. begin {n}\nstale\n.. end {n}\n' for n in names))
+    write_documents(store, (page,))
+    text = page.read_text()
+    assert ':file: _tables/table1.csv\n' in text
+    assert '71.3' not in text
+    assert 'Nothing to show: ' in text
+    assert 'MLP,**71.3 ± 1.5 (3)**,' in rows.read_text()
+    assert [*rows.parent.iterdir()] == [rows]
+    assert capsys.readouterr().out == f'wrote {page}\nwrote {rows}\n'
+    write_documents(store, (page,))
+    assert capsys.readouterr().out == ''
 
 
 @pytest.fixture

@@ -638,7 +638,7 @@ def test_the_table_of_a_table(finished):
     assert [entry.is_best for entry in ours] == [False, True]
     assert [entry.ours for entry in knn] == ['0.520 ± 0.099 (4)', '1.25']
     assert rows['learned graph, four members'][0].is_best
-    assert 'The deviation of the target is 2.' in grid.notes[0]
+    assert 'The deviation of the target is 2.' in grid.notes[1]
     grid = table_grid('classes', root)
     assert grid.head == ['classes', 'errors, %', 'log loss']
     assert dict(grid.rows)['learned graph, one member'][0].ours == '51.5 ± 1.3 (4)'
@@ -710,7 +710,7 @@ def test_times(finished):
 def test_the_report(finished, tmp_path, monkeypatch):
     root, folder = finished[0], tmp_path / 'report'
     write_report(root, folder)
-    assert (folder / 'tables_panel.rst').read_text().startswith('.. list-table::')
+    assert (folder / 'tables_panel.rst').read_text().startswith('.. csv-table::')
     with open(folder / 'units.csv', newline='') as file:
         rows = [*csv.DictReader(file)]
     # One row for each measure.

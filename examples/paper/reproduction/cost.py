@@ -20,9 +20,9 @@ from torch.profiler import ProfilerActivity, profile
 from torch_geometric.data import Data
 
 from reproduction.command import add_threads, make_parser, positive, told_plainly
-from reproduction.documents import text_of
 from reproduction.experiments import make_config
 from reproduction.files import write_json
+from reproduction.formats import text_of
 from reproduction.settings import RESULTS
 from reproduction.store import environment
 from reproduction.summary import COSTS

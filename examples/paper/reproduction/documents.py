@@ -12,10 +12,12 @@ import functools
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from reproduction import command
 from reproduction.experiments import EXPERIMENTS, MAX_SEEDS, Choice
 from reproduction.files import write_text
+from reproduction.formats import FORMATS, rst_table, text_of
 from reproduction.half_tables import HALF, half_grid
 from reproduction.labels_tables import DATASETS as LABELLED
 from reproduction.labels_tables import LABELS_FILE, labels_grid, labels_paired
@@ -24,7 +26,7 @@ from reproduction.pays_tables import pays_grid
 from reproduction.relation_tables import HIDDEN, hidden_grid, hidden_paired
 from reproduction.settings import METHODS, PRESETS, RESULTS
 from reproduction.store import ARCHIVE, Store
-from reproduction.tables import COST, TABLES, Entry, Grid, cost_grid
+from reproduction.tables import COST, TABLES, Grid, cost_grid
 from reproduction.tables_grids import grids
 from torch_geometric_gsl.datasets import OBSERVED
 
@@ -41,6 +43,8 @@ DOCUMENTS = tuple(
         'docs/tables_numbers.rst',
     )
 )
+#: Beside the pages, where the rows of their tables stand.
+FOLDER = '_tables'
 #: Where units of tables stand.
 UNITS = 'tables/*.json'
 #: Tables of a file of their own, and how they are made of its folder.
@@ -63,21 +67,6 @@ OWN: dict[str, tuple[str, Callable[[Path], Grid]]] = {
 }
 #: Seeds that a table looks for; those that are missing are not counted.
 SEEDS = range(MAX_SEEDS)
-#: What TeX would take for a command or does not know.
-SIGNS = {
-    '\\': r'\textbackslash{}',
-    **{sign: rf'\{sign}' for sign in '&%#$_{}'},
-    '~': r'\textasciitilde{}',
-    '^': r'\textasciicircum{}',
-    '<': '$<$',
-    '>': '$>$',
-    '±': r'$\pm$',
-    '†': r'$\dagger$',
-    '‡': r'$\ddagger$',
-    '§': r'\S{}',
-}
-#: A sign of a number, or a minus between two names.
-MINUS = re.compile(r'(?:(?<=\s)|^)-(?=[\d\s])')
 #: What can be chosen, and what a table then has of its own where it cannot.
 CHOICES = {
     'methods': 'rows',
@@ -90,77 +79,21 @@ FIXED: dict[str, tuple[str, ...]] = {
     'tuned': ('methods', 'preset'),
     **dict.fromkeys(OWN, tuple(CHOICES)),
 }
-
-
-def _parts(entry: Entry) -> list[str]:
-    ours = f'**{entry.ours}**' if entry.is_best and entry.ours else entry.ours
-    return [part for part in (ours, entry.paper) if part]
-
-
-def _markdown(grid: Grid) -> str:
-    rows = [grid.head, ['---'] * len(grid.head)]
-    rows += [
-        [title, *('<br>'.join(_parts(entry)) for entry in entries)]
-        for title, entries in grid.rows
-    ]
-    lines = [f'| {" | ".join(row)} |' for row in rows]
-    return '\n'.join([*lines, '', '\n\n'.join(grid.notes)]) + '\n'
-
-
-def _rst(grid: Grid) -> str:
-    lines = ['.. list-table::', '   :header-rows: 1', '', f'   * - {grid.head[0]}']
-    lines += [f'     - {title}' for title in grid.head[1:]]
-    for title, entries in grid.rows:
-        lines.append(f'   * - {title}')
-        for entry in entries:
-            cell = '\n       '.join(f'| {part}' for part in _parts(entry))
-            lines.append(f'     - {cell}')
-    lines = [line.rstrip() for line in lines]
-    return '\n'.join([*lines, '', '\n\n'.join(grid.notes)]) + '\n'
-
-
-def _latex(grid: Grid) -> str:
-    def text(entry: Entry) -> str:
-        ours, paper = _tex(entry.ours), _tex(entry.paper)
-        ours = rf'\textbf{{{ours}}}' if entry.is_best else ours
-        return rf'\makecell{{{ours} \\ {paper}}}' if ours and paper else ours or paper
-
-    rows = [[_tex(title), *map(text, entries)] for title, entries in grid.rows]
-    top, *body = (f'{" & ".join(row)} \\\\' for row in [[*map(_tex, grid.head)], *rows])
-    lines = [
-        r'% Needs \usepackage{booktabs,makecell}.',
-        rf'\begin{{tabular}}{{l{"c" * (len(grid.head) - 1)}}}',
-        *(r'\toprule', top, r'\midrule', *body, r'\bottomrule', r'\end{tabular}'),
-        # Below the table, where lines are broken.
-        *(rf'\par\smallskip {_tex(note)}' for note in grid.notes if note),
-    ]
-    return '\n'.join(lines) + '\n'
-
-
-def _tex(text: str) -> str:
-    """Escape a text for TeX."""
-    parts = [''.join(SIGNS.get(sign, sign) for sign in t) for t in MINUS.split(text)]
-    return '$-$'.join(parts)
-
-
-FORMATS = {'markdown': _markdown, 'rst': _rst, 'latex': _latex}
 #: Of what was not given.
 DEFAULTS = {'format': 'markdown', 'datasets': (), 'methods': (), 'preset': PRESETS[0]}
 
 
-def text_of(grid: Grid, kind: str) -> str:
-    """Write a table as Markdown, reStructuredText or LaTeX."""
-    if kind not in FORMATS:
-        raise ValueError(f"'format' must be one of {(*FORMATS,)} (got {kind!r})")
-    if grid.is_empty:
-        return f'Nothing to show: {grid.empty}.\n'
-    return FORMATS[kind](grid)
+class Filled(NamedTuple):
+    """A document with its tables, and the rows that stand in files of these names."""
+
+    text: str
+    files: dict[str, str]
 
 
-def render(name: str, kind: str, store: Store, choice: Choice) -> str:
-    """Make a table and write it as text."""
+def make_grid(name: str, store: Store, choice: Choice) -> Grid:
+    """Make a table, which says what other choice has runs if this one has none."""
     if name in OWN:
-        return text_of(OWN[name][1](store.root), kind)
+        return OWN[name][1](store.root)
     experiment, make = TABLES[name]
     datasets, methods, _ = EXPERIMENTS[experiment]
     filled = choice._replace(
@@ -172,11 +105,21 @@ def render(name: str, kind: str, store: Store, choice: Choice) -> str:
         if known := [preset for preset, other in grids.items() if not other.is_empty]:
             words = ' and '.join(f'--preset {preset}' for preset in known)
             grid = grid._replace(empty=f'{grid.empty}, but some of {words}')
-    return text_of(grid, kind)
+    return grid
 
 
-def fill(text: str, kind: str, store: Store) -> str:
-    """Renew all tables of a document, which stand between two marks."""
+def render(name: str, kind: str, store: Store, choice: Choice) -> str:
+    """Make a table and write it as text."""
+    return text_of(make_grid(name, store, choice), kind)
+
+
+def fill(text: str, kind: str, store: Store) -> Filled:
+    """Renew all tables of a document, which stand between two marks.
+
+    Of reStructuredText the rows stand in files, and a note stands there once.
+    """
+    files: dict[str, str] = {}
+    known: set[str] = set()
     choice = Choice((), (), SEEDS, results=store.root)
     left, right = ('<!-- ', ' -->') if kind == 'markdown' else ('.. ', '')
     pattern = re.compile(
@@ -188,19 +131,29 @@ def fill(text: str, kind: str, store: Store) -> str:
         raise ValueError(f"'begin' and 'end' of tables do not match: {marks}")
 
     def renew(found: re.Match[str]) -> str:
-        table = render(found[2], kind, store, choice).rstrip()
-        return f'{found[1]}\n{table}\n\n{found[3]}'
+        grid = make_grid(found[2], store, choice)
+        if kind == 'rst' and not grid.is_empty:
+            file = f'{FOLDER}/{found[2]}.csv'
+            files[file] = text_of(grid, 'csv')
+            new = [note for note in grid.notes if note not in known]
+            known.update(new)
+            table = rst_table(grid._replace(notes=new), file)
+        else:
+            table = text_of(grid, kind)
+        return f'{found[1]}\n{table.rstrip()}\n\n{found[3]}'
 
-    return pattern.sub(renew, text)
+    return Filled(pattern.sub(renew, text), files)
 
 
 def write_documents(store: Store, paths: tuple[Path, ...] = DOCUMENTS) -> None:
     for path in paths:
         kind = 'markdown' if path.suffix == '.md' else 'rst'
-        text = path.read_text(encoding='utf-8')
-        if (filled := fill(text, kind, store)) != text:
-            write_text(path, filled)
-            print('wrote', path)
+        filled = fill(path.read_text(encoding='utf-8'), kind, store)
+        for name, text in {path.name: filled.text, **filled.files}.items():
+            file = path.parent / name
+            if not file.exists() or file.read_text(encoding='utf-8') != text:
+                write_text(file, text)
+                print('wrote', file)
 
 
 def table_parser() -> argparse.ArgumentParser:

@@ -57,13 +57,13 @@ def table_grid(table: str, root: Path) -> Grid:
         (METHODS[name].title, [c.get(name, Entry('')) for c in columns.values()])
         for name in names
     ]
-    note = f'Test rows: {SPLITS}; {BOLD}.'
+    notes = [f'Test rows: {SPLITS}; {BOLD}.']
     if units and SOURCES[table].is_regression:
         deviation = next(iter(units.values()))['deviation']
-        note += f' The deviation of the target is {deviation:.4g}.'
+        notes.append(f'The deviation of the target is {deviation:.4g}.')
     if len(columns) > len(titles):
-        note += ' Columns by place or by time are of one split each.'
-    return Grid([table, *columns], rows, [note], NOTHING)
+        notes.append('Columns by place or by time are of one split each.')
+    return Grid([table, *columns], rows, notes, NOTHING)
 
 
 def grids() -> dict[str, Callable[[Path], Grid]]:

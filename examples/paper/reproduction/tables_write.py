@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from reproduction.documents import text_of
 from reproduction.files import write_text
+from reproduction.formats import csv_rows, text_of
 from reproduction.tables_data import SOURCES
 from reproduction.tables_grids import grids
 from reproduction.tables_report import cells, measures, read_units
@@ -27,17 +25,9 @@ def write_report(root: Path, folder: Path) -> None:
     """Write all tables as reStructuredText, every unit, and means over splits."""
     for name, make in grids().items():
         write_text(folder / f'{name}.rst', text_of(make(root), 'rst'))
-    write_text(folder / 'units.csv', _csv(UNITS, _units(root)))
-    write_text(folder / 'summary.csv', _csv(SUMMARY, _summary(root)))
+    write_text(folder / 'units.csv', csv_rows([UNITS, *_units(root)]))
+    write_text(folder / 'summary.csv', csv_rows([SUMMARY, *_summary(root)]))
     print('wrote', folder)
-
-
-def _csv(head: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator='\n')
-    writer.writerow(head)
-    writer.writerows(rows)
-    return file.getvalue()
 
 
 def _units(root: Path) -> Iterator[tuple[Any, ...]]:
