@@ -20,7 +20,7 @@ def data():
 
 @pytest.fixture
 def model():
-    return GSLNet(4, 8, num_layers=2, out_channels=3, k=3)
+    return GSLNet(4, 8, num_layers=2, out_channels=3, eval_k=3)
 
 
 @pytest.mark.parametrize('layer', [0, 1, -1])
@@ -41,7 +41,7 @@ def test_graph_of_a_layer(data, model, layer):
     assert degree(out.edge_index[1], 12).tolist() == [3.0] * 12
 
 
-@pytest.mark.parametrize('part', [LatentGraphConv(4, 8, k=3), SAMPLER])
+@pytest.mark.parametrize('part', [LatentGraphConv(4, 8, eval_k=3), SAMPLER])
 @pytest.mark.parametrize('layer', [0, -1])
 def test_graph_of_a_part(data, part, layer):
     part.train()
@@ -60,7 +60,7 @@ def test_graph_of_a_part(data, part, layer):
 @pytest.mark.parametrize('loop', [True, False])
 def test_a_small_graph_has_all_its_nodes_as_neighbours(n, loop):
     x = torch.randn(n, 4)
-    sampler = GumbelKNNSampler(LinearSimilarity(4), k=5, loop=loop)
+    sampler = GumbelKNNSampler(LinearSimilarity(4), eval_k=5, loop=loop)
     graph = FreezeLatentGraph(sampler)(Data(x=x))
     pairs = {(i, j) for i in range(n) for j in range(n) if loop or i != j}
     assert set(zip(*graph.edge_index.tolist(), strict=True)) == pairs
@@ -93,7 +93,7 @@ def test_given_candidates(data, model, of):
 
 
 def test_a_null_neighbour_has_the_share_that_the_layer_gives_it(data):
-    options = {'compare': 'input', 'k': 2, 'scale': 5.0, 'null': True}
+    options = {'compare': 'input', 'eval_k': 2, 'scale': 5.0, 'null': True}
     layer = LatentGraphConv(4, 8, 'linear', initial_null=5.0, **options).eval()
     frozen = FreezeLatentGraph(layer)(data.clone())
     total = torch.zeros(data.num_nodes)
@@ -105,7 +105,7 @@ def test_a_null_neighbour_has_the_share_that_the_layer_gives_it(data):
 
 
 def test_a_prior_is_mixed_in(data):
-    model = GSLNet(4, 8, num_layers=1, out_channels=3, k=2, observed='prior')
+    model = GSLNet(4, 8, num_layers=1, out_channels=3, eval_k=2, observed='prior')
     with torch.no_grad():
         model.convs[0].prior.logit.fill_(1.0)
     graph = FreezeLatentGraph(model, use_edge_index=True)(data.clone())

@@ -48,7 +48,7 @@ def draw(docs=12, words=9, edges=20):
 def net(**options):
     torch.manual_seed(5)
     sizes = {'doc': 4, 'word': 4}
-    return HeteroGSLNet(sizes, 8, 2, 3, RELATIONS, 'doc', k=3, **options)
+    return HeteroGSLNet(sizes, 8, 2, 3, RELATIONS, 'doc', eval_k=3, **options)
 
 
 TRANSFORMS = {
@@ -152,7 +152,7 @@ def test_a_frozen_graph():
     assert few[HAS].edge_index[1].tolist() == list(range(9))
     none = FreezeLatentGraph(model, threshold=1.0)(data)
     assert none[HAS].edge_index.shape == (2, 0)
-    conv = HeteroLatentGraphConv(4, 8, RELATIONS, k=2)
+    conv = HeteroLatentGraphConv(4, 8, RELATIONS, eval_k=2)
     assert FreezeLatentGraph(conv)(data)[NEAR].edge_index.shape == (2, 24)
 
 

@@ -111,7 +111,7 @@ def nearest_neighbours(
         edge_index = search_edges(x, sizes, k, metric, backend, loop)
     else:
         options: dict[str, Any] = {'loop': loop, 'memory_budget': memory_budget}
-        sampler = GumbelKNNSampler(metric, k, method='stream', **options)
+        sampler = GumbelKNNSampler(metric, eval_k=k, **options)
         edge_index, _ = sampler.eval()(x, batch=batch)
     return _weighted(similarity, metric, (x, x), edge_index)
 
@@ -142,7 +142,7 @@ def nearest_in_context(
     check_option(similarity, WEIGHTS, 'similarity')
     metric = nearness(context.size(1))
     pair = _comparable(context), _comparable(x)
-    sampler = GumbelKNNSampler(metric, k, method='stream', memory_budget=memory_budget)
+    sampler = GumbelKNNSampler(metric, eval_k=k, memory_budget=memory_budget)
     edge_index, _ = sampler.eval()(pair, batch=batch)
     return _weighted(similarity, metric, pair, edge_index)
 

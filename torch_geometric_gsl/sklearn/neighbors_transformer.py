@@ -243,7 +243,7 @@ class GSLNeighborsTransformer(TransformerMixin, BaseEstimator):  # type: ignore[
     def _matrix(self, x: Tensor, is_own: bool) -> Any:
         has_self = self.mode == 'distance'
         k = self.n_neighbors + int(has_self and not is_own)
-        sampler = GumbelKNNSampler(self._similarity, k, loop=False).eval()
+        sampler = GumbelKNNSampler(self._similarity, eval_k=k, loop=False).eval()
         features = x if is_own else (self._x, x)
         edge_index, _ = sampler(features)
         distance = self._distances(x, edge_index)

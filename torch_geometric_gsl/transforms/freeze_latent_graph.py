@@ -46,12 +46,10 @@ class FreezeLatentGraph(BaseTransform):
 
     The model is asked for its graph of the features in evaluation mode, without
     gradient, and is left in its former mode. The edges run from neighbours to nodes,
-    sorted by node, with weights in :obj:`data.edge_weight`. They are the :obj:`k`
-    nearest nodes of the layer, unless its sampler is :obj:`"dense"`: then they are all
-    pairs of nodes. A graph of at most :obj:`k` nodes has all of them as neighbours.
-    Weights sum to 1 for each node, less the share of a null neighbour among all
-    candidates, and are not normalised again after :obj:`k` or :obj:`threshold` have
-    removed edges.
+    sorted by node, with weights in :obj:`data.edge_weight`. They are the graph over
+    which the layer sums: its :obj:`eval_k` nearest nodes, or all. Weights sum to 1 for
+    each node, less the share of a null neighbour among all candidates, and are not
+    normalised again after :obj:`k` or :obj:`threshold` have removed edges.
 
     A :class:`~torch_geometric_gsl.nn.HeteroGSLNet` takes a
     :class:`~torch_geometric.data.HeteroData` object, and each relation that one of its
@@ -95,7 +93,7 @@ class FreezeLatentGraph(BaseTransform):
     Example:
         >>> from torch_geometric.data import Data
         >>> from torch_geometric_gsl.nn.models import GSLNet
-        >>> model = GSLNet(16, 32, num_layers=2, out_channels=7, k=5)
+        >>> model = GSLNet(16, 32, num_layers=2, out_channels=7, eval_k=5)
         >>> FreezeLatentGraph(model)(Data(x=torch.randn(100, 16)))
         Data(x=[100, 16], edge_index=[2, 500], edge_weight=[500])
     """
@@ -216,16 +214,14 @@ class FreezeLatentGraph(BaseTransform):
 def _at_most(k: int, model: torch.nn.Module) -> Iterator[None]:
     """Let the samplers of a model list no more than their k nearest candidates."""
     samplers = [part for part in model.modules() if isinstance(part, GumbelKNNSampler)]
-    former = [(sampler.k, sampler.method) for sampler in samplers]
+    former = [sampler.eval_k for sampler in samplers]
     for sampler in samplers:
-        is_dense = sampler.method == 'dense'
-        sampler.k = k if is_dense else min(k, sampler.k)
-        sampler.method = 'auto' if is_dense else sampler.method
+        sampler.eval_k = k if sampler.eval_k == 'all' else min(k, sampler.eval_k)
     try:
         yield
     finally:
-        for sampler, options in zip(samplers, former, strict=True):
-            sampler.k, sampler.method = options
+        for sampler, eval_k in zip(samplers, former, strict=True):
+            sampler.eval_k = eval_k
 
 
 def _shared_edges(graph: SampledGraph, other: SampledGraph) -> SampledGraph:

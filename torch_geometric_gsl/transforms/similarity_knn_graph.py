@@ -166,8 +166,8 @@ class SimilarityKNNGraph(FeatureGraph):
             options |= {'loop': self.loop, 'backend': self.backend}
             return nearest_neighbours(x, k, **options)
         if isinstance(x, tuple) or self.backend == 'exact':
-            options = {'method': 'stream', 'loop': self.loop, **budget}
-            edge_index, _ = GumbelKNNSampler(similarity, k, **options).eval()(x)
+            options = {'eval_k': k, 'loop': self.loop, **budget}
+            edge_index, _ = GumbelKNNSampler(similarity, **options).eval()(x)
         else:
             args = similarity, self.backend, self.loop
             edge_index = search_edges(x, [x.size(0)], k, *args)

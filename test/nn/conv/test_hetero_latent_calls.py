@@ -48,7 +48,7 @@ def test_candidates_of_one_relation():
     'options', [{}, {'compare': 'embedding', 'embedding_channels': 2}]
 )
 def test_new_rows(options):
-    conv, x = make(**options).eval(), rows()
+    conv, x = make(eval_k=K, **options).eval(), rows()
     given, joined = {}, {}
     chosen = {'doc': torch.tensor([3, 3, 11])}
     if options:

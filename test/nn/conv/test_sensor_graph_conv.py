@@ -82,14 +82,10 @@ def test_a_loop_over_windows(options, compare, lead, training):
 @TRAINING
 def test_other_methods_and_loops(training):
     x = windows(7)
-    conv = make(method='stream', num_arrivals=N, num_tail=0, loop=True).train(training)
+    options = {'num_arrivals': N, 'num_tail': 0, 'loop': True}
+    conv = make(method='stream', **options).train(training)
     graph = conv.graph(generator=seeded(2))
-    if training:
-        expected = by_window(conv, x, to_matrix(*graph, N, N))
-    else:
-        # All sensors in a call, the nearest ones in a graph.
-        assert graph.edges_per_target == K
-        expected = by_window(conv, x, weights(conv, conv.embed(), None, loop=True))
+    expected = by_window(conv, x, to_matrix(*graph, N, N))
     torch.testing.assert_close(conv(x, generator=seeded(2)), expected)
 
 

@@ -74,7 +74,7 @@ def test_a_change_is_seen(count, change, is_sparse):
     def made(x):
         return x.to_sparse_csr() if is_sparse else x.clone()
 
-    sampler = GumbelKNNSampler(LinearSimilarity(12), scale=3.0).eval()
+    sampler = GumbelKNNSampler(LinearSimilarity(12), scale=3.0, eval_k=5).eval()
     x, edge_index = inputs()
     given = now = made(x)
     graph(sampler, given, edge_index)
@@ -99,7 +99,7 @@ def test_a_change_is_seen(count, change, is_sparse):
         assert count == [is_sparse]
     else:
         assert count == [is_sparse, is_sparse != (change == 'layout')]
-    fresh = GumbelKNNSampler(LinearSimilarity(12), scale=3.0).eval()
+    fresh = GumbelKNNSampler(LinearSimilarity(12), scale=3.0, eval_k=5).eval()
     expected = graph(fresh, x, edge_index)
     assert torch.equal(found.edge_index, expected.edge_index)
     assert_close(found.edge_weight, expected.edge_weight)

@@ -143,7 +143,7 @@ def test_gradients(training):
 def test_the_nearest_of_equal_priors_where_scores_saturate():
     similarity = HeatKernelSimilarity(1, normalize=False)
     x = 1000 * torch.tensor([[0.0], [3.0], [1.0], [2.0]])
-    sampler = GumbelKNNSampler(similarity, 2, loop=False).eval()
+    sampler = GumbelKNNSampler(similarity, eval_k=2, loop=False).eval()
     edges = torch.tensor([[1, 2, 3], [0, 0, 0]])
     graph = sampler(x, edges, torch.ones(3))
     assert graph.edge_index[0].tolist() == [2, 3]

@@ -55,7 +55,7 @@ def test_the_definition_has_one_more_column(form, hard):
 @pytest.mark.parametrize('form', FORMS)
 def test_evaluation_is_the_softmax_with_it(form):
     x, h = normal(N, 6), normal(N, 4, seed=9)
-    module = sampler(k=N).eval()
+    module = sampler().eval()
     args, kwargs = arguments(form, x)
     total = torch.cat([scores(x), torch.full((N, 1), NULL).double()], dim=1)
     weight = (total / TAU).softmax(dim=1)[:, :-1]
@@ -63,7 +63,7 @@ def test_evaluation_is_the_softmax_with_it(form):
     graph = module(args, **kwargs)
     assert_graph(graph, weight.sum(dim=1))
     # The nearest carry the weight of all: a graph that is frozen has the layer's size.
-    few = sampler(k=2).eval()(args, **kwargs)
+    few = sampler(eval_k=2).eval()(args, **kwargs)
     assert_graph(few, weight.sum(dim=1))
     near = (scores(x).topk(2, dim=1).values / TAU).softmax(dim=1)
     found = few.edge_weight.view(N, 2).sort(descending=True).values
@@ -73,7 +73,7 @@ def test_evaluation_is_the_softmax_with_it(form):
 @pytest.mark.parametrize('form', FORMS)
 def test_gradients_of_the_nearest_reach_it(form):
     x = normal(N, 6)
-    module = sampler(k=2).eval()
+    module = sampler(eval_k=2).eval()
     args, kwargs = arguments(form, x)
     slope = normal(2 * N, 1)[:, 0]
     (module(args, **kwargs).edge_weight @ slope).backward()

@@ -210,7 +210,11 @@ class HeteroLatentGraphConv(CallsRelations):
         context_dict: dict[NodeType, Tensor] | None = None,
         embedding_dict: dict[NodeType, Any] | None = None,
         generator: torch.Generator | None = None,
-    ) -> dict[NodeType, Tensor]:
+        return_graph: bool = False,
+    ) -> (
+        dict[NodeType, Tensor]
+        | tuple[dict[NodeType, Tensor], dict[EdgeType, SampledGraph]]
+    ):
         r"""Run the forward pass.
 
         Args:
@@ -230,6 +234,8 @@ class HeteroLatentGraphConv(CallsRelations):
                 :obj:`compare` says so. (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness, for one
                 relation after the other. (default: :obj:`None`)
+            return_graph (bool, optional): If :obj:`True`, returns the graph of each
+                relation that this call summed over as well. (default: :obj:`False`)
 
         Returns:
             dict[str, torch.Tensor]: The outputs of each type that is a target.
@@ -237,19 +243,25 @@ class HeteroLatentGraphConv(CallsRelations):
         listed = edge_index_dict, edge_weight_dict
         given = *listed, batch_dict, context_dict, embedding_dict
         sums: dict[NodeType, list[Tensor]] = {}
+        graphs: dict[EdgeType, SampledGraph] = {}
+        how = {'generator': generator, 'return_graph': return_graph}
         for relation, args in self._calls(x_dict, *given):
             x = x_dict[relation[2]]
             if args is None:
                 # Of sparse rows `new_zeros` would be sparse.
                 size = x.size(0), self.out_channels
                 total = torch.zeros(size, dtype=x.dtype, device=x.device)
+                graphs[relation] = _empty_graph(x)
             else:
-                total = self.convs[relation](**args, generator=generator)
+                total = self.convs[relation](**args, **how)
+                if return_graph:
+                    total, graphs[relation] = total
             sums.setdefault(relation[2], []).append(total)
-        return {
+        out = {
             target: self._finish(target, x_dict[target], parts)
             for target, parts in sums.items()
         }
+        return (out, graphs) if return_graph else out
 
     def _finish(self, target: NodeType, x: Tensor, sums: list[Tensor]) -> Tensor:
         out = cast(Tensor, group(sums, self.aggr))
@@ -292,10 +304,7 @@ class HeteroLatentGraphConv(CallsRelations):
         graphs: dict[EdgeType, SampledGraph] = {}
         for relation, args in self._calls(x_dict, *given):
             if args is None:
-                x = x_dict[relation[2]]
-                edges = torch.empty(2, 0, dtype=torch.long, device=x.device)
-                weights = torch.empty(0, dtype=x.dtype, device=x.device)
-                graphs[relation] = SampledGraph(edges, weights)
+                graphs[relation] = _empty_graph(x_dict[relation[2]])
             else:
                 conv = self.convs[relation]
                 graphs[relation] = conv.graph(**args, generator=generator)
@@ -341,3 +350,8 @@ class HeteroLatentGraphConv(CallsRelations):
             f'{self.__class__.__name__}({self.in_channels}, {self.out_channels}, '
             f'relations={self.relations}, aggr={self.aggr!r})'
         )
+
+
+def _empty_graph(x: Tensor) -> SampledGraph:
+    edges = torch.empty(2, 0, dtype=torch.long, device=x.device)
+    return SampledGraph(edges, torch.empty(0, dtype=x.dtype, device=x.device))

@@ -34,9 +34,9 @@ class LatentGraphConv(LearnedGraphConv):
     :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler` samples from the
     similarities of the rows of :math:`\mathbf{X} \mathbf{W}` in training mode, and
     the noise-free weights
-    :math:`A_{ij} = \mathrm{softmax}_j(\lambda \phi_{ij} / \tau)` over all nodes in
-    evaluation mode. The rows of :math:`\mathbf{A}` sum to 1, less the share of a
-    :obj:`null` neighbour. With
+    :math:`A_{ij} = \mathrm{softmax}_j(\lambda \phi_{ij} / \tau)` over all nodes, or
+    the :obj:`eval_k` nearest, in evaluation mode. The rows of :math:`\mathbf{A}` sum
+    to 1, less the share of a :obj:`null` neighbour. With
     :obj:`add_self_loops`, :math:`\frac{1}{2} (\mathbf{A} + \mathbf{I})` takes its
     place. With :obj:`compare` the similarity sees :math:`\mathbf{X}` itself or an
     embedding that is given: few parameters on honest features, where a wide projection
@@ -136,7 +136,8 @@ class LatentGraphConv(LearnedGraphConv):
         embedding: Features | None = None,
         shard: RowShard | None = None,
         generator: torch.Generator | None = None,
-    ) -> Tensor:
+        return_graph: bool = False,
+    ) -> Tensor | tuple[Tensor, SampledGraph]:
         r"""Run the forward pass.
 
         Args:
@@ -161,11 +162,17 @@ class LatentGraphConv(LearnedGraphConv):
                 lead to them from any node. (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness.
                 (default: :obj:`None`)
+            return_graph (bool, optional): If :obj:`True`, returns the graph that this
+                call summed over as well. (default: :obj:`False`)
         """
         projected = self._projections(x, context, shard)
         told = self._told(y, context, shard, cast(Tensor, projected[1]))
         given = edge_index, edge_weight, batch, context, embedding
-        return self._convolve(x, projected, *given, generator, shard, told)
+        graph = None
+        if return_graph:
+            graph = self._drawn(x, projected, *given, generator, shard)
+        out = self._convolve(x, projected, *given, generator, shard, told, graph)
+        return out if graph is None else (out, graph)
 
     def graph(
         self,
@@ -180,9 +187,6 @@ class LatentGraphConv(LearnedGraphConv):
         generator: torch.Generator | None = None,
     ) -> SampledGraph:
         r"""Return the graph that the layer learned for its input.
-
-        In evaluation mode this is the :obj:`k` nearest nodes of each node, unless
-        :obj:`"dense"` is asked for.
 
         Args:
             x (torch.Tensor): The node features, dense or sparse CSR.
@@ -300,8 +304,9 @@ class LatentGraphConv(LearnedGraphConv):
         generator: torch.Generator | None,
         shard: RowShard | None = None,
         told: Tensor | None = None,
+        graph: SampledGraph | None = None,
     ) -> Tensor:
-        """Run the forward pass, whose projections are at hand."""
+        """Run the forward pass, whose projections and graph may be at hand."""
         h, source = projected[0], cast(Tensor, projected[1])
         if self.label is not None and told is None:
             raise ValueError("'y' must be given with 'label_channels' (got None)")
@@ -309,8 +314,8 @@ class LatentGraphConv(LearnedGraphConv):
         edges = self._candidates(edge_index, edge_weight, x, batch, context, shard)
         z = self._compared(x, projected, context, embedding, shard)
         given = {'edge_index': edges[0], 'edge_weight': edges[1], 'batch': batch}
-        out = self._summed(z, message, shard, generator, **given)
-        if self.prior is not None and edge_index is not None:
+        out = self._summed(z, message, shard, generator, graph, **given)
+        if graph is None and self.prior is not None and edge_index is not None:
             observed = edge_index if shard is None else shard.own_edges(edge_index)
             out = self.prior(out, source, observed, edge_weight, batch)
         return self._finish(x, h, out)

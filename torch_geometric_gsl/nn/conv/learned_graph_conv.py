@@ -29,7 +29,8 @@ from torch_geometric_gsl.nn.one_type import OneType
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
-from torch_geometric_gsl.typing import Features
+from torch_geometric_gsl.ops.aggregate import weighted_sum
+from torch_geometric_gsl.typing import Features, SampledGraph
 
 #: What a similarity may compare.
 COMPARED = ('projected', 'input', 'embedding')
@@ -203,12 +204,21 @@ class LearnedGraphConv(RootTerm):
         source: Tensor,
         shard: RowShard | None,
         generator: torch.Generator | None,
+        graph: SampledGraph | None = None,
         **candidates: Any,
     ) -> Tensor:
-        """Sum messages over the drawn neighbours, of the targets of this rank."""
-        rows = None if shard is None else shard.rows
-        draw = self.sampler.propagate
-        out = draw(z, source, **candidates, rows=rows, generator=generator)
+        """Sum messages over a graph, drawn now if none is given, of this rank."""
+        if graph is None:
+            rows = None if shard is None else shard.rows
+            draw = self.sampler.propagate
+            out = draw(z, source, **candidates, rows=rows, generator=generator)
+        else:
+            edge_index, weight = graph
+            size = (z[1] if isinstance(z, tuple) else z).size(0)
+            if shard is not None:
+                edge_index, size = shard.own_edges(edge_index), shard.num_rows
+            with torch.autocast(source.device.type, enabled=False):
+                out = weighted_sum(source, edge_index, weight, size)
         if shard is None:
             return out
         compared = z if isinstance(z, tuple) else (z,)

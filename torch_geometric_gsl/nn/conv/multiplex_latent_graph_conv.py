@@ -187,7 +187,8 @@ class MultiplexLatentGraphConv(RootTerm):
         context: Tensor | None = None,
         embedding: Features | None = None,
         generator: torch.Generator | None = None,
-    ) -> Tensor:
+        return_graph: bool = False,
+    ) -> Tensor | tuple[Tensor, list[SampledGraph]]:
         r"""Run the forward pass; the relations draw one after the other.
 
         Args:
@@ -206,17 +207,25 @@ class MultiplexLatentGraphConv(RootTerm):
                 :obj:`compare` says so. (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness.
                 (default: :obj:`None`)
+            return_graph (bool, optional): If :obj:`True`, returns the graph of each
+                relation that this call summed over as well. (default: :obj:`False`)
         """
         given = edge_index, edge_weight, batch, context, embedding, generator
         projected = self._convs[0]._projections(x, context)
         shares = self.shares(x)
+        graphs: list[SampledGraph] = []
         total: Any = 0
         for number, relation in enumerate(self._convs):
             if number > 0 and not self.same_messages:
                 projected = relation._projections(x, context)
-            out = relation._convolve(x, projected, *given)
+            graph = None
+            if return_graph:
+                graph = relation._drawn(x, projected, *given)
+                graphs.append(graph)
+            out = relation._convolve(x, projected, *given, graph=graph)
             total = total + shares[..., number, None].to(out.dtype) * out
-        return self._add_root(x, total)
+        out = self._add_root(x, total)
+        return (out, graphs) if return_graph else out
 
     def graphs(
         self,
@@ -266,7 +275,19 @@ class MultiplexLatentGraphConv(RootTerm):
             SampledGraph: The edges and their weights, sorted by target.
         """
         graphs = self.graphs(x, *args, **kwargs)
-        context = kwargs.get('context')
+        return self.mix(graphs, x, kwargs.get('context'))
+
+    def mix(
+        self, graphs: list[SampledGraph], x: Tensor, context: Tensor | None = None
+    ) -> SampledGraph:
+        r"""Return the mixture of given graphs by the shares; equal edges add up.
+
+        Args:
+            graphs (list[SampledGraph]): The graph of each relation.
+            x (torch.Tensor): The node features of the targets.
+            context (torch.Tensor, optional): The rows of the sources, if they are
+                others. (default: :obj:`None`)
+        """
         most = x.size(0) if context is None else max(x.size(0), context.size(0))
         return mix_graphs(graphs, self.shares(x), most)
 

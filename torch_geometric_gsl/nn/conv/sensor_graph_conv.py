@@ -91,10 +91,8 @@ class SensorGraphConv(LearnedGraphConv):
             (default: :obj:`True`)
         loop (bool, optional): If :obj:`True`, a sensor is a candidate of its own.
             (default: :obj:`False`)
-        method (str, optional): How the sampler draws. With another method than
-            :obj:`"dense"`, which takes time and memory :math:`O(n^2)`, the graph of
-            evaluation mode has the :obj:`k` nearest sensors of each alone, while a call
-            without :obj:`graph` sums over all of them. (default: :obj:`"dense"`)
+        method (str, optional): How the sampler draws; :obj:`"dense"` takes time and
+            memory :math:`O(n^2)`. (default: :obj:`"dense"`)
         **kwargs (optional): Additional arguments of
             :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`, such as
             :obj:`null` or :obj:`hard`.
@@ -237,9 +235,6 @@ class SensorGraphConv(LearnedGraphConv):
         generator: torch.Generator | None = None,
     ) -> SampledGraph:
         r"""Draw the graph of the sensors, to be used in several calls.
-
-        In evaluation mode it has the noise-free weights of all sensors, or with another
-        :obj:`method` than :obj:`"dense"` those of the :obj:`k` nearest.
 
         Args:
             x (torch.Tensor, optional): What the sensors show, where that is compared.

@@ -210,7 +210,8 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
         context: Tensor | None = None,
         shard: RowShard | None = None,
         generator: torch.Generator | None = None,
-    ) -> Tensor:
+        return_graph: bool = False,
+    ) -> Tensor | tuple[Tensor, SampledGraph]:
         r"""Run the forward pass.
 
         Args:
@@ -223,12 +224,20 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
                 whole on all ranks. (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness.
                 (default: :obj:`None`)
+            return_graph (bool, optional): If :obj:`True`, returns the graph from
+                transition nodes that this call summed over as well.
+                (default: :obj:`False`)
         """
         h, source = self._projections(x, context, shard)
         pair = self._compared(source, h, shard)
         messages = self._messages(source, h, shard)
-        out = self._summed(pair, messages, shard, generator)
-        return self._finish(x, h, out)
+        graph: SampledGraph | None = None
+        if return_graph:
+            rows = None if shard is None else shard.rows
+            graph = self.sampler(pair, rows=rows, generator=generator)
+        out = self._summed(pair, messages, shard, generator, graph)
+        out = self._finish(x, h, out)
+        return out if graph is None else (out, graph)
 
     def graph(
         self,

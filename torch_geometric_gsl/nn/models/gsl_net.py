@@ -21,7 +21,6 @@ from torch_geometric_gsl.nn.models.layers import (
     reset_activation,
     resolve_activation,
     run,
-    run_and_look,
 )
 from torch_geometric_gsl.nn.models.penalties import check_regularizers, penalty
 from torch_geometric_gsl.nn.models.reference import RemembersRows
@@ -274,8 +273,7 @@ class GSLNet(ChoosesScale, StacksLayers, RemembersRows, NodeClassifier):
             )
         generator = given.pop('generator')
         graphs: list[Any] = []
-        look = 'graph' if self.num_relations is None else 'graphs'
-        call = partial(run_and_look, graphs, look)
+        call = partial(run, graphs=graphs)
         h, args = self._last_layer(
             x, self._checked(x, generator, **given), call, generator
         )
@@ -326,12 +324,17 @@ class GSLNet(ChoosesScale, StacksLayers, RemembersRows, NodeClassifier):
             embedding=embedding,
             shard=shard,
         )
-        graphs: list[SampledGraph] = []
-        h, args = self._last_layer(
-            x, given, partial(run_and_look, graphs, 'graph'), generator
-        )
-        last: Any = self.convs[-1]
-        return [*graphs, last.graph(h, **args, generator=generator)]
+        graphs: list[Any] = []
+
+        def call(conv: Any, x: Tensor, args: Any, generator: Any) -> Tensor:
+            out: Tensor = run(conv, x, args, generator, graphs)
+            if isinstance(graphs[-1], list):  # Those of several relations.
+                graphs[-1] = conv.mix(graphs[-1], x, args.get('context'))
+            return out
+
+        h, args = self._last_layer(x, given, call, generator)
+        call(self.convs[-1], h, args, generator)
+        return graphs
 
     def _read(self, out: Tensor, batch: Any) -> Tensor:
         """Return the outputs of nodes, or of graphs if these are asked for."""

@@ -21,7 +21,6 @@ from torch_geometric_gsl.nn.models.layers import (
     reset_activation,
     resolve_activation,
     run,
-    run_and_look,
 )
 from torch_geometric_gsl.nn.models.reference import WatchesRows
 from torch_geometric_gsl.nn.models.tasks import resolve_task
@@ -300,7 +299,7 @@ class HeteroGSLNet(WatchesRows, StacksRelations, FollowsTask):
         listed = edge_index_dict, edge_weight_dict
         given = *listed, batch_dict, context_dict, embedding_dict
         graphs: list[dict[EdgeType, SampledGraph]] = []
-        call = partial(run_and_look, graphs, 'graphs')
+        call = partial(run, graphs=graphs)
         x, args = self._last_layer(call, x_dict, *given, generator)
         last: Any = self.convs[-1]
         return [*graphs, last.graphs(x, **args, generator=generator)]

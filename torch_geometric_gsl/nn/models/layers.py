@@ -18,7 +18,6 @@ from torch_geometric_gsl._checks import (
 )
 from torch_geometric_gsl.distributed.row_shard import RowShard
 from torch_geometric_gsl.ops.local_random import dropout
-from torch_geometric_gsl.ops.noise import clone_generator
 
 
 def layer_sizes(
@@ -72,22 +71,15 @@ def check_input(x: Tensor, lin: Linear) -> None:
 
 
 def run(
-    conv: Any, x: Any, args: dict[str, Any], generator: torch.Generator | None
-) -> Any:
-    """Return what a layer makes of rows, or of rows by type."""
-    return conv(x, **args, generator=generator)
-
-
-def run_and_look(
-    graphs: list[Any],
-    look: str,
     conv: Any,
     x: Any,
     args: dict[str, Any],
     generator: torch.Generator | None,
+    graphs: list[Any] | None = None,
 ) -> Any:
-    """Return the same, and add what a method of that name tells of its graphs."""
-    # Drawn twice, and the same: once to be seen, and once to be used.
-    twin = clone_generator(generator, next(conv.parameters()).device)
-    graphs.append(getattr(conv, look)(x, **args, generator=twin))
-    return run(conv, x, args, generator)
+    """Run a layer, and append its graph to a list if there is one."""
+    if graphs is None:
+        return conv(x, **args, generator=generator)
+    out, graph = conv(x, **args, generator=generator, return_graph=True)
+    graphs.append(graph)
+    return out

@@ -22,8 +22,9 @@ def exported_sum(
     loop: bool,
     edge_index: Any = None,
     batch: Any = None,
+    k: int | None = None,
 ) -> Tensor:
-    r"""Sum messages over all sources by their definition, of any numbers of rows.
+    r"""Sum messages over sources by their definition, of any numbers of rows.
 
     A program has no blocks, whose number depends on that of the rows: the scores of all
     pairs stand in memory at once, as do their weights.
@@ -36,6 +37,8 @@ def exported_sum(
         loop (bool): Whether a node is a candidate of its own.
         edge_index (torch.Tensor, optional): Candidates. (default: :obj:`None`)
         batch (torch.Tensor or tuple, optional): Graph ids. (default: :obj:`None`)
+        k (int, optional): The number of nearest sources that are summed; all if
+            :obj:`None`. (default: :obj:`None`)
 
     Raises:
         ValueError: If neighbours would be drawn, or candidates or graph ids are given.
@@ -54,4 +57,14 @@ def exported_sum(
     check_messages(h, pairs.src.size(0), pairs.src.device)
     pairs = pairs if loop else exclude_loops(pairs)
     with torch.autocast(h.device.type, enabled=False):
-        return noise_free_weights(pairs.rows(), tau, pairs.null).to(h.dtype) @ h
+        weight = noise_free_weights(pairs.rows(), tau, pairs.null).to(h.dtype)
+        if k is not None:
+            weight = nearest_weights(pairs, weight, k)
+        return weight @ h
+
+
+def nearest_weights(pairs: PairScores, weight: Tensor, k: int) -> Tensor:
+    """Keep the weights of the nearest sources, which carry what all did."""
+    nearest = pairs.ranking.rows().topk(k, dim=1).indices
+    kept = torch.zeros_like(weight).scatter(1, nearest, weight.gather(1, nearest))
+    return kept * (weight.sum(dim=1) / kept.sum(dim=1)).unsqueeze(1)

@@ -151,7 +151,7 @@ def _parts_of_graphs(
     def form(num_src: int, num_dst: int) -> str:
         if num_src <= int(not given.loop) or num_dst == 0:
             return 'list'
-        if given.method == 'dense' or (given.method == 'stream' and not given.is_noisy):
+        if given.is_noisy and given.method == 'dense':
             return 'list' if total <= given.max_pairs else 'pairs'
         if given.is_noisy and given.method != 'stream':
             plan, _ = choose_plan(given, num_dst, num_src, is_own=True)
@@ -192,7 +192,7 @@ def _short_and_long(
         value = compare(pairs, edges, given.memory_budget)
         score = pairs.edges(edges, value)
         rank = None
-        if not given.is_noisy:
+        if not given.is_noisy and given.num_nearest is not None:
             rank = pairs.ranking.edges(edges, value.detach())
         if prior is not None:
             score = score + prior.to(score.dtype)

@@ -13,6 +13,7 @@ from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.nn.sampler._envelopes import EnvelopeMemory
 from torch_geometric_gsl.nn.sampler.plan import (
     LEAST_SAMPLES,
+    MOST_LISTED,
     CallOptions,
     SampledEvaluationWarning,
     SamplingPlan,
@@ -64,25 +65,27 @@ class AllPairs(NamedTuple):
     def graph(self, generator: torch.Generator | None) -> SampledGraph:
         """Return the graph."""
         given, scores, options = self.given, self.scores, self.options
-        # Distinct neighbours are k edges per target: no method lists all pairs.
-        is_whole = given.is_noisy or given.method == 'dense'
-        if self.plan.method == 'dense' and options.replace and is_whole:
-            weight = self._weights(generator)
-            graph = dense_graph(weight, scores.excluded)
-        elif given.is_noisy:
+        if not given.is_noisy:
+            graph = self._noise_free_graph()
+        elif self.plan.method == 'dense' and options.replace:
+            graph = dense_graph(self._weights(generator), scores.excluded)
+        else:
             drawn = _draw(self, generator)
             graph = drawn_graph(scores, *drawn, options, given.memory_budget)
-        else:
-            graph = self._nearest_graph()
         if self.kept != slice(None):
             graph = _graph_of_targets(graph, self.kept)
         first = graph.edge_index.new_tensor([[self.sources[0]], [self.targets[0]]])
         return SampledGraph(graph.edge_index + first, graph.edge_weight)
 
-    def _nearest_graph(self) -> SampledGraph:
-        scores, budget = self.scores, self.given.memory_budget
-        args = self.options.k, self.options.tau
-        graph = nearest_graph(scores, *args, memory_budget=budget)
+    def _noise_free_graph(self) -> SampledGraph:
+        """Return the graph of the nearest sources, or of all."""
+        scores, tau, k = self.scores, self.options.tau, self.given.num_nearest
+        if k is None:
+            _check_size(self.num_targets, scores.src.size(0))
+            weight = noise_free_weights(scores.rows(), tau, scores.null)
+            return dense_graph(weight, scores.excluded)
+        budget = self.given.memory_budget
+        graph = nearest_graph(scores, k, tau, memory_budget=budget)
         if scores.null is None:
             return graph
         # The nearest carry the weight of all candidates, less that of the null one.
@@ -92,10 +95,13 @@ class AllPairs(NamedTuple):
         return SampledGraph(graph.edge_index, weight)
 
     def sum(self, h: Tensor, generator: torch.Generator | None) -> Tensor:
-        """Sum messages over the drawn graph, or over all pairs without noise."""
+        """Sum messages over the graph."""
         given, options = self.given, self.options
         if not given.is_noisy:
-            return self._noise_free_sum(h)[self.kept]
+            if given.num_nearest is None:
+                return self._noise_free_sum(h)[self.kept]
+            graph = self._noise_free_graph()
+            return weighted_sum(h, *graph, self.scores.dst.size(0))[self.kept]
         if self.plan.method == 'dense' and options.replace:
             return self._weights(generator)[self.kept].to(h.dtype) @ h
         drawn = _draw(self, generator)
@@ -103,17 +109,15 @@ class AllPairs(NamedTuple):
         return out[self.kept]
 
     def _weights(self, generator: torch.Generator | None) -> Tensor:
-        score, options, null = self.scores.rows(), self.options, self.scores.null
-        if not self.given.is_noisy:
-            return noise_free_weights(score, options.tau, null)
+        options = self.options
         return relaxed_weights(
-            score,
+            self.scores.rows(),
             options.k,
             options.tau,
             hard=options.hard,
             generator=generator,
             memory_budget=self.given.memory_budget,
-            null=null,
+            null=self.scores.null,
         )
 
     def _noise_free_sum(self, h: Tensor) -> Tensor:
@@ -155,14 +159,6 @@ class CandidateList(NamedTuple):
 
     def graph(self, generator: torch.Generator | None) -> SampledGraph:
         """Return the graph, sorted by target."""
-        is_whole = self.given.method == 'dense' and self.options.replace
-        return self._graph(generator, None if is_whole else self.options.k)
-
-    def sum(self, h: Tensor, generator: torch.Generator | None) -> Tensor:
-        """Sum messages over that graph, or over all candidates without noise."""
-        return weighted_sum(h, *self._graph(generator, None), self.num_targets)
-
-    def _graph(self, generator: torch.Generator | None, k: int | None) -> SampledGraph:
         graphs = []
         order = self.score if self.rank is None else self.rank
         columns = self.score, order
@@ -181,9 +177,13 @@ class CandidateList(NamedTuple):
                 )
             else:
                 options = self.options.tau, self.null, rank
-                graph = nearest_candidates(*args, k, *options)
+                graph = nearest_candidates(*args, self.given.num_nearest, *options)
             graphs.append(SampledGraph(graph.edge_index + shift, graph.edge_weight))
         return join_graphs(graphs)
+
+    def sum(self, h: Tensor, generator: torch.Generator | None) -> Tensor:
+        """Sum messages over that graph."""
+        return weighted_sum(h, *self.graph(generator), self.num_targets)
 
 
 class OwnCandidates(NamedTuple):
@@ -319,6 +319,16 @@ def join_graphs(graphs: Sequence[SampledGraph]) -> SampledGraph:
         return graphs[0]
     edge_index, weight = (torch.cat(x, dim=-1) for x in zip(*graphs, strict=True))
     return SampledGraph(edge_index, weight)
+
+
+def _check_size(num_targets: int, num_sources: int) -> None:
+    """Raise if a graph of all pairs is too large to be listed."""
+    if num_targets * num_sources > MOST_LISTED:
+        raise ValueError(
+            f"'eval_k' must be a number to list the graph of {num_targets} x "
+            f'{num_sources} pairs in evaluation mode: more than {MOST_LISTED} edges '
+            f"(got 'all')"
+        )
 
 
 @disable_compile

@@ -59,8 +59,9 @@ class GumbelKNNSampler(OneType):
     average of :math:`K` relaxed draws from
     :math:`\pi_i = \mathrm{softmax}_j(\lambda \phi_{ij})`. Gradient reaches the
     parameters of the similarity and the features. In evaluation mode nothing is random:
-    weights are proportional to :math:`\exp(\lambda \phi_{ij} / \tau)`, among the
-    :obj:`k` nearest nodes unless :obj:`"dense"` is asked for.
+    weights are proportional to :math:`\exp(\lambda \phi_{ij} / \tau)`, among all
+    candidates or the :obj:`eval_k` nearest. :meth:`propagate` sums over the graph that
+    :meth:`forward` returns.
 
     Weights of given edges are a prior of the choice among them: their logarithm is
     added to the scores.
@@ -72,7 +73,7 @@ class GumbelKNNSampler(OneType):
         \pi_{i0} = \frac{e^{s_0}}{e^{s_0} + \sum_j e^{\lambda \phi_{ij}}}
 
     In evaluation mode its share, with :math:`s / \tau` in place of the scores, is that
-    among all candidates, also where only the nearest are returned.
+    among all candidates, also where only the nearest are summed.
 
     Three methods give this graph: :obj:`"dense"` by its definition, over all pairs of
     nodes; :obj:`"race"` by the first arrivals of each draw, exactly, for a similarity
@@ -126,9 +127,13 @@ class GumbelKNNSampler(OneType):
             variance of a sum of neighbours, at most 4,096. (default: :obj:`None`)
         sample_in_eval (bool, optional): If :obj:`True`, evaluation mode samples as
             training does. (default: :obj:`False`)
+        eval_k (int or str, optional): The number of nearest candidates that are the
+            neighbours of a target in evaluation mode, or :obj:`"all"`. A graph of all
+            of more than :math:`2^{26}` pairs is summed, but not listed.
+            (default: :obj:`"all"`)
         max_eval_pairs (int, optional): The number of pairs of one graph up to which
-            :meth:`propagate` is exact in evaluation mode, as it always is over given
-            candidates. Beyond, unless :obj:`eval_tolerance` is given, it estimates sums
+            :meth:`propagate` over all candidates is exact, as it always is over given
+            ones. Beyond, unless :obj:`eval_tolerance` is given, it estimates sums
             from a sample of the sources, with a :class:`SampledEvaluationWarning` of
             their error. It holds for the share of a null neighbour in the graph that
             :meth:`forward` returns as well. (default: :obj:`2**33`)
@@ -178,6 +183,7 @@ class GumbelKNNSampler(OneType):
         num_arrivals: int | None = None,
         num_tail: int | None = None,
         sample_in_eval: bool = False,
+        eval_k: int | str = 'all',
         max_eval_pairs: int = 2**33,
         eval_tolerance: float | None = None,
         memory_budget: int = MEMORY_BUDGET,
@@ -201,6 +207,7 @@ class GumbelKNNSampler(OneType):
         self.num_arrivals = num_arrivals
         self.num_tail = num_tail
         self.sample_in_eval = sample_in_eval
+        self.eval_k = eval_k
         self.max_eval_pairs = max_eval_pairs
         self.eval_tolerance = eval_tolerance
         self.memory_budget = memory_budget
@@ -270,10 +277,7 @@ class GumbelKNNSampler(OneType):
                 exceeds the candidates, or the method that is asked for cannot serve.
             ImportError: If :obj:`return_adj_t` is set without torch-sparse.
         """
-        # Double precision ranks the nearest.
-        is_ranked = not self.is_noisy and not (self.method == 'dense' and self.replace)
-        given = x, edge_index, edge_weight, batch, generator, rows
-        assigned = self._begin(*given, is_exact=is_ranked)
+        assigned = self._begin(x, edge_index, edge_weight, batch, generator, rows)
         device_type = assigned.pairs.src.device.type
         with torch.autocast(device_type, enabled=False), one_of_each():
             graph = assigned.graph(generator)
@@ -297,8 +301,7 @@ class GumbelKNNSampler(OneType):
     ) -> Tensor:
         r"""Sum messages over the sampled neighbours, :math:`\sum_j A_{ij} h_j`.
 
-        In training mode it sums over the graph that :meth:`forward` samples, in
-        evaluation mode over *all* candidates with their noise-free weights. A program
+        It sums over the graph that :meth:`forward` returns. A program
         of :func:`torch.export.export` sums in evaluation mode, over all pairs at once:
         its memory grows with their number, whatever the :obj:`memory_budget`.
 
@@ -332,6 +335,7 @@ class GumbelKNNSampler(OneType):
                 loop=self.loop or isinstance(x, tuple | list),
                 edge_index=edge_index,
                 batch=batch,
+                k=None if self.eval_k == 'all' else int(self.eval_k),
             )
         assigned = self._begin(x, edge_index, edge_weight, batch, generator, rows)
         check_messages(h, assigned.pairs.src.size(0), assigned.pairs.src.device)
@@ -457,9 +461,10 @@ class GumbelKNNSampler(OneType):
         batch: Any,
         generator: Any,
         rows: Any,
-        is_exact: bool = False,
     ) -> Assignment:
         """Check the inputs, and assign a part to each target."""
+        # Double precision ranks the nearest.
+        is_exact = not self.is_noisy and self.eval_k != 'all'
         for hook in self._draw_hooks.values():
             hook(self, x, edge_index, edge_weight, batch)
         inputs = x, edge_index, edge_weight, batch, self._memory

@@ -35,6 +35,8 @@ SMALL, LARGE = 2**16, 2**26
 SHARE = 4
 # Better bounds than those of all scores pay for longer races.
 LONG = 64
+# A graph of more edges is not listed in evaluation mode (1.3 GB).
+MOST_LISTED = 2**26
 # An estimate from fewer sources is of no use.
 LEAST_SAMPLES = 1024
 RACE = 'the scores are bounded and the candidates many'
@@ -49,6 +51,11 @@ def _check_count_or_none(value: object, name: str, minimum: int = 1) -> None:
 def _check_tolerance(value: object, name: str) -> None:
     if value is not None:
         check_positive(value, name)
+
+
+def _check_eval_k(value: object, name: str) -> None:
+    if value != 'all':
+        check_count(value, name)
 
 
 def _check_scale(value: object, name: str) -> None:
@@ -66,6 +73,7 @@ CHECKS: dict[str, Callable[..., None]] = {
     'method': partial(check_option, options=METHODS),
     'num_arrivals': _check_count_or_none,
     'num_tail': partial(_check_count_or_none, minimum=0),
+    'eval_k': _check_eval_k,
     'eval_tolerance': _check_tolerance,
     **dict.fromkeys(('max_eval_pairs', 'memory_budget'), check_count),
     **dict.fromkeys(('hard', 'replace', 'loop', 'null', 'sample_in_eval'), check_flag),
@@ -127,6 +135,7 @@ class CallOptions(NamedTuple):
     loop: bool  # True for a pair of node sets, too.
     is_noisy: bool  # Without noise there is no race, nor what it asks of the scores.
     memory_budget: int
+    eval_k: int | str
     max_eval_pairs: int
     eval_tolerance: float | None
 
@@ -135,6 +144,11 @@ class CallOptions(NamedTuple):
         """Return the number of listed pairs whose draws fit into the memory budget."""
         # A listed pair takes about eight numbers of eight bytes a draw.
         return max(1, self.memory_budget // (64 * self.k))
+
+    @property
+    def num_nearest(self) -> int | None:
+        """Return the number of neighbours without noise, None for all candidates."""
+        return None if self.eval_k == 'all' else int(self.eval_k)
 
     @property
     def arrivals(self) -> int:
@@ -176,7 +190,7 @@ def choose_plan(
     caveat = None
     if given.is_noisy and given.method != 'dense' and not is_all:
         caveat = _caveat(given, options, num_sources)
-    asked = given.method if given.is_noisy or given.method == 'dense' else 'auto'
+    asked = given.method if given.is_noisy else 'auto'
     if asked in ('dense', 'stream'):
         method, reason = asked, 'as asked for'
     else:

@@ -1,0 +1,156 @@
+"""What a layer shows is what it sums."""
+
+import itertools
+
+import pytest
+import torch
+
+from torch_geometric_gsl import GSLNet
+from torch_geometric_gsl.nn.conv import (
+    HeteroLatentGraphConv,
+    LatentGraphConv,
+    MultiplexLatentGraphConv,
+    TransitionGraphConv,
+)
+from torch_geometric_gsl.nn.sampler import GumbelKNNSampler
+from torch_geometric_gsl.nn.similarity import CosineSimilarity
+from torch_geometric_gsl.ops.aggregate import weighted_sum
+
+N = 60
+FORMS = ('all', 'pair', 'batch', 'edges', 'weighted edges')
+METHODS = ('auto', 'dense', 'race', 'stream')
+
+
+def inputs(form, x, method='auto'):
+    """Return what a sampler is called with, and the number of targets."""
+    if form == 'pair':
+        return {'x': (x, torch.randn(7, x.size(1)))}, 7
+    edges = torch.randint(N, (2, 9 * N))
+    given = {
+        'batch': {'batch': torch.arange(N) // 20},
+        'edges': {'edge_index': edges},
+        'weighted edges': {'edge_index': edges, 'edge_weight': torch.rand(9 * N)},
+    }
+    return {'x': x, **given.get(form, {})}, N
+
+
+def serves(form, method):
+    if method == 'stream':
+        return 'edges' not in form
+    return (form, method) != ('weighted edges', 'race')
+
+
+@pytest.mark.parametrize('is_training', [True, False])
+@pytest.mark.parametrize('eval_k', ['all', 4])
+@pytest.mark.parametrize(
+    ('form', 'method'),
+    [pair for pair in itertools.product(FORMS, METHODS) if serves(*pair)],
+)
+@pytest.mark.parametrize(
+    'options',
+    [{}, {'null': True}, {'replace': False}, {'hard': True}, {'loop': False}],
+    ids=str,
+)
+def test_a_sampler_sums_over_the_graph_that_it_returns(
+    form, method, options, eval_k, is_training
+):
+    torch.manual_seed(1)
+    x, h = torch.randn(N, 5), torch.randn(N, 3)
+    options = {'k': 2, 'scale': 3.0, 'eval_k': eval_k} | options
+    sampler = GumbelKNNSampler(CosineSimilarity(5), method=method, **options)
+    sampler.train(is_training)
+    given, num_targets = inputs(form, x)
+    graph = sampler(**given, generator=torch.Generator().manual_seed(2))
+    own = {name: value for name, value in given.items() if name != 'x'}
+    seeded = torch.Generator().manual_seed(2)
+    out = sampler.propagate(given['x'], h, **own, generator=seeded)
+    torch.testing.assert_close(weighted_sum(h, *graph, num_targets), out)
+    if not is_training and eval_k != 'all':
+        assert int(torch.bincount(graph.edge_index[1]).max()) <= eval_k
+
+
+@pytest.mark.parametrize('form', FORMS)
+@pytest.mark.parametrize('eval_k', ['all', 4])
+def test_the_method_changes_no_evaluation(form, eval_k):
+    torch.manual_seed(3)
+    given, _ = inputs(form, torch.randn(N, 5))
+    similarity, dense = CosineSimilarity(5), []
+    for method in METHODS:
+        sampler = GumbelKNNSampler(similarity, 2, method=method, eval_k=eval_k).eval()
+        graph = sampler(**given)
+        dense.append(torch.zeros(N, N).index_put(tuple(graph.edge_index), graph[1]))
+    for other in dense[1:]:
+        torch.testing.assert_close(dense[0], other)
+
+
+@pytest.mark.parametrize('is_training', [True, False])
+@pytest.mark.parametrize('eval_k', ['all', 4])
+@pytest.mark.parametrize(
+    ('conv', 'options'),
+    [
+        (LatentGraphConv, {}),
+        (LatentGraphConv, {'add_self_loops': True, 'null': True}),
+        (LatentGraphConv, {'observed': 'prior'}),
+        (MultiplexLatentGraphConv, {'num_relations': 2}),
+        (TransitionGraphConv, {'num_nodes': N, 'num_transition_nodes': 9}),
+    ],
+)
+def test_a_layer_returns_the_graph_of_its_sum(conv, options, eval_k, is_training):
+    torch.manual_seed(4)
+    x = torch.randn(N, 6)
+    given = {}
+    if options.get('observed'):
+        given = {'edge_index': torch.randint(N, (2, 3 * N))}
+    layer = conv(6, 5, eval_k=eval_k, **options).train(is_training)
+    seeds = (torch.Generator().manual_seed(5) for _ in range(3))
+    expected = layer(x, **given, generator=next(seeds))
+    out, graph = layer(x, **given, generator=next(seeds), return_graph=True)
+    torch.testing.assert_close(out, expected)
+    look = layer.graphs if conv is MultiplexLatentGraphConv else layer.graph
+    shown = look(x, **given, generator=next(seeds))
+    torch.testing.assert_close(tuple(graph), tuple(shown))
+
+
+@pytest.mark.parametrize('is_training', [True, False])
+def test_layers_of_several_types_return_their_graphs(is_training):
+    relation = ('a', 'to', 'b')
+    layer = HeteroLatentGraphConv({'a': 3, 'b': 4}, 5, [relation], eval_k=3)
+    layer.train(is_training)
+    x = {'a': torch.randn(20, 3), 'b': torch.randn(9, 4)}
+    seeds = (torch.Generator().manual_seed(5) for _ in range(2))
+    expected = layer(x, generator=next(seeds))
+    out, graphs = layer(x, generator=next(seeds), return_graph=True)
+    torch.testing.assert_close(out, expected)
+    assert list(graphs) == [relation]
+
+
+def test_evaluation_over_few_neighbours_has_gradients():
+    x = torch.randn(12, 3, dtype=torch.double, requires_grad=True)
+    h = torch.randn(12, 2, dtype=torch.double, requires_grad=True)
+    sampler = GumbelKNNSampler(CosineSimilarity(3), scale=4.0, eval_k=3).double()
+    assert torch.autograd.gradcheck(sampler.eval().propagate, (x, h))
+
+
+def test_a_graph_of_too_many_pairs_is_summed_and_not_listed():
+    sampler = GumbelKNNSampler(CosineSimilarity(2)).eval()
+    x = torch.randn(8193, 2)
+    with pytest.raises(ValueError, match=r"'eval_k' must be a number .*8193 x 8193"):
+        sampler(x)
+    sampler.eval_k = 2
+    assert sampler(x).edge_index.shape == (2, 2 * 8193)
+
+
+@pytest.mark.parametrize('eval_k', [0, 2.5, 'some', True])
+def test_bad_numbers_of_neighbours(eval_k):
+    with pytest.raises((TypeError, ValueError), match="'eval_k'"):
+        GumbelKNNSampler(CosineSimilarity(2), eval_k=eval_k)
+
+
+def test_regularizers_see_the_graphs_that_are_summed():
+    x, y = torch.randn(N, 6), torch.arange(N) % 3
+    model = GSLNet(6, 8, 2, 3, regularizers={'entropy': 1.0})
+    drawn = []
+    for conv in model.convs:
+        conv.sampler.register_forward_hook(lambda *args: drawn.append(args[-1]))
+    model.loss(x, y).backward()
+    assert len(drawn) == len(model.convs)
