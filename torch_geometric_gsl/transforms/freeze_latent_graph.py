@@ -216,7 +216,7 @@ def _at_most(k: int, model: torch.nn.Module) -> Iterator[None]:
     samplers = [part for part in model.modules() if isinstance(part, GumbelKNNSampler)]
     former = [sampler.eval_k for sampler in samplers]
     for sampler in samplers:
-        sampler.eval_k = k if sampler.eval_k == 'all' else min(k, sampler.eval_k)
+        sampler.eval_k = min(k, sampler.num_nearest or k)
     try:
         yield
     finally:

@@ -45,7 +45,7 @@ GIVEN = CallOptions(
     loop=True,
     is_noisy=True,
     memory_budget=2**25,
-    eval_k='all',
+    num_nearest=None,
     max_eval_pairs=2**33,
     eval_tolerance=None,
 )

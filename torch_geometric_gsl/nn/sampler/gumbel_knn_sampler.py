@@ -128,9 +128,10 @@ class GumbelKNNSampler(OneType):
         sample_in_eval (bool, optional): If :obj:`True`, evaluation mode samples as
             training does. (default: :obj:`False`)
         eval_k (int or str, optional): The number of nearest candidates that are the
-            neighbours of a target in evaluation mode, or :obj:`"all"`. A graph of all
-            of more than :math:`2^{26}` pairs is summed, but not listed.
-            (default: :obj:`"all"`)
+            neighbours of a target in evaluation mode, or :obj:`"all"`; if :obj:`None`,
+            all of them, or :obj:`k` where draws are distinct (:obj:`replace=False`). A
+            graph of more than :math:`2^{26}` pairs is summed, but not listed.
+            (default: :obj:`None`)
         max_eval_pairs (int, optional): The number of pairs of one graph up to which
             :meth:`propagate` over all candidates is exact, as it always is over given
             ones. Beyond, unless :obj:`eval_tolerance` is given, it estimates sums
@@ -183,7 +184,7 @@ class GumbelKNNSampler(OneType):
         num_arrivals: int | None = None,
         num_tail: int | None = None,
         sample_in_eval: bool = False,
-        eval_k: int | str = 'all',
+        eval_k: int | str | None = None,
         max_eval_pairs: int = 2**33,
         eval_tolerance: float | None = None,
         memory_budget: int = MEMORY_BUDGET,
@@ -335,7 +336,7 @@ class GumbelKNNSampler(OneType):
                 loop=self.loop or isinstance(x, tuple | list),
                 edge_index=edge_index,
                 batch=batch,
-                k=None if self.eval_k == 'all' else int(self.eval_k),
+                k=self.num_nearest,
             )
         assigned = self._begin(x, edge_index, edge_weight, batch, generator, rows)
         check_messages(h, assigned.pairs.src.size(0), assigned.pairs.src.device)
@@ -449,6 +450,13 @@ class GumbelKNNSampler(OneType):
         return self.log_scale.clamp(*map(math.log, SCALES)).exp()
 
     @property
+    def num_nearest(self) -> int | None:
+        r"""Return the number of neighbours in evaluation mode, None for all."""
+        if self.eval_k is None:
+            return None if self.replace else self.k
+        return None if self.eval_k == 'all' else int(self.eval_k)
+
+    @property
     def is_noisy(self) -> bool:
         """Return whether a call samples: in training mode, or if asked for."""
         return self.training or self.sample_in_eval
@@ -464,7 +472,7 @@ class GumbelKNNSampler(OneType):
     ) -> Assignment:
         """Check the inputs, and assign a part to each target."""
         # Double precision ranks the nearest.
-        is_exact = not self.is_noisy and self.eval_k != 'all'
+        is_exact = not self.is_noisy and self.num_nearest is not None
         for hook in self._draw_hooks.values():
             hook(self, x, edge_index, edge_weight, batch)
         inputs = x, edge_index, edge_weight, batch, self._memory
@@ -513,7 +521,7 @@ class GumbelKNNSampler(OneType):
     ) -> CallOptions:
         options = {f: getattr(self, f) for f in CallOptions._fields if f in CHECKS}
         options |= {'loop': self.loop or is_pair, 'bounds': self.similarity.bounds}
-        options |= {'scale': memory.read(self.factor)}
+        options |= {'scale': memory.read(self.factor), 'num_nearest': self.num_nearest}
         return CallOptions(is_noisy=is_noisy, **options)
 
     def _pairs(self, x: Features, is_exact: bool = False) -> PairScores:

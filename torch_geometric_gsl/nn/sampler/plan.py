@@ -54,7 +54,7 @@ def _check_tolerance(value: object, name: str) -> None:
 
 
 def _check_eval_k(value: object, name: str) -> None:
-    if value != 'all':
+    if value is not None and value != 'all':
         check_count(value, name)
 
 
@@ -135,7 +135,7 @@ class CallOptions(NamedTuple):
     loop: bool  # True for a pair of node sets, too.
     is_noisy: bool  # Without noise there is no race, nor what it asks of the scores.
     memory_budget: int
-    eval_k: int | str
+    num_nearest: int | None  # Neighbours without noise, None for all candidates.
     max_eval_pairs: int
     eval_tolerance: float | None
 
@@ -144,11 +144,6 @@ class CallOptions(NamedTuple):
         """Return the number of listed pairs whose draws fit into the memory budget."""
         # A listed pair takes about eight numbers of eight bytes a draw.
         return max(1, self.memory_budget // (64 * self.k))
-
-    @property
-    def num_nearest(self) -> int | None:
-        """Return the number of neighbours without noise, None for all candidates."""
-        return None if self.eval_k == 'all' else int(self.eval_k)
 
     @property
     def arrivals(self) -> int:
