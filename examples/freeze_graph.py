@@ -36,7 +36,7 @@ def train(
 learner = GSLNet(data.num_features, 32, 2, 10, 'linear', scale=10.0, loop=False)
 print(f'GSLNet     {train(learner, data, epochs=60):.1f} %')
 
-data = FreezeLatentGraph(learner)(data)
+data = FreezeLatentGraph(learner, k=5)(data)
 print(data)
 
 gat = GAT(data.num_features, 32, 2, 10, heads=4, edge_dim=1, dropout=0.5)

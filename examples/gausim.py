@@ -25,6 +25,7 @@ from tqdm import tqdm
 import torch_geometric_gsl as gsl
 from torch_geometric_gsl.datasets import DATASETS, load_dataset, paper_split
 from torch_geometric_gsl.diagnostics import describe_graph
+from torch_geometric_gsl.transforms import FreezeLatentGraph
 from torch_geometric_gsl.visualization import explore, plot_graph
 
 SIMILARITIES = (
@@ -130,7 +131,8 @@ def conclude(results: dict[str, list[dict[str, float]]], num_splits: int) -> Non
 def show_graph(model: gsl.GSLNet, data: Data, dataset: str, folder: Path) -> None:
     """Draw the graph that the first layer learned, and write a page to explore it."""
     model.eval()
-    graph = model.graphs(data.x)[0]
+    frozen = FreezeLatentGraph(model, k=5)(Data(x=data.x))
+    graph = gsl.SampledGraph(frozen.edge_index, frozen.edge_weight)
     summary = describe_graph(graph, data.y)
     folder.mkdir(parents=True, exist_ok=True)
     picture = folder / 'graph.png'

@@ -22,7 +22,7 @@ class Net(torch.nn.Module):
         super().__init__()
         # 'out_channels' gives the similarity its own projection to learn.
         similarity = NeuralGaussianSimilarity(data.num_features, out_channels=16)
-        self.sampler = GumbelKNNSampler(similarity, k=5, tau=0.25, scale=10.0)
+        self.sampler = GumbelKNNSampler(similarity, scale=10.0, eval_k=5)
         self.conv1 = GCNConv(data.num_features, 32, add_self_loops=False)
         self.conv2 = GCNConv(32, num_classes, add_self_loops=False)
         self.root1 = Linear(data.num_features, 32, bias=False)

@@ -10,6 +10,8 @@ from torch_geometric.nn import MLP
 from torch_geometric_gsl import GaussianSimilarity, GSLNet, LinearSimilarity
 from torch_geometric_gsl.datasets import SklearnTable, paper_split
 from torch_geometric_gsl.diagnostics import describe_graph, describe_model
+from torch_geometric_gsl.transforms import FreezeLatentGraph
+from torch_geometric_gsl.typing import SampledGraph
 from torch_geometric_gsl.visualization import (
     plot_adjacency,
     plot_gaussian_parameters,
@@ -46,8 +48,8 @@ for name, make in models.items():
     print(f'{name:<17}test accuracy {train(models[name]):.1f} %')
 
 for file, name in (('neural', 'neural Gaussian'), ('linear', 'linear, scale 10')):
-    with torch.no_grad():
-        graph = models[name].graphs(data.x)[0]  # the graph of the first layer
+    frozen = FreezeLatentGraph(models[name], k=5)(Data(x=data.x))
+    graph = SampledGraph(frozen.edge_index, frozen.edge_weight)  # of the first layer
     summary = describe_graph(graph, data.y)
     print(
         f'{name:<17}{summary.num_edges} edges, '

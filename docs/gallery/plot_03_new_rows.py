@@ -112,7 +112,7 @@ for row, number in zip(axes, (2, 5, 7, 30), strict=True):
     row[0].imshow(digits.images[600 + number], cmap='Greys')
     row[0].set_title(f'new: {predicted[number]}', color='C1', fontsize=10)
     mine = edge_index[1] == number
-    weight, order = edge_weight[mine].sort(descending=True)
+    weight, order = edge_weight[mine].topk(5)
     for ax, value, source in zip(
         row[1:], weight, edge_index[0, mine][order], strict=True
     ):

@@ -98,8 +98,7 @@ for name, graph in graphs.items():
 # %%
 # Homophily is no proof: on other tasks neighbours *should* differ, as in
 # :doc:`plot_04_own_gnn`, and a graph of equal labels may tell a network only what the
-# row's own features say. Note as well that these are the ``k`` nearest rows, which
-# evaluation lists; in training the flat network draws from all.
+# row's own features say.
 
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.4), layout='constrained')
 for ax, (name, model) in zip(axes, {'flat': flat, 'sharp': sharp}.items(), strict=True):

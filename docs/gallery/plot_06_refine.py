@@ -151,7 +151,7 @@ left.legend(fontsize=8)
 noisy = graphs['+300 %']
 model = fit(refining, noisy)
 data = Data(x=x, y=y, edge_index=noisy)
-data = FreezeLatentGraph(model, use_edge_index=True)(data)
+data = FreezeLatentGraph(model, k=5, use_edge_index=True)(data)
 source, target = data.edge_index
 strongest = data.edge_weight.view(NUM_NODES, 5).argsort(dim=1, descending=True)
 is_right = (y[source] == y[target]).float().view(NUM_NODES, 5).gather(1, strongest)
@@ -168,8 +168,8 @@ plt.show()
 # -----------------
 #
 # :class:`~torch_geometric_gsl.transforms.FreezeLatentGraph` stored it in ``data``, for
-# any other network, with the given one beside it: of the edges of each node the ``k``
-# strongest, five by default, with their weights.
+# any other network, with the given one beside it: of the edges of each node the five
+# strongest, with their weights.
 
 equal = torch.ones(noisy.size(1))
 for name, graph in {

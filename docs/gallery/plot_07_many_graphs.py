@@ -190,9 +190,10 @@ for ax, label, title in zip(axes[1:], (1, 0), ('repeats', 'does not'), strict=Tr
     graph = next(graph for graph in test if graph.y == label)
     with torch.no_grad():
         edges, weight = layer.graph(graph.x, embedding=graph.pos)
-    # Edges are sorted by target, five each.
-    best = weight.view(-1, 5).argmax(dim=1) + 5 * torch.arange(graph.num_nodes)
-    lines = graph.pos[edges[:, best]].transpose(0, 1).numpy()
+    # Edges are sorted by target, as many each.
+    best = weight.view(graph.num_nodes, -1).argmax(dim=1)
+    ends = edges.view(2, graph.num_nodes, -1)[:, torch.arange(graph.num_nodes), best]
+    lines = graph.pos[ends].transpose(0, 1).numpy()
     ax.add_collection(LineCollection(lines, colors='grey', linewidths=0.5))
     dots = ax.scatter(*graph.pos.t(), c=graph.x[:, 0], cmap='coolwarm', zorder=2)
     ax.set(title=title, aspect=1, xticks=[], yticks=[])

@@ -49,7 +49,7 @@ class FreezeLatentGraph(BaseTransform):
     sorted by node, with weights in :obj:`data.edge_weight`. They are the graph over
     which the layer sums: its :obj:`eval_k` nearest nodes, or all. Weights sum to 1 for
     each node, less the share of a null neighbour among all candidates, and are not
-    normalised again after :obj:`k` or :obj:`threshold` have removed edges.
+    normalised again after :obj:`threshold` has removed edges.
 
     A :class:`~torch_geometric_gsl.nn.HeteroGSLNet` takes a
     :class:`~torch_geometric.data.HeteroData` object, and each relation that one of its
@@ -73,8 +73,9 @@ class FreezeLatentGraph(BaseTransform):
             alone, those of later layers on all messages before. Relations that this
             layer lacks are taken from the last layer before that has them.
             (default: :obj:`0`)
-        k (int, optional): If given, only the :obj:`k` edges of largest weight of
-            each node are kept. (default: :obj:`None`)
+        k (int, optional): If given, the samplers of the model are evaluated over their
+            :obj:`k` nearest nodes, and of other graphs the :obj:`k` edges of largest
+            weight of each node are kept. (default: :obj:`None`)
         threshold (float, optional): Edges at or below this weight are dropped.
             (default: :obj:`0.0`)
         use_edge_index (bool, optional): If :obj:`True`, :obj:`data.edge_index`, or the
@@ -142,17 +143,11 @@ class FreezeLatentGraph(BaseTransform):
         self, find: Callable[[Any], dict[Any, SampledGraph]], data: Any
     ) -> dict[Any, SampledGraph]:
         """Return the edges that are kept of each graph, sorted by target."""
-        with evaluation(self.model):
-            graphs = find(data)
-            if self.k is None:
-                return {name: sorted_graph(graph) for name, graph in graphs.items()}
-            # The nearest by rank: weights of far candidates may be equal.
-            with _at_most(self.k, self.model):
-                nearest = find(data)
-        return {
-            name: _heaviest(_shared_edges(sorted_graph(graph), nearest[name]), self.k)
-            for name, graph in graphs.items()
-        }
+        with evaluation(self.model), _at_most(self.k, self.model):
+            graphs = {name: sorted_graph(graph) for name, graph in find(data).items()}
+        if self.k is None:
+            return graphs
+        return {name: _heaviest(graph, self.k) for name, graph in graphs.items()}
 
     def _one_layer(self, graphs: list[Any]) -> Any:
         """Return the graph, or the graphs, of the layer that is asked for."""
@@ -211,28 +206,17 @@ class FreezeLatentGraph(BaseTransform):
 
 
 @contextmanager
-def _at_most(k: int, model: torch.nn.Module) -> Iterator[None]:
-    """Let the samplers of a model list no more than their k nearest candidates."""
+def _at_most(k: int | None, model: torch.nn.Module) -> Iterator[None]:
+    """Evaluate the samplers of a model over their k nearest candidates."""
     samplers = [part for part in model.modules() if isinstance(part, GumbelKNNSampler)]
     former = [sampler.eval_k for sampler in samplers]
     for sampler in samplers:
-        sampler.eval_k = min(k, sampler.num_nearest or k)
+        sampler.eval_k = min(filter(None, (k, sampler.num_nearest)), default='all')
     try:
         yield
     finally:
         for sampler, eval_k in zip(samplers, former, strict=True):
             sampler.eval_k = eval_k
-
-
-def _shared_edges(graph: SampledGraph, other: SampledGraph) -> SampledGraph:
-    """Return the edges of a graph that another has as well."""
-    stride = 1 + max(
-        (int(g.edge_index.max()) for g in (graph, other) if g.edge_index.numel()),
-        default=0,
-    )
-    numbers = [g.edge_index[1] * stride + g.edge_index[0] for g in (graph, other)]
-    keep = torch.isin(*numbers)
-    return SampledGraph(graph.edge_index[:, keep], graph.edge_weight[keep])
 
 
 def _heaviest(graph: SampledGraph, k: int) -> SampledGraph:

@@ -25,6 +25,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
+from torch_geometric.data import Data
 
 from reproduction import command
 from reproduction.documents import SEEDS
@@ -53,6 +54,7 @@ from torch_geometric_gsl import (
     Similarity,
 )
 from torch_geometric_gsl.diagnostics import describe_model
+from torch_geometric_gsl.transforms import FreezeLatentGraph
 from torch_geometric_gsl.typing import SampledGraph
 from torch_geometric_gsl.visualization import (
     plot_adjacency,
@@ -161,8 +163,8 @@ def graphs(store: Store, choice: Choice) -> Figures:
     for config in configs:
         data = command.load(config.dataset, config.label)
         model: Any = load_trained(store, config, data).eval()
-        with torch.no_grad():
-            found = model.graphs(data.x)
+        frozen = [FreezeLatentGraph(model, n, k=5)(Data(x=data.x)) for n in (0, 1)]
+        found = [SampledGraph(part.edge_index, part.edge_weight) for part in frozen]
         name = re.sub(r'[^\w.-]', '_', titles[config.dataset]).strip('_')
         if f'graph_{name}_layer1' in figures:
             name = f'{name}_{config.setting}'

@@ -59,9 +59,9 @@ class GraphContrast(DrawnGraphLoss):
             optimizer.step()
 
     .. note::
-        Features are hidden in evaluation mode, too; the graph is the noise-free one of
-        the :obj:`k` nearest then, nothing is dropped, and the anchor stays. The sampler
-        is not reset at construction, but :meth:`reset_parameters` resets it.
+        Features are hidden in evaluation mode, too; the graph is noise-free then,
+        nothing is dropped, and the anchor stays. The sampler is not reset at
+        construction, but :meth:`reset_parameters` resets it.
 
     Args:
         sampler (GumbelKNNSampler): What draws the graph.

@@ -50,10 +50,10 @@ class GraphDenoising(DrawnGraphLoss):
             optimizer.step()
 
     .. note::
-        Features are hidden in evaluation mode, too; the graph is the noise-free one of
-        the :obj:`k` nearest then, and nothing is dropped. The sampler is not reset at
-        construction, but :meth:`reset_parameters` resets it. A sampler with
-        :obj:`loop=False` keeps a node from restoring itself.
+        Features are hidden in evaluation mode, too; the graph is noise-free then, and
+        nothing is dropped. The sampler is not reset at construction, but
+        :meth:`reset_parameters` resets it. A sampler with :obj:`loop=False` keeps a
+        node from restoring itself.
 
     Args:
         sampler (GumbelKNNSampler): What draws the graph.

@@ -25,8 +25,8 @@ class UniformSimilarity(Similarity):
     this one has not learned a graph.
 
     .. note::
-        No node is nearer than another: the :obj:`k` nearest nodes, which a sampler
-        returns in evaluation mode, are any :obj:`k` nodes.
+        No node is nearer than another: the :obj:`eval_k` nearest nodes of a sampler
+        are any nodes.
 
     Args:
         in_channels (int): Size of each input sample.
