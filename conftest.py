@@ -1,12 +1,7 @@
 from __future__ import annotations
 
-from importlib.util import find_spec
-
 import pytest
 import torch
-
-# Where its library is missing, its doctests cannot be looked for.
-collect_ignore = [] if find_spec('yacs') else ['torch_geometric_gsl/graphgym.py']
 
 
 @pytest.fixture(autouse=True)

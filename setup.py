@@ -53,7 +53,6 @@ extras_require = {
     # Other searches of nearest neighbours, and what else PyG can work with.
     'knn': ['faiss-cpu', 'pynndescent'],
     'hub': ['huggingface_hub'],
-    'graphgym': ['pytorch-lightning', 'yacs'],
     'lightning': ['lightning'],
     'paper': paper_requires,
     'tables': paper_requires + tables_requires,
@@ -72,7 +71,6 @@ extras_require = {
         'selenium',
         # As in `pyproject.toml`: a test reads the metadata that it writes.
         'setuptools>=77',
-        'yacs',
         # Its interpreter runs the kernels on a CPU.
         "triton; sys_platform == 'linux'",
     ],

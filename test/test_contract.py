@@ -15,6 +15,7 @@ from torch_geometric_gsl.nn.conv import (
 from torch_geometric_gsl.nn.sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity import CosineSimilarity
 from torch_geometric_gsl.ops.aggregate import weighted_sum
+from torch_geometric_gsl.ops.regularizers import edge_entropy
 
 N = 60
 FORMS = ('all', 'pair', 'batch', 'edges', 'weighted edges')
@@ -146,11 +147,31 @@ def test_bad_numbers_of_neighbours(eval_k):
         GumbelKNNSampler(CosineSimilarity(2), eval_k=eval_k)
 
 
-def test_regularizers_see_the_graphs_that_are_summed():
-    x, y = torch.randn(N, 6), torch.arange(N) % 3
-    model = GSLNet(6, 8, 2, 3, regularizers={'entropy': 1.0})
+@pytest.mark.parametrize('is_training', [True, False])
+@pytest.mark.parametrize('options', [{}, {'num_relations': 2}], ids=str)
+def test_a_network_returns_the_graphs_of_its_layers(options, is_training):
+    torch.manual_seed(6)
+    x, model = torch.randn(N, 6), GSLNet(6, 8, 2, 3, k=3, eval_k=4, **options)
+    model.train(is_training)
     drawn = []
-    for conv in model.convs:
-        conv.sampler.register_forward_hook(lambda *args: drawn.append(args[-1]))
-    model.loss(x, y).backward()
-    assert len(drawn) == len(model.convs)
+    for module in model.modules():
+        if isinstance(module, GumbelKNNSampler):
+            module.register_forward_hook(lambda *args: drawn.append(args[-1]))
+    seeds = (torch.Generator().manual_seed(5) for _ in range(3))
+    expected = model(x, generator=next(seeds))
+    assert drawn == []
+    out, graphs = model(x, generator=next(seeds), return_graph=True)
+    torch.testing.assert_close(out, expected)
+    flat = [graph for layer in graphs for graph in layer] if options else graphs
+    # One draw each: none is repeated to be seen.
+    assert len(drawn) == len(flat)
+    for graph, other in zip(flat, drawn, strict=True):
+        assert torch.equal(graph.edge_weight, other.edge_weight)
+    shown = model.graphs(x, generator=next(seeds))
+    if not options:
+        torch.testing.assert_close(
+            [tuple(g) for g in shown], [tuple(g) for g in graphs]
+        )
+    edge_entropy(*flat[0], N).backward()  # Gradient reaches the similarity.
+    first = model.convs[0].relations[0] if options else model.convs[0]
+    assert any(p.grad.any() for p in first.sampler.similarity.parameters())

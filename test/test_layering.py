@@ -38,7 +38,6 @@ FLOORS = {
     'visualization': 5,
     'baselines': 6,
     'sklearn': 7,
-    'graphgym': 7,
 }
 
 

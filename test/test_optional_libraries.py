@@ -41,7 +41,7 @@ import torch
 import torch_geometric_gsl
 
 # Which say by themselves what they lack.
-NEEDY = ('torch_geometric_gsl.sklearn', 'torch_geometric_gsl.graphgym')
+NEEDY = ('torch_geometric_gsl.sklearn',)
 sys.modules |= dict.fromkeys(NEEDY)
 has_triton = importlib.util.find_spec('triton') is not None
 for info in pkgutil.walk_packages(
@@ -101,8 +101,6 @@ def test_works_without_optional_libraries():
         'pip install --no-build-isolation torch-scatter torch-sparse',
         "refused 'torch_geometric_gsl.sklearn' needs scikit-learn: "
         'pip install scikit-learn',
-        "refused 'torch_geometric_gsl.graphgym' needs yacs: "
-        'pip install yacs pytorch-lightning',
         "refused backend='faiss' needs the library faiss: pip install 'faiss-cpu'",
         "refused backend='pynndescent' needs the library pynndescent: "
         "pip install 'pynndescent'",

@@ -165,8 +165,6 @@ def all_modules():
     path, has_triton = gsl.__path__, importlib.util.find_spec('triton')
     walked = [info.name for info in pkgutil.walk_packages(path, 'torch_geometric_gsl.')]
     names = [name for name in walked if has_triton or '._triton.' not in name]
-    if importlib.util.find_spec('yacs') is None:
-        names.remove('torch_geometric_gsl.graphgym')
     return [gsl, *map(importlib.import_module, names)]
 
 

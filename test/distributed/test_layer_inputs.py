@@ -37,14 +37,6 @@ BAD = {
         lambda shard, x: GSLNet(IN, 8, 2, OUT, readout='sum').double()(x, shard=shard),
         "ValueError: 'readout' has no meaning with a 'shard' (got a SumAggregation)",
     ),
-    'regularizers': (
-        lambda shard, x: (
-            GSLNet(IN, 8, 2, OUT, regularizers={'entropy': 1.0})
-            .double()
-            .loss(x, torch.zeros(12, dtype=torch.long), shard=shard)
-        ),
-        "ValueError: 'shard' has no meaning with 'regularizers' (got a RowShard)",
-    ),
     'context of transition nodes': (
         lambda shard, x: TransitionGraphConv(IN, OUT, 12, 4).double()(
             x, context=x, shard=shard

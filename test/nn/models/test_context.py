@@ -153,11 +153,6 @@ def test_convs(sharp):
         ({}, {'context': torch.full((N, IN), torch.nan)}, "'context'"),
         ({}, {'context': torch.ones(N, IN).double()}, "'context' must have the dtype"),
         (NETS['transition'], {'context': torch.ones(9, IN)}, 'num_nodes=40 rows'),
-        (
-            {'regularizers': {'entropy': 0.1}},
-            {'context': torch.ones(N, IN)},
-            "'context' has no meaning with 'regularizers'",
-        ),
     ],
 )
 def test_what_is_no_context(options, given, text):

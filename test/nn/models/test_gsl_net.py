@@ -167,11 +167,6 @@ def test_shared_similarity():
             {'transition': 'free', 'num_transition_nodes': 3, 'compare': 'input'},
             "'compare' must be 'projected' with transition nodes",
         ),
-        (
-            ValueError,
-            FREE | {'regularizers': {'entropy': 0.1}},
-            "'regularizers' have no meaning with transition nodes",
-        ),
     ],
 )
 def test_bad_arguments(error, kwargs, match):
@@ -220,13 +215,11 @@ def test_bad_comparisons():
         make(FULL, compare='embedding', embedding_channels=3)(x)
 
 
-REGULAR = {'entropy': 0.1, 'smoothness': 0.2}
 RANDOM = {
     'full': {},
     'without replacement': {'replace': False, 'hard': True},
     'race': {'method': 'race'},
     'relations': {'num_relations': 2},
-    'regularizers': {'regularizers': REGULAR},
     'null': {'null': True, 'scale': 'learned'},
     'free': {'num_transition_nodes': 3, 'transition': 'free'},
     'sampled evaluation': {'sample_in_eval': True},

@@ -56,13 +56,10 @@ def test_layers_and_graphs(compare):
 
 
 def test_training_and_repr():
-    model = make(shares='node', regularizers={'overlap': 0.1})
+    model = make(shares='node')
     model.loss(X, Y, torch.arange(10)).backward()
     check_gradients(model)
-    assert str(model) == (
-        'GSLNet(6, 8, num_layers=2, out_channels=3, num_relations=2, '
-        "regularizers={'overlap': 0.1})"
-    )
+    assert str(model) == ('GSLNet(6, 8, num_layers=2, out_channels=3, num_relations=2)')
     with pytest.raises(ValueError, match="'num_relations' has no meaning with transit"):
         make(num_transition_nodes=4, num_nodes=N)
     with pytest.raises(ValueError, match=r"'num_relations' must be at least 1 \(got 0"):

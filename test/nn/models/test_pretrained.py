@@ -23,7 +23,7 @@ MODELS = {
         TRANSITION,
         {'similarity': 'linear', 'compare': 'input', 'scale': 'learned', 'null': True},
         {'similarity_kwargs': {'bias': True, 'c_scale': 0.2}, 'observed': 'prior'},
-        {'regularizers': {'entropy': 0.1}, 'scale': 'auto', 'task': 'regression'},
+        {'scale': 'auto', 'task': 'regression'},
         {'readout': 'mean', 'act': None},
     ],
     'MLPClassifier': [{}],

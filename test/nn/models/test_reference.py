@@ -170,18 +170,6 @@ def test_rows_that_are_loaded_take_the_dtype_of_the_model():
     assert torch.equal(wide(new), net(new))
 
 
-def test_a_loss_with_regularizers_sees_the_rows_of_training():
-    x, y = draw_rows(), torch.randint(OUT, (N,))
-    net = make(regularizers={'entropy': 0.1})
-    net.train().loss(x, y)
-    with pytest.warns(NewRowsWarning, match=f'training on {N}'):
-        net.eval().loss(x[:3], y[:3])
-    net.remember(x)
-    with pytest.raises(ValueError, match=r"remembers rows: call 'forget\(\)' or"):
-        net.loss(x[:3], y[:3])
-    net.loss(x[:3], y[:3], batch=torch.zeros(3, dtype=torch.long))
-
-
 def test_new_rows_of_a_type_are_warned_of_once():
     relations = [('b', 'to', 'a'), ('a', 'to', 'b')]
     net = HeteroGSLNet(IN, HIDDEN, 2, OUT, relations, 'a')

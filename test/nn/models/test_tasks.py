@@ -120,14 +120,6 @@ def test_baselines_follow_the_task(name, task):
     assert f"task='{task}'" in repr(net)
 
 
-def test_regularizers_are_kept():
-    x, y = draw('regression')
-    mask = torch.arange(N)
-    plain = make('regression').eval()
-    net = make('regression', regularizers={'entropy': 0.5}).eval()
-    assert net.loss(x, y, mask) != plain.loss(x, y, mask)
-
-
 def test_several_numbers_a_node():
     x, y = torch.randn(N, IN), torch.randn(N, 2, dtype=torch.double)
     net = GSLNet(IN, 8, 2, 2, task='regression').eval()

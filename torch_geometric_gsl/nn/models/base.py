@@ -49,7 +49,7 @@ class NodeClassifier(FollowsTask, OneType, Pretrained, ABC):
         batch: Tensor | None = None,
         context: Tensor | None = None,
         generator: torch.Generator | None = None,
-    ) -> Tensor:
+    ) -> Any:
         r"""Run the forward pass.
 
         Args:

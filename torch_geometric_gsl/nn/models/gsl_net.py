@@ -8,7 +8,6 @@ from torch import Tensor
 from torch_geometric.nn.resolver import aggregation_resolver
 
 from torch_geometric_gsl._checks import (
-    check_absent,
     check_one_type,
     check_probability,
 )
@@ -22,7 +21,6 @@ from torch_geometric_gsl.nn.models.layers import (
     resolve_activation,
     run,
 )
-from torch_geometric_gsl.nn.models.penalties import check_regularizers, penalty
 from torch_geometric_gsl.nn.models.reference import RemembersRows
 from torch_geometric_gsl.nn.models.scale_choice import ChoosesScale
 from torch_geometric_gsl.nn.models.stacks_layers import StacksLayers
@@ -98,15 +96,9 @@ class GSLNet(ChoosesScale, StacksLayers, RemembersRows, NodeClassifier):
             graph, as :func:`~torch_geometric.nn.resolver.aggregation_resolver` knows
             it, such as :obj:`"mean"`; labels are those of graphs then.
             (default: :obj:`None`)
-        regularizers (dict, optional): What :meth:`loss` adds, as weights by name: of
-            :obj:`"smoothness"` (over the input features), :obj:`"degree"`,
-            :obj:`"frobenius"`, :obj:`"entropy"` or :obj:`"prior"` (the divergence from
-            the :obj:`edge_index` of the call), the functions of
-            :mod:`torch_geometric_gsl.ops.regularizers`, or with several relations of
-            :obj:`"overlap"` (of their graphs). (default: :obj:`None`)
         num_relations (int, optional): If given, the number of graphs of each layer, a
-            :class:`~torch_geometric_gsl.nn.conv.MultiplexLatentGraphConv`; regularizers
-            are means over them. (default: :obj:`None`)
+            :class:`~torch_geometric_gsl.nn.conv.MultiplexLatentGraphConv`.
+            (default: :obj:`None`)
         **kwargs (optional): Additional arguments of the layers, such as :obj:`k`,
             :obj:`tau`, :obj:`similarity_kwargs`, :obj:`root_weight`, :obj:`null`, or
             :obj:`observed`, which tells what the :obj:`edge_index` of a call is:
@@ -154,7 +146,6 @@ class GSLNet(ChoosesScale, StacksLayers, RemembersRows, NodeClassifier):
         scale: float | str = 1.0,
         task: str = 'classification',
         readout: Any = None,
-        regularizers: dict[str, float] | None = None,
         num_relations: int | None = None,
         **kwargs: Any,
     ) -> None:
@@ -177,8 +168,6 @@ class GSLNet(ChoosesScale, StacksLayers, RemembersRows, NodeClassifier):
         self.readout = None if readout is None else aggregation_resolver(readout)
         self.compare = compare
         self.num_relations = num_relations
-        numbers = num_transition_nodes, num_relations
-        self.regularizers = check_regularizers(regularizers, *numbers)
         width = compared_channels(compare, in_channels, embedding_channels)
         kwargs |= {'similarity': similarity, 'scale': self._await_scale(scale)}
         self.convs = self._make_layers(sizes, width, kwargs)
@@ -203,7 +192,8 @@ class GSLNet(ChoosesScale, StacksLayers, RemembersRows, NodeClassifier):
         embedding: Features | None = None,
         shard: RowShard | None = None,
         generator: torch.Generator | None = None,
-    ) -> Tensor:
+        return_graph: bool = False,
+    ) -> Tensor | tuple[Tensor, list[Any]]:
         r"""Run the forward pass.
 
         Args:
@@ -229,57 +219,20 @@ class GSLNet(ChoosesScale, StacksLayers, RemembersRows, NodeClassifier):
             generator (torch.Generator, optional): Source of randomness of the
                 graphs and of dropout; the global one if :obj:`None`.
                 (default: :obj:`None`)
+            return_graph (bool, optional): If :obj:`True`, returns the graph of each
+                layer that this call summed over as well, such as for a regularizer of
+                :mod:`torch_geometric_gsl.ops.regularizers`; of several relations a
+                list. (default: :obj:`False`)
         """
         check_one_type(x)
         context = self._context(x, context, edge_index, batch, embedding, shard)
         edges = edge_index, edge_weight
         given = self._arguments(x, *edges, batch, context, embedding, shard)
-        x, args = self._last_layer(x, given, run, generator)
-        return self._read(self.convs[-1](x, **args, generator=generator), batch)
-
-    def loss(
-        self, x: Tensor, y: Tensor, mask: Tensor | None = None, **kwargs: Any
-    ) -> Tensor:
-        r"""Return the cross-entropy of labelled nodes, and the :obj:`regularizers`.
-
-        These are means over the nodes and the layers, of the graphs of this call.
-
-        Args:
-            x (torch.Tensor): The node features, dense or sparse CSR.
-            y (torch.Tensor): The labels :math:`[|\mathcal{V}|]`.
-            mask (torch.Tensor, optional): The labelled nodes, as a boolean mask or as
-                indices; all nodes if :obj:`None`. (default: :obj:`None`)
-            **kwargs (optional): Additional arguments of the forward method.
-
-        Returns:
-            torch.Tensor: The loss, a number.
-
-        Raises:
-            TypeError: If :obj:`y` or :obj:`mask` has the wrong type.
-            ValueError: If no node is labelled, a label is that of no class, the
-                regularizer :obj:`"prior"` lacks an :obj:`edge_index`, or a model with
-                regularizers would take remembered rows.
-        """
-        if not self.regularizers:
-            return super().loss(x, y, mask, **kwargs)
-        given = {'generator': None} | kwargs
-        for name in ('context', 'shard'):
-            check_absent(given.get(name), name, "with 'regularizers'")
-        own = map(given.get, ('edge_index', 'batch', 'embedding'))
-        if self._context(x, None, *own) is not None:
-            raise ValueError(
-                "the loss has no 'context' with 'regularizers', and the model "
-                "remembers rows: call 'forget()' or give 'edge_index' or 'batch'"
-            )
-        generator = given.pop('generator')
-        graphs: list[Any] = []
+        graphs: list[Any] | None = [] if return_graph else None
         call = partial(run, graphs=graphs)
-        h, args = self._last_layer(
-            x, self._checked(x, generator, **given), call, generator
-        )
-        out = self._read(call(self.convs[-1], h, args, generator), kwargs.get('batch'))
-        loss = self._label_loss(out, y, mask)
-        return loss + penalty(self.regularizers, x, graphs, kwargs.get('edge_index'))
+        x, args = self._last_layer(x, given, call, generator)
+        out = self._read(call(self.convs[-1], x, args, generator), batch)
+        return out if graphs is None else (out, graphs)
 
     def graphs(
         self,
@@ -367,8 +320,6 @@ class GSLNet(ChoosesScale, StacksLayers, RemembersRows, NodeClassifier):
             text += f', readout={self.readout}'
         if self.num_relations is not None:
             text += f', num_relations={self.num_relations}'
-        if self.regularizers:
-            text += f', regularizers={self.regularizers}'
         if self.chosen_scale is not None:
             text += f", scale='auto' ({float(self.chosen_scale):g})"
         return f'{text})'
