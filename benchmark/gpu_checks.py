@@ -163,7 +163,7 @@ def check_race(
 ) -> Found:
     """Compare a race on the device with torch's on the CPU, in small blocks."""
     options: Found = {'k': 1 if size[0] == 1 else 5, 'method': method, 'loop': loop}
-    sampler = setup.sampler(name, size[1], scale='learned', **options)
+    sampler = setup.sampler(name, size[1], train_scale=True, **options)
     twin, x = copy.deepcopy(sampler).cpu(), setup.randn(*size)
     twin.memory_budget = 2**18
     with cpu_seeds():
@@ -278,8 +278,8 @@ def refusals(setup: Setup) -> dict[str, Callable[[], object]]:
         'x_dst': lambda: sampler((x, moved)),
         'context': lambda: net(x, context=moved),
         'parameters': lambda: copy.deepcopy(sampler).to(other)(x),
-        'parameters of a scale': lambda: learned(scale='learned').to(other)(x),
-        'parameters of a null neighbour': lambda: learned(null=True).to(other)(x),
+        'parameters of a scale': lambda: learned(train_scale=True).to(other)(x),
+        'parameters of a null neighbour': lambda: learned(null_score=0.0).to(other)(x),
         'parameters of GSLNet': lambda: GSLNet(6, 4, 2, 3).to(other)(x),
     }
     if other != 'meta':  # Which has no generators.

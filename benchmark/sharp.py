@@ -79,7 +79,7 @@ class Problem:
 
     def new_sampler(self) -> GumbelKNNSampler:
         """Build one that has no bounds yet; its scale is a parameter."""
-        options: dict[str, Any] = {'scale': 'learned', 'initial_scale': self.scale}
+        options: dict[str, Any] = {'scale': self.scale, 'train_scale': True}
         return GumbelKNNSampler(self.similarity, K, TAU, **options)
 
     def some(self, count: int) -> tuple[Tensor, Tensor]:

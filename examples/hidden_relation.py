@@ -42,8 +42,8 @@ LAYER: dict[str, Any] = {
     'embedding_channels': 2,
     'k': 5,
     'tau': 1.0,
-    'scale': 'learned',
-    'initial_scale': 5.0,
+    'scale': 5.0,
+    'train_scale': True,
     'loop': False,
     'root_weight': False,
 }

@@ -101,7 +101,7 @@ def main() -> None:
     data.x = torch.cat([data.x, torch.randn(data.num_nodes, args.noise)], dim=1)
     sizes = data.num_features, 64, 2, 10
     encoder = Encoder(data.num_features, args.renew)
-    options: Any = {'scale': 'learned', 'initial_scale': 20.0, 'loop': False}
+    options: Any = {'scale': 20.0, 'train_scale': True, 'loop': False}
     sampler = gsl.GumbelKNNSampler(gsl.LinearSimilarity(sizes[0]), tau=1.0, **options)
     compare('MLP, no graph', gsl.MLPClassifier(*sizes), data)
     compare('nearest nodes, GCN', gsl.KNNGCN(*sizes, root_weight=True), data)

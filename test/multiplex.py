@@ -17,7 +17,7 @@ OPTIONS = {
     'node': {'shares': 'node'},
     'own messages': {'same_messages': False},
     'loops': {'add_self_loops': True, 'root_weight': False, 'bias': False},
-    'null': {'null': True, 'scale': 'learned', 'initial_scale': 3.0},
+    'null': {'null_score': 0.0, 'scale': 3.0, 'train_scale': True},
     'input': {'compare': 'input', 'similarity_kwargs': BELL},
     'embedding': {'compare': 'embedding', 'embedding_channels': 2},
 }

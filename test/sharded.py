@@ -11,7 +11,7 @@ LAYERS = {
     'dense': (LatentGraphConv, {'method': 'dense'}),
     'race': (LatentGraphConv, {'method': 'race'}),
     'stream': (LatentGraphConv, {'method': 'stream'}),
-    'hard': (LatentGraphConv, {'method': 'race', 'hard': True, 'null': True}),
+    'hard': (LatentGraphConv, {'method': 'race', 'hard': True, 'null_score': 0.0}),
     'distinct': (LatentGraphConv, {'replace': False, 'loop': False}),
     'input': (LatentGraphConv, {'compare': 'input', 'similarity': 'cosine'}),
     'embedding': (LatentGraphConv, {'compare': 'embedding', 'embedding_channels': 3}),
@@ -22,7 +22,7 @@ LAYERS = {
     'prior': (LatentGraphConv, {'observed': 'prior', 'add_self_loops': True}),
     'sharp': (
         LatentGraphConv,
-        {'method': 'race', 'scale': 'learned', 'initial_scale': 12.0},
+        {'method': 'race', 'scale': 12.0, 'train_scale': True},
     ),
     'sharp cosine': (
         LatentGraphConv,

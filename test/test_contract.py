@@ -49,7 +49,7 @@ def serves(form, method):
 )
 @pytest.mark.parametrize(
     'options',
-    [{}, {'null': True}, {'replace': False}, {'hard': True}, {'loop': False}],
+    [{}, {'null_score': 0.0}, {'replace': False}, {'hard': True}, {'loop': False}],
     ids=str,
 )
 def test_a_sampler_sums_over_the_graph_that_it_returns(
@@ -90,7 +90,7 @@ def test_the_method_changes_no_evaluation(form, eval_k):
     ('conv', 'options'),
     [
         (LatentGraphConv, {}),
-        (LatentGraphConv, {'add_self_loops': True, 'null': True}),
+        (LatentGraphConv, {'add_self_loops': True, 'null_score': 0.0}),
         (LatentGraphConv, {'observed': 'prior'}),
         (MultiplexLatentGraphConv, {'num_relations': 2}),
         (TransitionGraphConv, {'num_nodes': N, 'num_transition_nodes': 9}),

@@ -61,8 +61,8 @@ def test_transition_nodes_of_a_context(similarity):
 @pytest.mark.parametrize(
     'kwargs',
     [
-        {'null': True},
-        {'scale': 'learned'},
+        {'null_score': 0.0},
+        {'train_scale': True},
         {'eval_tolerance': 1e-3, 'scale': 30.0},
         {'compare': 'input'},
         {'memory_budget': 1},

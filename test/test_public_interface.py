@@ -32,7 +32,7 @@ def with_anchors(module):
 def make_sampler(**kwargs):
     """A sampler that begins without random numbers, as a loss leaves it as it is."""
     similarity = gsl.LinearSimilarity(IN, feature_weights=True)
-    return gsl.GumbelKNNSampler(similarity, scale='learned', **kwargs)
+    return gsl.GumbelKNNSampler(similarity, train_scale=True, **kwargs)
 
 
 # How each public module is built; one that is missing here fails a test below.
@@ -65,7 +65,7 @@ FACTORIES = {
     ],
     'SensorGraphConv': [
         lambda: gsl.SensorGraphConv(IN, OUT, N),
-        lambda: gsl.SensorGraphConv(IN, OUT, compare='windows', null=True),
+        lambda: gsl.SensorGraphConv(IN, OUT, compare='windows', null_score=0.0),
     ],
     'MultiplexLatentGraphConv': [
         lambda: gsl.MultiplexLatentGraphConv(IN, OUT, 2),

@@ -67,7 +67,7 @@ def fit(model, epochs=50):
 
 
 options = {'similarity': 'linear', 'compare': 'input', 'tau': 0.5, 'loop': False}
-options |= {'scale': 'learned', 'initial_scale': 10.0}
+options |= {'scale': 10.0, 'train_scale': True}
 seed_everything(0)
 model = fit(GSLNet(64, 64, num_layers=2, out_channels=10, **options))
 print(f'scale after training: {model.convs[0].sampler.log_scale.exp():.1f}')

@@ -101,7 +101,7 @@ class MyGNN(torch.nn.Module):
 def learned():
     bell = NeuralGaussianSimilarity(2, bias=True, centre='tanh')
     return GumbelKNNSampler(
-        bell, k=20, tau=1.0, scale='learned', initial_scale=5.0, loop=False
+        bell, k=20, tau=1.0, scale=5.0, train_scale=True, loop=False
     )
 
 

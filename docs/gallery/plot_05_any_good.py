@@ -152,6 +152,6 @@ plt.show()
 #   control the sharp graph would have looked like a success of learning.
 #
 # If your graph fails the first question, raise ``scale`` or make it
-# ``scale='learned'``. If it fails the last one, keep the control: it is simpler.
+# ``train_scale=True``. If it fails the last one, keep the control: it is simpler.
 # :doc:`/pays` says where neither is the case; a graph that you *have* is
 # :doc:`plot_06_refine`.

@@ -73,11 +73,10 @@ def refining():
         *(64, 32, 2, 10),
         similarity='linear',
         compare='input',
-        scale='learned',
-        initial_scale=10.0,
+        scale=10.0,
+        train_scale=True,
         tau=1.0,
-        null=True,
-        initial_null=5.0,
+        null_score=5.0,
     )
 
 

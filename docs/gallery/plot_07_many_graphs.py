@@ -101,8 +101,8 @@ class OnPlaces(torch.nn.Module):
 def learned():
     return OnPlaces(
         'neural_gaussian',
-        scale='learned',
-        initial_scale=5.0,
+        scale=5.0,
+        train_scale=True,
         similarity_kwargs={'bias': True, 'centre': 'tanh'},
     )
 

@@ -70,7 +70,7 @@ def test_seeds_and_batches():
 def test_a_bell_that_moves_finds_the_relation(seed):
     torch.manual_seed(seed)
     bell = {'bias': True, 'centre': 'tanh'}
-    scale = {'scale': 'learned', 'initial_scale': 5.0, 'tau': 1.0}
+    scale = {'scale': 5.0, 'train_scale': True, 'tau': 1.0}
     compared = {'compare': 'embedding', 'embedding_channels': 2, 'loop': False}
     options = compared | scale | {'similarity_kwargs': bell, 'root_weight': False}
     conv = LatentGraphConv(1, 1, 'neural_gaussian', **options)

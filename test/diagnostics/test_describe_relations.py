@@ -11,7 +11,7 @@ pytestmark = pytest.mark.filterwarnings('ignore:neighbours are drawn almost unif
 
 @pytest.mark.parametrize('shares', ['global', 'node'])
 def test_describe_model_tells_relations_apart(shares):
-    conv = MultiplexLatentGraphConv(4, 8, 2, shares=shares, null=True, scale=5.0)
+    conv = MultiplexLatentGraphConv(4, 8, 2, shares=shares, null_score=0.0, scale=5.0)
     torch.nn.init.normal_(next(conv.mixture.parameters()))
     x = torch.randn(9, 4)
     layers = describe_model(conv, x=x).layers

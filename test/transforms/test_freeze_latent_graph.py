@@ -93,8 +93,8 @@ def test_given_candidates(data, model, of):
 
 
 def test_a_null_neighbour_has_the_share_that_the_layer_gives_it(data):
-    options = {'compare': 'input', 'eval_k': 2, 'scale': 5.0, 'null': True}
-    layer = LatentGraphConv(4, 8, 'linear', initial_null=5.0, **options).eval()
+    options = {'compare': 'input', 'eval_k': 2, 'scale': 5.0, 'null_score': 5.0}
+    layer = LatentGraphConv(4, 8, 'linear', **options).eval()
     frozen = FreezeLatentGraph(layer)(data.clone())
     total = torch.zeros(data.num_nodes)
     total = total.index_add(0, frozen.edge_index[1], frozen.edge_weight)

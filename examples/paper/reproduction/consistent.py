@@ -81,7 +81,7 @@ class ConsistentNet(torch.nn.Module):
             similarity: Similarity = LinearSimilarity(in_channels)
             options: dict[str, Any] = {'k': k, 'tau': 1.0, 'loop': False}
             if graph == 'drawn':
-                options |= {'scale': 'learned', 'initial_scale': initial_scale}
+                options |= {'scale': initial_scale, 'train_scale': True}
             else:
                 similarity = UniformSimilarity(in_channels)
             self.sampler = GumbelKNNSampler(similarity, **options)

@@ -229,7 +229,7 @@ def build(
         for name in ('scale', 'initial_scale'):
             if name in choice:
                 options |= {name: choice[name], 'initial_null': choice[name] * null}
-        return GSLNet(*sizes, dropout=dropout, **options)
+        return GSLNet(*sizes, dropout=dropout, **sampler_options(options))
     widths = [data.num_features, *[hidden] * (layers - 1), classes]
     return GivenGraphNet(
         CONVS[method.options['conv']],
@@ -238,6 +238,17 @@ def build(
         has_root=method.options.get('has_root', False),
         dropout=dropout,
     )
+
+
+def sampler_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Return options by their present names; finished runs keep the former ones."""
+    now = dict(options)
+    null, scale = now.pop('initial_null', 0.0), now.pop('initial_scale', 1.0)
+    if now.pop('null', False):
+        now['null_score'] = null
+    if now.get('scale') == 'learned':
+        now |= {'scale': scale, 'train_scale': True}
+    return now
 
 
 class Training(NamedTuple):

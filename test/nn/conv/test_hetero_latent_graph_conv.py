@@ -101,7 +101,7 @@ def test_graphs_are_those_of_the_forward_pass():
     [
         {},
         {'similarity': 'linear', 'scale': 3.0, 'loop': False, 'replace': False},
-        {'compare': 'input', 'scale': 'learned', 'null': True},
+        {'compare': 'input', 'train_scale': True, 'null_score': 0.0},
         {'observed': 'prior'},
     ],
 )
@@ -148,7 +148,7 @@ def test_one_type_and_one_relation(options, training):
 @pytest.mark.parametrize(
     'options',
     [
-        {'scale': 'learned', 'null': True},
+        {'train_scale': True, 'null_score': 0.0},
         {'compare': 'embedding', 'embedding_channels': 2},
         {'observed': 'prior', 'aggr': 'mean'},
     ],
@@ -187,7 +187,7 @@ def test_options_of_relations():
     trained = LinearSimilarity(OUT)
     relations = {
         IN_DOC: {'similarity': trained, 'k': 2, 'hard': True},
-        NEAR: {'compare': 'input', 'tau': 0.1, 'null': True},
+        NEAR: {'compare': 'input', 'tau': 0.1, 'null_score': 0.0},
         OF: {},
     }
     options = {'similarity_kwargs': {'c_scale': 0.3}, 'scale': 2.0, 'loop': False}

@@ -46,9 +46,9 @@ def test_repr():
     assert str(LatentGraphConv(-1, 8, 'linear', k=2, tau=1.0)) == (
         'LatentGraphConv(-1, 8, similarity=LinearSimilarity(8), k=2, tau=1.0)'
     )
-    assert str(LatentGraphConv(8, 8, 'linear', null=True, observed='prior')) == (
+    assert str(LatentGraphConv(8, 8, 'linear', null_score=0.0, observed='prior')) == (
         'LatentGraphConv(8, 8, similarity=LinearSimilarity(8), k=5, tau=0.25, '
-        "null=True, observed='prior')"
+        "null_score=0.0, observed='prior')"
     )
     with pytest.raises(ValueError, match=r"'out_channels' must be at least 1 \(got 0"):
         LatentGraphConv(4, 0)

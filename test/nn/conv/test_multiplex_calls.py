@@ -166,10 +166,10 @@ def test_similarities_of_several_kinds():
 
 
 def test_state_and_reset():
-    conv, x = make(shares='node', null=True).eval(), normal(N, IN)
+    conv, x = make(shares='node', null_score=0.0).eval(), normal(N, IN)
     torch.manual_seed(9)
     other = MultiplexLatentGraphConv(
-        IN, OUT, R, k=K, tau=0.4, scale=1.5, shares='node', null=True
+        IN, OUT, R, k=K, tau=0.4, scale=1.5, shares='node', null_score=0.0
     ).double()
     other.load_state_dict(conv.state_dict())
     assert torch.equal(other.eval()(x), conv(x))
@@ -194,7 +194,7 @@ def test_an_exported_program():
 
 
 def test_samplers_are_independent():
-    conv = make(scale='learned', null=True)
+    conv = make(train_scale=True, null_score=0.0)
     samplers = [m for m in conv.modules() if isinstance(m, GumbelKNNSampler)]
     assert len({id(sampler.log_scale) for sampler in samplers}) == R
     assert len({id(sampler.null_score) for sampler in samplers}) == R

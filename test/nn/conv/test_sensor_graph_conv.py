@@ -19,7 +19,7 @@ TRAINING = pytest.mark.parametrize('training', [True, False])
 def make(compare='free', **kwargs):
     torch.manual_seed(5)
     n = N if compare == 'free' else None
-    options = {'k': K, 'tau': TAU, 'initial_scale': SCALE, **kwargs}
+    options = {'k': K, 'tau': TAU, 'scale': SCALE, **kwargs}
     conv = SensorGraphConv(IN, OUT, n, EMB, compare=compare, **options).double()
     if conv.bias is not None:
         torch.nn.init.normal_(conv.bias)
@@ -98,7 +98,9 @@ def test_nothing_random_happens_in_evaluation():
 
 @KINDS
 def test_gradients_reach_embeddings_and_similarity(compare):
-    conv = make(compare, similarity='cosine', similarity_kwargs={'heads': 2}, null=True)
+    conv = make(
+        compare, similarity='cosine', similarity_kwargs={'heads': 2}, null_score=0.0
+    )
     conv(windows(7), **given(compare)).square().sum().backward()
     check_gradients(conv)
 

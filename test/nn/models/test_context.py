@@ -28,8 +28,8 @@ EMBEDDING = torch.randn(N, 5, generator=torch.Generator().manual_seed(1))
 
 NETS = {
     'projected': {},
-    'cosine': {'similarity': 'cosine', 'scale': 10.0, 'null': True},
-    'input': {'compare': 'input', 'similarity': 'linear', 'scale': 'learned'},
+    'cosine': {'similarity': 'cosine', 'scale': 10.0, 'null_score': 0.0},
+    'input': {'compare': 'input', 'similarity': 'linear', 'train_scale': True},
     'embedding': {'compare': 'embedding', 'embedding_channels': 5},
     'prior': {'observed': 'prior'},
     'self loops': {'add_self_loops': True, 'root_weight': False},

@@ -220,7 +220,7 @@ RANDOM = {
     'without replacement': {'replace': False, 'hard': True},
     'race': {'method': 'race'},
     'relations': {'num_relations': 2},
-    'null': {'null': True, 'scale': 'learned'},
+    'null': {'null_score': 0.0, 'train_scale': True},
     'free': {'num_transition_nodes': 3, 'transition': 'free'},
     'sampled evaluation': {'sample_in_eval': True},
 }

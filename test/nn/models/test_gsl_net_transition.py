@@ -72,7 +72,7 @@ def test_anchors_are_the_context_of_a_full_graph(training):
 
 
 @FORMS
-@pytest.mark.parametrize('options', [{}, {'similarity': 'cosine', 'null': True}])
+@pytest.mark.parametrize('options', [{}, {'similarity': 'cosine', 'null_score': 0.0}])
 @pytest.mark.parametrize('layout', ['dense', 'sparse'])
 def test_new_rows_by_a_plain_call(form, options, layout):
     net, x = make(form, scale=3.0, **options).double().eval(), draw_rows().double()

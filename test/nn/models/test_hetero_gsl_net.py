@@ -32,9 +32,9 @@ Y = torch.arange(12) % OUT
     'options',
     [
         {},
-        {'compare': 'input', 'scale': 'learned'},
+        {'compare': 'input', 'train_scale': True},
         {'compare': 'embedding', 'embedding_channels': 2},
-        {'observed': 'prior', 'null': True},
+        {'observed': 'prior', 'null_score': 0.0},
     ],
 )
 def test_one_type_and_one_relation(options, training):

@@ -67,7 +67,7 @@ def test_relations_that_reach_the_target():
 
 def test_the_input_is_compared_in_every_layer():
     relations = {NEAR: {}, IN_DOC: {}, HAS: {'compare': 'projected'}}
-    options = {'compare': 'input', 'similarity': 'linear', 'scale': 'learned'}
+    options = {'compare': 'input', 'similarity': 'linear', 'train_scale': True}
     sizes = {'doc': 6, 'word': 6}
     model = HeteroGSLNet(sizes, HIDDEN, 3, OUT, relations, 'doc', k=K, **options)
     x = {t: X[t].float() for t in sizes}

@@ -21,7 +21,12 @@ MODELS = {
     'GSLNet': [
         {},
         TRANSITION,
-        {'similarity': 'linear', 'compare': 'input', 'scale': 'learned', 'null': True},
+        {
+            'similarity': 'linear',
+            'compare': 'input',
+            'train_scale': True,
+            'null_score': 0.0,
+        },
         {'similarity_kwargs': {'bias': True, 'c_scale': 0.2}, 'observed': 'prior'},
         {'scale': 'auto', 'task': 'regression'},
         {'readout': 'mean', 'act': None},

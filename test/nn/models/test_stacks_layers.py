@@ -49,7 +49,7 @@ def test_layers(kind, in_channels, num_layers):
 
 def test_one_similarity_of_the_input_serves_all_layers():
     x = rows()
-    model = make(FULL, compare='input', dropout=0.0, scale='learned')
+    model = make(FULL, compare='input', dropout=0.0, train_scale=True)
     first, second = model.convs
     assert second.sampler is first.sampler
     assert first.sampler.similarity.in_channels == IN

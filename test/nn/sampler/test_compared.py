@@ -45,7 +45,7 @@ def graph(sampler, x, edge_index):
 def test_kept_values_give_the_same_graph(count, is_sparse):
     x, edge_index = inputs()
     given = x.to_sparse_csr() if is_sparse else x
-    sampler = GumbelKNNSampler(LinearSimilarity(12), scale='learned', null=True)
+    sampler = GumbelKNNSampler(LinearSimilarity(12), train_scale=True, null_score=0.0)
     first = graph(sampler, given, edge_index)
     again = graph(sampler, given.clone(), edge_index.clone())
     assert count == [is_sparse]
@@ -134,7 +134,7 @@ def test_rows_that_are_trained_are_compared_anew(count):
 def test_inference_leaves_nothing_that_training_cannot_use(is_sparse):
     x, edge_index = inputs()
     x = x.to_sparse_csr() if is_sparse else x
-    sampler = GumbelKNNSampler(LinearSimilarity(12), scale='learned')
+    sampler = GumbelKNNSampler(LinearSimilarity(12), train_scale=True)
     with torch.inference_mode():
         graph(sampler, x, edge_index)
     graph(sampler, x, edge_index).edge_weight.square().sum().backward()

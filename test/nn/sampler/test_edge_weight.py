@@ -86,7 +86,7 @@ def test_ones_change_nothing_and_factors_neither(training):
         assert torch.equal(graph.edge_index, plain.edge_index)
         torch.testing.assert_close(graph.edge_weight, plain.edge_weight)
     # Beside a null neighbour a factor counts.
-    sampler = make(null=True).double().train(training)
+    sampler = make(null_score=0.0).double().train(training)
     totals = [
         matrix(sampler(X, EVERY, factor * WEIGHT, generator=seeded(2))).sum()
         for factor in (1e-3, 1e3)

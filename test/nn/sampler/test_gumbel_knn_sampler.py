@@ -43,7 +43,7 @@ def test_repr():
         'GumbelKNNSampler(NeuralGaussianSimilarity(6, 4, c_scale=0.1), k=2, tau=1.0, '
         'scale=3.0, method=dense)'
     )
-    assert str(make(null=True)).endswith('method=auto, null=True)')
+    assert str(make(null_score=0.0)).endswith('null_score=0.0, method=auto)')
 
 
 # Of so few candidates none can race: a race alone is tested elsewhere.

@@ -18,8 +18,8 @@ METHODS = ['dense', 'race', 'stream']
 
 
 def sampler(**kwargs):
-    kwargs = {'k': K, 'tau': TAU, 'scale': 2.0, 'initial_null': NULL, **kwargs}
-    return make('linear', null=True, **kwargs)
+    kwargs = {'k': K, 'tau': TAU, 'scale': 2.0, 'null_score': NULL, **kwargs}
+    return make('linear', **kwargs)
 
 
 def scores(x, scale=2.0):
@@ -89,7 +89,7 @@ def test_gradients_of_the_nearest_reach_it(form):
 def test_large_sums(memory_budget):
     # Tiles of weights relative to the bound, without and with gradients.
     x, h = normal(3_000, 6).float(), normal(3_000, 2, seed=9).float()
-    module = sampler(scale=1.0, initial_null=7.0, memory_budget=memory_budget)
+    module = sampler(scale=1.0, null_score=7.0, memory_budget=memory_budget)
     module = module.float().eval()
     few = torch.arange(0, 3_000, 300)
     total = scores(x.double(), 1.0)[few]
@@ -153,7 +153,7 @@ def test_races_weigh_it_as_the_definition_does(tau):
     x, h = normal(20, 6), normal(20, 1, seed=8)
     moments = []
     for method in ('dense', 'race', 'stream'):
-        module = sampler(tau=tau, method=method, initial_null=4.0)
+        module = sampler(tau=tau, method=method, null_score=4.0)
         found = []
         for seed in range(50):
             with torch.no_grad():
@@ -208,12 +208,12 @@ def test_budgets_and_forms_draw_one_graph():
 
 def test_limits():
     x = normal(N, 6)
-    graph = sampler(initial_null=-80.0, method='race')(x, generator=seeded(1))
+    graph = sampler(null_score=-80.0, method='race')(x, generator=seeded(1))
     assert_graph(graph, torch.ones(N))
-    graph = sampler(initial_null=80.0, method='race')(x, generator=seeded(1))
+    graph = sampler(null_score=80.0, method='race')(x, generator=seeded(1))
     assert float(graph.edge_weight.detach().max()) < 1e-12
     for method in METHODS:
-        out = sampler(initial_null=300.0, tau=0.01, method=method).float()
+        out = sampler(null_score=300.0, tau=0.01, method=method).float()
         found = out.propagate(x.float(), x.float(), generator=seeded(1))
         assert torch.equal(found, torch.zeros_like(found))
         found = out.eval().propagate(x.float(), x.float())
@@ -235,17 +235,17 @@ def test_diagnostics_tell_its_share():
 
 
 def test_state_and_arguments():
-    module = GumbelKNNSampler(LinearSimilarity(6), null=True, initial_null=2.0)
+    module = GumbelKNNSampler(LinearSimilarity(6), null_score=2.0)
     with torch.no_grad():
         module.null_score.fill_(5.0)
     assert module.state_dict()['null_score'] == 5
     module.reset_parameters()
     assert module.null_score == 2
     assert GumbelKNNSampler(LinearSimilarity(6)).null_score is None
-    model = GSLNet(6, 4, 2, 2, null=True, scale='learned', compare='input')
+    model = GSLNet(6, 4, 2, 2, null_score=0.0, train_scale=True, compare='input')
     model(normal(N, 6).float()).sum().backward()
     assert model.convs[0].sampler.null_score.grad is not None
-    with pytest.raises(TypeError, match="'null' must be a bool"):
-        GumbelKNNSampler(LinearSimilarity(6), null=1)
-    with pytest.raises(ValueError, match=r"'initial_null' must be finite \(got inf\)"):
-        GumbelKNNSampler(LinearSimilarity(6), initial_null=math.inf)
+    with pytest.raises(TypeError, match="'null_score' must be a number"):
+        GumbelKNNSampler(LinearSimilarity(6), null_score='1')
+    with pytest.raises(ValueError, match=r"'null_score' must be finite \(got inf\)"):
+        GumbelKNNSampler(LinearSimilarity(6), null_score=math.inf)

@@ -22,8 +22,8 @@ OPTIONS = {
     'no tail': {'method': 'stream', 'num_tail': 0},
     'distinct': {'method': 'race', 'replace': False},
     'distinct, dense': {'method': 'dense', 'replace': False},
-    'null': {'method': 'race', 'null': True},
-    'null, dense': {'method': 'dense', 'null': True},
+    'null': {'method': 'race', 'null_score': 0.0},
+    'null, dense': {'method': 'dense', 'null_score': 0.0},
     'no loops': {'method': 'race', 'loop': False, 'scale': 8.0},
     'no loops, dense': {'method': 'dense', 'loop': False},
 }

@@ -19,7 +19,7 @@ METHODS = ['dense', 'race', 'stream']
 
 
 def make(**options):
-    return GumbelKNNSampler(LinearSimilarity(4), scale='learned', **options)
+    return GumbelKNNSampler(LinearSimilarity(4), train_scale=True, **options)
 
 
 def nodes(n=40):
@@ -30,7 +30,7 @@ def nodes(n=40):
 @pytest.mark.parametrize('method', METHODS)
 def test_equals_the_same_factor_given(method):
     x, h = nodes()
-    learned = make(initial_scale=3.0, method=method)
+    learned = make(scale=3.0, method=method)
     given = GumbelKNNSampler(LinearSimilarity(4), scale=3.0, method=method)
     for training in (True, False):
         found, expected = (
@@ -43,7 +43,7 @@ def test_equals_the_same_factor_given(method):
 @pytest.mark.parametrize('training', [True, False])
 def test_gradient_by_finite_differences(training):
     x, h = nodes()
-    sampler = make(initial_scale=2.0, method='dense').double().train(training)
+    sampler = make(scale=2.0, method='dense').double().train(training)
 
     def loss():
         return sampler.propagate(x, h, generator=seeded()).square().sum()
@@ -62,7 +62,7 @@ def test_the_gradient_of_races_is_that_of_the_definition():
     x, h = nodes()
     gradients = {}
     for method in ('race', 'dense'):
-        sampler = make(initial_scale=5.0, k=1, method=method).double()
+        sampler = make(scale=5.0, k=1, method=method).double()
         found = []
         for seed in range(200):
             sampler.zero_grad()
@@ -75,11 +75,11 @@ def test_the_gradient_of_races_is_that_of_the_definition():
 
 
 def test_state_reset_and_repr():
-    sampler = make(initial_scale=2.0)
+    sampler = make(scale=2.0)
     assert float(sampler.factor.detach()) == pytest.approx(2.0)
-    assert 'scale=learned' in str(sampler)
+    assert 'scale=2.0, train_scale=True' in str(sampler)
     assert set(sampler.state_dict()) == {'log_scale'}
-    other = make(initial_scale=7.0)
+    other = make(scale=7.0)
     other.load_state_dict(sampler.state_dict())
     assert float(other.factor.detach()) == pytest.approx(2.0)
     other.reset_parameters()
@@ -101,7 +101,7 @@ def test_each_layer_learns_a_factor():
     x = torch.randn(150, 8, generator=seeded())
     label = (x[:, 0] > 0).long()
     torch.manual_seed(0)
-    model = GSLNet(8, 8, 2, 2, similarity='linear', scale='learned')
+    model = GSLNet(8, 8, 2, 2, similarity='linear', train_scale=True)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
     for _ in range(20):
         optimizer.zero_grad()
@@ -116,7 +116,7 @@ def test_each_layer_learns_a_factor():
     ('options', 'error', 'text'),
     [
         ({'scale': 'auto'}, TypeError, "'scale' must be a positive number"),
-        ({'scale': 'learned', 'initial_scale': 0.0}, ValueError, "'initial_scale'"),
+        ({'scale': 0.0, 'train_scale': True}, ValueError, "'scale'"),
         ({'eval_tolerance': 0.0}, ValueError, "'eval_tolerance' must be positive"),
         ({'eval_tolerance': '1e-3'}, TypeError, "'eval_tolerance' must be a positive"),
     ],
@@ -145,7 +145,7 @@ def test_a_tolerance_holds(scale, loop, monkeypatch):
 @pytest.mark.parametrize('case', ['gradient', 'null', 'sparse'])
 def test_a_tolerance_is_never_an_estimate(case):
     x, h = nodes(3000)
-    options = {'scale': 10.0, 'null': case == 'null'}
+    options = {'scale': 10.0, 'null_score': 0.0 if case == 'null' else None}
     exact = GumbelKNNSampler(LinearSimilarity(4), **options).eval()
     options |= {'eval_tolerance': 1e-3, 'max_eval_pairs': 10}
     near = GumbelKNNSampler(LinearSimilarity(4), **options).eval()
@@ -175,7 +175,7 @@ def test_a_tolerance_holds_for_small_sums_beside_a_large_mean(mean):
     assert error.max() <= 1e-3
 
 
-@pytest.mark.parametrize('options', [{'scale': 'learned'}, {'null': True}])
+@pytest.mark.parametrize('options', [{'train_scale': True}, {'null_score': 0.0}])
 @pytest.mark.parametrize('method', METHODS)
 def test_parameters_on_another_device(method, options):
     # Those of the sampler alone: the similarity has none.

@@ -99,7 +99,7 @@ def test_large_logits_and_no_nodes():
 
 def test_it_teaches_the_graph():
     x = normal(40, 6).float()
-    model = GSLNet(6, 8, 2, 3, similarity='linear', scale='learned', tau=1.0, k=2)
+    model = GSLNet(6, 8, 2, 3, similarity='linear', train_scale=True, tau=1.0, k=2)
     outs = [model(x) for _ in range(2)]
     consistency_loss(outs).backward()
     for name, parameter in model.named_parameters():

@@ -121,7 +121,7 @@ def test_a_generator_and_the_global_one(kind, method):
 def test_state_dict(kind):
     module, x, z = make(kind), words(), embeddings()
     module(x, embedding=z)
-    other = make(kind, make_sampler(initial_scale=9.0))
+    other = make(kind, make_sampler(scale=9.0))
     other.load_state_dict(copy.deepcopy(module.state_dict()))
     losses = [m.eval()(x, embedding=z, generator=seeded()) for m in (module, other)]
     assert torch.equal(*losses)

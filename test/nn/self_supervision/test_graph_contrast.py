@@ -195,7 +195,7 @@ def test_the_state_holds_the_anchor():
     module, x, z = make(tau=0.5), words(), embeddings()
     module(x, embedding=z)
     module(x, embedding=z)
-    other = make(tau=0.5, sampler=make_sampler(initial_scale=7.0))
+    other = make(tau=0.5, sampler=make_sampler(scale=7.0))
     before = other.eval()(x, embedding=z, generator=seeded())
     other.load_state_dict(module.state_dict())
     expected = module.eval()(x, embedding=z, generator=seeded())

@@ -36,7 +36,7 @@ class LatentGraphConv(LearnedGraphConv):
     the noise-free weights
     :math:`A_{ij} = \mathrm{softmax}_j(\lambda \phi_{ij} / \tau)` over all nodes, or
     the :obj:`eval_k` nearest, in evaluation mode. The rows of :math:`\mathbf{A}` sum
-    to 1, less the share of a :obj:`null` neighbour. With
+    to 1, less the share of a null neighbour. With
     :obj:`add_self_loops`, :math:`\frac{1}{2} (\mathbf{A} + \mathbf{I})` takes its
     place. With :obj:`compare` the similarity sees :math:`\mathbf{X}` itself or an
     embedding that is given: few parameters on honest features, where a wide projection
@@ -118,8 +118,8 @@ class LatentGraphConv(LearnedGraphConv):
         >>> conv(torch.randn(100, 16)).shape
         torch.Size([100, 32])
         >>> # Edges that are given are pruned and weighed by the cosine of the features.
-        >>> options = {'compare': 'input', 'scale': 20.0, 'null': True}
-        >>> conv = LatentGraphConv(16, 32, 'linear', initial_null=5.0, **options)
+        >>> options = {'compare': 'input', 'scale': 20.0, 'null_score': 5.0}
+        >>> conv = LatentGraphConv(16, 32, 'linear', **options)
         >>> conv(torch.randn(100, 16), torch.randint(100, (2, 400))).shape
         torch.Size([100, 32])
     """

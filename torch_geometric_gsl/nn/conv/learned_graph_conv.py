@@ -236,8 +236,8 @@ class LearnedGraphConv(RootTerm):
             f'{self.__class__.__name__}({self._sizes()}, '
             f'similarity={sampler.similarity}, k={sampler.k}, tau={sampler.tau}'
         )
-        if sampler.null:
-            text += ', null=True'
+        if sampler.initial_null is not None:
+            text += f', null_score={sampler.initial_null}'
         if self.prior is not None:
             text += ", observed='prior'"
         return f'{text})'

@@ -80,7 +80,7 @@ class MultiplexLatentGraphConv(RootTerm):
             (default: :obj:`None`)
         **kwargs (optional): Additional arguments of
             :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv` for each relation,
-            such as :obj:`scale`, :obj:`null` or :obj:`observed`.
+            such as :obj:`scale`, :obj:`null_score` or :obj:`observed`.
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse

@@ -75,10 +75,10 @@ class SensorGraphConv(LearnedGraphConv):
             (default: :obj:`"linear"`)
         k (int, optional): The number of draws :math:`K`. (default: :obj:`5`)
         tau (float, optional): The temperature :math:`\tau`. (default: :obj:`1.0`)
-        scale (float or str, optional): The factor :math:`\lambda` of the similarity, or
-            :obj:`"learned"`. (default: :obj:`"learned"`)
-        initial_scale (float, optional): The value at which a learned factor begins.
+        scale (float, optional): The factor :math:`\lambda` of the similarity.
             (default: :obj:`5.0`)
+        train_scale (bool, optional): If :obj:`False`, the factor is not learned.
+            (default: :obj:`True`)
         compare (str, optional): What stands for a sensor, see above.
             (default: :obj:`"free"`)
         directed (bool, optional): If :obj:`False`, a sensor has one embedding: scores
@@ -95,7 +95,7 @@ class SensorGraphConv(LearnedGraphConv):
             memory :math:`O(n^2)`. (default: :obj:`"dense"`)
         **kwargs (optional): Additional arguments of
             :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`, such as
-            :obj:`null` or :obj:`hard`.
+            :obj:`null_score` or :obj:`hard`.
 
     Shapes:
         - **input:** windows :math:`(*, n, F_{in})` with any leading dimensions, such as
@@ -127,8 +127,8 @@ class SensorGraphConv(LearnedGraphConv):
         k: int = 5,
         tau: float = 1.0,
         *,
-        scale: float | str = 'learned',
-        initial_scale: float = 5.0,
+        scale: float = 5.0,
+        train_scale: bool = True,
         compare: str = 'free',
         directed: bool = True,
         similarity_kwargs: dict[str, Any] | None = None,
@@ -158,7 +158,7 @@ class SensorGraphConv(LearnedGraphConv):
             embedding_channels=compared.in_channels,
             observed='candidates',
             scale=scale,
-            initial_scale=initial_scale,
+            train_scale=train_scale,
             loop=loop,
             method=method,
             **kwargs,

@@ -100,9 +100,10 @@ class GSLNet(ChoosesScale, StacksLayers, RemembersRows, NodeClassifier):
             :class:`~torch_geometric_gsl.nn.conv.MultiplexLatentGraphConv`.
             (default: :obj:`None`)
         **kwargs (optional): Additional arguments of the layers, such as :obj:`k`,
-            :obj:`tau`, :obj:`similarity_kwargs`, :obj:`root_weight`, :obj:`null`, or
-            :obj:`observed`, which tells what the :obj:`edge_index` of a call is:
-            :obj:`"candidates"`, or a :obj:`"prior"` to mix with a learned graph.
+            :obj:`tau`, :obj:`similarity_kwargs`, :obj:`root_weight`,
+            :obj:`null_score`, or :obj:`observed`, which tells what the
+            :obj:`edge_index` of a call is: :obj:`"candidates"`, or a :obj:`"prior"` to
+            mix with a learned graph.
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
@@ -122,8 +123,8 @@ class GSLNet(ChoosesScale, StacksLayers, RemembersRows, NodeClassifier):
         >>> model(torch.randn(100, 16)).shape
         torch.Size([100, 7])
         >>> # The cosine of the features refines a given graph.
-        >>> options = {'compare': 'input', 'scale': 20.0, 'null': True}
-        >>> model = GSLNet(16, 32, 2, 7, 'linear', initial_null=5.0, **options)
+        >>> options = {'compare': 'input', 'scale': 20.0, 'null_score': 5.0}
+        >>> model = GSLNet(16, 32, 2, 7, 'linear', **options)
         >>> model(torch.randn(100, 16), torch.randint(100, (2, 400))).shape
         torch.Size([100, 7])
     """

@@ -86,7 +86,7 @@ class HeteroGSLNet(WatchesRows, StacksRelations, FollowsTask):
             (:obj:`"input"`), of equal widths then, or an :obj:`embedding_dict` that
             each call gives (:obj:`"embedding"`). (default: :obj:`"projected"`)
         **kwargs (optional): Additional arguments of the layers, such as :obj:`k`,
-            :obj:`tau`, :obj:`scale`, :obj:`similarity_kwargs` or :obj:`null`.
+            :obj:`tau`, :obj:`scale`, :obj:`similarity_kwargs` or :obj:`null_score`.
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}_t|, F_t)` of each type, dense or

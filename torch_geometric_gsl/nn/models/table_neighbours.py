@@ -82,8 +82,8 @@ class TableNeighbours(torch.nn.Module):
             resolve_similarity(similarity, in_channels),
             draws or 1,
             1.0,
-            scale='learned',
-            initial_scale=initial_scale,
+            scale=initial_scale,
+            train_scale=True,
             loop=False,
         )
         # What is compared, the same embedded, and what ranks it.

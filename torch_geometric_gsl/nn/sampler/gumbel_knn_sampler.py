@@ -15,6 +15,7 @@ from torch_geometric_gsl._checks import (
     check_edge_weight,
     check_generator,
     check_messages,
+    check_number,
     check_parameter_device,
     check_rows,
 )
@@ -90,12 +91,17 @@ class GumbelKNNSampler(OneType):
         k (int, optional): The number of draws :math:`K`. (default: :obj:`5`)
         tau (float, optional): The temperature :math:`\tau`, between 1e-6 and 1e6: draws
             become one-hot for :math:`\tau \to 0`. (default: :obj:`0.25`)
-        scale (float or str, optional): The factor :math:`\lambda` of the similarity,
-            between 1e-9 and 1e9: larger values sharpen. Candidates differ by a factor
-            :math:`e^{\lambda}` at the most for one in :math:`[0, 1]`. If
-            :obj:`"learned"`, its logarithm is a parameter. (default: :obj:`1.0`)
-        initial_scale (float, optional): The value at which a learned factor begins.
+        scale (float, optional): The factor :math:`\lambda` of the similarity, between
+            1e-9 and 1e9: larger values sharpen. Candidates differ by a factor
+            :math:`e^{\lambda}` at the most for one in :math:`[0, 1]`.
             (default: :obj:`1.0`)
+        train_scale (bool, optional): If :obj:`True`, the factor is learned, starting
+            at :obj:`scale`: its logarithm is a parameter. (default: :obj:`False`)
+        null_score (float, optional): If given, each target has a null neighbour, which
+            takes the weight that no neighbour deserves. Its score :math:`s_0`, one for
+            all targets, is a parameter that starts here. It is not multiplied by
+            :math:`\lambda`: for the weight of a neighbour of cosine 0.25 at
+            :obj:`scale=20`, give 5. (default: :obj:`None`)
         hard (bool, optional): If :obj:`True`, each draw is one-hot in the forward pass
             and relaxed in the backward pass (straight-through). Edges that only carry
             gradient weigh exactly zero: see :meth:`SampledGraph.prune()
@@ -107,12 +113,6 @@ class GumbelKNNSampler(OneType):
             evaluation. (default: :obj:`True`)
         loop (bool, optional): If :obj:`False`, a node is no candidate of its own.
             (default: :obj:`True`)
-        null (bool, optional): If :obj:`True`, each target has a null neighbour, which
-            takes the weight that no neighbour deserves. Its score :math:`s_0`, one for
-            all targets, is a parameter. (default: :obj:`False`)
-        initial_null (float, optional): The score at which it begins. It is not
-            multiplied by :math:`\lambda`: for the weight of a neighbour of cosine 0.25
-            at :obj:`scale=20`, give 5. (default: :obj:`0.0`)
         method (str, optional): :obj:`"dense"`, :obj:`"race"` or :obj:`"stream"`, which
             serve or raise, or :obj:`"auto"`: a race where it looks at few candidates,
             else the definition for at most :math:`2^{16}` pairs, else the cheaper one
@@ -172,14 +172,13 @@ class GumbelKNNSampler(OneType):
         similarity: Similarity,
         k: int = 5,
         tau: float = 0.25,
-        scale: float | str = 1.0,
+        scale: float = 1.0,
         *,
-        initial_scale: float = 1.0,
+        train_scale: bool = False,
+        null_score: float | None = None,
         hard: bool = False,
         replace: bool = True,
         loop: bool = True,
-        null: bool = False,
-        initial_null: float = 0.0,
         method: str = 'auto',
         num_arrivals: int | None = None,
         num_tail: int | None = None,
@@ -198,12 +197,11 @@ class GumbelKNNSampler(OneType):
         self.k = k
         self.tau = tau
         self.scale = scale
-        self.initial_scale = initial_scale
+        self.train_scale = train_scale
+        self.initial_null = null_score
         self.hard = hard
         self.replace = replace
         self.loop = loop
-        self.null = null
-        self.initial_null = initial_null
         self.method = method
         self.num_arrivals = num_arrivals
         self.num_tail = num_tail
@@ -214,26 +212,29 @@ class GumbelKNNSampler(OneType):
         self.memory_budget = memory_budget
         for name, check in CHECKS.items():
             check(getattr(self, name), name=name)
-        self.tau, self.log_scale = float(tau), None
-        self.scale = scale if isinstance(scale, str) else float(scale)
-        if scale == 'learned':
+        self.tau, self.scale = float(tau), float(scale)
+        self.log_scale: torch.nn.Parameter | None = None
+        if train_scale:
             self.log_scale = torch.nn.Parameter(torch.empty(()))
-            torch.nn.init.constant_(self.log_scale, math.log(initial_scale))
         self.null_score: torch.nn.Parameter | None = None
-        if null:
+        if null_score is not None:
+            check_number(null_score, 'null_score')
             self.null_score = torch.nn.Parameter(torch.empty(()))
-            torch.nn.init.constant_(self.null_score, initial_null)
+        self._reset_scores()
         self._memory, self._compared = EnvelopeMemory(), ComparedEdges()
         self._draw_hooks: OrderedDict[int, Callable[..., None]] = OrderedDict()
 
     def reset_parameters(self) -> None:
         r"""Reset all learnable parameters of the module."""
         self.similarity.reset_parameters()
-        if self.log_scale is not None:
-            torch.nn.init.constant_(self.log_scale, math.log(self.initial_scale))
-        if self.null_score is not None:
-            torch.nn.init.constant_(self.null_score, self.initial_null)
+        self._reset_scores()
         self._memory = EnvelopeMemory()
+
+    def _reset_scores(self) -> None:
+        if self.log_scale is not None:
+            torch.nn.init.constant_(self.log_scale, math.log(self.scale))
+        if self.null_score is not None and self.initial_null is not None:
+            torch.nn.init.constant_(self.null_score, self.initial_null)
 
     def forward(
         self,
@@ -446,7 +447,7 @@ class GumbelKNNSampler(OneType):
     def factor(self) -> float | Tensor:
         r"""Return the factor :math:`\lambda` of the similarity, given or learned."""
         if self.log_scale is None:
-            return float(self.scale)
+            return self.scale
         return self.log_scale.clamp(*map(math.log, SCALES)).exp()
 
     @property
@@ -537,8 +538,9 @@ class GumbelKNNSampler(OneType):
         return pairs._replace(null=self.null_score.to(pairs.src.dtype))
 
     def __repr__(self) -> str:
-        null = ', null=True' if self.null else ''
+        train = ', train_scale=True' if self.train_scale else ''
+        null = '' if self.initial_null is None else f', null_score={self.initial_null}'
         return (
-            f'{self.__class__.__name__}({self.similarity}, k={self.k}, '
-            f'tau={self.tau}, scale={self.scale}, method={self.method}{null})'
+            f'{self.__class__.__name__}({self.similarity}, k={self.k}, tau={self.tau}, '
+            f'scale={self.scale}{train}{null}, method={self.method})'
         )

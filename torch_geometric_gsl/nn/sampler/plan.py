@@ -10,7 +10,6 @@ from typing import NamedTuple
 from torch_geometric_gsl._checks import (
     check_count,
     check_flag,
-    check_number,
     check_option,
     check_positive,
 )
@@ -58,26 +57,21 @@ def _check_eval_k(value: object, name: str) -> None:
         check_count(value, name)
 
 
-def _check_scale(value: object, name: str) -> None:
-    if value != 'learned':
-        check_positive(value, name, *SCALES)
-
-
 #: How a sampler checks its options, by their names.
 CHECKS: dict[str, Callable[..., None]] = {
     'k': check_count,
     # Beyond, scores over the temperature leave the range of float32.
     'tau': partial(check_positive, low=1e-6, high=1e6),
-    'scale': _check_scale,
-    'initial_scale': partial(check_positive, low=SCALES[0], high=SCALES[1]),
+    'scale': partial(check_positive, low=SCALES[0], high=SCALES[1]),
     'method': partial(check_option, options=METHODS),
     'num_arrivals': _check_count_or_none,
     'num_tail': partial(_check_count_or_none, minimum=0),
     'eval_k': _check_eval_k,
     'eval_tolerance': _check_tolerance,
     **dict.fromkeys(('max_eval_pairs', 'memory_budget'), check_count),
-    **dict.fromkeys(('hard', 'replace', 'loop', 'null', 'sample_in_eval'), check_flag),
-    'initial_null': check_number,
+    **dict.fromkeys(
+        ('hard', 'replace', 'loop', 'train_scale', 'sample_in_eval'), check_flag
+    ),
 }
 
 

@@ -50,7 +50,7 @@ class GraphContrast(DrawnGraphLoss):
 
     .. code-block:: python
 
-        sampler = GumbelKNNSampler(LinearSimilarity(32), scale='learned', loop=False)
+        sampler = GumbelKNNSampler(LinearSimilarity(32), train_scale=True, loop=False)
         contrast = GraphContrast(sampler, x.size(1), anchor=data.edge_index)
         optimizer = torch.optim.Adam([*encoder.parameters(), *contrast.parameters()])
         for epoch in range(200):
@@ -110,7 +110,7 @@ class GraphContrast(DrawnGraphLoss):
 
     Example:
         >>> from torch_geometric_gsl import GumbelKNNSampler, LinearSimilarity
-        >>> sampler = GumbelKNNSampler(LinearSimilarity(16, 8), scale='learned')
+        >>> sampler = GumbelKNNSampler(LinearSimilarity(16, 8), train_scale=True)
         >>> contrast = GraphContrast(sampler, 16, hidden_channels=32)
         >>> loss = contrast(torch.randn(100, 16))
         >>> loss.backward()

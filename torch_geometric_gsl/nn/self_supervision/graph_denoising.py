@@ -41,7 +41,7 @@ class GraphDenoising(DrawnGraphLoss):
 
     .. code-block:: python
 
-        sampler = GumbelKNNSampler(LinearSimilarity(32), scale='learned', loop=False)
+        sampler = GumbelKNNSampler(LinearSimilarity(32), train_scale=True, loop=False)
         denoising = GraphDenoising(sampler, x.size(1))
         optimizer = torch.optim.Adam([*encoder.parameters(), *denoising.parameters()])
         for epoch in range(200):
@@ -88,7 +88,7 @@ class GraphDenoising(DrawnGraphLoss):
 
     Example:
         >>> from torch_geometric_gsl import GumbelKNNSampler, LinearSimilarity
-        >>> sampler = GumbelKNNSampler(LinearSimilarity(16, 8), scale='learned')
+        >>> sampler = GumbelKNNSampler(LinearSimilarity(16, 8), train_scale=True)
         >>> denoising = GraphDenoising(sampler, 16, hidden_channels=32)
         >>> loss = denoising(torch.randn(100, 16))
         >>> loss.backward()
