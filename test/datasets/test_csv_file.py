@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from torch_geometric_gsl.datasets import load_dataset
-from torch_geometric_gsl.datasets.table_file import _find_label
+from torch_geometric_gsl.datasets._csv_file import find_label
 
 CSV = 'width,species,length\n1,b,0.5\n2, a,-3\n4,b,1e2\n4,b,1e2\n'
 
@@ -111,5 +111,5 @@ class Name(str):
 def test_wide_headers_take_few_comparisons(count):
     Name.comparisons = 0
     header = [Name(f'c{i}') for i in range(count)]
-    assert _find_label(Path('my.csv'), header, f'c{count - 1}') == count - 1
+    assert find_label(Path('my.csv'), header, f'c{count - 1}') == count - 1
     assert Name.comparisons <= 5 * count
