@@ -13,7 +13,12 @@ from torch_geometric.data import Data
 from torch_geometric_gsl._checks import check_absent, check_flag, check_option
 from torch_geometric_gsl._damage import ERRORS, damaged
 from torch_geometric_gsl.datasets._feature_table import FeatureTable
-from torch_geometric_gsl.datasets._raw_files import RAW_FILES, RawFiles, known_copies
+from torch_geometric_gsl.datasets._raw_files import (
+    RAW_FILES,
+    READERS,
+    RawFiles,
+    known_copies,
+)
 from torch_geometric_gsl.datasets.mini_imagenet_features import MiniImageNetFeatures
 from torch_geometric_gsl.datasets.sklearn_table import SklearnTable
 from torch_geometric_gsl.datasets.table_file import SUFFIXES, read_table_file
@@ -150,7 +155,7 @@ def load_dataset(
     if name in _TABLES:
         return _open(SklearnTable(root, name, standardize is None or standardize))
     check_absent(standardize, 'standardize', f"for '{name}'")
-    if RAW_FILES[name].read is None:
+    if name not in READERS:
         folder = raw_folder(name, root)
         cls = TwentyNewsgroups if name == '20News' else MiniImageNetFeatures
         raw_dir = None if folder is None else str(folder)
@@ -161,20 +166,8 @@ def load_dataset(
 
 
 def read_raw(name: str, root: str, allow_pickle: bool = False) -> Data:
-    r"""Return what the raw files of a dataset hold: features, labels, and edges.
-
-    Args:
-        name (str): The name of a dataset that has no class of its own.
-        root (str): The folder that is searched after :obj:`GSL_DATA`, and to which
-            files are downloaded.
-        allow_pickle (bool, optional): Whether to read files of unknown bytes. Those
-            that are pickles execute what they hold. (default: :obj:`False`)
-    """
+    """Return the features, labels and edges that raw files hold."""
     raw, folder = RAW_FILES[name], raw_folder(name, root)
-    if raw.read is None:
-        raise ValueError(
-            f"'name' must be one without a class of its own (got {name!r})"
-        )
     if folder is None:
         folder = Path(root, raw.folder)
         _download(raw, folder)
@@ -182,7 +175,7 @@ def read_raw(name: str, root: str, allow_pickle: bool = False) -> Data:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter('ignore')  # Of old pickles.
-                return raw.read(copies)
+                return READERS[name](copies)
         except ImportError as error:
             raise ImportError(
                 f"'{name}' needs {error.name}, which is not installed"
