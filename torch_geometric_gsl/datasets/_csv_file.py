@@ -40,7 +40,7 @@ def read_csv(
         with path.open(encoding='utf-8-sig', newline='') as file:
             reader = csv.reader(file, strict=True)
             header = [name.strip() for name in next(reader, [])]
-            column = find_label(path, header, label)
+            column = _find_label(path, header, label)
             line = reader.line_num
             for fields in reader:
                 if fields:  # Blank lines have none.
@@ -81,7 +81,7 @@ def _find_damage(path: Path) -> int:
         return next((n for n, line in enumerate(file, 1) if '\ufffd' in line), 0)
 
 
-def find_label(path: Path, header: list[str], label: str | None) -> int:
+def _find_label(path: Path, header: list[str], label: str | None) -> int:
     """Return the place of the labels among columns whose names are unique."""
     twice = sorted(name for name, count in Counter(header).items() if count > 1)
     if not header:
