@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from torch_geometric_gsl.datasets import twenty_newsgroups
+from torch_geometric_gsl.datasets.registry import raw_folder
 from torch_geometric_gsl.datasets.twenty_newsgroups import TwentyNewsgroups
 
 datasets = pytest.importorskip('sklearn.datasets')
@@ -159,6 +160,15 @@ def test_download(tmp_path, monkeypatch):
     assert torch.equal(again[0].x, x)
     assert len(again.feature_names) == 11
     assert [item.name for item in (tmp_path / 'raw').iterdir()] == ['posts.json']
+
+
+def test_downloaded_posts_are_found(tmp_path, monkeypatch):
+    monkeypatch.setenv('GSL_DATA', str(tmp_path))
+    assert raw_folder('20News', str(tmp_path / 'root')) is None
+    fake_download(monkeypatch)
+    Small(str(tmp_path / '20News'))
+    found = raw_folder('20News', str(tmp_path / 'root'))
+    assert found == tmp_path / '20News' / 'raw'
 
 
 def test_download_fails(tmp_path):

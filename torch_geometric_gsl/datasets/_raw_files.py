@@ -58,6 +58,8 @@ _WIKIPEDIA_FILES = {
     'features': 'out1_node_feature_label.txt',
     'edges': 'out1_graph_edges.txt',
 }
+#: The posts of 20News as text, which serve as well as its raw file.
+POSTS = 'posts.json'
 
 
 class RawFiles(NamedTuple):

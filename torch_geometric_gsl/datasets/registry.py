@@ -14,6 +14,7 @@ from torch_geometric_gsl._checks import check_absent, check_flag, check_option
 from torch_geometric_gsl._damage import ERRORS, damaged
 from torch_geometric_gsl.datasets._feature_table import FeatureTable
 from torch_geometric_gsl.datasets._raw_files import (
+    POSTS,
     RAW_FILES,
     READERS,
     RawFiles,
@@ -202,7 +203,8 @@ def raw_folder(name: str, root: str = 'data') -> Path | None:
         source = Path(local, raw.folder)
         places = [source, source.parent, *places]
     for place in places:
-        if all((place / file).is_file() for file in raw.digests):
+        is_whole = all((place / file).is_file() for file in raw.digests)
+        if is_whole or (place / POSTS).is_file():
             return place
     return None
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch_geometric_gsl._damage import ERRORS, damaged
 from torch_geometric_gsl._files import replacing
 from torch_geometric_gsl.datasets._feature_table import FeatureTable
-from torch_geometric_gsl.datasets._raw_files import RAW_FILES, known_copies
+from torch_geometric_gsl.datasets._raw_files import POSTS, RAW_FILES, known_copies
 
 _CLASS_NAMES = (
     'alt.atheism',
@@ -85,7 +85,7 @@ class TwentyNewsgroups(FeatureTable):
 
     @property
     def raw_file_names(self) -> str:
-        return _CACHE if Path(self.raw_dir, _CACHE).is_file() else 'posts.json'
+        return _CACHE if Path(self.raw_dir, _CACHE).is_file() else POSTS
 
     def download(self) -> None:
         path = self.raw_paths[0]
