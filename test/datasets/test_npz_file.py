@@ -1,4 +1,5 @@
 import zipfile
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -74,3 +75,10 @@ def test_a_damaged_array_is_told(tmp_path, member):
         archive.writestr('x.npy', member)
     with pytest.raises(ValueError, match=rf"'{path}' must (hold|be a matrix)"):
         load_dataset(path)
+
+
+def test_too_little_memory_is_no_damage(tmp_path, monkeypatch):
+    np.savez(tmp_path / 'my.npz', x=X, y=Y)
+    monkeypatch.setattr(np, 'load', Mock(side_effect=MemoryError('too little')))
+    with pytest.raises(MemoryError, match='too little'):
+        load_dataset(tmp_path / 'my.npz')
