@@ -17,18 +17,18 @@ from torch_geometric_gsl import (
     NeuralGaussianSimilarity,
     TransitionGraphConv,
 )
-from torch_geometric_gsl.datasets import MiniImageNetFeatures
+from torch_geometric_gsl.datasets import MiniImageNetFeatures, load_dataset
 
 x = torch.randn(6, 4)
 sampler = GumbelKNNSampler(NeuralGaussianSimilarity(4), k=3)
+distinct = GumbelKNNSampler(NeuralGaussianSimilarity(4), k=3, replace=False)
 
 
-def truncated_pickle() -> None:
+def truncated_file() -> None:
     with tempfile.TemporaryDirectory() as root:
-        raw = Path(root) / 'raw'
-        raw.mkdir()
-        (raw / 'mini_imagenet.pkl').write_bytes(b'\x80\x04\x95')
-        MiniImageNetFeatures(root)
+        path = Path(root, 'my.npz')
+        path.write_bytes(b'PK\x03\x04')
+        load_dataset(path)
 
 
 def hostile_pickle() -> None:
@@ -41,7 +41,7 @@ def hostile_pickle() -> None:
 
 CASES: dict[str, Callable[[], object]] = {
     'NaN in the features': lambda: sampler(x.log()),
-    'more neighbours than nodes': lambda: sampler(x[:2]),
+    'more neighbours than nodes': lambda: distinct(x[:2]),
     'a vector for a matrix': lambda: sampler(x[0]),
     'integer features': lambda: sampler(x.long()),
     'another width': lambda: sampler(torch.randn(6, 5)),
@@ -52,7 +52,7 @@ CASES: dict[str, Callable[[], object]] = {
     'an unsorted batch': lambda: sampler(x, batch=torch.tensor([0, 1, 0, 1, 1, 1])),
     'edges to nowhere': lambda: sampler(x, torch.tensor([[0], [6]])),
     'another number of nodes': lambda: TransitionGraphConv(4, 2, num_nodes=9)(x),
-    'a truncated file': truncated_pickle,
+    'a truncated file': truncated_file,
     'a file that runs a command': hostile_pickle,
 }
 

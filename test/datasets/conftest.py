@@ -6,6 +6,8 @@ import pytest
 class Harm:
     """An object whose pickle makes a folder when it is loaded."""
 
+    name = f'{os.name}.mkdir'
+
     def __init__(self, marker):
         self.marker = marker
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from torch_geometric_gsl.datasets._io.labels import encode
+from torch_geometric_gsl.datasets._labels import encode
 
 LARGE = 2**53  # The next number is none in double precision.
 

@@ -1,7 +1,5 @@
-import io
-import struct
-import tracemalloc
 import zipfile
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -30,13 +28,6 @@ def test_npz(tmp_path):
     assert (data.y.tolist(), data.class_names) == ([0, 1, 0], ['u', 'v'])
 
 
-def test_arrays_larger_than_their_file_are_read(tmp_path):
-    path = tmp_path / 'my.npz'
-    np.savez_compressed(path, x=np.ones((5000, 9)), y=np.arange(5000) % 2)
-    assert path.stat().st_size < 5000
-    assert load_dataset(path).x.sum() == 45_000
-
-
 @pytest.mark.parametrize(
     ('arrays', 'text'),
     [
@@ -63,67 +54,31 @@ def test_damaged_npz(tmp_path, arrays, text):
     assert str(path) in str(caught.value)
 
 
-def to_npy(header, content=None):
-    """Return an array in NumPy's format, with a header of one's own."""
-    content = X.tobytes() if content is None else content
-    size = struct.pack('<H', len(header) + 1)
-    return b'\x93NUMPY\x01\x00' + size + f'{header}\n'.encode() + content
-
-
-STATE = "{{'descr': '<f8', 'fortran_order': False, 'shape': {}}}"
-WHOLE = to_npy(STATE.format((3, 2)))
+STATE = b"{'descr': '<f8', 'fortran_order': False, 'shape': (4, 2)}\n"
+SIZE = len(STATE).to_bytes(2, 'little')
 
 
 @pytest.mark.parametrize(
-    ('members', 'text'),
+    'member',
     [
-        ({'x.npy': to_npy(STATE.format((10**9, 10**3)))}, r"'x.npy' states the shape"),
-        ({'x.npy': to_npy(STATE.format((4, 2)))}, 'of 64 bytes, but holds 48'),
-        ({'x.npy': to_npy(STATE.format((2, 2)))}, 'of 32 bytes, but holds 48'),
-        ({'x.npy': to_npy(STATE.format((-3, -2)))}, ''),
-        ({'x': WHOLE, 'x.npy': WHOLE}, r"more than one array named \['x'\]"),
-        ({'x.npy': b'\x93NUMPY\x07\x00'}, r'the unknown format \(7, 0\)'),
-        ({'x.npy': to_npy('(' * 1000)}, 'the header of an array cannot be parsed'),
-        ({'x.npy': b''}, ''),
+        b'',
+        b'no array',
+        b'\x93NUMPY\x07\x00',
+        b'\x93NUMPY\x01\x00' + SIZE + STATE + X.tobytes(),  # A row too few.
+        b'\x93NUMPY\x01\x00' + SIZE + b'(' * len(STATE) + X.tobytes(),
     ],
 )
-def test_forged_npz(tmp_path, members, text):
+def test_a_damaged_array_is_told(tmp_path, member):
     path = tmp_path / 'my.npz'
-    with zipfile.ZipFile(path, 'w') as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-        stream = io.BytesIO()
-        np.save(stream, Y)
-        archive.writestr('y.npy', stream.getvalue())
-    with pytest.raises(ValueError, match=rf"^'{path}' must hold .*\(.*{text}.*\)$"):
+    np.savez(path, y=Y)
+    with zipfile.ZipFile(path, 'a') as archive:
+        archive.writestr('x.npy', member)
+    with pytest.raises(ValueError, match=rf"'{path}' must (hold|be a matrix)"):
         load_dataset(path)
 
 
-def test_no_more_is_unpacked_than_a_header_states(tmp_path):
-    path, header = tmp_path / 'my.npz', STATE.format((2, 2))
-    with zipfile.ZipFile(path, 'w', zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr('x.npy', to_npy(header, bytes(2**26)))
-    tracemalloc.start()
-    try:
-        with pytest.raises(ValueError, match=r'of 32 bytes, but holds 67,108,864'):
-            load_dataset(path)
-        assert tracemalloc.get_traced_memory()[1] < 2**22
-    finally:
-        tracemalloc.stop()
-
-
-@pytest.mark.parametrize('method', [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
-def test_an_archive_that_claims_more_than_its_file(tmp_path, method):
-    path, size = tmp_path / 'my.npz', 8 * 10**12
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, 'w', method) as archive:
-        archive.writestr('x.npy', to_npy(STATE.format((10**12, 1)), b''))
-        (member,) = archive.infolist()
-        # Only the list of members at the archive's end is forged.
-        member.file_size += size
-        member.compress_size += size
-    path.write_bytes(stream.getvalue())
-    assert path.stat().st_size < 1000
-    text = rf"^'{path}' must .*\(a member claims more than \d+ bytes\)$"
-    with pytest.raises(ValueError, match=text):
-        load_dataset(path)
+def test_too_little_memory_is_no_damage(tmp_path, monkeypatch):
+    np.savez(tmp_path / 'my.npz', x=X, y=Y)
+    monkeypatch.setattr(np, 'load', Mock(side_effect=MemoryError('too little')))
+    with pytest.raises(MemoryError, match='too little'):
+        load_dataset(tmp_path / 'my.npz')

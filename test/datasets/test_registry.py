@@ -1,4 +1,4 @@
-import os
+import hashlib
 import pickle
 import re
 from pathlib import Path
@@ -15,16 +15,18 @@ from torch_geometric_gsl.datasets.registry import raw_folder
 from torch_geometric_gsl.datasets.twenty_newsgroups import TwentyNewsgroups
 
 LINES = b'node_id\tfeature\tlabel\n0\t0,1,0\t1\n1\t7,1,0\t0\n2\t0,0,0\t1\n'
-FILE = 'out1_node_feature_label.txt'
+EDGES = b'node_id\tnode_id\n0\t1\n2\t1\n'
+FILE, EDGE_FILE = 'out1_node_feature_label.txt', 'out1_graph_edges.txt'
 FOLDER = 'chameleon/geom_gcn/raw'
 
 
 @pytest.fixture
 def small(monkeypatch):
     """Chameleon with three nodes, no GSL_DATA, and no network."""
-    counts = {'num_nodes': 3, 'num_features': 3, 'num_classes': 2}
-    entry = registry._TABLE['Chameleon']._replace(**counts)
-    monkeypatch.setitem(registry._TABLE, 'Chameleon', entry)
+    contents = {FILE: LINES, EDGE_FILE: EDGES}
+    digests = {k: (hashlib.sha256(v).hexdigest(),) for k, v in contents.items()}
+    raw = registry.RAW_FILES['Chameleon']._replace(digests=digests)
+    monkeypatch.setitem(registry.RAW_FILES, 'Chameleon', raw)
     monkeypatch.delenv('GSL_DATA', raising=False)
 
     def refuse(url, path):
@@ -36,7 +38,7 @@ def small(monkeypatch):
 def write(folder, content=LINES):
     folder.mkdir(parents=True)
     (folder / FILE).write_bytes(content)
-    return folder / FILE
+    (folder / EDGE_FILE).write_bytes(EDGES)
 
 
 def snapshot(folder):
@@ -49,9 +51,8 @@ def test_documented_counts():
     rows = re.findall(r'(\w+) +([\d,]+) +([\d,]+) +([\d,]+)\n', doc)
     found = {name: [int(n.replace(',', '')) for n in counts] for name, *counts in rows}
     assert tuple(found) == DATASETS
-    assert found == {name: list(entry[:3]) for name, entry in registry._TABLE.items()}
-    for entry in registry._TABLE.values():
-        assert re.fullmatch(r'(https://[\w.-]+(/[\w.-]+)+)?', entry.url), entry
+    for raw in registry.RAW_FILES.values():
+        assert re.fullmatch(r'(https://[\w.-]+(/[\w.-]+)+)?', raw.url), raw
     assert list(MiniImageNetFeatures._expected) == found['MiniImageNet']
     assert list(TwentyNewsgroups._expected) == found['20News']
 
@@ -68,15 +69,16 @@ def test_documented_counts():
     ],
 )
 def test_words(gsl_data, monkeypatch, tmp_path, name, num_words, is_sparse):
-    folder = registry._TABLE[name].folder
+    folder = registry.RAW_FILES[name].folder
     source = gsl_data(folder)
     monkeypatch.setenv('GSL_DATA', str(source.parents[folder.count('/')]))
     data = load_dataset(name, str(tmp_path))
     assert sorted(data.keys()) == ['x', 'y']
     assert data.validate()
     assert (data.x.dtype, data.y.dtype) == (torch.float32, torch.int64)
-    counts = (*data.x.shape, int(data.y.max()) + 1)
-    assert counts == registry._TABLE[name][:3]
+    assert data.y.unique().tolist() == list(range(int(data.y.max()) + 1))
+    counts = ' +'.join(f'{n:,}' for n in (*data.x.shape, int(data.y.max()) + 1))
+    assert re.search(f'{name} +{counts}\n', load_dataset.__doc__)
     assert (data.x.layout == torch.sparse_csr) == is_sparse
     x = data.x.to_sparse_coo() if is_sparse else data.x.to_sparse()
     x = x.coalesce()
@@ -136,15 +138,17 @@ def test_download(tmp_path, monkeypatch):
 
     def download(url, path):
         urls.append(url)
-        Path(path).write_bytes(LINES)
+        Path(path).write_bytes(LINES if url.endswith(FILE) else EDGES)
 
     monkeypatch.setattr(torch.hub, 'download_url_to_file', download)
     for _ in range(2):  # The second time it is there.
         assert load_dataset('Chameleon', str(tmp_path)).num_nodes == 3
-        (url,) = urls
-    assert url.startswith('https://raw.githubusercontent.com/graphdml-uiuc-jlu/')
-    assert url.endswith(f'/new_data/chameleon/{FILE}')
-    assert list(snapshot(tmp_path)) == [str(tmp_path / FOLDER / FILE)]
+        first, second = urls
+    assert first.startswith('https://raw.githubusercontent.com/graphdml-uiuc-jlu/')
+    assert first.endswith(f'/new_data/chameleon/{FILE}')
+    assert second.endswith(f'/new_data/chameleon/{EDGE_FILE}')
+    names = sorted(path.name for path in tmp_path.rglob('*.*'))
+    assert names == [EDGE_FILE, FILE]
 
 
 @pytest.mark.usefixtures('small')
@@ -156,25 +160,6 @@ def test_download_fails(tmp_path):
     assert not snapshot(tmp_path)
 
 
-@pytest.mark.usefixtures('small')
-@pytest.mark.parametrize(
-    ('content', 'text'),
-    [
-        (LINES[:-10], r'must give 3 nodes, .* \(got 2, 3 and the classes \[0, 1\]\)'),
-        (LINES.replace(b'\t0\n', b'\t1\n'), r'\(got 3, 3 and the classes \[1\]\)'),
-        (LINES.replace(b'\t0\n', b'\t2\n'), r'\(got 3, 3 and the classes \[1, 2\]\)'),
-        (LINES.replace(b',', b',0,'), r'\(got 3, 5 and the classes \[0, 1\]\)'),
-        (LINES[:-3], r'is damaged \(line 4'),
-    ],
-)
-def test_damaged_files_are_named(tmp_path, content, text):
-    path = write(tmp_path / FOLDER, content)
-    with pytest.raises(OSError, match=text) as caught:
-        load_dataset('Chameleon', str(tmp_path))
-    assert str(path) in str(caught.value)
-    assert path.read_bytes() == content
-
-
 def test_a_table_reads_its_raw_file_where_it_lies(tmp_path, monkeypatch):
     monkeypatch.setattr(MiniImageNetFeatures, '_expected', (6, 3, 2))
     parts = {f'x_{part}': np.ones((2, 3)) for part in ('train', 'val', 'test')}
@@ -184,19 +169,14 @@ def test_a_table_reads_its_raw_file_where_it_lies(tmp_path, monkeypatch):
     (own / 'mini_imagenet.pkl').write_bytes(pickle.dumps(parts))
     monkeypatch.setenv('GSL_DATA', str(tmp_path / 'own'))
     before = snapshot(tmp_path / 'own')
-    data = load_dataset('MiniImageNet', str(tmp_path / 'root'))
+    with pytest.raises(OSError, match=r"mini_imagenet.pkl' must have a known digest"):
+        load_dataset('MiniImageNet', str(tmp_path / 'root'))
+    data = load_dataset('MiniImageNet', str(tmp_path / 'root'), allow_pickle=True)
     assert data.x.shape == (6, 3)
     assert 'class_names' not in data
-    assert snapshot(tmp_path / 'own') == before
-    # Processed once: a truncated result is named, and made again.
-    (path,) = (tmp_path / 'root').rglob('data.sealed')
-    content = path.read_bytes()
-    os.truncate(path, 1000)
-    with pytest.warns(UserWarning, match=rf"'{path}' is damaged \(its digest is wrong"):
-        again = load_dataset('MiniImageNet', str(tmp_path / 'root'))
-    assert torch.equal(again.x, data.x)
-    assert path.read_bytes() == content
+    # What has been processed is no pickle, and needs no permission.
     assert load_dataset('MiniImageNet', str(tmp_path / 'root')).num_nodes == 6
+    assert snapshot(tmp_path / 'own') == before
 
 
 @pytest.mark.parametrize(
@@ -208,6 +188,9 @@ def test_a_table_reads_its_raw_file_where_it_lies(tmp_path, monkeypatch):
         (['wine', None], {}, TypeError, r"'root' must be a str or a Path \(got None"),
         ([Path('wine')], {'label': 'y'}, ValueError, "'label' has no meaning for 'win"),
         (['CS'], {'standardize': True}, ValueError, r"'standardize' has no meaning"),
+        (['a.csv'], {'allow_pickle': True}, ValueError, "no meaning for 'a.csv'"),
+        (['wine'], {'allow_pickle': True}, ValueError, "'allow_pickle' has no meaning"),
+        (['CS'], {'allow_pickle': 'any'}, TypeError, "'allow_pickle' must be a bool"),
     ],
 )
 def test_arguments_are_checked(args, options, error, text):

@@ -218,3 +218,10 @@ def test_arguments_are_checked(tmp_path):
         load_dataset(path, missing='NA')
     with pytest.raises(ValueError, match="'task' has no meaning for 'wine'"):
         load_dataset('wine', task='regression')
+
+
+@pytest.mark.parametrize('kind', ['csv', 'npz'])
+def test_texts_are_no_numbers_to_predict(tmp_path, kind):
+    path, label = save(tmp_path, kind, np.ones((3, 1)), ['1', 'b', '2'])
+    with pytest.raises(ValueError, match=r"finite numbers .*\(got 'b' for row 1\)$"):
+        load_dataset(path, label=label, task='regression')

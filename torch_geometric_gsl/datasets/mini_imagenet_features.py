@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 
+from torch_geometric_gsl._damage import ERRORS, damaged
 from torch_geometric_gsl.datasets._feature_table import FeatureTable
-from torch_geometric_gsl.datasets._io.safe_pickle import load_arrays
+from torch_geometric_gsl.datasets._raw_files import RAW_FILES, known_copies
 
 _SOURCE = 'https://github.com/qitianwu/NodeFormer'
 
@@ -21,9 +23,10 @@ class MiniImageNetFeatures(FeatureTable):
     The file :obj:`mini_imagenet.pkl` is not downloaded: bring it from the data
     folder that `NodeFormer's repository
     <https://github.com/qitianwu/NodeFormer>`_ links, and put it into
-    :obj:`root/raw`. It is a pickle, and is read in a way that runs none of
-    its code. The published parts (training, validation, test) are joined in
-    this order, and classes are numbered by their sorted labels.
+    :obj:`root/raw`. It is a pickle, whose bytes are not known here: it is read if
+    :obj:`allow_pickle` is set, once, for its arrays are saved beside it. The
+    published parts (training, validation, test) are joined in this order, and
+    classes are numbered by their sorted labels.
 
     Args:
         root (str): The folder in which the dataset is saved.
@@ -35,6 +38,8 @@ class MiniImageNetFeatures(FeatureTable):
             (default: :obj:`False`)
         raw_dir (str, optional): The folder of the raw files, if it is not
             :obj:`root/raw`. (default: :obj:`None`)
+        allow_pickle (bool, optional): Whether to read the pickle, which executes what
+            it holds. (default: :obj:`False`)
 
     **STATS:**
 
@@ -45,8 +50,7 @@ class MiniImageNetFeatures(FeatureTable):
     ======  =========  ========
 
     Raises:
-        OSError: If the file is missing, damaged, or asks for anything but
-            arrays and tensors.
+        OSError: If the file is missing, damaged, or not allowed to be read.
         ValueError: If the file's content is not what was published.
 
     Example:
@@ -69,27 +73,26 @@ class MiniImageNetFeatures(FeatureTable):
         )
 
     def process(self) -> None:
-        path = Path(self.raw_paths[0])
-        names = [(f'x_{part}', f'y_{part}') for part in ('train', 'val', 'test')]
-        arrays = load_arrays(path, [name for pair in names for name in pair])
-        parts = [(arrays[x], arrays[y]) for x, y in names]
-        for (x, y), pair in zip(parts, names, strict=True):
-            are_labels = y.shape == x.shape[:1] and y.dtype.kind in 'iu'
-            if x.ndim != 2 or x.dtype.kind != 'f' or not are_labels:
-                raise ValueError(
-                    f"'{pair[0]}' and '{pair[1]}' in '{path}' must be a floating-point "
-                    f'matrix and an integer for each of its rows (got {x.dtype} of '
-                    f'shape {x.shape} and {y.dtype} of shape {y.shape})'
-                )
-        widths = [x.shape[1] for x, _ in parts]
-        if len(set(widths)) > 1:
-            raise ValueError(f"'{path}' must have features of one width (got {widths})")
-        # A value too large for float32 becomes infinite, and is reported as such.
-        with np.errstate(over='ignore'):
-            x = np.concatenate([x for x, _ in parts]).astype(np.float32)
+        path, digests = Path(self.raw_paths[0]), RAW_FILES['MiniImageNet'].digests
+        parts = ('train', 'val', 'test')
+        with known_copies(path.parent, digests, self.allow_pickle) as folder:
+            content = (folder / path.name).read_bytes()
+        try:
+            found = pickle.loads(content)
+            xs, ys = ([np.asarray(found[f'{k}_{p}']) for p in parts] for k in 'xy')
+            # A value too large for float32 becomes infinite, and is reported as such.
+            with np.errstate(over='ignore'):
+                x = np.concatenate(xs).astype(np.float32)
+            names, y = np.unique(np.concatenate(ys), return_inverse=True)
+        except ERRORS as error:
+            raise damaged(path, error) from error
+        if x.ndim != 2 or y.shape != x.shape[:1] or names.dtype.kind not in 'iu':
+            raise ValueError(
+                f"'{path}' must hold a matrix and an integer for each of its rows "
+                f'(got shape {x.shape}, and {names.dtype} of shape {y.shape})'
+            )
         if bad := int(x.size - np.isfinite(x).sum()):
             raise ValueError(
                 f"'{path}' must have finite features (got {bad} NaN or infinite)"
             )
-        _, y = np.unique(np.concatenate([y for _, y in parts]), return_inverse=True)
         self._save_table(x, y, f"'{path}'")

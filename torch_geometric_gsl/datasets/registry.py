@@ -2,73 +2,32 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import cast
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
-from torch_geometric.datasets import Coauthor, Planetoid, WikipediaNetwork
 
-from torch_geometric_gsl._checks import check_absent, check_option
+from torch_geometric_gsl._checks import check_absent, check_flag, check_option
+from torch_geometric_gsl._damage import ERRORS, damaged
 from torch_geometric_gsl.datasets._feature_table import FeatureTable
-from torch_geometric_gsl.datasets._io.raw_files import (
-    read_coauthor,
-    read_planetoid,
-    read_wikipedia,
+from torch_geometric_gsl.datasets._raw_files import (
+    POSTS,
+    RAW_FILES,
+    READERS,
+    RawFiles,
+    known_copies,
 )
 from torch_geometric_gsl.datasets.mini_imagenet_features import MiniImageNetFeatures
 from torch_geometric_gsl.datasets.sklearn_table import SklearnTable
 from torch_geometric_gsl.datasets.table_file import SUFFIXES, read_table_file
 from torch_geometric_gsl.datasets.twenty_newsgroups import TwentyNewsgroups
 
-
-class _Entry(NamedTuple):
-    """The counts of a dataset, the place of its raw files, and their reader."""
-
-    num_nodes: int
-    num_features: int
-    num_classes: int
-    folder: str = ''
-    files: tuple[str, ...] = ()
-    url: str = ''
-    read: Callable[[list[Path]], tuple[Tensor, Tensor]] | None = None
-
-
-def _planetoid(name: str) -> tuple[Any, ...]:
-    parts = ('allx', 'tx', 'ally', 'ty', 'test.index')
-    files = tuple(f'ind.{name.lower()}.{part}' for part in parts)
-    return f'{name}/raw', files, Planetoid.url, read_planetoid
-
-
-def _wikipedia(name: str) -> tuple[Any, ...]:
-    url = f'{WikipediaNetwork.processed_url}/new_data/{name}'
-    files = ('out1_node_feature_label.txt',)
-    return f'{name}/geom_gcn/raw', files, url, read_wikipedia
-
-
-def _coauthor(name: str) -> tuple[Any, ...]:
-    files = (f'ms_academic_{name[:3].lower()}.npz',)
-    return f'{name}/raw', files, Coauthor.url.rstrip('/'), read_coauthor
-
-
-_TABLE = {
-    'CiteSeer': _Entry(3_327, 3_703, 6, *_planetoid('CiteSeer')),
-    'PubMed': _Entry(19_717, 500, 3, *_planetoid('PubMed')),
-    'Chameleon': _Entry(2_277, 2_325, 5, *_wikipedia('chameleon')),
-    'Squirrel': _Entry(5_201, 2_089, 5, *_wikipedia('squirrel')),
-    'CS': _Entry(18_333, 6_805, 15, *_coauthor('CS')),
-    'Physics': _Entry(34_493, 8_415, 5, *_coauthor('Physics')),
-    '20News': _Entry(9_607, 236, 10, '20News/raw', ('20news-bydate_py3.pkz',)),
-    'MiniImageNet': _Entry(18_000, 128, 30, 'MiniImageNet/raw', ('mini_imagenet.pkl',)),
-    'digits': _Entry(1_797, 64, 10),
-    'wine': _Entry(178, 13, 3),
-    'breast_cancer': _Entry(569, 30, 2),
-}
-
+_TABLES = ('digits', 'wine', 'breast_cancer')
 #: The names of the datasets that :func:`load_dataset` knows.
-DATASETS: tuple[str, ...] = tuple(_TABLE)
+DATASETS: tuple[str, ...] = (*RAW_FILES, *_TABLES)
 
 
 def load_dataset(
@@ -79,6 +38,7 @@ def load_dataset(
     standardize: bool | None = None,
     task: str | None = None,
     missing: Sequence[str] | None = None,
+    allow_pickle: bool = False,
 ) -> Data:
     r"""Load features and labels, by the name of a public dataset or from a file of
     your own. A graph that comes with them is left out.
@@ -89,10 +49,10 @@ def load_dataset(
     tensor where less than a tenth of them is not zero. Raw files are looked for in the
     folder that the environment variable :obj:`GSL_DATA` names, then below :obj:`root`,
     both laid out as PyTorch Geometric does (:obj:`CiteSeer/raw`,
-    :obj:`chameleon/geom_gcn/raw`, ...). Where they are absent, those that hold features
-    and labels are downloaded below :obj:`root`; MiniImageNet must be brought, see
-    :class:`~torch_geometric_gsl.datasets.MiniImageNetFeatures`. Nothing in a raw or
-    processed file is executed, pickles included.
+    :obj:`chameleon/geom_gcn/raw`, ...). Where they are absent, they are downloaded
+    below :obj:`root`; MiniImageNet must be brought, see
+    :class:`~torch_geometric_gsl.datasets.MiniImageNetFeatures`. Only files whose digest
+    is known are read, unless :obj:`allow_pickle` is set.
 
     **Your own data.** A path with one of these endings is a file that is read, and
     nothing else: nothing is written, nor executed, and duplicate rows are kept.
@@ -135,6 +95,8 @@ def load_dataset(
             are an empty text, :obj:`?` and :obj:`nan`, and :obj:`NA`, :obj:`N/A`,
             :obj:`None` and :obj:`null` beside numbers only: beside texts they name
             classes. Capitals do not matter. (default: :obj:`None`)
+        allow_pickle (bool, optional): Whether to read raw files of unknown bytes. Those
+            that are pickles execute what they hold. (default: :obj:`False`)
 
     Returns:
         torch_geometric.data.Data: Features :obj:`x`, labels or targets :obj:`y`, and
@@ -162,8 +124,8 @@ def load_dataset(
         ValueError: If :obj:`name` is unknown, :obj:`GSL_DATA` is no folder, or a file
             of your own is not as above; the text tells the line and the column.
         OSError: If a file cannot be opened or downloaded, or a raw file is damaged or
-            does not give the counts of the table; the text names the file.
-        ImportError: If scikit-learn is needed and not installed.
+            unknown; the text names the file.
+        ImportError: If scikit-learn or SciPy is needed and not installed.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -178,32 +140,49 @@ def load_dataset(
         if not isinstance(value, str | Path):
             kind = type(value).__name__
             raise TypeError(f"'{what}' must be a str or a Path (got {kind})")
-    name = str(name)
-    if name not in _TABLE and Path(name).suffix.lower() in SUFFIXES:
+    check_flag(allow_pickle, 'allow_pickle')
+    name, root = str(name), str(Path(root).expanduser())
+    if allow_pickle and name not in RAW_FILES:
+        check_absent(allow_pickle, 'allow_pickle', f"for '{name}'")
+    if name not in DATASETS and Path(name).suffix.lower() in SUFFIXES:
         return read_table_file(name, label, standardize, task, missing)
-    if name not in _TABLE:
+    if name not in DATASETS:
         raise ValueError(
             f"'name' must be one of {list(DATASETS)}, or the path of a file that ends "
             f'in one of {list(SUFFIXES)} (got {name!r})'
         )
-    root = str(Path(root).expanduser())
     for what, option in {'label': label, 'task': task, 'missing': missing}.items():
         check_absent(option, what, f"for '{name}'")
-    entry = _TABLE[name]
-    if not entry.files:
+    if name in _TABLES:
         return _open(SklearnTable(root, name, standardize is None or standardize))
     check_absent(standardize, 'standardize', f"for '{name}'")
-    folder = raw_folder(name, root)
-    if entry.read is None:
-        raw_dir = None if folder is None else str(folder)
+    if name not in READERS:
+        folder = raw_folder(name, root)
         cls = TwentyNewsgroups if name == '20News' else MiniImageNetFeatures
-        return _open(cls(str(Path(root, name)), raw_dir=raw_dir))
+        raw_dir = None if folder is None else str(folder)
+        path = str(Path(root, name))
+        return _open(cls(path, raw_dir=raw_dir, allow_pickle=allow_pickle))
+    data = read_raw(name, root, allow_pickle)
+    return Data(x=_normalize(cast(Tensor, data.x)), y=data.y)
+
+
+def read_raw(name: str, root: str, allow_pickle: bool = False) -> Data:
+    """Return the features, labels and edges that raw files hold."""
+    raw, folder = RAW_FILES[name], raw_folder(name, root)
     if folder is None:
-        folder = Path(root, entry.folder)
-        _download(entry, folder)
-    x, y = entry.read([folder / file for file in entry.files])
-    _check_counts(entry, x, y, folder)
-    return Data(x=_normalize(x), y=y)
+        folder = Path(root, raw.folder)
+        _download(raw, folder)
+    with known_copies(folder, raw.digests, allow_pickle) as copies:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter('ignore')  # Of old pickles.
+                return READERS[name](copies)
+        except ImportError as error:
+            raise ImportError(
+                f"'{name}' needs {error.name}, which is not installed"
+            ) from error
+        except ERRORS as error:
+            raise damaged(folder, error) from error
 
 
 def raw_folder(name: str, root: str = 'data') -> Path | None:
@@ -214,17 +193,18 @@ def raw_folder(name: str, root: str = 'data') -> Path | None:
         root (str, optional): The folder that is searched after :obj:`GSL_DATA`.
             (default: :obj:`"data"`)
     """
-    check_option(name, [name for name in _TABLE if _TABLE[name].files], 'name')
-    entry = _TABLE[name]
-    places = [Path(root, entry.folder)]
+    check_option(name, RAW_FILES, 'name')
+    raw = RAW_FILES[name]
+    places = [Path(root, raw.folder)]
     if local := os.environ.get('GSL_DATA'):
         if not Path(local).is_dir():
             raise ValueError(f"'GSL_DATA' must name a folder (got {local!r})")
         # Some copies lack the last folder, raw/.
-        source = Path(local, entry.folder)
+        source = Path(local, raw.folder)
         places = [source, source.parent, *places]
     for place in places:
-        if all((place / file).is_file() for file in entry.files):
+        is_whole = all((place / file).is_file() for file in raw.digests)
+        if is_whole or (place / POSTS).is_file():
             return place
     return None
 
@@ -237,10 +217,10 @@ def _open(dataset: FeatureTable) -> Data:
     return data
 
 
-def _download(entry: _Entry, folder: Path) -> None:
+def _download(raw: RawFiles, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    for file in (file for file in entry.files if not (folder / file).is_file()):
-        path, url = folder / file, f'{entry.url}/{file}'
+    for file in (file for file in raw.digests if not (folder / file).is_file()):
+        path, url = folder / file, f'{raw.url}/{file}'
         try:
             torch.hub.download_url_to_file(url, str(path))
         except OSError as error:
@@ -250,20 +230,9 @@ def _download(entry: _Entry, folder: Path) -> None:
             ) from error
 
 
-def _check_counts(entry: _Entry, x: Tensor, y: Tensor, folder: Path) -> None:
-    classes = y.unique().tolist()
-    found = (*x.shape, len(classes))
-    if found != entry[:3] or classes != list(range(entry.num_classes)):
-        raise OSError(
-            f"'{folder / entry.files[0]}' must give {entry.num_nodes} nodes, "
-            f'{entry.num_features} features and {entry.num_classes} classes (got '
-            f'{found[0]}, {found[1]} and the classes {classes[:20]}): delete '
-            f'{list(entry.files)} to download them again'
-        )
-
-
 def _normalize(x: Tensor) -> Tensor:
     """Divide rows by their sum, if that exceeds 1, as PyG's transform does."""
+    x = x.to_sparse().coalesce()
     row, value = x.indices()[0], x.values()
     total = torch.zeros(x.size(0)).index_add_(0, row, value)
     value /= total.clamp(min=1)[row]

@@ -1,10 +1,6 @@
 from __future__ import annotations
 
-import csv
-import math
 import re
-from array import array
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -17,15 +13,14 @@ from torch_geometric.data import Data
 
 from torch_geometric_gsl._checks import check_absent, check_flag, check_option
 from torch_geometric_gsl._columns import measure_columns, scale_columns
-from torch_geometric_gsl.datasets._io.data_file import read_data
-from torch_geometric_gsl.datasets._io.labels import (
-    MISSING,
+from torch_geometric_gsl.datasets._csv_file import read_csv
+from torch_geometric_gsl.datasets._data_file import read_data
+from torch_geometric_gsl.datasets._labels import (
     TASKS,
+    check_labels,
     find_missing,
     read_targets,
-    to_number,
 )
-from torch_geometric_gsl.datasets._io.npz_file import read_npz
 
 #: The kinds of files that :func:`read_table_file` reads.
 SUFFIXES: tuple[str, ...] = ('.csv', '.npz', '.pt')
@@ -45,14 +40,13 @@ def read_table_file(
         raise TypeError("'missing' must be a sequence of texts (got a str)")
     path = Path(path).expanduser()
     suffix = path.suffix.lower()
-    if standardize is None:
-        standardize = suffix == '.csv'
+    standardize = suffix == '.csv' if standardize is None else standardize
     check_flag(standardize, 'standardize')
     columns: list[str] = []
     if suffix == '.csv':
-        data, columns = _read_csv(path, label, task, missing)
+        data, columns = read_csv(path, label, task, missing)
     elif suffix == '.npz':
-        data = read_npz(path, label, task, missing)
+        data = _read_npz(path, label, task, missing)
     else:
         check_absent(label, 'label', "for a '.pt' file, whose labels are its 'y'")
         check_absent(missing, 'missing', "for a '.pt' file, whose labels are numbers")
@@ -73,103 +67,50 @@ def read_table_file(
     return data
 
 
-def _read_csv(
+def _read_npz(
     path: Path, label: str | None, task: str | None, missing: Sequence[str] | None
-) -> tuple[Data, list[str]]:
-    """Read numbers, and a column of labels, below a line of names."""
-    line = 0
-    values, lines = array('d'), array('q')
-    labels: list[str] = []
-    try:
-        with path.open(encoding='utf-8-sig', newline='') as file:
-            reader = csv.reader(file, strict=True)
-            header = [name.strip() for name in next(reader, [])]
-            column = _find_label(path, header, label)
-            line = reader.line_num
-            for fields in reader:
-                if fields:  # Blank lines have none.
-                    values.extend(_read_row(path, line + 1, header, fields, column))
-                    labels.append(fields[column])
-                    lines.append(_line_of(line + 1, fields, column))
-                line = reader.line_num
-    except csv.Error as error:
-        raise ValueError(f"'{path}', after line {line}: {error}") from error
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"'{path}' must be text in UTF-8 ({error}; line {_find_damage(path)})"
-        ) from error
-    if not labels:
-        raise ValueError(f"'{path}' must have rows below its header (got none)")
-    if (found := find_missing(labels, missing)) is not None:
-        place, name = found
-        raise ValueError(
-            f"'{path}', line {lines[place]}: '{label}' must not be missing (got "
-            f"{name!r}); 'missing' tells which texts are, should it name a class"
-        )
-    where = f"the column '{label}' of '{path}'"
-    targets = read_targets([name.strip() for name in labels], where, task)
-    x = torch.frombuffer(values, dtype=torch.float64).view(len(labels), -1)
-    header.pop(column)
-    return Data(x=x, **targets), header
-
-
-def _line_of(first: int, fields: list[str], column: int) -> int:
-    """Return the line of a field: those before it may hold ends of lines."""
-    before = ','.join([*fields[:column], 'x'])
-    return first + len(re.findall(r'\r\n|\r|\n', before))
-
-
-def _find_damage(path: Path) -> int:
-    """Return the first line that is no text in UTF-8."""
-    with path.open(encoding='utf-8', errors='replace') as file:
-        return next((n for n, line in enumerate(file, 1) if '\ufffd' in line), 0)
-
-
-def _find_label(path: Path, header: list[str], label: str | None) -> int:
-    """Return the place of the labels among columns whose names are unique."""
-    if not header:
-        raise ValueError(f"'{path}' must begin with the names of its columns")
-    if '' in header:
-        raise ValueError(
-            f"'{path}' must name every column (column {header.index('') + 1} has no "
-            'name: is it an index that was saved along?)'
-        )
-    if twice := sorted(name for name, count in Counter(header).items() if count > 1):
-        raise ValueError(f"'{path}' must give each column its own name (got {twice})")
-    if label not in header:
-        raise ValueError(
-            f"'label' must name the column of labels of '{path}', one of {header} "
-            f'(got {label!r})'
-        )
-    if len(header) < 2:
-        raise ValueError(f"'{path}' must have features beside the column '{label}'")
-    return header.index(label)
-
-
-def _read_row(
-    path: Path, line: int, header: list[str], fields: list[str], column: int
-) -> list[float]:
-    """Return the features of a row, which begins at a line."""
-    if len(fields) != len(header):
-        raise ValueError(
-            f"'{path}', line {line} must have {len(header)} fields, as the header has "
-            f'(got {len(fields)})'
-        )
-    row = []
-    for place, (name, field) in enumerate(zip(header, fields, strict=True)):
-        if place == column:
-            continue
-        value = to_number(field)
-        if not math.isfinite(value):
-            where = f"'{path}', line {_line_of(line, fields, place)}: '{name}'"
-            if field.strip().lower() in MISSING:
-                raise ValueError(f'{where} must not be missing (got {field!r})')
+) -> Data:
+    """Read a matrix of features and a vector of labels; nothing is unpickled."""
+    label = 'y' if label is None else label
+    with path.open('rb') as stream:
+        try:
+            with np.load(stream, allow_pickle=False) as archive:
+                others = [name for name in archive.files if name != label]
+                feature = others[0] if len(others) == 1 else 'x'
+                found = {feature, label} & set(archive.files)
+                # A member that is no array is given as bytes.
+                arrays = {name: np.asarray(archive[name]) for name in found}
+        except MemoryError:
+            raise
+        except Exception as error:
+            # NumPy's next sentence may advise to load the file all the same.
+            reason = re.split(r'\.\s', str(error))[0] or type(error).__name__
             raise ValueError(
-                f'{where} must be a finite number (got {field!r}); '
-                'encode text as numbers, or leave the column out'
+                f"'{path}' must hold arrays of numbers ({reason})"
+            ) from error
+    for name, what in ((label, 'labels'), (feature, 'features')):
+        if name not in arrays:
+            names = sorted({*others, *arrays})
+            raise ValueError(
+                f"'{path}' must have an array '{name}' of {what} (got {names})"
             )
-        row.append(value)
-    return row
+    x, y = arrays[feature], arrays[label]
+    if x.dtype.kind not in 'biuf' or x.ndim != 2 or 0 in x.shape:
+        raise ValueError(
+            f"'{feature}' in '{path}' must be a matrix of numbers, one row a node "
+            f'(got {x.dtype} of shape {x.shape})'
+        )
+    where = f"'{label}' in '{path}'"
+    check_labels(y, where, len(x), 'biuU', task)
+    labels = y.tolist()
+    if (unknown := find_missing(labels, missing)) is not None:
+        place, name = unknown
+        raise ValueError(f'{where} must not be missing (got {name!r} for row {place})')
+    # Values that are too large become infinite, and are refused as such.
+    with np.errstate(over='ignore'):
+        kind = np.float32 if x.dtype == np.float32 else np.float64
+        features = torch.from_numpy(x.astype(kind))
+    return Data(x=features, **read_targets(labels, where, task))
 
 
 def standardize_columns(x: NDArray[Any]) -> NDArray[Any]:

@@ -1,24 +1,18 @@
 from __future__ import annotations
 
-import os
-import os.path as osp
-import zlib
-from functools import partial
+import json
+import warnings
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, ClassVar, TypeGuard
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from torch_geometric_gsl._damage import damaged
+from torch_geometric_gsl._damage import ERRORS, damaged
+from torch_geometric_gsl._files import replacing
 from torch_geometric_gsl.datasets._feature_table import FeatureTable
-from torch_geometric_gsl.datasets._io.safe_pickle import (
-    DType,
-    Function,
-    read_pickle,
-    to_numbers,
-)
+from torch_geometric_gsl.datasets._raw_files import POSTS, RAW_FILES, known_copies
 
 _CLASS_NAMES = (
     'alt.atheism',
@@ -32,8 +26,7 @@ _CLASS_NAMES = (
     'sci.space',
     'talk.politics.guns',
 )
-# Six times the real posts: a small file cannot ask for more memory.
-_MAX_BYTES = 2**28
+(_CACHE,) = RAW_FILES['20News'].digests
 
 
 class TwentyNewsgroups(FeatureTable):
@@ -45,9 +38,10 @@ class TwentyNewsgroups(FeatureTable):
 
     The posts come from `scikit-learn's loader
     <https://scikit-learn.org/stable/datasets/real_world.html>`_, which
-    downloads 14 MB. Its cache file, :obj:`20news-bydate_py3.pkz`, may also be
-    put into the :obj:`raw` folder by hand. It is a pickle, and is read in a way
-    that runs none of its code.
+    downloads 14 MB, and are kept as text, in :obj:`posts.json`. The loader's cache
+    file, :obj:`20news-bydate_py3.pkz`, may be put into the :obj:`raw` folder
+    instead. It is a pickle that each machine writes differently: it is read if its
+    bytes are known, or if :obj:`allow_pickle` is set.
 
     Args:
         root (str): The folder in which the dataset is saved.
@@ -59,6 +53,8 @@ class TwentyNewsgroups(FeatureTable):
             (default: :obj:`False`)
         raw_dir (str, optional): The folder of the raw files, if it is not
             :obj:`root/raw`. (default: :obj:`None`)
+        allow_pickle (bool, optional): Whether to read a raw file of unknown bytes. If
+            it is a pickle, this executes what it holds. (default: :obj:`False`)
 
     **STATS:**
 
@@ -70,7 +66,7 @@ class TwentyNewsgroups(FeatureTable):
 
     Raises:
         OSError: If the posts cannot be downloaded, or their file is damaged or
-            asks for anything but texts and arrays.
+            unknown.
         ValueError: If the posts do not give the published counts.
         ImportError: If scikit-learn is not installed.
 
@@ -89,23 +85,22 @@ class TwentyNewsgroups(FeatureTable):
 
     @property
     def raw_file_names(self) -> str:
-        return '20news-bydate_py3.pkz'
+        return _CACHE if Path(self.raw_dir, _CACHE).is_file() else POSTS
 
     def download(self) -> None:
         path = self.raw_paths[0]
-        datasets = self._import_sklearn('sklearn.datasets')
         try:
-            # In a folder of its own: there scikit-learn finds no file to unpickle,
-            # and what a kill or a second process leaves half done stays apart.
-            with TemporaryDirectory(dir=self.raw_dir) as folder:
-                datasets.fetch_20newsgroups(data_home=folder, subset='all')
-                os.replace(osp.join(folder, self.raw_file_names), path)
+            # Scikit-learn would unpickle what it found in a folder.
+            with TemporaryDirectory() as folder:
+                posts = self._fetch(folder, download_if_missing=True)
         except OSError as error:
             raise OSError(
-                f"'{path}' could not be downloaded ({error}): try again, or copy "
-                'the file of that name from the scikit-learn data folder of a '
-                'machine that has it'
+                f"'{path}' could not be downloaded ({error}): try again, or put "
+                f"'{_CACHE}' from the scikit-learn data folder of a machine that has "
+                'it beside it'
             ) from error
+        with replacing(path) as draft:
+            draft.write_text(json.dumps(posts), encoding='ascii')
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -126,73 +121,34 @@ class TwentyNewsgroups(FeatureTable):
         text = self._import_sklearn('sklearn.feature_extraction.text')
         counter = text.CountVectorizer(stop_words='english', min_df=0.05)
         try:
-            posts, y = _read_posts(path)
-            return counter, counter.fit_transform(posts), y
-        except (ValueError, zlib.error) as error:
+            posts, y = self._read_posts(path)
+            return counter, counter.fit_transform(posts), np.array(y, dtype=np.int64)
+        except ImportError:
+            raise
+        except ERRORS as error:
             raise damaged(path, error) from error
 
+    def _read_posts(self, path: Path) -> Any:
+        if path.name != _CACHE:
+            return json.loads(path.read_bytes())
+        digests = RAW_FILES['20News'].digests
+        with known_copies(path.parent, digests, self.allow_pickle) as folder:
+            try:
+                return self._fetch(str(folder), download_if_missing=False)
+            except OSError as error:
+                raise damaged(path, error) from error
 
-class _Bunch(dict[object, object]):
-    """Stand in for scikit-learn's dictionary, which ignores its state as well."""
-
-    def __setstate__(self, state: object) -> None:
-        pass
-
-
-_NAMES = {
-    # scikit-learn has moved the class.
-    ('sklearn.utils._bunch', 'Bunch'): _Bunch,
-    ('sklearn.utils', 'Bunch'): _Bunch,
-    ('sklearn.datasets.base', 'Bunch'): _Bunch,
-    # File names are read past.
-    ('numpy', 'dtype'): Function(partial(DType, others=r'U[1-9]\d{0,5}')),
-}
-
-
-def _read_posts(path: Path) -> tuple[list[str], NDArray[np.int64]]:
-    """Read the posts of the ten groups, in the order of scikit-learn's loader."""
-    found = read_pickle(path, _NAMES, _decompress)
-    parts = [_read_part(found, name, path) for name in ('train', 'test')]
-    texts = [text for part in parts for text in part[0]]
-    y = np.concatenate([part[1] for part in parts])
-    kept = np.flatnonzero(y >= 0)
-    # The loader shuffles by NumPy's older generator.
-    np.random.RandomState(42).shuffle(kept)
-    return [texts[i] for i in kept], y[kept]
-
-
-def _decompress(content: bytes) -> bytes:
-    decoder = zlib.decompressobj()
-    unpacked = decoder.decompress(content, _MAX_BYTES)
-    if decoder.unconsumed_tail:
-        raise ValueError(f'it expands to more than {_MAX_BYTES:,} bytes')
-    if not decoder.eof:
-        raise ValueError('it ends too early')
-    return unpacked
-
-
-def _read_part(
-    found: object, name: str, path: Path
-) -> tuple[list[str], NDArray[np.int64]]:
-    """Return texts and their labels, -1 for those of other groups."""
-    part = found.get(name) if type(found) is dict else None
-    if type(part) is not _Bunch:
-        raise ValueError(f"it has no part '{name}'")
-    texts, names = part.get('data'), part.get('target_names')
-    if not _is_texts(texts) or not _is_texts(names):
-        raise ValueError(f"'data' of its part '{name}' must be texts")
-    target = to_numbers(part.get('target'), 'target', path)
-    if (
-        target.dtype.kind not in 'iu'
-        or target.shape != (len(texts),)
-        or not 0 <= target.min(initial=0) <= target.max(initial=0) < len(names)
-    ):
-        raise ValueError(f"'target' of its part '{name}' must be group numbers")
-    if missing := [group for group in _CLASS_NAMES if group not in names]:
-        raise ValueError(f'it has no posts of {missing}')
-    labels = [_CLASS_NAMES.index(n) if n in _CLASS_NAMES else -1 for n in names]
-    return texts, np.array(labels, dtype=np.int64)[target]
-
-
-def _is_texts(value: object) -> TypeGuard[list[str]]:
-    return type(value) is list and all(type(item) is str for item in value)
+    def _fetch(
+        self, data_home: str, download_if_missing: bool
+    ) -> tuple[list[str], list[int]]:
+        """Return the posts of the ten groups and their labels."""
+        datasets = self._import_sklearn('sklearn.datasets')
+        with warnings.catch_warnings():
+            warnings.simplefilter('ignore')  # Of old pickles.
+            found = datasets.fetch_20newsgroups(
+                data_home=data_home,
+                subset='all',
+                categories=list(_CLASS_NAMES),
+                download_if_missing=download_if_missing,
+            )
+        return found.data, found.target.tolist()

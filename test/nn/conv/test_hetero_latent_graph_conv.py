@@ -196,7 +196,7 @@ def test_options_of_relations():
     assert [samplers[r].k for r in relations] == [2, 4, 4]
     assert [samplers[r].tau for r in relations] == [0.25, 0.1, 0.25]
     assert [samplers[r].hard for r in relations] == [True, False, False]
-    assert [samplers[r].null for r in relations] == [False, True, False]
+    assert [samplers[r].null_score is None for r in relations] == [True, False, True]
     assert {s.scale for s in samplers.values()} == {2.0}
     assert samplers[IN_DOC].similarity is trained
     assert samplers[NEAR].similarity.in_channels == IN['doc']

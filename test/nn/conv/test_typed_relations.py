@@ -27,7 +27,7 @@ LIKE = torch.empty(1).double()
 
 
 def test_options_are_those_of_a_layer_and_its_sampler():
-    named = ['similarity', 'k', 'tau', 'scale', 'hard', 'null', 'loop', 'method']
+    named = ['similarity', 'k', 'tau', 'scale', 'hard', 'null_score', 'loop']
     named += ['similarity_kwargs', 'compare', 'embedding_channels', 'observed']
     assert set(named) <= set(OPTIONS)
     assert len(set(OPTIONS)) == len(OPTIONS)

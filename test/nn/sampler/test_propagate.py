@@ -90,6 +90,7 @@ def allowed(case, source, target, loop):
 def test_evaluation_sums_all_candidates(method, options, case):
     if case == 'given':
         options = {name: options[name] for name in options if name != 'replace'}
+    options = options | {'eval_k': 'all'}
     sampler = make(method=method, tau=0.4, scale=2.0, **options).eval()
     x, h = normal(N, 6), normal(N, CHANNELS, seed=4)
     state = torch.get_rng_state()

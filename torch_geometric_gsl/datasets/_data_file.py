@@ -16,7 +16,7 @@ from torch_geometric.data.storage import GlobalStorage
 
 from torch_geometric_gsl._checks import check_features
 from torch_geometric_gsl._damage import ERRORS, check_memory, refused_global
-from torch_geometric_gsl.datasets._io.labels import (
+from torch_geometric_gsl.datasets._labels import (
     check_labels,
     encode,
     is_measured,
@@ -83,20 +83,24 @@ def _read_features(data: Data, path: Path) -> Tensor:
 
 def _read_labels(data: Data, num_nodes: int, path: Path, task: str | None) -> list[Any]:
     where = f"'y' in '{path}'"
-    if not isinstance(data.y, Tensor):
-        raise ValueError(f'{where} must be a tensor (got {type(data.y).__name__})')
     try:
-        y: NDArray[Any] = data.y.detach().numpy()
-    except (RuntimeError, TypeError) as error:
-        kind = f'{data.y.dtype}, {data.y.layout}, on {data.y.device}'
+        y: NDArray[Any] = cast(Tensor, data.y).detach().numpy()
+    except (AttributeError, RuntimeError, TypeError) as error:
         raise ValueError(
-            f'{where} must be a dense tensor of integers (got {kind})'
+            f'{where} must be a dense tensor of integers (got {_kind_of(data.y)})'
         ) from error
     check_labels(y, where, num_nodes, 'iu', task)
     labels: list[Any] = y.tolist()
     if y.min(initial=0) < 0 and not is_measured(labels, task):
         raise ValueError(f'{where} must not be negative (got {y.min()})')
     return labels
+
+
+def _kind_of(value: object) -> str:
+    if not isinstance(value, Tensor):
+        return type(value).__name__
+    shape = list(value.shape)
+    return f'{value.dtype}, {value.layout}, of shape {shape} on {value.device}'
 
 
 def _name_classes(
@@ -109,16 +113,13 @@ def _name_classes(
     y, own = encode(numbers, f"'y' in '{path}'")
     if names is None:
         return y, own
-    if not isinstance(names, list | tuple):
+    counts = len(own), max(numbers) + 1
+    if not isinstance(names, list | tuple) or len(names) not in counts:
+        size = f' of {len(names)}' if isinstance(names, list | tuple) else ''
         raise ValueError(
-            f"'class_names' in '{path}' must be a list (got {type(names).__name__})"
-        )
-    last = max(numbers)
-    if len(names) not in (len(own), last + 1):
-        raise ValueError(
-            f"'class_names' in '{path}' must have a name for each of the {len(own)} "
-            f"classes of 'y', or for each number from 0 to {last} (got {len(names)} "
-            'names)'
+            f"'class_names' in '{path}' must be a list with a name for each of the "
+            f"{counts[0]} classes of 'y', or for each number from 0 to {counts[1] - 1} "
+            f'(got a {type(names).__name__}{size})'
         )
     return (y if len(names) == len(own) else torch.tensor(numbers)), list(names)
 
@@ -130,18 +131,14 @@ def _read_masks(data: Data, num_nodes: int, path: Path) -> dict[str, Any]:
         raise ValueError(
             f"'{path}' must hold all of {list(_MASKS)} or none (got {list(found)})"
         )
+    like = torch.zeros(num_nodes, dtype=torch.bool)
     for name, mask in found.items():
-        where = f"'{name}' in '{path}'"
-        if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
-            kind = getattr(mask, 'dtype', type(mask).__name__)
-            raise ValueError(f'{where} must be a boolean tensor (got {kind})')
-        if mask.is_meta or mask.layout != torch.strided or mask.shape != (num_nodes,):
+        if _kind_of(mask) != _kind_of(like) or not mask.any():
+            empty = ' that chooses none' if _kind_of(mask) == _kind_of(like) else ''
             raise ValueError(
-                f'{where} must be dense and of shape [{num_nodes}], those of one split '
-                f'(got {mask.layout} of shape {list(mask.shape)} on {mask.device})'
+                f"'{name}' in '{path}' must be a mask of one split that chooses nodes, "
+                f'{_kind_of(like)} (got {_kind_of(mask)}{empty})'
             )
-        if not mask.any():
-            raise ValueError(f'{where} must choose at least one node (got none)')
     for first, second in combinations(found, 2):
         if shared := int((found[first] & found[second]).sum()):
             raise ValueError(

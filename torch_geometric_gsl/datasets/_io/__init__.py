@@ -1,1 +1,0 @@
-"""Readers and writers of files; none executes, or believes, what a file holds."""
