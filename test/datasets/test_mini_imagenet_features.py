@@ -87,7 +87,9 @@ def test_a_truncated_file(tmp_path):
 
 def test_nothing_in_the_file_is_executed(tmp_path, harm):
     path = write(tmp_path, small_content() | {'x_val': harm})
-    text = rf"'{path}' must have a known digest, of none \(got \w+\): .* allow_pickle"
+    text = (
+        rf"'{path}' must have a known digest, but none is \(got \w+\): .* allow_pickle"
+    )
     with pytest.raises(OSError, match=text):
         Small(str(tmp_path))
     assert not harm.marker.exists()

@@ -92,7 +92,7 @@ def _check_digest(path: Path, content: bytes, known: tuple[str, ...]) -> None:
     found = hashlib.sha256(content).hexdigest()
     if found not in known and _blob_name(content) not in known:
         raise OSError(
-            f"'{path}' must have a known digest, {' or '.join(known) or 'of none'} "
+            f"'{path}' must have a known digest, {' or '.join(known) or 'but none is'} "
             f'(got {found}): it is damaged or another file. If you trust it, pass '
             'allow_pickle=True, which executes what a pickle holds'
         )

@@ -18,6 +18,8 @@ _MIN_UNIFORM = 2.0**-54
 STEP = 0x9E3779B97F4A7C15 - 2**64
 _MIX_1 = 0xBF58476D1CE4E5B9 - 2**64
 _MIX_2 = 0x94D049BB133111EB - 2**64
+_MASK_32, _MASK_33, _MASK_34 = 2**32 - 1, 2**33 - 1, 2**34 - 1
+_MASK_37, _MASK_52 = 2**37 - 1, 2**52 - 1
 
 
 def draw_seed(device: torch.device, generator: torch.Generator | None = None) -> Tensor:
@@ -73,14 +75,10 @@ def random_words(state: Tensor) -> Tensor:
     Args:
         state (torch.Tensor): Sums of what :func:`states` returns.
     """
-    word = (state ^ _shift_right(state, 30)) * _MIX_1
-    word = (word ^ _shift_right(word, 27)) * _MIX_2
-    return word ^ _shift_right(word, 31)
-
-
-def _shift_right(word: Tensor, bits: int) -> Tensor:
-    """Shift to the right and fill with zeros, as unsigned numbers do."""
-    return (word >> bits) & ((1 << (64 - bits)) - 1)
+    # Shifts of signed numbers keep the sign, which the masks remove.
+    word = (state ^ (state >> 30 & _MASK_34)) * _MIX_1
+    word = (word ^ (word >> 27 & _MASK_37)) * _MIX_2
+    return word ^ (word >> 31 & _MASK_33)
 
 
 def below(word: Tensor, size: Tensor | int) -> Tensor:
@@ -94,7 +92,7 @@ def below(word: Tensor, size: Tensor | int) -> Tensor:
         size (torch.Tensor or int): How many numbers there are, at most :math:`2^{32}`.
     """
     # The product is an unsigned number of 64 bits.
-    return _shift_right(_shift_right(word, 32) * size, 32)
+    return (word >> 32 & _MASK_32) * size >> 32 & _MASK_32
 
 
 def uniform(word: Tensor, dtype: torch.dtype) -> Tensor:
@@ -113,12 +111,12 @@ def uniform(word: Tensor, dtype: torch.dtype) -> Tensor:
 
 def upper_uniform(word: Tensor) -> Tensor:
     r"""Turn the upper 32 bits of words into double numbers of (0, 1)."""
-    return (_shift_right(word, 32).double() + 0.5) * 2.0**-32
+    return ((word >> 32 & _MASK_32).double() + 0.5) * 2.0**-32
 
 
 def precise_uniform(word: Tensor) -> Tensor:
     r"""Turn the upper 52 bits of words into double numbers of (0, 1)."""
-    return (_shift_right(word, 12).double() + 0.5) * 2.0**-52
+    return ((word >> 12 & _MASK_52).double() + 0.5) * 2.0**-52
 
 
 def arrival_times(
