@@ -216,7 +216,7 @@ def test_describe_model_reports_gradients():
 
 @pytest.mark.usefixtures('quiet')
 def test_describe_model_leaves_the_model_as_it_was():
-    model = GSLNet(4, 8, 2, 3, dropout=0.9, sample_in_eval=True, num_relations=2)
+    model = GSLNet(4, 8, 2, 3, dropout=0.9, num_relations=2)
     model.train()
     model.convs[1].eval()
     modes = [module.training for module in model.modules()]
@@ -304,7 +304,7 @@ def test_least_share_of_a_similarity_in_the_unit_interval():
 @pytest.mark.usefixtures('quiet')
 def test_two_descriptions_agree():
     torch.manual_seed(0)
-    model = GSLNet(4, 8, 2, 3, k=2, scale=20.0, sample_in_eval=True)
+    model = GSLNet(4, 8, 2, 3, k=2, scale=20.0, dropout=0.9)
     x = torch.randn(9, 4)
     found = []
     for seed in range(2):
@@ -313,9 +313,3 @@ def test_two_descriptions_agree():
         found.append(describe_model(model, x).layers[1].entropy)
         assert torch.equal(torch.get_rng_state(), state)
     assert torch.equal(*found)
-    # The second layer compares rows that depend on the graph that the first one drew.
-    others = [
-        describe_model(model, x, generator=torch.Generator().manual_seed(seed))
-        for seed in range(2)
-    ]
-    assert not torch.equal(*(other.layers[1].entropy for other in others))

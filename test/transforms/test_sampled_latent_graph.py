@@ -82,7 +82,6 @@ def test_similarity_before_k_is_deprecated(data, args, kwargs):
         ({'method': 'magic'}, ValueError, r"'method' must be one of .*'magic'"),
         ({'seed': -1}, ValueError, r"'seed' must be at least 0 \(got -1\)"),
         ({'seed': 2**70}, ValueError, r"'seed' must be less than 2\*\*64 \(got 118"),
-        ({'sample_in_eval': True}, TypeError, r"'sample_in_eval' must .*\(got True\)"),
         ({'seed': 'a'}, TypeError, r"'seed' must be an integer \(got str\)"),
         ({'similarity': 'neural_gaussian'}, ValueError, r'untrained: pass a'),
         ({'k': 'linear'}, TypeError, r"'k' must be an integer \(got str\)"),

@@ -97,13 +97,12 @@ class SampledLatentGraph(FeatureGraph):
         **kwargs (optional): Additional arguments of
             :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`: :obj:`hard`,
             :obj:`replace`, :obj:`loop`, :obj:`method`, :obj:`num_arrivals` or
-            :obj:`memory_budget`, but not :obj:`sample_in_eval`: a transform always
-            samples.
+            :obj:`memory_budget`.
 
     Raises:
-        TypeError: If an argument has the wrong type or is unknown,
-            :obj:`sample_in_eval` is given, :obj:`data` is heterogeneous without
-            :obj:`edge_types`, or the features are not a floating-point tensor.
+        TypeError: If an argument has the wrong type or is unknown, :obj:`data` is
+            heterogeneous without :obj:`edge_types`, or the features are not a
+            floating-point tensor.
         ValueError: If an argument is out of range, the named similarity has
             parameters, the features are missing, only one type of an edge type has
             graph ids, or a graph has too few nodes and :obj:`clamp` is :obj:`False`.
@@ -136,11 +135,6 @@ class SampledLatentGraph(FeatureGraph):
             if seed >= 2**64:
                 raise ValueError(f"'seed' must be less than 2**64 (got {seed})")
             seed = int(seed)  # Generators take no integers of NumPy.
-        if 'sample_in_eval' in kwargs:
-            raise TypeError(
-                f"'sample_in_eval' must not be given, because the transform always "
-                f'samples (got {kwargs["sample_in_eval"]!r})'
-            )
         self.tau = tau
         self.scale = scale
         self.seed = seed
@@ -154,7 +148,6 @@ class SampledLatentGraph(FeatureGraph):
             k,
             self.tau,
             self.scale,
-            sample_in_eval=True,
             **self.kwargs,
         )
 
@@ -163,7 +156,7 @@ class SampledLatentGraph(FeatureGraph):
         if self.seed is not None:
             device = (x[0] if isinstance(x, tuple) else x).device
             generator = torch.Generator(device).manual_seed(self.seed)
-        sampler = self._sampler(similarity, k).eval()
+        sampler = self._sampler(similarity, k)
         graph: SampledGraph = sampler(x, generator=generator)
         return graph.prune()
 

@@ -124,17 +124,6 @@ def test_evaluation(name, eval_k, method, loop):
             assert float(weight[i, j]) == pytest.approx(expected, abs=1e-12)
 
 
-def test_sample_in_eval():
-    sampler = make(sample_in_eval=True)
-    assert sampler.is_noisy
-    trained = sampler(features(), generator=seeded())
-    sampled = sampler.eval()(features(), generator=seeded())
-    assert sampler.is_noisy
-    assert torch.equal(trained.edge_index, sampled.edge_index)
-    assert torch.equal(trained.edge_weight, sampled.edge_weight)
-    assert not make().eval().is_noisy
-
-
 @pytest.mark.parametrize('method', ['dense', 'stream'])
 def test_randomness(method):
     sampler, x = make(method=method), features()
@@ -181,7 +170,7 @@ def test_dtypes(dtype, method, training):
         (ValueError, {'max_eval_pairs': 0}, r"'max_eval_pairs' must be at least 1"),
         *[
             (TypeError, {name: 'no'}, rf"'{name}' must be a bool \(got 'no'\)")
-            for name in ('hard', 'replace', 'loop', 'sample_in_eval')
+            for name in ('hard', 'replace', 'loop', 'train_scale')
         ],
         *[
             (TypeError, {'similarity': value}, rf'a Similarity \(got {name}\)')

@@ -46,7 +46,7 @@ def exported_sum(
     if is_noisy:
         raise ValueError(
             "'torch.export' records evaluation alone, which draws nothing: call "
-            "'model.eval()' first, and leave 'sample_in_eval' at False"
+            "'model.eval()' first"
         )
     for name, value in (('edge_index', edge_index), ('batch', batch)):
         if value is not None:

@@ -125,8 +125,6 @@ class GumbelKNNSampler(OneType):
         num_tail (int, optional): The number of sources that stand for the later
             arrivals of each draw, 0 for none; by default as many as add 2 % to the
             variance of a sum of neighbours, at most 4,096. (default: :obj:`None`)
-        sample_in_eval (bool, optional): If :obj:`True`, evaluation mode samples as
-            training does. (default: :obj:`False`)
         eval_k (int or str, optional): The number of nearest candidates that are the
             neighbours of a target in evaluation mode, or :obj:`"all"`; if :obj:`None`,
             all of them, or :obj:`k` where draws are distinct (:obj:`replace=False`). A
@@ -182,7 +180,6 @@ class GumbelKNNSampler(OneType):
         method: str = 'auto',
         num_arrivals: int | None = None,
         num_tail: int | None = None,
-        sample_in_eval: bool = False,
         eval_k: int | str | None = None,
         max_eval_pairs: int = 2**33,
         eval_tolerance: float | None = None,
@@ -205,7 +202,6 @@ class GumbelKNNSampler(OneType):
         self.method = method
         self.num_arrivals = num_arrivals
         self.num_tail = num_tail
-        self.sample_in_eval = sample_in_eval
         self.eval_k = eval_k
         self.max_eval_pairs = max_eval_pairs
         self.eval_tolerance = eval_tolerance
@@ -333,7 +329,7 @@ class GumbelKNNSampler(OneType):
                 self._pairs(x),
                 h,
                 self.tau,
-                is_noisy=self.is_noisy,
+                is_noisy=self.training,
                 loop=self.loop or isinstance(x, tuple | list),
                 edge_index=edge_index,
                 batch=batch,
@@ -425,7 +421,7 @@ class GumbelKNNSampler(OneType):
             num_sources (int): The number of sources.
         """
         memory = self._memory.copy()
-        given = self._call_options(memory, is_noisy=self.is_noisy, is_pair=True)
+        given = self._call_options(memory, is_noisy=self.training, is_pair=True)
         plan, _ = choose_plan(given, num_targets, num_sources)
         return is_sharp(given, plan, num_sources)
 
@@ -457,11 +453,6 @@ class GumbelKNNSampler(OneType):
             return None if self.replace else self.k
         return None if self.eval_k == 'all' else int(self.eval_k)
 
-    @property
-    def is_noisy(self) -> bool:
-        """Return whether a call samples: in training mode, or if asked for."""
-        return self.training or self.sample_in_eval
-
     def _begin(
         self,
         x: Features,
@@ -473,12 +464,12 @@ class GumbelKNNSampler(OneType):
     ) -> Assignment:
         """Check the inputs, and assign a part to each target."""
         # Double precision ranks the nearest.
-        is_exact = not self.is_noisy and self.num_nearest is not None
+        is_exact = not self.training and self.num_nearest is not None
         for hook in self._draw_hooks.values():
             hook(self, x, edge_index, edge_weight, batch)
         inputs = x, edge_index, edge_weight, batch, self._memory
         assigned = self._assign(
-            *inputs, is_noisy=self.is_noisy, is_exact=is_exact, rows=rows
+            *inputs, is_noisy=self.training, is_exact=is_exact, rows=rows
         )
         check_generator(generator, assigned.pairs.src.device)
         return assigned

@@ -69,9 +69,7 @@ CHECKS: dict[str, Callable[..., None]] = {
     'eval_k': _check_eval_k,
     'eval_tolerance': _check_tolerance,
     **dict.fromkeys(('max_eval_pairs', 'memory_budget'), check_count),
-    **dict.fromkeys(
-        ('hard', 'replace', 'loop', 'train_scale', 'sample_in_eval'), check_flag
-    ),
+    **dict.fromkeys(('hard', 'replace', 'loop', 'train_scale'), check_flag),
 }
 
 
