@@ -4,8 +4,7 @@ import pytest
 import torch
 from oracles import seeded
 
-from torch_geometric_gsl.baselines.idgl.idgl import IDGL
-from torch_geometric_gsl.baselines.idgl.idgl_anchor import IDGLAnchor
+from torch_geometric_gsl.baselines import IDGL, IDGLAnchor
 
 N, IN, HIDDEN, OUT = 40, 6, 5, 3
 

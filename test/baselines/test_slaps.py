@@ -3,7 +3,7 @@ import torch
 from oracles import seeded, to_matrix
 from torch.nn import functional as F
 
-from torch_geometric_gsl.baselines.slaps.slaps import SLAPS
+from torch_geometric_gsl.baselines.slaps import SLAPS
 from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
 from torch_geometric_gsl.ops.masking import mask_features
 from torch_geometric_gsl.typing import is_sorted_by_target

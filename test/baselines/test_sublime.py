@@ -5,7 +5,7 @@ import torch
 from oracles import seeded, to_matrix
 from torch.nn import functional as F
 
-from torch_geometric_gsl.baselines.sublime.sublime import SUBLIME
+from torch_geometric_gsl.baselines.sublime import SUBLIME
 from torch_geometric_gsl.ops.masking import hide_channels
 from torch_geometric_gsl.typing import is_sorted_by_target
 

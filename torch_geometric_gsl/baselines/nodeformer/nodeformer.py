@@ -9,7 +9,6 @@ from torch import Tensor
 from torch_geometric.nn import Linear
 
 from torch_geometric_gsl._checks import (
-    check_absent,
     check_context,
     check_count,
     check_generator,
@@ -158,8 +157,7 @@ class NodeFormer(RemembersRows, Baseline):
             (default: :obj:`0.5`)
         act (str, Callable or None, optional): The activation of the first hidden
             samples, or :obj:`None` for none. (default: :obj:`"elu"`)
-        task (str, optional): What the model tells of a node, as in
-            :class:`~torch_geometric_gsl.nn.GSLNet`.
+        task (str, optional): The task, as in :class:`~torch_geometric_gsl.nn.GSLNet`.
             (default: :obj:`"classification"`)
 
     Shapes:
@@ -231,7 +229,6 @@ class NodeFormer(RemembersRows, Baseline):
     def forward(
         self,
         x: Tensor,
-        edge_index: Tensor | None = None,
         *,
         batch: Tensor | None = None,
         context: Tensor | None = None,
@@ -241,8 +238,6 @@ class NodeFormer(RemembersRows, Baseline):
 
         Args:
             x (torch.Tensor): The node features, dense or sparse CSR.
-            edge_index (None, optional): Has no meaning: all pairs of nodes attend to
-                each other. (default: :obj:`None`)
             batch (torch.Tensor, optional): Sorted graph ids of the nodes: no node
                 attends to another graph. (default: :obj:`None`)
             context (torch.Tensor, optional): The rows to which those of :obj:`x`
@@ -253,9 +248,6 @@ class NodeFormer(RemembersRows, Baseline):
                 (default: :obj:`None`)
         """
         check_input(x, self.lin_in)
-        check_absent(
-            edge_index, 'edge_index', 'for NodeFormer, which attends to all pairs'
-        )
         check_generator(generator, x.device)
         context = self._context(x, context, batch)
         if context is None:

@@ -7,28 +7,27 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl._checks import (
-    check_absent,
+    at_least,
     check_batch,
     check_count,
-    check_generator,
-    check_number,
     check_probability,
 )
 from torch_geometric_gsl.baselines._base import plain_linear
+from torch_geometric_gsl.baselines._learned_graph import (
+    LearnedGraph,
+    Products,
+    embedded_rows,
+    normalized_prior,
+    source_features,
+)
 from torch_geometric_gsl.baselines._neighbour_model import NeighbourModel
-from torch_geometric_gsl.baselines.idgl.graph import Graph, Mixture, normalized_prior
-from torch_geometric_gsl.baselines.idgl.nodes import Nodes
 from torch_geometric_gsl.nn.linear import apply_linear
-from torch_geometric_gsl.nn.models.layers import check_input
 from torch_geometric_gsl.nn.similarity.cosine_similarity import CosineSimilarity
 from torch_geometric_gsl.ops.local_random import dropout
 from torch_geometric_gsl.typing import SampledGraph
 
-#: Why the model takes no context.
-WHOLE = (
-    'whose graph is refined as a whole: a new row would change what the others get, so '
-    'give old and new rows in one call'
-)
+#: The messages of nodes along the first learned graph, and along the one before it.
+Fixed = tuple[Tensor, Tensor | None]
 
 
 class IDGL(NeighbourModel):
@@ -48,14 +47,14 @@ class IDGL(NeighbourModel):
         \mathbf{W}_1 ), \qquad \mathbf{\hat{Y}}^{(t)} = \mathbf{\tilde{A}}^{(t)}
         \mathbf{Z}^{(t)} \mathbf{W}_2
 
-    where :math:`\mathbf{v}_i` is the row :math:`\mathbf{x}_i` for :math:`t = 1` and
-    the row of :math:`\mathbf{Z}^{(t - 1)}` later, with weights of its own,
+    where :math:`\mathbf{v}_i` is :math:`\mathbf{x}_i` for :math:`t = 1` and
+    :math:`\mathbf{z}_i^{(t - 1)}`, with other weights :math:`\mathbf{w}_p`, later,
     :math:`f` divides rows by their sums, and :math:`\mathbf{L}^{(0)}` is the graph of
-    the :obj:`k` nearest neighbours by the cosine of the features, with self-loops and
-    weights of 1, normalized as in :class:`~torch_geometric.nn.conv.GCNConv`. The
-    iteration ends with :math:`\lVert \mathbf{A}^{(t)} - \mathbf{A}^{(t - 1)}
-    \rVert_F^2 \leq \delta \lVert \mathbf{A}^{(1)} \rVert_F^2`, and at the latest with
-    :math:`t` equal to :obj:`max_iterations`. The loss of an iteration is
+    the :obj:`k` nearest neighbours by the cosine of the features, normalized as in
+    :class:`~torch_geometric.nn.conv.GCNConv`. The iteration ends with
+    :math:`\lVert \mathbf{A}^{(t)} - \mathbf{A}^{(t - 1)} \rVert_F^2 \leq \delta \lVert
+    \mathbf{A}^{(1)} \rVert_F^2`, or after :obj:`max_iterations`. The loss of an
+    iteration is
 
     .. math::
         \mathcal{L}^{(t)} = \mathrm{CE}(\mathbf{\hat{Y}}^{(t)}) + \frac{\alpha}{n^2}
@@ -64,17 +63,9 @@ class IDGL(NeighbourModel):
         \lVert \mathbf{A}^{(t)} \rVert_F^2
 
     with the Laplacian :math:`\mathbf{L}^{(t)}` of :math:`\mathbf{A}^{(t)}`;
-    :meth:`loss` adds the first one and the mean of the others.
-
-    .. note::
-        Hidden samples are not negative, and neither are their cosines. With
-        :math:`\epsilon = 0` and without :obj:`batch`, all graphs but the first, and the
-        first one of dense features that are not negative either, are therefore products
-        of thin matrices: time and memory are linear in the number of nodes, apart from
-        the search for the nearest neighbours. Any other graph takes time :math:`n^2`,
-        and its weights are computed anew wherever they are needed. Only those that are
-        long to compute are stored, such as those of sparse features, and the products
-        of such features: :math:`n^2 / 2` of each.
+    :meth:`loss` adds the first one and the mean of the others. The model takes time
+    :math:`n^2`; the graphs of many nodes are computed by blocks of rows, in memory
+    linear in :math:`n`.
 
     Args:
         in_channels (int): Size of each input sample.
@@ -82,12 +73,11 @@ class IDGL(NeighbourModel):
         num_layers (int): The number of layers, at least 2; graphs are learned from
             the input of the last one.
         out_channels (int): Size of each output sample.
-        k (int, optional): The number of neighbours of the graph to start from.
-            (default: :obj:`20`)
+        k (int, optional): The number of nearest neighbours. (default: :obj:`20`)
         num_heads (int, optional): The number of heads :math:`P` of the similarity.
             (default: :obj:`1`)
-        skip_weight (float, optional): The share :math:`\lambda` of the graph to start
-            from, which is not needed for :obj:`0`. (default: :obj:`0.6`)
+        skip_weight (float, optional): The share :math:`\lambda` of the graph of nearest
+            neighbours, which is not needed for :obj:`0`. (default: :obj:`0.6`)
         update_weight (float, optional): The share :math:`\eta` of the present graph
             among the learned ones. (default: :obj:`0.5`)
         epsilon (float, optional): Similarities up to this one are no edges, in
@@ -101,24 +91,18 @@ class IDGL(NeighbourModel):
         max_iterations (int, optional): The largest number of learned graphs.
             (default: :obj:`10`)
         dropout (float, optional): Dropout probability of the hidden samples of the
-            first iteration. (default: :obj:`0.5`)
-        iteration_dropout (float, optional): That of later iterations. Graphs that are
-            learned from hidden samples with dropout keep changing.
-            (default: :obj:`0.0`)
+            first iteration; later ones have none. (default: :obj:`0.5`)
         cached (bool, optional): If :obj:`True`, the nearest neighbours of the first
-            input serve all later ones, until :meth:`reset_parameters`: for one set of
-            nodes whose features and :obj:`batch` stay as they are. Products of features
-            that the loss needs are then stored for as long as these exist.
+            input serve all later ones, until :meth:`reset_parameters`.
             (default: :obj:`False`)
-        task (str, optional): What the model tells of a node, as in
-            :class:`~torch_geometric_gsl.nn.GSLNet`.
+        task (str, optional): The task, as in :class:`~torch_geometric_gsl.nn.GSLNet`.
             (default: :obj:`"classification"`)
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
-          CSR, edges :math:`(2, |\mathcal{E}|)` *(optional)*, batch vector
-          :math:`(|\mathcal{V}|)` *(optional)*, edge weights
-          :math:`(|\mathcal{E}|)` *(optional)*
+          CSR, edges :math:`(2, |\mathcal{E}|)` and their weights
+          :math:`(|\mathcal{E}|)` *(optional)*, batch vector
+          :math:`(|\mathcal{V}|)` *(optional)*
         - **output:** node features :math:`(|\mathcal{V}|, F_{out})`
 
     Raises:
@@ -151,7 +135,6 @@ class IDGL(NeighbourModel):
         delta: float = 1e-3,
         max_iterations: int = 10,
         dropout: float = 0.5,
-        iteration_dropout: float = 0.0,
         cached: bool = False,
         task: str = 'classification',
     ) -> None:
@@ -162,8 +145,7 @@ class IDGL(NeighbourModel):
         self.num_heads, self.epsilon = num_heads, epsilon
         self.skip_weight, self.update_weight = skip_weight, update_weight
         self.smoothness, self.degree, self.sparsity = smoothness, degree, sparsity
-        self.delta, self.max_iterations = delta, max_iterations
-        self.dropout, self.iteration_dropout = dropout, iteration_dropout
+        self.delta, self.max_iterations, self.dropout = delta, max_iterations, dropout
         _check_options(self)
         self.lins = torch.nn.ModuleList(map(plain_linear, self.sizes))
         self.metrics = torch.nn.ModuleList(
@@ -184,55 +166,41 @@ class IDGL(NeighbourModel):
         edge_weight: Tensor | None = None,
         batch: Tensor | None = None,
         *,
-        context: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
         r"""Run the forward pass, and return the logits of the last iteration.
 
         Args:
             x (torch.Tensor): The node features, dense or sparse CSR.
-            edge_index (torch.Tensor, optional): If given, this graph is the one to
-                start from, in place of that of the nearest neighbours: it does not
-                limit the graphs that are learned. (default: :obj:`None`)
+            edge_index (torch.Tensor, optional): If given, this graph takes the place
+                of that of the nearest neighbours; it does not limit the graphs that are
+                learned. (default: :obj:`None`)
             edge_weight (torch.Tensor, optional): The weights of :obj:`edge_index`,
                 not negative; ones if :obj:`None`. (default: :obj:`None`)
             batch (torch.Tensor, optional): Sorted graph ids of the nodes: no learned
                 edge joins two graphs, and all graphs end the iteration together.
                 (default: :obj:`None`)
-            context (None, optional): Not supported: a new row would change what the
-                others get. (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness of dropout, and
-                of the anchors in training mode, if there are any; the global one if
-                :obj:`None`. (default: :obj:`None`)
+                of anchors in training mode; the global one if :obj:`None`.
+                (default: :obj:`None`)
         """
-        args = edge_index, edge_weight, batch, generator
-        for out, _, _ in self._iterate(x, *args, context=context):
-            last = out
-        return last
+        *_, (out, _) = self._iterate(x, edge_index, edge_weight, batch, generator)
+        return out
 
     def loss(
         self, x: Tensor, y: Tensor, mask: Tensor | None = None, **kwargs: Any
     ) -> Tensor:
-        r"""Return the loss of the first iteration plus the mean of the later ones.
-
-        Args:
-            x (torch.Tensor): The node features, dense or sparse CSR.
-            y (torch.Tensor): The labels :math:`[|\mathcal{V}|]`.
-            mask (torch.Tensor, optional): The labelled nodes, as a boolean mask or as
-                indices; all nodes if :obj:`None`. (default: :obj:`None`)
-            **kwargs (optional): Additional arguments of :meth:`forward`.
-
-        Returns:
-            torch.Tensor: The loss, a scalar.
+        r"""Return the loss of the first iteration plus the mean of the later ones; the
+        arguments are those of :meth:`~torch_geometric_gsl.nn.NodeClassifier.loss`.
         """
-        losses = []
+        losses, features = [], None
         factors = self.smoothness, self.degree, self.sparsity
-        steps = self._iterate(x, **kwargs, is_smooth=self.smoothness > 0)
-        for out, graph, nodes in steps:
+        for out, graph in self._iterate(x, **kwargs):
             value = self._label_loss(out, y, mask)
             if any(factors):
                 with torch.autocast(x.device.type, enabled=False):
-                    value = value + graph.penalty(nodes.square, factors)
+                    features = features or source_features(x, graph.anchors)
+                    value = value + graph.penalty(features, factors)
             losses.append(value)
         first, *later = losses
         return first + torch.stack(later).mean() if later else first
@@ -244,31 +212,13 @@ class IDGL(NeighbourModel):
         edge_weight: Tensor | None = None,
         batch: Tensor | None = None,
         *,
-        context: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> list[SampledGraph]:
-        r"""Return the graphs that are learned, without the one to start from.
-
-        Args:
-            x (torch.Tensor): The node features, dense or sparse CSR.
-            edge_index (torch.Tensor, optional): The graph to start from.
-                (default: :obj:`None`)
-            edge_weight (torch.Tensor, optional): The weights of :obj:`edge_index`.
-                (default: :obj:`None`)
-            batch (torch.Tensor, optional): Sorted graph ids of the nodes.
-                (default: :obj:`None`)
-            context (None, optional): Not supported: a new row would change what the
-                others get. (default: :obj:`None`)
-            generator (torch.Generator, optional): Source of randomness of the anchors.
-                (default: :obj:`None`)
-
-        Returns:
-            list: The graph :math:`f(\mathbf{A}^{(t)})` of each iteration, sorted by
-            target, as a :class:`~torch_geometric_gsl.typing.SampledGraph`.
+        r"""Return the learned graph :math:`f(\mathbf{A}^{(t)})` of each iteration,
+        sorted by target; the arguments are those of :meth:`forward`.
         """
-        args = edge_index, edge_weight, batch, generator
-        steps = self._iterate(x, *args, context=context)
-        return [graph.edges(nodes.anchors, x.dtype) for _, graph, nodes in steps]
+        steps = self._iterate(x, edge_index, edge_weight, batch, generator)
+        return [graph.edges(x.dtype) for _, graph in steps]
 
     def _iterate(
         self,
@@ -277,57 +227,64 @@ class IDGL(NeighbourModel):
         edge_weight: Tensor | None = None,
         batch: Tensor | None = None,
         generator: torch.Generator | None = None,
-        *,
-        context: Tensor | None = None,
-        is_smooth: bool = False,
-    ) -> Iterator[tuple[Tensor, Graph, Nodes]]:
-        """Yield the logits, the graph and the nodes until the graph stays as it is."""
+    ) -> Iterator[tuple[Tensor, LearnedGraph]]:
+        """Yield the logits and the graph until the graph stays as it is."""
         lins: Any = self.lins
-        metrics: Any = self.metrics
-        check_input(x, lins[0])
-        check_absent(context, 'context', f'for {type(self).__name__}, {WHOLE}')
-        check_generator(generator, x.device)
+        self._check_input(x, lins[0], generator)
         if batch is not None:
             check_batch(batch, x)
         anchors = self._anchors(x, generator)
-        nodes = Nodes(
-            x, batch, anchors, self.epsilon, is_smooth=is_smooth, cached=self.cached
-        )
         prior = None
         if self.skip_weight > 0 or edge_index is not None or edge_weight is not None:
-            graph = self._graph(x, edge_index, batch, edge_weight, None)
-            prior = normalized_prior(graph, x.size(0))
-        # Along the first graph later layers send messages in all iterations.
-        widths = [lin.out_channels for lin in lins]
-        every = widths + (self.max_iterations - 1) * widths[1:]
-        first = last = nodes.learn(metrics[0], x, every)
-        start = apply_linear(lins[0], x)
-        mixture = Mixture(prior, first, start, self.skip_weight, self.update_weight)
-        h, out = self._embed(mixture, first, self.dropout, generator)
-        yield out, first, nodes
-        for _ in range(1, self.max_iterations):
-            learned = nodes.learn(metrics[1], h, widths)
-            h, out = self._embed(mixture, learned, self.iteration_dropout, generator)
-            yield out, learned, nodes
-            with torch.autocast(x.device.type, enabled=False):
-                change = learned.change(last)
-            if bool(change <= self.delta * first.size):
-                return
-            last = learned
+            given = self._graph(x, edge_index, edge_weight, batch)
+            prior = normalized_prior(given, x.size(0))
+        first = self._learn(x, 0, anchors, batch)
 
-    def _embed(
+        def fixed(h: Tensor) -> Fixed:
+            return first.propagate(h), None if prior is None else prior.sum(h)
+
+        start = apply_linear(lins[0], x)
+        of_start = fixed(start)
+        graph, probability, h = first, self.dropout, x
+        for step in range(self.max_iterations):
+            if step > 0:
+                last, probability = graph, 0.0
+                graph = self._learn(h, 1, anchors, batch)
+            out = self._mix(of_start, start, first, graph)
+            for lin in lins[1:]:
+                h = dropout(out.relu(), probability, self.training, generator)
+                out = lin(h)
+                out = self._mix(fixed(out), out, first, graph)
+            yield out, graph
+            if step > 0 and bool(graph.change(last) <= self.delta * first.size):
+                return
+
+    def _learn(
         self,
-        mixture: Mixture,
-        graph: Graph,
-        probability: float,
-        generator: torch.Generator | None,
-    ) -> tuple[Tensor, Tensor]:
-        """Return the input and the output of the last layer."""
-        out = mixture.propagate(mixture.start, graph)
-        for lin in self.lins[1:]:
-            h = dropout(out.relu(), probability, self.training, generator)
-            out = mixture.propagate(lin(h), graph)
-        return h, out
+        h: Tensor,
+        number: int,
+        anchors: Tensor | None,
+        batch: Tensor | None,
+    ) -> LearnedGraph:
+        """Return the graph of the similarities of features, or of hidden samples."""
+        metric: Any = self.metrics[number]
+        # Hidden samples are not negative, and neither are their similarities.
+        is_exact = number == 1 and self.epsilon == 0 and batch is None
+        epsilon = None if is_exact else self.epsilon
+        with torch.autocast(h.device.type, enabled=False):
+            products = Products(embedded_rows(metric, h), anchors)
+            return LearnedGraph(products, anchors, batch, epsilon)
+
+    def _mix(
+        self, fixed: Fixed, h: Tensor, first: LearnedGraph, graph: LearnedGraph
+    ) -> Tensor:
+        """Mix the messages of a layer along all graphs."""
+        learned, before = fixed
+        if graph is not first:
+            learned = torch.lerp(learned, graph.propagate(h), self.update_weight)
+        if before is None:
+            return learned
+        return torch.lerp(learned, before, self.skip_weight)
 
     def _anchors(self, x: Tensor, generator: torch.Generator | None) -> Tensor | None:
         """Return the nodes that are sources of the learned graphs; all if None."""
@@ -338,17 +295,11 @@ def _check_options(model: IDGL) -> None:
     """Raise unless all numbers that are neither sizes nor neighbours are in range."""
     check_count(model.num_heads, 'num_heads')
     check_count(model.max_iterations, 'max_iterations')
-    for name in ('skip_weight', 'epsilon', 'dropout', 'iteration_dropout'):
+    for name in ('skip_weight', 'epsilon', 'dropout'):
         check_probability(getattr(model, name), name)
-    check_number(model.update_weight, 'update_weight')
-    if not 0 <= model.update_weight <= 1:
+    for name in ('update_weight', 'smoothness', 'degree', 'sparsity', 'delta'):
+        at_least(0, getattr(model, name), name)
+    if model.update_weight > 1:
         raise ValueError(
             f"'update_weight' must lie in [0, 1] (got {model.update_weight})"
         )
-    for name in ('smoothness', 'degree', 'sparsity', 'delta'):
-        value = getattr(model, name)
-        # An infinite change ends the iteration at once.
-        if name != 'delta' or not isinstance(value, float):
-            check_number(value, name)
-        if not value >= 0:
-            raise ValueError(f"'{name}' must not be negative (got {value})")
