@@ -154,15 +154,19 @@ def test_loss_is_the_weighted_sum(layout, graph_generator, kind):
 
 @LAYOUTS
 @GENERATORS
-@MODEL_KINDS
-@pytest.mark.parametrize('binary', [True, False])
-def test_gradient_of_the_loss(layout, graph_generator, kind, binary):
-    if kind is SUBLIME and not binary:
-        pytest.skip('SUBLIME restores no features')
-    options = {} if kind is SUBLIME else {'binary': binary}
+@pytest.mark.parametrize(
+    ('kind', 'options'),
+    [
+        (SLAPS, {}),
+        (SLAPS, {'binary': False}),
+        (HESGSL, {}),
+        (HESGSL, {'binary': False}),
+        (SUBLIME, {}),
+    ],
+)
+def test_gradient_of_the_loss(layout, graph_generator, kind, options):
     model = build(kind, graph_generator=graph_generator, **options)
     x, y = as_layout(words(), layout), labels()
-    x.requires_grad_(False)
     leaves = list(model.parameters())
     if kind is SUBLIME:  # To its labels the graph is a constant.
         leaves = [*model.graph_generator.parameters(), *model.encoder.parameters()]

@@ -5,19 +5,12 @@ import torch
 from oracles import seeded, to_matrix
 from torch.nn import functional as F
 
-from torch_geometric_gsl.baselines import IDGL, IDGLAnchor, _learned_graph
+from torch_geometric_gsl.baselines import IDGL, IDGLAnchor
 from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
 
 # Sizes of the problem and of its models.
 N, IN, OUT, K = 9, 5, 3, 2
 KINDS = pytest.mark.parametrize('kind', [IDGL, IDGLAnchor])
-
-
-@pytest.fixture(params=['whole', 'blocks'])
-def blocks(request, monkeypatch):
-    """Graphs are stored whole, or computed by blocks of four rows."""
-    if request.param == 'blocks':
-        monkeypatch.setattr(_learned_graph, '_BLOCK', 8 * 4 * N)
 
 
 # The method written out for whole matrices.
@@ -101,7 +94,7 @@ CASES = [
 @KINDS
 @pytest.mark.parametrize('form', ['dense', 'positive', 'sparse'])
 @pytest.mark.parametrize('case', CASES, ids=str)
-def test_every_equation(kind, case, form, blocks, idgl_model, idgl_problem):
+def test_every_equation(kind, case, form, idgl_model, idgl_problem):
     if kind is IDGLAnchor:
         case = {'num_anchors': 6, **case}
     model = idgl_model(kind, **case)
@@ -130,7 +123,7 @@ def test_every_equation(kind, case, form, blocks, idgl_model, idgl_problem):
 
 @KINDS
 @pytest.mark.parametrize('is_sparse', [False, True])
-def test_gradient_of_the_loss(kind, is_sparse, blocks, idgl_model, idgl_problem):
+def test_gradient_of_the_loss(kind, is_sparse, idgl_model, idgl_problem):
     model = idgl_model(kind, num_heads=2, degree=0.3)
     x, y = idgl_problem(6)
     x = x.relu().to_sparse_csr() if is_sparse else x.requires_grad_()
@@ -143,15 +136,14 @@ def test_gradient_of_the_loss(kind, is_sparse, blocks, idgl_model, idgl_problem)
     assert torch.autograd.gradcheck(loss, inputs, fast_mode=True)
 
 
-def test_linear_memory(meter, monkeypatch, idgl_model, idgl_problem):
+def test_graphs_of_hidden_samples_are_never_formed(meter, idgl_model, idgl_problem):
     num_nodes = 2000
-    monkeypatch.setattr(_learned_graph, '_BLOCK', 8 * 20 * num_nodes)
-    x, y = idgl_problem(num_nodes)
-    model = idgl_model(degree=0.1, max_iterations=2)
-    loop = torch.arange(num_nodes).expand(2, -1)
+    x, model = idgl_problem(num_nodes)[0], idgl_model()
     with meter() as measured:
-        model.loss(x, y, y < 2, edge_index=loop).backward()
-    assert measured.largest < 30 * num_nodes
+        graph = model._learn(x[:, :4].relu(), 1, None, None)
+        graph.propagate(x).sum().backward()
+        graph.change(graph)
+    assert measured.largest < 20 * num_nodes
 
 
 @pytest.mark.parametrize('is_sparse', [False, True])

@@ -96,7 +96,7 @@ class GeneratedGraphModel(Baseline):
         """
         edges, generator = self._edges(x, **kwargs), kwargs.get('generator')
         loss = self._label_loss(self._classify(x, edges, generator), y, mask)
-        return loss + self._graph_loss(x, edges, y, mask, generator)
+        return loss + self._graph_loss(x, edges, generator, y, mask)
 
     def graphs(
         self,
@@ -117,14 +117,9 @@ class GeneratedGraphModel(Baseline):
 
     @abstractmethod
     def _graph_loss(
-        self,
-        x: Tensor,
-        edges: Edges,
-        y: Tensor,
-        mask: Tensor | None,
-        generator: torch.Generator | None,
+        self, x: Tensor, edges: Edges, generator: torch.Generator | None, *labels: Any
     ) -> Tensor:
-        """Return the sum of the weighted losses that train the generator."""
+        """Return the sum of the weighted losses of the graph."""
 
     def _edges(self, x: Tensor, **kwargs: Any) -> Edges:
         ((edge_index, weight),) = self.graphs(x, **kwargs)

@@ -1,124 +1,126 @@
-"""The adjacency matrix that IDGL learns, by blocks of rows."""
+"""The adjacency matrix that IDGL learns."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import cached_property
-from typing import Any, cast
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch.utils.checkpoint import checkpoint
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.utils import sort_edge_index
 
 from torch_geometric_gsl.nn.linear import entries_by_row
 from torch_geometric_gsl.nn.similarity.cosine_similarity import CosineSimilarity
 from torch_geometric_gsl.ops.edges import Edges, list_sources
-from torch_geometric_gsl.ops.runtime import full_precision, row_blocks
+from torch_geometric_gsl.ops.runtime import full_precision
 from torch_geometric_gsl.ops.sparse_rows import SparseRows, unit_entries
 from torch_geometric_gsl.typing import SampledGraph
 
 # Keeps the logarithm of an isolated node's degree finite.
 _TINY = 1e-12
-# Bytes of a block of weights: those of 8,192 nodes in single precision.
-_BLOCK = 2**28
-#: Dense rows, or sparse rows of each head.
-Rows = list[Tensor] | list[SparseRows]
 
 
-class Products:
-    """Inner products of rows with all of them, or with those of anchors."""
+class Factors(NamedTuple):
+    """Dense or sparse rows [n, m], and the transposed rows [m, s] of the sources."""
 
-    def __init__(self, rows: Rows, anchors: Tensor | None = None) -> None:
-        self.rows = rows
-        own = rows if anchors is None else [part[anchors] for part in rows]
-        self.sources = [_transposed(part) for part in own]
+    own: Any
+    source: Tensor
 
-    def block(self, rows: slice) -> Tensor:
-        """Compute the products of a block of rows."""
-        # All sparse rows, unlike a part of them, know their entries by column.
-        is_all = rows == slice(0, self.rows[0].size(0))
-        parts = self.rows if is_all else [part[rows] for part in self.rows]
-        pairs: Any = zip(parts, self.sources, strict=True)
-        products = [part @ source for part, source in pairs]
-        return torch.stack(products).sum(dim=0) if len(products) > 1 else products[0]
-
-    @cached_property
-    def whole(self) -> Tensor:
-        """Compute the products of all rows, once."""
-        return self.block(slice(0, self.rows[0].size(0)))
-
-    @cached_property
-    def squares(self) -> Tensor:
-        """Compute the squared norms of the sources."""
-        return torch.stack([part.square().sum(dim=0) for part in self.sources]).sum(0)
+    def product(self) -> Tensor:
+        """Return the inner products of rows and sources."""
+        product: Tensor = self.own @ self.source
+        return product
 
 
-def _transposed(rows: Tensor | SparseRows) -> Tensor:
-    if isinstance(rows, Tensor):
-        return rows.t()
-    place = rows.words.source.long(), rows.words.target.long()
-    return rows.new_zeros(rows.size(1), rows.size(0)).index_put(place, rows.value)
+def compared_rows(x: Tensor, metric: CosineSimilarity | None = None) -> list[Any]:
+    """Return dense rows, or the sparse rows of each head, in full precision.
 
-
-def source_features(x: Tensor, anchors: Tensor | None) -> Products:
-    """Return the products of the features of the sources, in full precision."""
-    rows: Any
+    The sum of their inner products is the metric's similarity, or that of the features.
+    """
     if x.layout == torch.strided:
-        rows = full_precision(x)
-    else:
-        rows = SparseRows(full_precision(x.values()), entries_by_row(x))
-    return Products([rows if anchors is None else rows[anchors]])
-
-
-def embedded_rows(metric: CosineSimilarity, x: Tensor) -> Rows:
-    """Return rows whose inner products are the metric's similarities."""
-    if x.layout == torch.strided:
-        return [full_precision(metric.encode(x))]
-    words, weight = entries_by_row(x), full_precision(metric.weight)
-    heads = x.values().to(weight.dtype) * weight[:, x.col_indices()]
+        return [full_precision(x if metric is None else metric.encode(x))]
+    words, value = entries_by_row(x), full_precision(x.values())
+    if metric is None:
+        return [SparseRows(value, words)]
+    weight = full_precision(metric.weight)
+    heads = value.to(weight.dtype) * weight[:, x.col_indices()]
     root = math.sqrt(metric.heads)
-    return [SparseRows(unit_entries(value, words) / root, words) for value in heads]
+    return [SparseRows(unit_entries(head, words) / root, words) for head in heads]
+
+
+def factors_of(rows: Any, anchors: Tensor | None = None) -> Factors:
+    """Pair rows with all of them, or with those of the anchors."""
+    own = rows if anchors is None else rows[anchors]
+    if isinstance(own, Tensor):
+        return Factors(rows, own.t())
+    place = own.words.source.long(), own.words.target.long()
+    source = own.new_zeros(own.size(1), own.size(0)).index_put(place, own.value)
+    return Factors(rows, source)
+
+
+class Features(NamedTuple):
+    """The features of the sources, transposed: their squared norms and products."""
+
+    source: Tensor
+    squares: Tensor
+    products: Tensor
+
+
+def source_features(x: Tensor, anchors: Tensor | None) -> Features:
+    """Return the features that the smoothness of a graph depends on."""
+    (rows,) = compared_rows(x)
+    factors = factors_of(rows if anchors is None else rows[anchors])
+    squares = factors.source.square().sum(dim=0)
+    return Features(factors.source, squares, factors.product())
 
 
 class LearnedGraph:
     r"""A learned graph, whose rows are targets and whose columns are sources.
 
-    One block of rows is stored; several are computed again wherever they are needed,
-    also in the backward pass. Without a threshold the weights are products of thin
-    matrices, and sums along them take linear time and memory: :obj:`epsilon` is
-    :obj:`None` where no similarity is negative.
+    It has dense weights, or, where no similarity is negative and none is removed, the
+    factors of these: sums along it then take linear time and memory.
     """
 
     def __init__(
         self,
-        products: Products,
+        metric: CosineSimilarity,
+        h: Tensor,
         anchors: Tensor | None,
         batch: Tensor | None,
         epsilon: float | None,
     ) -> None:
-        self.products, self.anchors = products, anchors
-        self.batch, self.epsilon = batch, epsilon
-        self.is_product = epsilon is None and batch is None
-        self._own = cast(Tensor, products.rows[0])
-        self._source = products.sources[0]
-        count = self._source.size(1)
-        bytes_per_row = count * self._source.element_size()
-        blocks = row_blocks(self._own.size(0), bytes_per_row, _BLOCK)
-        # Of no nodes there is one block, which is empty.
-        self.blocks = list(blocks) or [slice(0, 0)]
-        self.total = self._sum(self._source.new_ones(count, 1)).squeeze(1)
+        self.anchors = anchors
+        pairs = [factors_of(rows, anchors) for rows in compared_rows(h, metric)]
+        self.factors = pairs[0] if epsilon is None and batch is None else None
+        self._dense: Any = None
+        if self.factors is None:
+            first, *others = (pair.product() for pair in pairs)
+            self._dense = sum(others, first)
+        if epsilon is not None:
+            self._dense = F.threshold(self._dense, epsilon, 0.0)
+        if batch is not None:
+            sources = batch if anchors is None else batch[anchors]
+            self._dense = self._dense.masked_fill(batch.unsqueeze(1) != sources, 0)
+        source = pairs[0].source
+        self.total = self._sum(source.new_ones(source.size(1), 1)).squeeze(1)
 
-    @cached_property
+    @property
+    def weights(self) -> Tensor:
+        """Return the dense weights."""
+        if self.factors is None:
+            weights: Tensor = self._dense
+            return weights
+        with torch.autocast(self.total.device.type, enabled=False):
+            return self.factors.product()
+
+    @property
     def size(self) -> Tensor:
         """Return the squared norm."""
-        if self.is_product:
-            return self._inner(self).to(self.total.dtype)
-        parts = self._map(lambda part, _: part.square().sum())
-        return torch.stack(parts).sum()
+        if self.factors is None:
+            return self.weights.square().sum()
+        return _inner(self.factors, self.factors).to(self.total.dtype)
 
     def propagate(self, h: Tensor) -> Tensor:
         """Return weighted means of messages from the sources; of none, zero."""
@@ -130,98 +132,67 @@ class LearnedGraph:
             return divided(self._sum(sent), self.total).to(h.dtype)
 
     def penalty(
-        self, features: Products, factors: tuple[float, float, float]
+        self,
+        features: Features | None,
+        factors: tuple[float, float, float],
     ) -> Tensor:
-        """Return the regularizer, given the features of the sources."""
+        """Return the regularizer, given the features of the sources if it is smooth."""
         smoothness, degree, sparsity = factors
-        if self.anchors is None:
-            total, size = self.total, self.size
-        else:  # The graph of the anchors.
-            parts = self._map(lambda w, rows: w.t() @ divided(w, self.total[rows]))
-            steps = torch.stack(parts).sum(dim=0)
+        total, size, steps = self.total, self.size, None
+        if self.anchors is not None:  # The graph of the anchors.
+            weights = self.weights
+            steps = weights.t() @ divided(weights, total)
             total, size = steps.sum(dim=1), steps.square().sum()
         count = total.numel()
         loss = sparsity / count**2 * size
         loss = loss - degree / count * (total + _TINY).log().sum()
-        if smoothness == 0:
+        if features is None:
             return loss
-        if self.anchors is not None:
-            energy = (steps * features.whole).sum()
-        elif self.is_product:
-            energy = (features.sources[0] @ self._own).square().sum()
+        if steps is None and self.factors is not None:
+            energy: Tensor = (features.source @ self.factors.own).square().sum()
         else:
-            parts = self._map(lambda w, rows: (w * features.block(rows)).sum())
-            energy = torch.stack(parts).sum()
-        return loss + smoothness / count**2 * (total @ features.squares - energy)
+            weights = self._dense if steps is None else steps
+            energy = (weights * features.products).sum()
+        loss = loss + smoothness / count**2 * (total @ features.squares - energy)
+        return loss
 
     @torch.no_grad()
     def change(self, last: LearnedGraph) -> Tensor:
         """Return the squared distance from the graph before."""
-        if self.is_product and last.is_product:
-            return self._inner(self) - 2 * self._inner(last) + last._inner(last)
-        parts = [self.weights(rows) - last.weights(rows) for rows in self.blocks]
-        return torch.stack([part.square().sum() for part in parts]).sum()
+        if self.factors is None or last.factors is None:
+            return (self.weights - last.weights).square().sum()
+        one, two = self.factors, last.factors
+        return _inner(one, one) - 2 * _inner(one, two) + _inner(two, two)
 
     def edges(self, dtype: torch.dtype) -> SampledGraph:
         """Return the positive weights, divided by the sum of their target."""
-        ends, shares = [], []
-        for rows in self.blocks:
-            part = self.weights(rows)
-            target, source = (part.detach() > 0).nonzero(as_tuple=True)
-            shares.append(part[target, source] / self.total[rows][target])
-            source = source if self.anchors is None else self.anchors[source]
-            ends.append(torch.stack([source, target + rows.start]))
-        return SampledGraph(torch.cat(ends, dim=1), torch.cat(shares).to(dtype))
-
-    def _inner(self, other: LearnedGraph) -> Tensor:
-        """Return the inner product of two graphs, both products of thin matrices.
-
-        In double precision: the change is a small difference of large ones.
-        """
-        one, two = ((g._own.double(), g._source.double()) for g in (self, other))
-        return ((one[0].t() @ two[0]) * (one[1] @ two[1].t())).sum()
-
-    def weights(self, rows: slice) -> Tensor:
-        """Return the weights of a block of rows."""
-        return self._whole if len(self.blocks) == 1 else self._weights(rows)
+        weights = self.weights
+        target, source = (weights.detach() > 0).nonzero(as_tuple=True)
+        shares = weights[target, source] / self.total[target]
+        source = source if self.anchors is None else self.anchors[source]
+        return SampledGraph(torch.stack([source, target]), shares.to(dtype))
 
     def _sum(self, h: Tensor) -> Tensor:
         """Return weighted sums of the messages of the sources."""
-        if self.is_product:
-            return self._own @ (self._source @ h)
-        return torch.cat(self._map(lambda part, _: part @ h))
+        if self.factors is None:
+            return self.weights @ h
+        out: Tensor = self.factors.own @ (self.factors.source @ h)
+        return out
 
     def _sum_back(self, h: Tensor) -> Tensor:
         """Return weighted sums of the messages of the targets."""
-        if self.is_product:
-            return self._source.t() @ (self._own.t() @ h)
-        parts = self._map(lambda part, rows: part.t() @ h[rows])
-        return torch.stack(parts).sum(dim=0)
+        if self.factors is None:
+            return self.weights.t() @ h
+        out: Tensor = self.factors.source.t() @ (self.factors.own.t() @ h)
+        return out
 
-    def _map(self, function: Callable[[Tensor, slice], Any]) -> list[Any]:
-        """Evaluate a function of the weights of each block of rows."""
-        if len(self.blocks) == 1:
-            return [function(self._whole, self.blocks[0])]
-        keep: Any = {'use_reentrant': False, 'preserve_rng_state': False}
 
-        def run(rows: slice) -> Any:
-            return function(self._weights(rows), rows)
-
-        return [checkpoint(run, rows, **keep) for rows in self.blocks]
-
-    @cached_property
-    def _whole(self) -> Tensor:
-        return self._weights(self.blocks[0])
-
-    def _weights(self, rows: slice) -> Tensor:
-        with torch.autocast(self._source.device.type, enabled=False):
-            part = self.products.block(rows)
-        if self.epsilon is not None:
-            part = F.threshold(part, self.epsilon, 0.0)
-        if self.batch is None:
-            return part
-        sources = self.batch if self.anchors is None else self.batch[self.anchors]
-        return part.masked_fill(self.batch[rows].unsqueeze(1) != sources, 0)
+def _inner(one: Factors, two: Factors) -> Tensor:
+    """Return the inner product of two matrices of factors, in double precision: a
+    change is a small difference of large ones.
+    """
+    own: Tensor = one.own.double().t() @ two.own.double()
+    return (own * (one.source.double() @ two.source.double().t())).sum()
 
 
 def divided(value: Tensor, total: Tensor) -> Tensor:

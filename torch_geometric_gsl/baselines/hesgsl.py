@@ -34,14 +34,12 @@ class HESGSL(SLAPS):
         \mathcal{L} &= \mathcal{L}_{\mathrm{class}} + \alpha \,
         \mathcal{L}_{\mathrm{DAE}} + \beta \, \mathcal{L}_{\mathrm{HES}}
 
-    where the graph :math:`\mathbf{A}`, the classifier, the autoencoder and the loss
+    where the graph :math:`\mathbf{A}`, the classifier and
     :math:`\mathcal{L}_{\mathrm{DAE}}` are those of SLAPS, :math:`C` is the number of
     classes, and :math:`\hat{\mathbf{Y}}` has a one in each row, in the column
-    :math:`\hat{y}_i`. The pseudo-labels :math:`\hat{y}_i` are those of the current
-    parameters, without dropout. They are constants, and no edge is dropped where they
-    are propagated, so that :math:`\mathcal{L}_{\mathrm{HES}}` trains the graph
-    generator alone. The hops are sums along the edges, and nothing of size
-    :math:`n \times n` is stored.
+    :math:`\hat{y}_i`. The pseudo-labels :math:`\hat{y}_i` are constants, and nothing is
+    dropped where they are predicted or propagated, so that
+    :math:`\mathcal{L}_{\mathrm{HES}}` trains the graph generator alone.
 
     The authors train as those of SLAPS, with :obj:`model.homophily_weight = 0` in the
     first 500 epochs, and stop after 200 epochs without a better validation accuracy.
@@ -53,12 +51,9 @@ class HESGSL(SLAPS):
     :obj:`1e-2` as every learning rate.
 
     .. note::
-        The formulas are those of the released code. It does not hide words that are
-        :obj:`binary` from the autoencoder, which only answers at the places that SLAPS
-        would hide; other features are hidden. It takes the words of Cora and CiteSeer
-        as ones and zeros. Two habits of it are left out, which matter for PubMed: the
-        weights of words are its targets in place of ones, and edges that are dropped
-        for the autoencoder are lost to the other two losses of the same step.
+        As in the released code, words that are :obj:`binary` are not hidden from the
+        autoencoder, which only answers at the places that SLAPS would hide; other
+        features are hidden.
 
     Args:
         in_channels (int): Size of each input sample.
@@ -80,9 +75,7 @@ class HESGSL(SLAPS):
             :class:`~torch_geometric_gsl.baselines.SLAPS`.
 
     Shapes:
-        - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
-          CSR, batch vector :math:`(|\mathcal{V}|)` *(optional)*
-        - **output:** node features :math:`(|\mathcal{V}|, F_{out})`
+        - **input and output:** as in :class:`~torch_geometric_gsl.baselines.SLAPS`
 
     Raises:
         TypeError: If an argument has the wrong type.
@@ -136,24 +129,17 @@ class HESGSL(SLAPS):
         self, x: Tensor, y: Tensor, mask: Tensor | None = None, **kwargs: Any
     ) -> Tensor:
         r"""Return the loss :math:`\mathcal{L}_{\mathrm{HES}}` of the graph alone, not
-        weighted; the arguments are those of :meth:`loss`.
-
-        Nothing about it is random.
+        weighted; the arguments are those of :meth:`loss`. Nothing about it is random.
         """
         return self._propagate(x, self._edges(x, **kwargs), y, mask)
 
     def _graph_loss(
-        self,
-        x: Tensor,
-        edges: Edges,
-        y: Tensor,
-        mask: Tensor | None,
-        generator: torch.Generator | None,
+        self, x: Tensor, edges: Edges, generator: torch.Generator | None, *labels: Any
     ) -> Tensor:
-        loss = super()._graph_loss(x, edges, y, mask, generator)
+        loss = super()._graph_loss(x, edges, generator)
         if self.homophily_weight == 0:
             return loss
-        return loss + self.homophily_weight * self._propagate(x, edges, y, mask)
+        return loss + self.homophily_weight * self._propagate(x, edges, *labels)
 
     def _propagate(
         self, x: Tensor, edges: Edges, y: Tensor, mask: Tensor | None

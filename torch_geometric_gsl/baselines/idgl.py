@@ -15,8 +15,6 @@ from torch_geometric_gsl._checks import (
 from torch_geometric_gsl.baselines._base import plain_linear
 from torch_geometric_gsl.baselines._learned_graph import (
     LearnedGraph,
-    Products,
-    embedded_rows,
     normalized_prior,
     source_features,
 )
@@ -63,15 +61,15 @@ class IDGL(NeighbourModel):
         \lVert \mathbf{A}^{(t)} \rVert_F^2
 
     with the Laplacian :math:`\mathbf{L}^{(t)}` of :math:`\mathbf{A}^{(t)}`;
-    :meth:`loss` adds the first one and the mean of the others. The model takes time
-    :math:`n^2`; the graphs of many nodes are computed by blocks of rows, in memory
-    linear in :math:`n`.
+    :meth:`loss` adds the first one and the mean of the others. A graph takes time
+    and memory :math:`n^2`; with :math:`\epsilon = 0` and without :obj:`batch` the first
+    graph takes them alone, and all others are products of thin matrices.
 
     Args:
         in_channels (int): Size of each input sample.
         hidden_channels (int): Size of each hidden sample.
-        num_layers (int): The number of layers, at least 2; graphs are learned from
-            the input of the last one.
+        num_layers (int): The number of layers, at least 2; the input of the last one
+            gives the graphs.
         out_channels (int): Size of each output sample.
         k (int, optional): The number of nearest neighbours. (default: :obj:`20`)
         num_heads (int, optional): The number of heads :math:`P` of the similarity.
@@ -82,8 +80,7 @@ class IDGL(NeighbourModel):
             among the learned ones. (default: :obj:`0.5`)
         epsilon (float, optional): Similarities up to this one are no edges, in
             :math:`[0, 1)`. (default: :obj:`0.0`)
-        smoothness (float, optional): The factor :math:`\alpha`.
-            (default: :obj:`0.4`)
+        smoothness (float, optional): The factor :math:`\alpha`. (default: :obj:`0.4`)
         degree (float, optional): The factor :math:`\beta`. (default: :obj:`0.0`)
         sparsity (float, optional): The factor :math:`\gamma`. (default: :obj:`0.2`)
         delta (float, optional): The relative change :math:`\delta` that ends the
@@ -172,9 +169,8 @@ class IDGL(NeighbourModel):
 
         Args:
             x (torch.Tensor): The node features, dense or sparse CSR.
-            edge_index (torch.Tensor, optional): If given, this graph takes the place
-                of that of the nearest neighbours; it does not limit the graphs that are
-                learned. (default: :obj:`None`)
+            edge_index (torch.Tensor, optional): The graph :math:`\mathbf{L}^{(0)}`, in
+                place of that of the nearest neighbours. (default: :obj:`None`)
             edge_weight (torch.Tensor, optional): The weights of :obj:`edge_index`,
                 not negative; ones if :obj:`None`. (default: :obj:`None`)
             batch (torch.Tensor, optional): Sorted graph ids of the nodes: no learned
@@ -184,7 +180,9 @@ class IDGL(NeighbourModel):
                 of anchors in training mode; the global one if :obj:`None`.
                 (default: :obj:`None`)
         """
-        *_, (out, _) = self._iterate(x, edge_index, edge_weight, batch, generator)
+        *_, (out, _) = self._iterate(
+            x, edge_index, edge_weight, batch, generator=generator
+        )
         return out
 
     def loss(
@@ -197,27 +195,20 @@ class IDGL(NeighbourModel):
         factors = self.smoothness, self.degree, self.sparsity
         for out, graph in self._iterate(x, **kwargs):
             value = self._label_loss(out, y, mask)
-            if any(factors):
-                with torch.autocast(x.device.type, enabled=False):
-                    features = features or source_features(x, graph.anchors)
+            with torch.autocast(x.device.type, enabled=False):
+                if self.smoothness > 0 and features is None:
+                    features = source_features(x, graph.anchors)
+                if any(factors):
                     value = value + graph.penalty(features, factors)
             losses.append(value)
         first, *later = losses
         return first + torch.stack(later).mean() if later else first
 
-    def graphs(
-        self,
-        x: Tensor,
-        edge_index: Tensor | None = None,
-        edge_weight: Tensor | None = None,
-        batch: Tensor | None = None,
-        *,
-        generator: torch.Generator | None = None,
-    ) -> list[SampledGraph]:
+    def graphs(self, x: Tensor, *args: Any, **kwargs: Any) -> list[SampledGraph]:
         r"""Return the learned graph :math:`f(\mathbf{A}^{(t)})` of each iteration,
         sorted by target; the arguments are those of :meth:`forward`.
         """
-        steps = self._iterate(x, edge_index, edge_weight, batch, generator)
+        steps = self._iterate(x, *args, **kwargs)
         return [graph.edges(x.dtype) for _, graph in steps]
 
     def _iterate(
@@ -226,6 +217,7 @@ class IDGL(NeighbourModel):
         edge_index: Tensor | None = None,
         edge_weight: Tensor | None = None,
         batch: Tensor | None = None,
+        *,
         generator: torch.Generator | None = None,
     ) -> Iterator[tuple[Tensor, LearnedGraph]]:
         """Yield the logits and the graph until the graph stays as it is."""
@@ -244,7 +236,7 @@ class IDGL(NeighbourModel):
             return first.propagate(h), None if prior is None else prior.sum(h)
 
         start = apply_linear(lins[0], x)
-        of_start = fixed(start)
+        of_start, limit = fixed(start), self.delta * first.size
         graph, probability, h = first, self.dropout, x
         for step in range(self.max_iterations):
             if step > 0:
@@ -256,7 +248,7 @@ class IDGL(NeighbourModel):
                 out = lin(h)
                 out = self._mix(fixed(out), out, first, graph)
             yield out, graph
-            if step > 0 and bool(graph.change(last) <= self.delta * first.size):
+            if step > 0 and bool(graph.change(last) <= limit):
                 return
 
     def _learn(
@@ -272,8 +264,7 @@ class IDGL(NeighbourModel):
         is_exact = number == 1 and self.epsilon == 0 and batch is None
         epsilon = None if is_exact else self.epsilon
         with torch.autocast(h.device.type, enabled=False):
-            products = Products(embedded_rows(metric, h), anchors)
-            return LearnedGraph(products, anchors, batch, epsilon)
+            return LearnedGraph(metric, h, anchors, batch, epsilon)
 
     def _mix(
         self, fixed: Fixed, h: Tensor, first: LearnedGraph, graph: LearnedGraph

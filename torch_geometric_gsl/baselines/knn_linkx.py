@@ -34,11 +34,8 @@ class KNNLINKX(NeighbourModel):
         \mathbf{H}_{\mathbf{X}} \right) \right)
 
     where :math:`A_{ij} = 1` if :math:`j` is one of the :obj:`k` nodes whose input
-    features have the largest cosine with those of node :math:`i`, and 0 else: as in the
-    paper the adjacency has no weights. :math:`\mathrm{MLP}` has a ReLU, batch
-    normalization and dropout between its layers, for which training needs two nodes at
-    least. The model is
-    :class:`torch_geometric.nn.models.LINKX`. The rows of
+    features have the largest cosine with those of node :math:`i`, and 0 else. The model
+    is :class:`torch_geometric.nn.models.LINKX`. The rows of
     :math:`\mathbf{W}_{\mathbf{A}}` belong to the nodes of one data set: the model is
     transductive.
 
@@ -59,9 +56,9 @@ class KNNLINKX(NeighbourModel):
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
-          CSR, edges :math:`(2, |\mathcal{E}|)` *(optional)*, batch vector
-          :math:`(|\mathcal{V}|)` *(optional)*, edge weights
-          :math:`(|\mathcal{E}|)` *(optional)*
+          CSR, edges :math:`(2, |\mathcal{E}|)` and their weights
+          :math:`(|\mathcal{E}|)` *(optional)*, batch vector
+          :math:`(|\mathcal{V}|)` *(optional)*
         - **output:** node features :math:`(|\mathcal{V}|, F_{out})`
 
     Raises:
@@ -136,14 +133,12 @@ class KNNLINKX(NeighbourModel):
     def graphs(
         self,
         x: Tensor,
-        edge_index: Tensor | None = None,
-        edge_weight: Tensor | None = None,
-        batch: Tensor | None = None,
-        *,
+        *args: Any,
         generator: torch.Generator | None = None,
+        **kwargs: Any,
     ) -> list[SampledGraph]:
         r"""Return the graph of the model, without normalisation; the arguments are
         those of :meth:`forward`.
         """
         check_generator(generator, x.device)
-        return [self._graph(x, edge_index, edge_weight, batch)]
+        return [self._graph(x, *args, **kwargs)]

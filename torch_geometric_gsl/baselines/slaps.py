@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -40,8 +42,7 @@ class SLAPS(GeneratedGraphModel):
     identity, and :math:`\tilde{\mathbf{X}}` are the features without those of the
     hidden set :math:`I`, which is drawn anew at each step. Both networks have two (the
     classifier :obj:`num_layers`) layers :math:`\mathbf{A} \mathbf{H} \mathbf{W} +
-    \mathbf{b}`. The graph is a list of edges throughout, and nothing of size
-    :math:`n \times n` is stored.
+    \mathbf{b}`, on a list of edges.
 
     The paper trains 2,000 epochs, the first 400 with the autoencoder alone, and only
     the classifier with weight decay:
@@ -153,27 +154,15 @@ class SLAPS(GeneratedGraphModel):
         super().reset_parameters()
         self.denoiser.reset_parameters()
 
-    def denoising_loss(
-        self,
-        x: Tensor,
-        *,
-        batch: Tensor | None = None,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
+    def denoising_loss(self, x: Tensor, **kwargs: Any) -> Tensor:
         r"""Return the loss :math:`\mathcal{L}_{\mathrm{DAE}}` of the autoencoder alone,
         not weighted; the arguments are those of :meth:`forward`. Features are hidden in
         evaluation mode, too.
         """
-        edges = self._edges(x, batch=batch, generator=generator)
-        return self._denoise(x, edges, generator)
+        return self._denoise(x, self._edges(x, **kwargs), kwargs.get('generator'))
 
     def _graph_loss(
-        self,
-        x: Tensor,
-        edges: Edges,
-        y: Tensor,
-        mask: Tensor | None,
-        generator: torch.Generator | None,
+        self, x: Tensor, edges: Edges, generator: torch.Generator | None, *labels: Any
     ) -> Tensor:
         return self.denoising_weight * self._denoise(x, edges, generator)
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -24,13 +26,6 @@ class SUBLIME(GeneratedGraphModel):
     graph that slowly follows it.
 
     .. math::
-        \mathbf{E} &= \sigma (\mathbf{X} \mathbf{W}_1) \mathbf{W}_2, \qquad
-        S_{ij} = \max \left( 0, \frac{\mathbf{e}_i \cdot \mathbf{e}_j}
-        {\| \mathbf{e}_i \| \| \mathbf{e}_j \|} \right)
-
-        \mathbf{A} &= \mathbf{D}^{-1/2} \, \frac{\mathbf{S} + \mathbf{S}^{\top}}{2} \,
-        \mathbf{D}^{-1/2}
-
         \mathbf{Z} &= g \left( \mathrm{GCN} (\mathbf{X} \mathbf{M}, \mathbf{A}) \right),
         \qquad \mathbf{Z}' = g \left( \mathrm{GCN} (\mathbf{X} \mathbf{M}',
         \mathbf{A}_{\mathrm{anchor}}) \right)
@@ -44,20 +39,15 @@ class SUBLIME(GeneratedGraphModel):
         \mathbf{A}_{\mathrm{anchor}} &\leftarrow \tau \, \mathbf{A}_{\mathrm{anchor}} +
         (1 - \tau) \, \mathbf{A}
 
-    where :math:`\mathbf{S}` keeps the :math:`k + 1` largest entries of each row, the
-    node itself among them, :math:`\mathbf{W}_1` and :math:`\mathbf{W}_2` begin as the
-    identity, the anchor graph begins as the identity, :math:`\mathbf{M}` and
+    where :math:`\mathbf{A}` is the graph of
+    :class:`~torch_geometric_gsl.baselines.SLAPS`, :math:`\mathbf{M}` and
     :math:`\mathbf{M}'` hide features, drawn anew at each step and the same ones for all
     nodes, and :math:`g` has two layers. One encoder serves both views, whose edges are
-    dropped at random. This is the setting in which no graph is given. All graphs are
-    lists of edges, and nothing of size :math:`n \times n` is stored.
+    dropped at random. The anchor graph begins as the identity, moves after each
+    contrast in training mode, and is part of the state; it belongs to one set of nodes.
 
     Labels train the classifier alone, a GCN on the learned graph that sends no gradient
-    to it: :meth:`loss` is the sum of two losses without a common parameter, and the
-    graph is that of the contrast. The anchor moves whenever a contrast is computed in
-    training mode, after it, and is part of the state, as running statistics are; it
-    belongs to one set of nodes. The paper's recipe for CiteSeer, of which the
-    defaults are:
+    to it. The defaults are the paper's recipe for CiteSeer:
 
     .. code-block:: python
 
@@ -73,13 +63,9 @@ class SUBLIME(GeneratedGraphModel):
             optimizer.step()
 
     .. note::
-        The authors train a new classifier every 50 epochs, for at most 200 of its own,
-        and keep the one of the best validation accuracy. For that, learn the graph with
-        :meth:`contrastive_loss`, then call :obj:`reset_parameters()` of the layers of
-        :obj:`model.classifier`, and minimise the cross-entropy of :meth:`forward`.
-        Their code leaves :math:`j = i` out of the sums of the contrast, of which one
-        node would then have none. It takes the words of CiteSeer as ones and zeros. For
-        PubMed it has 128 encoder, 64 embedding and 64 projected channels,
+        The authors train a new classifier every 50 epochs, and keep the one of the best
+        validation accuracy. Their code leaves :math:`j = i` out of the sums of the
+        contrast. For PubMed it has 128 encoder, 64 embedding and 64 projected channels,
         :math:`k = 15`, :math:`\tau = 1`, :obj:`mask_rate=(0.3, 0.8)` and a contrast
         among 2,000 nodes.
 
@@ -189,19 +175,12 @@ class SUBLIME(GeneratedGraphModel):
         self.encoder.reset_parameters()
         self.anchor.reset_parameters()
 
-    def contrastive_loss(
-        self,
-        x: Tensor,
-        *,
-        batch: Tensor | None = None,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
+    def contrastive_loss(self, x: Tensor, **kwargs: Any) -> Tensor:
         r"""Return the loss :math:`\mathcal{L}_{\mathrm{con}}` of the two views alone,
         not weighted; the arguments are those of :meth:`forward`. Features are hidden in
         evaluation mode, too. In training mode the anchor graph moves afterwards.
         """
-        edges = self._edges(x, batch=batch, generator=generator)
-        return self._contrast(x, edges, generator)
+        return self._contrast(x, self._edges(x, **kwargs), kwargs.get('generator'))
 
     def _classify(
         self, x: Tensor, edges: Edges, generator: torch.Generator | None, **kwargs: bool
@@ -211,12 +190,7 @@ class SUBLIME(GeneratedGraphModel):
         return super()._classify(x, edges, generator, **kwargs)
 
     def _graph_loss(
-        self,
-        x: Tensor,
-        edges: Edges,
-        y: Tensor,
-        mask: Tensor | None,
-        generator: torch.Generator | None,
+        self, x: Tensor, edges: Edges, generator: torch.Generator | None, *labels: Any
     ) -> Tensor:
         return self.contrastive_weight * self._contrast(x, edges, generator)
 
