@@ -12,9 +12,6 @@ from torch.nn import functional as F
 import torch_geometric_gsl as gsl
 from torch_geometric_gsl import baselines
 from torch_geometric_gsl.baselines import _neighbour_model
-from torch_geometric_gsl.baselines._neighbour_model import (
-    NeighbourModel,
-)
 from torch_geometric_gsl.nn.models.base import NodeClassifier
 from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
 from torch_geometric_gsl.transforms import FreezeLatentGraph
@@ -262,26 +259,19 @@ def test_the_cached_graph_goes_with_the_model(name, layout):
 
 
 @pytest.mark.parametrize('name', CACHING)
-@LAYOUTS
-def test_graphs_of_the_cached_graph(name, layout):
-    model, x = make(name, cached=True), as_layout(features(), layout)
-    one, two = torch.zeros(N).long(), BATCH
+@pytest.mark.parametrize('first', [None, BATCH])
+def test_the_batch_of_the_cached_graph(name, first):
+    model, x, one = make(name, cached=True), features(), torch.zeros(N).long()
+    model(x, batch=first)
+    model(x, batch=one if first is None else first.clone())
     match = r"'batch' must be that of the cached .* \(got another graph for 6 of 12 no"
-    for first, same, others in (
-        (None, one, [two]),
-        (one, None, [two]),
-        (two, two.clone(), [None, one]),
-    ):
-        model(x, batch=first)
-        model(x, batch=same)
-        for other in others:
-            with pytest.raises(ValueError, match=match):
-                model(x, batch=other)
-        with pytest.raises(ValueError, match="'batch' must have one entry per node"):
-            model(x, batch=two[:6])
-        model.reset_parameters()
-        model(x, batch=others[0])
-        model.reset_parameters()
+    for other in [BATCH] if first is None else [None, one]:
+        with pytest.raises(ValueError, match=match):
+            model(x, batch=other)
+    with pytest.raises(ValueError, match="'batch' must have one entry per node"):
+        model(x, batch=BATCH[:6])
+    model.reset_parameters()
+    model(x, batch=other)
 
 
 @pytest.mark.parametrize('name', sorted(set(FACTORIES) - OF_NUM_NODES))
@@ -307,16 +297,12 @@ def test_no_nodes(name, layout, training):
             assert all(graph.edge_weight.numel() == 0 for graph in model.graphs(x))
 
 
-@pytest.mark.parametrize(
-    'name', [name for name in FACTORIES if isinstance(make(name), NeighbourModel)]
-)
+@pytest.mark.parametrize('name', CACHING)
 def test_weights_of_another_type(name):
     """Such as those that NumPy computes."""
-    model = make(name).eval()
-    weight = torch.linspace(0.5, 1.5, EDGES.size(1))
-    expected = model(features(), EDGES, edge_weight=weight)
-    found = model(features(), EDGES, edge_weight=weight.double())
-    assert torch.equal(found, expected)
+    model, weight = make(name).eval(), torch.linspace(0.5, 1.5, EDGES.size(1))
+    expected = model(features(), EDGES, weight)
+    assert torch.equal(model(features(), EDGES, weight.double()), expected)
 
 
 @pytest.mark.parametrize(
@@ -333,15 +319,18 @@ def test_activations(kind):
             kind(*SIZES, act=wrong)
 
 
-@EACH
-@pytest.mark.parametrize('layout', ['dense', 'not negative', 'sparse'])
-@pytest.mark.parametrize('is_batch', [False, True])
+@pytest.mark.parametrize(
+    ('name', 'is_batch'),
+    [
+        (name, is_batch)
+        for name in FACTORIES
+        for is_batch in (False, True)
+        if serves(name, 'batch') or not is_batch
+    ],
+)
+@LAYOUTS
 def test_gradient_inside_of_autocast(name, layout, is_batch):
-    if is_batch and not serves(name, 'batch'):
-        pytest.skip(f'{name} takes no batch')
-    model, x = make(name), features()
-    x = x if layout == 'dense' else x.relu()
-    x = x if layout != 'sparse' else x.to_sparse_csr()
+    model, x = make(name), as_layout(features(), layout)
     y, mask = torch.arange(N) % OUT, torch.arange(N) % 2 == 0
     found, kwargs = [], {'batch': BATCH} if is_batch else {}
     for is_inside in (False, True):
@@ -415,65 +404,6 @@ def test_who_has_graphs(name):
     else:
         graphs = model.eval().graphs(features())
         assert all(graph.edge_index.size(0) == 2 for graph in graphs)
-
-
-def second_derivative(slope, leaf):
-    try:
-        return torch.autograd.grad(
-            slope, leaf, retain_graph=True, materialize_grads=True
-        )[0]
-    except RuntimeError as error:
-        if 'second derivatives are not implemented' not in str(error):
-            raise
-        return None
-
-
-@EACH
-@pytest.mark.parametrize('layout', ['dense', 'sparse'])
-@pytest.mark.parametrize('kwargs', [{}, {'batch': BATCH}], ids=['one', 'batch'])
-def test_second_derivatives_raise_or_are_right(name, layout, kwargs):
-    if kwargs and not serves(name, 'batch'):
-        pytest.skip(f'{name} takes no batch')
-    model, x = make(name).double().eval(), features().double()
-    x = x.requires_grad_() if layout == 'dense' else x.to_sparse_csr()
-    # To autograd the weights of KNNGCN and the targets of autoencoders are constants.
-    has_x = layout == 'dense' and name not in ('KNNGCN', 'SLAPS', 'HESGSL')
-    leaves = [*model.parameters(), *([x] if has_x else [])]
-    ways = [torch.randn_like(leaf) for leaf in leaves]
-    y, mask = torch.arange(N) % OUT, torch.arange(N) % 2 == 0
-
-    def slopes(create_graph=False):
-        """The derivative of the loss along each way."""
-        same = torch.Generator().manual_seed(3)
-        # Its classifier sees the graph as a constant: the sum has no such derivative.
-        loss = (
-            model.contrastive_loss(x, generator=same, **kwargs)
-            if name == 'SUBLIME'
-            else model.loss(x, y, mask, generator=same, **kwargs)
-        )
-        grads = torch.autograd.grad(
-            loss,
-            leaves,
-            create_graph=create_graph,
-            allow_unused=True,
-            materialize_grads=True,
-        )
-        return [(grad * way).sum() for grad, way in zip(grads, ways, strict=True)]
-
-    def change(leaf, way, size=1e-5):
-        """Differentiate the slopes along a way, by central differences."""
-        found = []
-        for step in (size, -2 * size, size):
-            leaf.data += step * way
-            found.append(torch.stack(slopes()))
-        return (found[0] - found[1]) / (2 * size)
-
-    expected = [change(leaf, way) for leaf, way in zip(leaves, ways, strict=True)]
-    for number, slope in enumerate(slopes(create_graph=True)):
-        for leaf, way, known in zip(leaves, ways, expected, strict=True):
-            if (found := second_derivative(slope, leaf)) is not None:
-                along = (found * way).sum()
-                torch.testing.assert_close(along, known[number], rtol=1e-4, atol=1e-6)
 
 
 @EACH

@@ -3,7 +3,6 @@ import torch
 from generated import (
     GENERATORS,
     LAYOUTS,
-    MODELS,
     OUT,
     N,
     adjacency,
@@ -115,36 +114,3 @@ def test_labels_train_the_classifier_alone(graph_generator):
     for name, value in grads[0].items():
         is_equal = torch.equal(value, grads[1][name])
         assert is_equal != name.startswith('classifier.'), name
-
-
-def blobs():
-    """Two blobs in the plane, of which each has two labelled nodes."""
-    y = torch.arange(40) % 2
-    centre = torch.tensor([[2.0, 0.5], [0.5, 2.0]])
-    return centre[y] + 0.2 * torch.randn(40, 2, generator=seeded(1)), y
-
-
-def train(contrastive_weight=1.0):
-    x, y = blobs()
-    torch.manual_seed(3)
-    options = {'mask_rate': 0.0, 'dropout': 0.0, 'tau': 0.9, **MODELS[SUBLIME]}
-    options['contrastive_weight'] = contrastive_weight
-    model = SUBLIME(2, 8, 2, 2, k=4, **options).train()
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    contrasts = []
-    for _ in range(60):
-        optimizer.zero_grad()
-        model.loss(x, y, torch.arange(4)).backward()
-        optimizer.step()
-        contrasts.append(model.eval().contrastive_loss(x).item())
-        model.train()
-    return model.eval()(x).detach(), contrasts
-
-
-def test_two_blobs():
-    out, contrasts = train()
-    assert torch.equal(out.argmax(dim=1), blobs()[1])
-    assert contrasts[-1] < contrasts[0] - 0.3
-    assert torch.equal(train()[0], out)
-    # Without its weight the contrast does not train.
-    assert train(contrastive_weight=0.0)[1][-1] > contrasts[-1] + 0.3

@@ -130,15 +130,13 @@ class NodeFormer(RemembersRows, Baseline):
     \mathbf{W}_{\textrm{in}} + \mathbf{b}_{\textrm{in}})))`, and the logits are an
     affine function of the last ones.
 
-    New rows take a :obj:`context`: :math:`j` runs over its rows alone, whose
-    :math:`\mathbf{k}_{pj}` and :math:`\mathbf{v}_{pj}` are those of a call without new
-    rows, so that what a new row gets depends on no other one.
+    New rows take a :obj:`context`: :math:`j` runs over its rows alone, so that what a
+    new row gets depends on no other one.
 
     .. note::
-        What needs a given graph is left out: the relational bias and the edge loss
-        of the paper. Random features are drawn anew in each step of training; in
-        evaluation mode they are those that the model was built with, and nothing is
-        random. The graph is dense and never formed, so that there is no method
+        The relational bias and the edge loss of the paper, which need a given graph,
+        are left out. Random features are drawn anew in each step of training; those of
+        evaluation are part of the state. The graph is never formed: there is no method
         :obj:`graphs`.
 
     Args:
