@@ -82,7 +82,7 @@ def reference(model, x, y, sources):
 CASES = [
     {},
     {'num_layers': 3, 'num_heads': 3},
-    {'epsilon': 0.4, 'update_weight': 0.9, 'num_heads': 2},
+    {'epsilon': 0.8, 'update_weight': 0.9, 'num_heads': 2},
     {'skip_weight': 0.0, 'update_weight': 1.0, 'degree': 0.3},
     {'skip_weight': 0.9, 'update_weight': 0.0, 'smoothness': 0.0, 'max_iterations': 1},
     {'smoothness': 3.0, 'degree': 0.0, 'sparsity': 0.0},
