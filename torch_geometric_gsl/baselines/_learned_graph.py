@@ -132,16 +132,13 @@ class LearnedGraph:
             return divided(self._sum(sent), self.total).to(h.dtype)
 
     def penalty(
-        self,
-        features: Features | None,
-        factors: tuple[float, float, float],
+        self, features: Features | None, factors: tuple[float, float, float]
     ) -> Tensor:
         """Return the regularizer, given the features of the sources if it is smooth."""
         smoothness, degree, sparsity = factors
         total, size, steps = self.total, self.size, None
         if self.anchors is not None:  # The graph of the anchors.
-            weights = self.weights
-            steps = weights.t() @ divided(weights, total)
+            steps = self._steps()
             total, size = steps.sum(dim=1), steps.square().sum()
         count = total.numel()
         loss = sparsity / count**2 * size
@@ -171,6 +168,13 @@ class LearnedGraph:
         shares = weights[target, source] / self.total[target]
         source = source if self.anchors is None else self.anchors[source]
         return SampledGraph(torch.stack([source, target]), shares.to(dtype))
+
+    def _steps(self) -> Tensor:
+        """Return the weights of the steps from anchor to anchor."""
+        if self.factors is None:
+            return self._sum_back(divided(self.weights, self.total))
+        steps = self._sum_back(divided(self.factors.own, self.total))
+        return steps @ self.factors.source
 
     def _sum(self, h: Tensor) -> Tensor:
         """Return weighted sums of the messages of the sources."""

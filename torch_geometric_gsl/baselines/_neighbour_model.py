@@ -74,9 +74,9 @@ class NeighbourModel(Baseline):
     def _graph(
         self,
         x: Tensor,
-        edge_index: Tensor | None = None,
-        edge_weight: Tensor | None = None,
-        batch: Tensor | None = None,
+        edge_index: Tensor | None,
+        edge_weight: Tensor | None,
+        batch: Tensor | None,
     ) -> SampledGraph:
         """Return the graph that is given, cached, or found; no weight is negative."""
         if edge_index is not None:

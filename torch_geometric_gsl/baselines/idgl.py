@@ -167,18 +167,11 @@ class IDGL(NeighbourModel):
     ) -> Tensor:
         r"""Run the forward pass, and return the logits of the last iteration.
 
-        Args:
-            x (torch.Tensor): The node features, dense or sparse CSR.
-            edge_index (torch.Tensor, optional): The graph :math:`\mathbf{L}^{(0)}`, in
-                place of that of the nearest neighbours. (default: :obj:`None`)
-            edge_weight (torch.Tensor, optional): The weights of :obj:`edge_index`,
-                not negative; ones if :obj:`None`. (default: :obj:`None`)
-            batch (torch.Tensor, optional): Sorted graph ids of the nodes: no learned
-                edge joins two graphs, and all graphs end the iteration together.
-                (default: :obj:`None`)
-            generator (torch.Generator, optional): Source of randomness of dropout, and
-                of anchors in training mode; the global one if :obj:`None`.
-                (default: :obj:`None`)
+        The arguments are those of
+        :meth:`KNNGCN.forward <torch_geometric_gsl.baselines.KNNGCN.forward>`, without
+        a :obj:`context`. A given graph takes the place of the nearest neighbours and
+        does not limit the graphs that are learned; all graphs of a :obj:`batch` end the
+        iteration together.
         """
         *_, (out, _) = self._iterate(
             x, edge_index, edge_weight, batch, generator=generator

@@ -44,18 +44,15 @@ class KNNGCN(RemembersRows, NeighbourModel):
     where :math:`j` is one of the :obj:`k` nodes whose input features have the largest
     cosine with those of node :math:`i`, :math:`\hat{A}_{ii} = 1` and
     :math:`\hat{D}_{ii} = \sum_j \hat{A}_{ij}`. The last layer has neither activation
-    nor dropout. With the default options it is the baseline GCN\ :sub:`knn` of graph
-    structure learning, with :obj:`similarity="heat_kernel"` it is HeatGCN\ :sub:`knn`,
-    and with :obj:`root_weight=True` it is the control that a learned graph has to
-    beat.
+    nor dropout. The defaults are the baseline GCN\ :sub:`knn` of graph structure
+    learning, :obj:`similarity="heat_kernel"` is HeatGCN\ :sub:`knn`, and
+    :obj:`root_weight=True` is the control that a learned graph has to beat.
 
     .. note::
-        Weights are clamped at 0, because the normalisation takes the root of a
-        degree. No gradient flows to the features through the graph: its edges and
-        their weights are constants. The graph is directed, from neighbours to nodes.
-        For an undirected one, pass the graph of
-        :class:`~torch_geometric_gsl.transforms.SimilarityKNNGraph` with
-        :obj:`force_undirected=True` to the forward method.
+        Edges and their weights are constants: no gradient flows to the features through
+        the graph, which is directed from neighbours to nodes. For an undirected one,
+        pass the graph of :class:`~torch_geometric_gsl.transforms.SimilarityKNNGraph`
+        with :obj:`force_undirected=True`.
 
     Args:
         in_channels (int): Size of each input sample, or :obj:`-1` to derive the size
@@ -81,9 +78,9 @@ class KNNGCN(RemembersRows, NeighbourModel):
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
-          CSR, edges :math:`(2, |\mathcal{E}|)` *(optional)*, batch vector
-          :math:`(|\mathcal{V}|)` *(optional)*, edge weights
-          :math:`(|\mathcal{E}|)` *(optional)*
+          CSR, edges :math:`(2, |\mathcal{E}|)` and their weights
+          :math:`(|\mathcal{E}|)` *(optional)*, batch vector
+          :math:`(|\mathcal{V}|)` *(optional)*
         - **output:** node features :math:`(|\mathcal{V}|, F_{out})`
 
     Raises:

@@ -133,12 +133,14 @@ class KNNLINKX(NeighbourModel):
     def graphs(
         self,
         x: Tensor,
-        *args: Any,
+        edge_index: Tensor | None = None,
+        edge_weight: Tensor | None = None,
+        batch: Tensor | None = None,
+        *,
         generator: torch.Generator | None = None,
-        **kwargs: Any,
     ) -> list[SampledGraph]:
         r"""Return the graph of the model, without normalisation; the arguments are
         those of :meth:`forward`.
         """
         check_generator(generator, x.device)
-        return [self._graph(x, *args, **kwargs)]
+        return [self._graph(x, edge_index, edge_weight, batch)]
