@@ -1,12 +1,10 @@
-"""What the tests of IDGL and of its parts share."""
+"""Nodes and models of the tests of IDGL."""
 
 import pytest
 import torch
 from oracles import seeded
 
-from torch_geometric_gsl.baselines.idgl import nodes
-from torch_geometric_gsl.baselines.idgl.idgl import IDGL
-from torch_geometric_gsl.baselines.idgl.idgl_anchor import IDGLAnchor
+from torch_geometric_gsl.baselines import IDGL, IDGLAnchor
 
 
 @pytest.fixture
@@ -37,14 +35,3 @@ def idgl_model():
         return kind(5, 4, out_channels=3, **sizes).double()
 
     return make
-
-
-@pytest.fixture
-def in_strips(monkeypatch):
-    """A function that divides graphs into strips of some rows of double precision."""
-
-    def divide(rows, num_sources=9):
-        size = 8 * rows * num_sources // torch.get_num_threads()
-        monkeypatch.setattr(nodes, 'STRIP', size)
-
-    return divide

@@ -4,8 +4,7 @@ import pytest
 import torch
 from oracles import seeded
 
-from torch_geometric_gsl.baselines.idgl.idgl import IDGL
-from torch_geometric_gsl.baselines.idgl.idgl_anchor import IDGLAnchor
+from torch_geometric_gsl.baselines import IDGL, IDGLAnchor
 
 N, IN, HIDDEN, OUT = 40, 6, 5, 3
 
@@ -154,15 +153,3 @@ def test_graphs_without_anchors():
     changed = model(x, batch=batch)
     torch.testing.assert_close(changed[alone], out[alone])
     assert not torch.allclose(changed[~alone], out[~alone])
-
-
-@pytest.mark.parametrize('is_sparse', [False, True])
-def test_memory(is_sparse, meter):
-    num_nodes = 600
-    x = features(num_nodes).relu()
-    x = x.to_sparse_csr() if is_sparse else x
-    model = make(cached=True)
-    model(x)  # The search for neighbours is not part of it.
-    with meter() as measured:
-        model.loss(x, torch.zeros(num_nodes).long(), torch.arange(9)).backward()
-    assert num_nodes * IN <= measured.largest < num_nodes * 40

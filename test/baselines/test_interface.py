@@ -12,16 +12,12 @@ from torch.nn import functional as F
 import torch_geometric_gsl as gsl
 from torch_geometric_gsl import baselines
 from torch_geometric_gsl.baselines import _neighbour_model
-from torch_geometric_gsl.baselines._neighbour_model import (
-    NeighbourModel,
-)
 from torch_geometric_gsl.nn.models.base import NodeClassifier
 from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
 from torch_geometric_gsl.transforms import FreezeLatentGraph
 
 N, IN, OUT = 12, 6, 4
 SIZES = (IN, 8, 2, OUT)
-FORMS = ('T', 'free', 'anchors')
 # How each model is built; one that is missing here fails a test below.
 FACTORIES = {
     'GSLNet': (gsl.GSLNet, {'k': 2}),
@@ -56,23 +52,24 @@ FACTORIES = {
     'NodeFormer': (gsl.NodeFormer, {'heads': 2, 'k': 2}),
     'MLPClassifier': (gsl.MLPClassifier, {}),
 }
-REFUSED = {
-    *((f'GSLNet-{kind}', name) for kind in FORMS for name in ('edge_index', 'batch')),
-    ('SLAPS', 'edge_index'),
-    ('SUBLIME', 'edge_index'),
-    ('HESGSL', 'edge_index'),
-    ('NodeFormer', 'edge_index'),
-    ('MLPClassifier', 'edge_index'),
-    ('GSLNet-free', 'context'),
-    ('KNNLINKX', 'context'),
-    ('SLAPS', 'context'),
-    ('SUBLIME', 'context'),
-    ('HESGSL', 'context'),
-    ('IDGL', 'context'),
-    ('IDGLAnchor', 'context'),
+EDGES_AND_BATCH = {'edge_index', 'edge_weight', 'batch'}
+# What the forward pass of each model takes, beside the features and a generator.
+TAKES = {
+    'GSLNet': EDGES_AND_BATCH | {'context', 'embedding', 'shard'},
+    'KNNGCN': EDGES_AND_BATCH | {'context'},
+    'KNNLINKX': EDGES_AND_BATCH,
+    'IDGL': EDGES_AND_BATCH,
+    'IDGLAnchor': EDGES_AND_BATCH,
+    'SLAPS': {'batch'},
+    'SUBLIME': {'batch'},
+    'HESGSL': {'batch'},
+    'NodeFormer': {'batch', 'context'},
+    'MLPClassifier': {'batch'},
 }
 # They have weights for each node of one data set.
 OF_NUM_NODES = {'GSLNet-T', 'KNNLINKX'}
+# Transition nodes see all rows.
+OF_ALL_ROWS = {'GSLNet-T', 'GSLNet-free', 'GSLNet-anchors'}
 WITHOUT_GRAPH = {'NodeFormer', 'MLPClassifier'}
 EACH = pytest.mark.parametrize('name', FACTORIES)
 LAYOUTS = pytest.mark.parametrize('layout', ['dense', 'sparse'])
@@ -93,6 +90,13 @@ def make(name, in_channels=IN, **options):
     return model.choose_anchors(features()) if name == 'GSLNet-anchors' else model
 
 
+def serves(name, argument):
+    """Whether a model takes an argument of that name."""
+    if name in OF_ALL_ROWS and argument in EDGES_AND_BATCH:
+        return False
+    return argument in TAKES[name.partition('-')[0]]
+
+
 def features():
     return torch.randn(N, IN, generator=torch.Generator().manual_seed(0))
 
@@ -100,22 +104,14 @@ def features():
 def calls(model):
     """All that takes the arguments of the forward pass, from the second one on."""
     x, y, mask = features(), torch.arange(N) % OUT, torch.arange(N) % 2 == 0
-
-    def with_labels(own, *args, **kwargs):
-        names = ('edge_index', 'batch')[: len(args)]
-        named = dict(zip(names, args, strict=True))
-        return own(x, y, mask, **named, **kwargs)
-
-    found = [
-        partial(with_labels, getattr(model, method))
-        for method in ('loss', 'homophily_loss')
-        if hasattr(model, method)
+    names = 'forward', 'graphs', 'denoising_loss', 'contrastive_loss'
+    plain = [getattr(model, name) for name in names if hasattr(model, name)]
+    names = 'loss', 'homophily_loss'
+    labelled = [getattr(model, name) for name in names if hasattr(model, name)]
+    return [
+        *(partial(method, x) for method in plain),
+        *(partial(method, x, y, mask) for method in labelled),
     ]
-    for method in ('forward', 'graphs', 'denoising_loss', 'contrastive_loss'):
-        if hasattr(model, method):
-            own = getattr(model, method)
-            found.append(lambda *args, own=own, **kwargs: own(x, *args, **kwargs))
-    return found
 
 
 def test_every_model_is_covered():
@@ -124,36 +120,22 @@ def test_every_model_is_covered():
     assert all(isinstance(make(name), NodeClassifier) for name in FACTORIES)
 
 
-@EACH
-def test_signature(name):
-    kind = type(make(name))
-    common = inspect.signature(NodeClassifier.forward).parameters
-    names = ['self', 'x', 'edge_index', 'batch', 'context', 'generator']
-    assert list(common) == names
-    own = dict(inspect.signature(kind.forward).parameters)
-    # Edges that a model takes have weights, in the place that PyG gives them.
-    takes_edges = issubclass(kind, NeighbourModel | gsl.GSLNet)
-    assert (list(own)[3] == 'edge_weight') == takes_edges
-    weight = own.pop('edge_weight', None)
-    assert (weight is not None) == takes_edges
-    assert weight is None or weight.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
-    if not takes_edges:  # A third argument by its place would be taken for another.
-        assert own['batch'].kind is inspect.Parameter.KEYWORD_ONLY
-    own['batch'] = own['batch'].replace(kind=inspect.Parameter.KEYWORD_ONLY)
-    # A net that learns a graph takes what it compares, and rows of several processes.
-    for option in ('embedding', 'shard'):
-        value = own.pop(option, None)
-        assert (value is not None) == issubclass(kind, gsl.GSLNet)
-        assert value is None or value.kind is inspect.Parameter.KEYWORD_ONLY
-    # With a context, edges and graph ids come in pairs.
-    plain = [p.replace(annotation=None) for p in own.values()]
-    assert plain == [p.replace(annotation=None) for p in common.values()]
-    assert list(own) == list(common)
-    every = inspect.signature(kind.forward).parameters
-    for method in ('graphs', 'denoising_loss', 'contrastive_loss'):
-        if hasattr(kind, method):
-            assert inspect.signature(getattr(kind, method)).parameters == every
-    assert inspect.signature(kind.loss) == inspect.signature(NodeClassifier.loss)
+@pytest.mark.parametrize('name', TAKES)
+def test_a_model_takes_what_it_serves(name):
+    model = make(name)
+    parameters = inspect.signature(model.forward).parameters
+    assert {*parameters} == {'x', 'generator', *TAKES[name]}
+    # Edges and their weights stand where PyG has them; others go by their names.
+    last = inspect.Parameter.KEYWORD_ONLY
+    places = [key for key, value in parameters.items() if value.kind != last]
+    takes_edges = 'edge_index' in TAKES[name]
+    in_order = ['x', 'edge_index', 'edge_weight', 'batch']
+    assert places == (in_order if takes_edges else ['x'])
+    assert inspect.signature(type(model).loss) == inspect.signature(NodeClassifier.loss)
+    for call in calls(model):
+        for key in {'edge_index', 'batch', 'context'} - TAKES[name]:
+            with pytest.raises(TypeError, match=f"unexpected keyword argument '{key}'"):
+                call(**{key: BATCH})
 
 
 def as_layout(x, layout):
@@ -277,26 +259,19 @@ def test_the_cached_graph_goes_with_the_model(name, layout):
 
 
 @pytest.mark.parametrize('name', CACHING)
-@LAYOUTS
-def test_graphs_of_the_cached_graph(name, layout):
-    model, x = make(name, cached=True), as_layout(features(), layout)
-    one, two = torch.zeros(N).long(), BATCH
+@pytest.mark.parametrize('first', [None, BATCH])
+def test_the_batch_of_the_cached_graph(name, first):
+    model, x, one = make(name, cached=True), features(), torch.zeros(N).long()
+    model(x, batch=first)
+    model(x, batch=one if first is None else first.clone())
     match = r"'batch' must be that of the cached .* \(got another graph for 6 of 12 no"
-    for first, same, others in (
-        (None, one, [two]),
-        (one, None, [two]),
-        (two, two.clone(), [None, one]),
-    ):
-        model(x, batch=first)
-        model(x, batch=same)
-        for other in others:
-            with pytest.raises(ValueError, match=match):
-                model(x, batch=other)
-        with pytest.raises(ValueError, match="'batch' must have one entry per node"):
-            model(x, batch=two[:6])
-        model.reset_parameters()
-        model(x, batch=others[0])
-        model.reset_parameters()
+    for other in [BATCH] if first is None else [None, one]:
+        with pytest.raises(ValueError, match=match):
+            model(x, batch=other)
+    with pytest.raises(ValueError, match="'batch' must have one entry per node"):
+        model(x, batch=BATCH[:6])
+    model.reset_parameters()
+    model(x, batch=other)
 
 
 @pytest.mark.parametrize('name', sorted(set(FACTORIES) - OF_NUM_NODES))
@@ -308,7 +283,7 @@ def test_no_nodes(name, layout, training):
     nothing = {'batch': BATCH[:0], 'edge_index': EDGES[:, :0]}
     calls = [{}, *({key: value} for key, value in nothing.items())]
     for kwargs in calls:
-        if any((name, argument) in REFUSED for argument in kwargs):
+        if not all(serves(name, argument) for argument in kwargs):
             continue
         out = model(x, **kwargs)
         assert out.shape == (0, OUT)
@@ -322,16 +297,12 @@ def test_no_nodes(name, layout, training):
             assert all(graph.edge_weight.numel() == 0 for graph in model.graphs(x))
 
 
-@pytest.mark.parametrize(
-    'name', [name for name in FACTORIES if isinstance(make(name), NeighbourModel)]
-)
+@pytest.mark.parametrize('name', CACHING)
 def test_weights_of_another_type(name):
     """Such as those that NumPy computes."""
-    model = make(name).eval()
-    weight = torch.linspace(0.5, 1.5, EDGES.size(1))
-    expected = model(features(), EDGES, edge_weight=weight)
-    found = model(features(), EDGES, edge_weight=weight.double())
-    assert torch.equal(found, expected)
+    model, weight = make(name).eval(), torch.linspace(0.5, 1.5, EDGES.size(1))
+    expected = model(features(), EDGES, weight)
+    assert torch.equal(model(features(), EDGES, weight.double()), expected)
 
 
 @pytest.mark.parametrize(
@@ -348,22 +319,25 @@ def test_activations(kind):
             kind(*SIZES, act=wrong)
 
 
-@EACH
-@pytest.mark.parametrize('layout', ['dense', 'not negative', 'sparse'])
-@pytest.mark.parametrize('is_batch', [False, True])
+@pytest.mark.parametrize(
+    ('name', 'is_batch'),
+    [
+        (name, is_batch)
+        for name in FACTORIES
+        for is_batch in (False, True)
+        if serves(name, 'batch') or not is_batch
+    ],
+)
+@LAYOUTS
 def test_gradient_inside_of_autocast(name, layout, is_batch):
-    if is_batch and (name, 'batch') in REFUSED:
-        pytest.skip(f'{name} takes no batch')
-    model, x = make(name), features()
-    x = x if layout == 'dense' else x.relu()
-    x = x if layout != 'sparse' else x.to_sparse_csr()
+    model, x = make(name), as_layout(features(), layout)
     y, mask = torch.arange(N) % OUT, torch.arange(N) % 2 == 0
-    found = []
+    found, kwargs = [], {'batch': BATCH} if is_batch else {}
     for is_inside in (False, True):
         torch.manual_seed(2)
         twin = copy.deepcopy(model)  # A loss may move what stands in the state.
         with torch.autocast('cpu', dtype=torch.bfloat16):
-            loss = twin.loss(x, y, mask, batch=BATCH if is_batch else None)
+            loss = twin.loss(x, y, mask, **kwargs)
         with torch.autocast('cpu', dtype=torch.bfloat16, enabled=is_inside):
             loss.backward()
         grads = [parameter.grad.flatten() for parameter in twin.parameters()]
@@ -371,46 +345,40 @@ def test_gradient_inside_of_autocast(name, layout, is_batch):
     outside, inside = found
     assert float((inside - outside).norm()) < 0.05 * float(outside.norm())
     torch.manual_seed(2)
-    exact = model.loss(x, y, mask, batch=BATCH if is_batch else None)
+    exact = model.loss(x, y, mask, **kwargs)
     assert not torch.equal(loss, exact)
     torch.testing.assert_close(loss.float(), exact, rtol=0.1, atol=0.1)
 
 
-@EACH
+GIVEN = {'edge_index': EDGES, 'batch': BATCH, 'context': features()}
+SERVED = [(name, key) for name in FACTORIES for key in GIVEN if serves(name, key)]
+SERVED.remove(('GSLNet-free', 'context'))  # Its new rows need no others.
+
+
+@pytest.mark.parametrize(('name', 'argument'), SERVED)
 @pytest.mark.parametrize('training', [True, False])
-@pytest.mark.parametrize('argument', ['edge_index', 'batch', 'context'])
-def test_an_argument_works_or_is_refused(name, argument, training):
-    model = make(name).train(training)
-    value = {'edge_index': EDGES, 'batch': BATCH, 'context': features()}[argument]
-    ways = [((), {argument: value})]
-    if argument == 'edge_index':  # Others are given by their names alone.
-        ways.append(((value,), {}))
-    for call in calls(model):
-        for args, kwargs in ways:
-            if (name, argument) in REFUSED:
-                match = rf"'{argument}' has no meaning .* \(got a Tensor\)"
-                with pytest.raises(ValueError, match=match):
-                    call(*args, **kwargs)
-            else:
-                call(*args, **kwargs)
+def test_arguments_work(name, argument, training):
+    value = GIVEN[argument]
+    for call in calls(make(name).train(training)):
+        call(**{argument: value})
 
 
 @EACH
 def test_a_generator(name):
     for call in calls(make(name)):
-        call(None, generator=None)
+        call(generator=None)
         call(generator=torch.Generator().manual_seed(1))
         with pytest.raises(TypeError, match=r"'generator' must be a torch\.Gen"):
             call(generator=3)
 
 
-TAKE_BATCH = [name for name in FACTORIES if (name, 'batch') not in REFUSED]
+TAKE_BATCH = [name for name in FACTORIES if serves(name, 'batch')]
 
 
 @pytest.mark.parametrize('name', TAKE_BATCH)
 def test_bad_batches(name):
     model = make(name)
-    given = [{}] if (name, 'edge_index') in REFUSED else [{}, {'edge_index': EDGES}]
+    given = [{}, *([{'edge_index': EDGES}] if serves(name, 'edge_index') else [])]
     for call in calls(model):
         for kwargs in given:
             with pytest.raises(ValueError, match="'batch' must have one entry per no"):
@@ -422,7 +390,7 @@ def test_bad_batches(name):
         if len(given) == 2:
             match = r"'edge_index' joins two graphs of 'batch' \(got edge \[0, 6\]\)"
             with pytest.raises(ValueError, match=match):
-                call(torch.tensor([[1, 0], [0, 6]]), batch=BATCH)
+                call(edge_index=torch.tensor([[1, 0], [0, 6]]), batch=BATCH)
 
 
 @EACH
@@ -436,65 +404,6 @@ def test_who_has_graphs(name):
     else:
         graphs = model.eval().graphs(features())
         assert all(graph.edge_index.size(0) == 2 for graph in graphs)
-
-
-def second_derivative(slope, leaf):
-    try:
-        return torch.autograd.grad(
-            slope, leaf, retain_graph=True, materialize_grads=True
-        )[0]
-    except RuntimeError as error:
-        if 'second derivatives are not implemented' not in str(error):
-            raise
-        return None
-
-
-@EACH
-@pytest.mark.parametrize('layout', ['dense', 'sparse'])
-@pytest.mark.parametrize('kwargs', [{}, {'batch': BATCH}], ids=['one', 'batch'])
-def test_second_derivatives_raise_or_are_right(name, layout, kwargs):
-    if kwargs and (name, 'batch') in REFUSED:
-        pytest.skip(f'{name} takes no batch')
-    model, x = make(name).double().eval(), features().double()
-    x = x.requires_grad_() if layout == 'dense' else x.to_sparse_csr()
-    # To autograd the weights of KNNGCN and the targets of autoencoders are constants.
-    has_x = layout == 'dense' and name not in ('KNNGCN', 'SLAPS', 'HESGSL')
-    leaves = [*model.parameters(), *([x] if has_x else [])]
-    ways = [torch.randn_like(leaf) for leaf in leaves]
-    y, mask = torch.arange(N) % OUT, torch.arange(N) % 2 == 0
-
-    def slopes(create_graph=False):
-        """The derivative of the loss along each way."""
-        same = torch.Generator().manual_seed(3)
-        # Its classifier sees the graph as a constant: the sum has no such derivative.
-        loss = (
-            model.contrastive_loss(x, generator=same, **kwargs)
-            if name == 'SUBLIME'
-            else model.loss(x, y, mask, generator=same, **kwargs)
-        )
-        grads = torch.autograd.grad(
-            loss,
-            leaves,
-            create_graph=create_graph,
-            allow_unused=True,
-            materialize_grads=True,
-        )
-        return [(grad * way).sum() for grad, way in zip(grads, ways, strict=True)]
-
-    def change(leaf, way, size=1e-5):
-        """Differentiate the slopes along a way, by central differences."""
-        found = []
-        for step in (size, -2 * size, size):
-            leaf.data += step * way
-            found.append(torch.stack(slopes()))
-        return (found[0] - found[1]) / (2 * size)
-
-    expected = [change(leaf, way) for leaf, way in zip(leaves, ways, strict=True)]
-    for number, slope in enumerate(slopes(create_graph=True)):
-        for leaf, way, known in zip(leaves, ways, expected, strict=True):
-            if (found := second_derivative(slope, leaf)) is not None:
-                along = (found * way).sum()
-                torch.testing.assert_close(along, known[number], rtol=1e-4, atol=1e-6)
 
 
 @EACH

@@ -80,8 +80,3 @@ def test_sparse_half_precision(num_layers, training):
     for parameter in model.parameters():
         assert parameter.grad is not None
         assert bool(parameter.grad.isfinite().all())
-
-
-def test_a_context_is_refused_before_the_number_of_rows():
-    with pytest.raises(ValueError, match=r"'context' .*for KNNLINKX"):
-        make()(torch.randn(2, IN), context=torch.randn(N, IN))

@@ -1,7 +1,8 @@
-r"""The models and controls that the paper compares with."""
+"""The models and controls that the paper compares with."""
 
 from torch_geometric_gsl.baselines.hesgsl import HESGSL
-from torch_geometric_gsl.baselines.idgl import IDGL, IDGLAnchor
+from torch_geometric_gsl.baselines.idgl import IDGL
+from torch_geometric_gsl.baselines.idgl_anchor import IDGLAnchor
 from torch_geometric_gsl.baselines.knn_gcn import KNNGCN
 from torch_geometric_gsl.baselines.knn_linkx import KNNLINKX
 from torch_geometric_gsl.baselines.mlp import MLPClassifier

@@ -1,41 +1,38 @@
-"""Models on the graph of the nearest neighbours of learned embeddings."""
+"""A generator of a graph, losses of the graph, and a classifier on it."""
 
 from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from torch_geometric_gsl._checks import (
-    check_absent,
     check_count,
     check_generator,
     check_option,
     pair_of_probabilities,
 )
 from torch_geometric_gsl.baselines._base import Baseline
-from torch_geometric_gsl.baselines.slaps.layers import (
+from torch_geometric_gsl.baselines._generators import (
     ACTIVATIONS,
     GENERATORS,
     symmetric_graph,
 )
 from torch_geometric_gsl.nn.models.layers import check_input
 from torch_geometric_gsl.nn.self_supervision.layers import GraphLayer
-from torch_geometric_gsl.ops.edges import Edges, drop_edges
+from torch_geometric_gsl.ops.edges import Edges, drop_edges, list_sources
 from torch_geometric_gsl.ops.local_random import dropout
 from torch_geometric_gsl.typing import SampledGraph
 
 #: One probability for both networks of a model, or one for each.
 Probabilities = float | tuple[float, float]
-#: Why a model takes no context.
-UNDIRECTED = (
-    'whose graph is undirected: a new row would change what the others get, so give '
-    'old and new rows in one call'
-)
 
 
 class GeneratedGraphModel(Baseline):
-    r"""Base class of the models whose generator makes the graph of a classifier, and
-    learns, in whole or in part, from a second network.
+    r"""Base class of the models whose generator makes the graph of nearest neighbours
+    on which a classifier is trained, beside the weighted losses of that graph.
     """
 
     shown: tuple[str, ...] = ('k',)
@@ -70,42 +67,63 @@ class GeneratedGraphModel(Baseline):
         for layer in self.classifier:
             layer.reset_parameters()  # type: ignore[operator]
 
-    def graphs(
+    def forward(
         self,
         x: Tensor,
-        edge_index: Tensor | None = None,
         *,
         batch: Tensor | None = None,
-        context: Tensor | None = None,
         generator: torch.Generator | None = None,
-    ) -> list[SampledGraph]:
-        r"""Return the one graph that all layers share, before edges are dropped.
-
-        Nothing about it is random, and the weights of a target do not sum to 1.
+    ) -> Tensor:
+        r"""Run the forward pass of the classifier.
 
         Args:
             x (torch.Tensor): The node features, dense or sparse CSR.
-            edge_index (torch.Tensor, optional): Not supported.
-                (default: :obj:`None`)
             batch (torch.Tensor, optional): Sorted graph ids of the nodes.
                 (default: :obj:`None`)
-            context (None, optional): Not supported: a new row would change what the
-                others get. (default: :obj:`None`)
-            generator (torch.Generator, optional): Not drawn from.
+            generator (torch.Generator, optional): Source of randomness of hidden
+                features and of dropout; the global one if :obj:`None`.
                 (default: :obj:`None`)
+        """
+        edges = self._edges(x, batch=batch, generator=generator)
+        return self._classify(x, edges, generator)
 
-        Returns:
-            list: The graph :math:`\mathbf{A}`, sorted by target, as a
-            :class:`~torch_geometric_gsl.typing.SampledGraph`.
+    def loss(
+        self, x: Tensor, y: Tensor, mask: Tensor | None = None, **kwargs: Any
+    ) -> Tensor:
+        r"""Return the loss of the classifier plus the weighted losses of the graph, all
+        on one graph; the arguments are those of
+        :meth:`~torch_geometric_gsl.nn.NodeClassifier.loss`.
+        """
+        edges, generator = self._edges(x, **kwargs), kwargs.get('generator')
+        loss = self._label_loss(self._classify(x, edges, generator), y, mask)
+        return loss + self._graph_loss(x, edges, generator, y, mask)
+
+    def graphs(
+        self,
+        x: Tensor,
+        *,
+        batch: Tensor | None = None,
+        generator: torch.Generator | None = None,
+    ) -> list[SampledGraph]:
+        r"""Return the one graph :math:`\mathbf{A}` of all layers, sorted by target,
+        before edges are dropped. Nothing about it is random, and the weights of a
+        target do not sum to 1. The arguments are those of :meth:`forward`.
         """
         check_input(x, self.classifier[0].lin)  # type: ignore[arg-type]
-        where = f'for {type(self).__name__}, which takes no candidates'
-        check_absent(edge_index, 'edge_index', where)
-        check_absent(context, 'context', f'for {type(self).__name__}, {UNDIRECTED}')
         check_generator(generator, x.device)
         similarities = self.graph_generator.similarities(x, self.k + 1, batch)
         graph = symmetric_graph(similarities, x.size(0))
         return [graph._replace(edge_weight=graph.edge_weight.to(x.dtype))]
+
+    @abstractmethod
+    def _graph_loss(
+        self, x: Tensor, edges: Edges, generator: torch.Generator | None, *labels: Any
+    ) -> Tensor:
+        """Return the sum of the weighted losses of the graph."""
+
+    def _edges(self, x: Tensor, **kwargs: Any) -> Edges:
+        ((edge_index, weight),) = self.graphs(x, **kwargs)
+        return Edges(list_sources(edge_index, x.size(0)), weight)
 
     def _classify(
         self,

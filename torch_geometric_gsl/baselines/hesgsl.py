@@ -7,7 +7,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from torch_geometric_gsl._checks import at_least, check_count
-from torch_geometric_gsl.baselines.slaps.slaps import SLAPS
+from torch_geometric_gsl.baselines._generated_graph import Probabilities
+from torch_geometric_gsl.baselines.slaps import SLAPS
 from torch_geometric_gsl.nn.models.tasks import chosen_labels, every_node
 from torch_geometric_gsl.ops.edges import Edges
 from torch_geometric_gsl.ops.masking import MaskedFeatures
@@ -33,38 +34,15 @@ class HESGSL(SLAPS):
         \mathcal{L} &= \mathcal{L}_{\mathrm{class}} + \alpha \,
         \mathcal{L}_{\mathrm{DAE}} + \beta \, \mathcal{L}_{\mathrm{HES}}
 
-    where the graph :math:`\mathbf{A}`, the classifier, the autoencoder and the loss
+    where the graph :math:`\mathbf{A}`, the classifier and
     :math:`\mathcal{L}_{\mathrm{DAE}}` are those of SLAPS, :math:`C` is the number of
     classes, and :math:`\hat{\mathbf{Y}}` has a one in each row, in the column
-    :math:`\hat{y}_i`. The pseudo-labels :math:`\hat{y}_i` are those of the current
-    parameters, without dropout. They are constants, and no edge is dropped where they
-    are propagated, so that :math:`\mathcal{L}_{\mathrm{HES}}` trains the graph
-    generator alone. The hops are sums along the edges, and nothing of size
-    :math:`n \times n` is stored.
+    :math:`\hat{y}_i`. The pseudo-labels :math:`\hat{y}_i` are constants, and nothing is
+    dropped where they are predicted or propagated, so that
+    :math:`\mathcal{L}_{\mathrm{HES}}` trains the graph generator alone.
 
-    The authors train at most 2,000 epochs: 400 with the autoencoder alone, the
-    next 100 with the classifier as well, and those after them with all three losses.
-    They stop after 200 epochs without a better validation accuracy, counted from the
-    401st on. Only the classifier has weight decay:
-
-    .. code-block:: python
-
-        optimizer = torch.optim.Adam([
-            {'params': model.classifier.parameters(), 'lr': 1e-2, 'weight_decay': 5e-4},
-            {'params': model.denoiser.parameters(), 'lr': 1e-3},
-            {'params': model.graph_generator.parameters(), 'lr': 1e-3},
-        ])
-        for epoch in range(2000):
-            model.train()
-            optimizer.zero_grad()
-            model.homophily_weight = 0.0 if epoch < 500 else 1.0
-            if epoch < 400:
-                loss = model.denoising_weight * model.denoising_loss(x)
-            else:
-                loss = model.loss(x, y, train_mask)
-            loss.backward()
-            optimizer.step()
-
+    The authors train as those of SLAPS, with :obj:`model.homophily_weight = 0` in the
+    first 500 epochs, and stop after 200 epochs without a better validation accuracy.
     The defaults are their settings for CiteSeer, with 32 hidden channels. For Cora they
     set :obj:`negative_ratio=15`, :obj:`num_hops=10`, :obj:`dropout=0.6` and
     :obj:`adjacency_dropout=0.25`; for PubMed 64 hidden and 512 denoising channels,
@@ -73,56 +51,31 @@ class HESGSL(SLAPS):
     :obj:`1e-2` as every learning rate.
 
     .. note::
-        The formulas are those of the released code. It does not hide words that are
-        :obj:`binary` from the autoencoder, which only answers at the places that SLAPS
-        would hide; other features are hidden. It takes the words of Cora and CiteSeer
-        as ones and zeros. Two habits of it are left out, which matter for PubMed: the
-        weights of words are its targets in place of ones, and edges that are dropped
-        for the autoencoder are lost to the other two losses of the same step.
+        As in the released code, words that are :obj:`binary` are not hidden from the
+        autoencoder, which only answers at the places that SLAPS would hide; other
+        features are hidden.
 
     Args:
         in_channels (int): Size of each input sample.
         hidden_channels (int): Size of each hidden sample of the classifier.
         num_layers (int): The number of layers of the classifier.
         out_channels (int): Size of each output sample.
-        k (int, optional): The number of neighbours beside the node itself.
-            (default: :obj:`30`)
-        graph_generator (str, optional): What embeds the nodes: :obj:`"mlp"`, with
-            square weights and a bias, or :obj:`"mlp_d"`, with one weight for each
-            feature, which the authors do not use but which is quick where features are
-            sparse. (default: :obj:`"mlp"`)
-        graph_act (str, optional): Its activation, :obj:`"relu"` or :obj:`"tanh"`.
-            (default: :obj:`"relu"`)
-        binary (bool, optional): Whether the features are words that occur
-            (:math:`x > 0`) or do not. The autoencoder then tells the ones that were
-            drawn from :obj:`negative_ratio` times as many zeros, by their binary
-            cross-entropy, whatever the words weigh; else it restores hidden values, by
-            their mean squared error. (default: :obj:`True`)
+        graph_act (str, optional): The activation of the generator, :obj:`"relu"` or
+            :obj:`"tanh"`. (default: :obj:`"relu"`)
         denoising_weight (float, optional): The weight :math:`\alpha`.
             (default: :obj:`8.0`)
-        mask_ratio (float, optional): The ratio :math:`r`: a feature (a word that
-            occurs) is drawn with probability :math:`1/r`. (default: :obj:`10.0`)
         negative_ratio (float, optional): The ratio :math:`\eta` of drawn zeros to drawn
             ones. (default: :obj:`10.0`)
-        denoising_channels (int, optional): Size of each hidden sample of the
-            autoencoder. (default: :obj:`1024`)
         homophily_weight (float, optional): The weight :math:`\beta`. With zero, nothing
             is propagated. (default: :obj:`1.0`)
         num_hops (int, optional): The number :math:`h` of hops. (default: :obj:`1`)
-        dropout (float or tuple, optional): Dropout probability of the hidden samples,
-            or of those of the autoencoder and of those of the classifier.
-            (default: :obj:`0.5`)
-        adjacency_dropout (float or tuple, optional): Dropout probability of the edges,
-            or of those of the autoencoder and of those of the classifier.
-            (default: :obj:`0.2`)
-        task (str, optional): What the model tells of a node, as in
-            :class:`~torch_geometric_gsl.nn.GSLNet`.
-            (default: :obj:`"classification"`)
+        adjacency_dropout (float or tuple, optional): Dropout probability of edges, or
+            one for the autoencoder and one for the classifier. (default: :obj:`0.2`)
+        **kwargs (optional): Additional arguments of
+            :class:`~torch_geometric_gsl.baselines.SLAPS`.
 
     Shapes:
-        - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
-          CSR, batch vector :math:`(|\mathcal{V}|)` *(optional)*
-        - **output:** node features :math:`(|\mathcal{V}|, F_{out})`
+        - **input and output:** as in :class:`~torch_geometric_gsl.baselines.SLAPS`
 
     Raises:
         TypeError: If an argument has the wrong type.
@@ -147,40 +100,28 @@ class HESGSL(SLAPS):
         num_layers: int,
         out_channels: int,
         *,
-        k: int = 30,
-        graph_generator: str = 'mlp',
         graph_act: str = 'relu',
-        binary: bool = True,
         denoising_weight: float = 8.0,
-        mask_ratio: float = 10.0,
         negative_ratio: float = 10.0,
-        denoising_channels: int = 1024,
         homophily_weight: float = 1.0,
         num_hops: int = 1,
-        dropout: float | tuple[float, float] = 0.5,
-        adjacency_dropout: float | tuple[float, float] = 0.2,
-        task: str = 'classification',
+        adjacency_dropout: Probabilities = 0.2,
+        **kwargs: Any,
     ) -> None:
         super().__init__(
             *(in_channels, hidden_channels, num_layers, out_channels),
-            k=k,
-            graph_generator=graph_generator,
             graph_act=graph_act,
-            binary=binary,
             denoising_weight=denoising_weight,
-            mask_ratio=mask_ratio,
             negative_ratio=negative_ratio,
-            denoising_channels=denoising_channels,
-            dropout=dropout,
             adjacency_dropout=adjacency_dropout,
-            task=task,
+            **kwargs,
         )
         check_count(num_hops, 'num_hops')
         self.num_hops = num_hops
         self.homophily_weight = at_least(0, homophily_weight, 'homophily_weight')
-        if task != 'classification' and self.homophily_weight > 0:
+        if self.task != 'classification' and self.homophily_weight > 0:
             raise ValueError(
-                f"'homophily_weight' must be 0 with task={task!r}, which has no "
+                f"'homophily_weight' must be 0 with task={self.task!r}, which has no "
                 f'classes (got {homophily_weight})'
             )
 
@@ -188,34 +129,17 @@ class HESGSL(SLAPS):
         self, x: Tensor, y: Tensor, mask: Tensor | None = None, **kwargs: Any
     ) -> Tensor:
         r"""Return the loss :math:`\mathcal{L}_{\mathrm{HES}}` of the graph alone, not
-        weighted; the arguments are those of :meth:`loss`.
-
-        Nothing about it is random.
+        weighted; the arguments are those of :meth:`loss`. Nothing about it is random.
         """
         return self._propagate(x, self._edges(x, **kwargs), y, mask)
 
-    def loss(
-        self, x: Tensor, y: Tensor, mask: Tensor | None = None, **kwargs: Any
+    def _graph_loss(
+        self, x: Tensor, edges: Edges, generator: torch.Generator | None, *labels: Any
     ) -> Tensor:
-        r"""Return the loss of the classifier plus the weighted ones of the autoencoder
-        and of the graph, all on one graph.
-
-        Args:
-            x (torch.Tensor): The node features, dense or sparse CSR.
-            y (torch.Tensor): The labels :math:`[|\mathcal{V}|]`.
-            mask (torch.Tensor, optional): The labelled nodes, as a boolean mask or as
-                indices; all nodes if :obj:`None`. (default: :obj:`None`)
-            **kwargs (optional): Additional arguments of :meth:`forward`.
-
-        Returns:
-            torch.Tensor: The loss :math:`\mathcal{L}`, a scalar.
-        """
-        edges, generator = self._edges(x, **kwargs), kwargs.get('generator')
-        loss = self._label_loss(self._classify(x, edges, generator), y, mask)
-        loss = loss + self.denoising_weight * self._denoise(x, edges, generator)
+        loss = super()._graph_loss(x, edges, generator)
         if self.homophily_weight == 0:
             return loss
-        return loss + self.homophily_weight * self._propagate(x, edges, y, mask)
+        return loss + self.homophily_weight * self._propagate(x, edges, *labels)
 
     def _propagate(
         self, x: Tensor, edges: Edges, y: Tensor, mask: Tensor | None

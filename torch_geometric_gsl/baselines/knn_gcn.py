@@ -7,21 +7,29 @@ from torch import Tensor
 from torch_geometric.nn import GCNConv
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
-from torch_geometric_gsl._checks import check_flag, check_option, check_probability
+from torch_geometric_gsl._checks import (
+    check_context,
+    check_flag,
+    check_generator,
+    check_option,
+    check_probability,
+    split_pair,
+)
 from torch_geometric_gsl.baselines._base import plain_linear
-from torch_geometric_gsl.baselines._neighbour_model import FixedGraphModel
+from torch_geometric_gsl.baselines._neighbour_model import NeighbourModel, given_graph
 from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.models.layers import (
-    check_input,
     reset_activation,
     resolve_activation,
 )
-from torch_geometric_gsl.nn.nearest_neighbours import WEIGHTS
+from torch_geometric_gsl.nn.models.reference import RemembersRows
+from torch_geometric_gsl.nn.nearest_neighbours import WEIGHTS, nearest_in_context
 from torch_geometric_gsl.ops.local_random import dropout
+from torch_geometric_gsl.ops.sparse_rows import stack_rows
 from torch_geometric_gsl.typing import SampledGraph
 
 
-class KNNGCN(FixedGraphModel):
+class KNNGCN(RemembersRows, NeighbourModel):
     r"""The network of the `"Semi-supervised Classification with Graph Convolutional
     Networks" <https://arxiv.org/abs/1609.02907>`_ paper on a graph of nearest
     neighbours.
@@ -36,18 +44,15 @@ class KNNGCN(FixedGraphModel):
     where :math:`j` is one of the :obj:`k` nodes whose input features have the largest
     cosine with those of node :math:`i`, :math:`\hat{A}_{ii} = 1` and
     :math:`\hat{D}_{ii} = \sum_j \hat{A}_{ij}`. The last layer has neither activation
-    nor dropout. With the default options it is the baseline GCN\ :sub:`knn` of graph
-    structure learning, with :obj:`similarity="heat_kernel"` it is HeatGCN\ :sub:`knn`,
-    and with :obj:`root_weight=True` it is the control that a learned graph has to
-    beat.
+    nor dropout. The defaults are the baseline GCN\ :sub:`knn` of graph structure
+    learning, :obj:`similarity="heat_kernel"` is HeatGCN\ :sub:`knn`, and
+    :obj:`root_weight=True` is the control that a learned graph has to beat.
 
     .. note::
-        Weights are clamped at 0, because the normalisation takes the root of a
-        degree. No gradient flows to the features through the graph: its edges and
-        their weights are constants. The graph is directed, from neighbours to nodes.
-        For an undirected one, pass the graph of
-        :class:`~torch_geometric_gsl.transforms.SimilarityKNNGraph` with
-        :obj:`force_undirected=True` to the forward method.
+        Edges and their weights are constants: no gradient flows to the features through
+        the graph, which is directed from neighbours to nodes. For an undirected one,
+        pass the graph of :class:`~torch_geometric_gsl.transforms.SimilarityKNNGraph`
+        with :obj:`force_undirected=True`.
 
     Args:
         in_channels (int): Size of each input sample, or :obj:`-1` to derive the size
@@ -68,15 +73,14 @@ class KNNGCN(FixedGraphModel):
         cached (bool, optional): If :obj:`True`, the graph of the first input serves
             all later ones, until :meth:`reset_parameters`: for one set of nodes whose
             features and :obj:`batch` stay as they are. (default: :obj:`False`)
-        task (str, optional): What the model tells of a node, as in
-            :class:`~torch_geometric_gsl.nn.GSLNet`.
+        task (str, optional): The task, as in :class:`~torch_geometric_gsl.nn.GSLNet`.
             (default: :obj:`"classification"`)
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
-          CSR, edges :math:`(2, |\mathcal{E}|)` *(optional)*, batch vector
-          :math:`(|\mathcal{V}|)` *(optional)*, edge weights
-          :math:`(|\mathcal{E}|)` *(optional)*
+          CSR, edges :math:`(2, |\mathcal{E}|)` and their weights
+          :math:`(|\mathcal{E}|)` *(optional)*, batch vector
+          :math:`(|\mathcal{V}|)` *(optional)*
         - **output:** node features :math:`(|\mathcal{V}|, F_{out})`
 
     Raises:
@@ -122,20 +126,85 @@ class KNNGCN(FixedGraphModel):
         self.roots = torch.nn.ModuleList(map(plain_linear, roots))
         self.reset_parameters()
 
-    @property
-    def num_graphs(self) -> int:
-        """Return the number of layers, which all send messages along the graph."""
-        return self.num_layers
-
     def reset_parameters(self) -> None:
         super().reset_parameters()
         reset_activation(self.act)
         for layer in (*self.convs, *self.roots):
             layer.reset_parameters()
 
-    def _check_features(self, x: Tensor) -> None:
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor | None = None,
+        edge_weight: Any = None,
+        batch: Tensor | None = None,
+        *,
+        context: Tensor | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        r"""Run the forward pass.
+
+        Args:
+            x (torch.Tensor): The node features, dense or sparse CSR.
+            edge_index (torch.Tensor, optional): If given, this graph is used instead
+                of that of the nearest neighbours. (default: :obj:`None`)
+            edge_weight (torch.Tensor, optional): The weights of :obj:`edge_index`,
+                not negative; ones if :obj:`None`. (default: :obj:`None`)
+            batch (torch.Tensor, optional): Sorted graph ids of the nodes: no edge
+                joins two graphs. (default: :obj:`None`)
+            context (torch.Tensor, optional): The rows that are the neighbours of those
+                of :obj:`x`, in place of these. Edges, graph ids and weights are pairs
+                then, of the context and of :obj:`x`. (default: :obj:`None`)
+            generator (torch.Generator, optional): Source of randomness of dropout; the
+                global one if :obj:`None`. (default: :obj:`None`)
+        """
         convs: Any = self.convs
-        check_input(x, convs[0].lin)
+        self._check_input(x, convs[0].lin, generator)
+        args = edge_index, edge_weight, batch
+        context = self._context(x, context, *args)
+        if context is None:
+            return self._logits(x, self._graph(x, *args), generator)
+        own, new = self._context_graphs(x, context, *args)
+        target = new.edge_index[1] + context.size(0)
+        edges = [own.edge_index, torch.stack([new.edge_index[0], target])]
+        weight = torch.cat([own.edge_weight, new.edge_weight])
+        graph = SampledGraph(torch.cat(edges, dim=1), weight)
+        out = self._logits(stack_rows(context, x), graph, generator)
+        return out[context.size(0) :]
+
+    def graphs(
+        self,
+        x: Tensor,
+        edge_index: Tensor | None = None,
+        edge_weight: Any = None,
+        batch: Tensor | None = None,
+        *,
+        context: Tensor | None = None,
+        generator: torch.Generator | None = None,
+    ) -> list[SampledGraph]:
+        r"""Return the graph of each layer, which is the same, before it is normalised;
+        the arguments are those of :meth:`forward`.
+        """
+        check_generator(generator, x.device)
+        args = edge_index, edge_weight, batch
+        context = self._context(x, context, *args)
+        if context is None:
+            return [self._graph(x, *args)] * self.num_layers
+        return [self._context_graphs(x, context, *args)[1]] * self.num_layers
+
+    def _context_graphs(
+        self, x: Tensor, context: Tensor, edge_index: Any, edge_weight: Any, batch: Any
+    ) -> tuple[SampledGraph, SampledGraph]:
+        """Return the graph of a context, and that of the rows to which it sends."""
+        check_context(context, x)
+        edges, ids = split_pair(edge_index, 'edge_index'), split_pair(batch, 'batch')
+        weights = split_pair(edge_weight, 'edge_weight')
+        own = self._graph(context, edges[0], weights[0], ids[0])
+        if edges[1] is not None:
+            return own, given_graph((context, x), edges[1], weights[1], batch)
+        options: Any = {'similarity': self.similarity}
+        new = nearest_in_context(x, context, self.k, batch, **options)
+        return own, self._weighted(new)
 
     def _logits(
         self, x: Tensor, graph: SampledGraph, generator: torch.Generator | None

@@ -8,19 +8,18 @@ from torch import Tensor
 from torch_geometric.nn.models import LINKX
 
 from torch_geometric_gsl._checks import (
-    check_absent,
     check_count,
+    check_generator,
     check_num_nodes,
     check_probability,
 )
-from torch_geometric_gsl.baselines._neighbour_model import FixedGraphModel
+from torch_geometric_gsl.baselines._neighbour_model import NeighbourModel
 from torch_geometric_gsl.nn.linear import apply_linear
-from torch_geometric_gsl.nn.models.layers import check_input
 from torch_geometric_gsl.ops.local_random import DrawsFrom
 from torch_geometric_gsl.typing import SampledGraph
 
 
-class KNNLINKX(FixedGraphModel):
+class KNNLINKX(NeighbourModel):
     r"""The LINKX model from the `"Large Scale Learning on Non-Homophilous Graphs: New
     Benchmarks and Strong Simple Methods" <https://arxiv.org/abs/2110.14446>`_ paper on
     a graph of nearest neighbours.
@@ -35,11 +34,8 @@ class KNNLINKX(FixedGraphModel):
         \mathbf{H}_{\mathbf{X}} \right) \right)
 
     where :math:`A_{ij} = 1` if :math:`j` is one of the :obj:`k` nodes whose input
-    features have the largest cosine with those of node :math:`i`, and 0 else: as in the
-    paper the adjacency has no weights. :math:`\mathrm{MLP}` has a ReLU, batch
-    normalization and dropout between its layers, for which training needs two nodes at
-    least. The model is
-    :class:`torch_geometric.nn.models.LINKX`. The rows of
+    features have the largest cosine with those of node :math:`i`, and 0 else. The model
+    is :class:`torch_geometric.nn.models.LINKX`. The rows of
     :math:`\mathbf{W}_{\mathbf{A}}` belong to the nodes of one data set: the model is
     transductive.
 
@@ -55,15 +51,14 @@ class KNNLINKX(FixedGraphModel):
             (default: :obj:`0.5`)
         cached (bool, optional): If :obj:`True`, the graph of the first input serves
             all later ones, until :meth:`reset_parameters`. (default: :obj:`False`)
-        task (str, optional): What the model tells of a node, as in
-            :class:`~torch_geometric_gsl.nn.GSLNet`.
+        task (str, optional): The task, as in :class:`~torch_geometric_gsl.nn.GSLNet`.
             (default: :obj:`"classification"`)
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
-          CSR, edges :math:`(2, |\mathcal{E}|)` *(optional)*, batch vector
-          :math:`(|\mathcal{V}|)` *(optional)*, edge weights
-          :math:`(|\mathcal{E}|)` *(optional)*
+          CSR, edges :math:`(2, |\mathcal{E}|)` and their weights
+          :math:`(|\mathcal{E}|)` *(optional)*, batch vector
+          :math:`(|\mathcal{V}|)` *(optional)*
         - **output:** node features :math:`(|\mathcal{V}|, F_{out})`
 
     Raises:
@@ -111,26 +106,41 @@ class KNNLINKX(FixedGraphModel):
         super().reset_parameters()
         self.linkx.reset_parameters()
 
-    def _check_features(self, x: Tensor) -> None:
-        node_mlp: Any = self.linkx.node_mlp
-        check_input(x, node_mlp.lins[0])
-        check_num_nodes(x, self.num_nodes, 'the weights of the edges')
-
-    def remember(self, x: Tensor) -> Any:
-        r"""Raise a :class:`ValueError`: the model cannot answer new rows."""
-        self._context(x, x)
-
-    def _context(self, x: Tensor, context: Tensor | None, *own: Any) -> None:
-        where = 'for KNNLINKX: the weights of its edges belong to the nodes of one data'
-        check_absent(context, 'context', f'{where} set')
-
-    def _logits(
-        self, x: Tensor, graph: SampledGraph, generator: torch.Generator | None
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor | None = None,
+        edge_weight: Tensor | None = None,
+        batch: Tensor | None = None,
+        *,
+        generator: torch.Generator | None = None,
     ) -> Tensor:
-        # LINKX itself would multiply sparse features in half precision.
+        r"""Run the forward pass; the arguments are those of
+        :meth:`KNNGCN.forward <torch_geometric_gsl.baselines.KNNGCN.forward>`, without
+        a :obj:`context`.
+        """
         linkx: Any = self.linkx
+        self._check_input(x, linkx.node_mlp.lins[0], generator)
+        check_num_nodes(x, self.num_nodes, 'the weights of the edges')
+        graph = self._graph(x, edge_index, edge_weight, batch)
+        # LINKX itself would multiply sparse features in half precision.
         h_a, h_x = linkx.edge_lin(*graph), apply_linear(linkx.node_mlp.lins[0], x)
         h = h_a + linkx.cat_lin1(h_a) + h_x + linkx.cat_lin2(h_x)
         with nullcontext() if generator is None else DrawsFrom(generator):
             out: Tensor = linkx.final_mlp(h.relu())
         return out
+
+    def graphs(
+        self,
+        x: Tensor,
+        edge_index: Tensor | None = None,
+        edge_weight: Tensor | None = None,
+        batch: Tensor | None = None,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> list[SampledGraph]:
+        r"""Return the graph of the model, without normalisation; the arguments are
+        those of :meth:`forward`.
+        """
+        check_generator(generator, x.device)
+        return [self._graph(x, edge_index, edge_weight, batch)]

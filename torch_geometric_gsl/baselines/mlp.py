@@ -6,14 +6,7 @@ import torch
 from torch import Tensor
 from torch_geometric.nn import Linear
 
-from torch_geometric_gsl._checks import (
-    check_absent,
-    check_batch,
-    check_context,
-    check_generator,
-    check_probability,
-    split_pair,
-)
+from torch_geometric_gsl._checks import check_batch, check_generator, check_probability
 from torch_geometric_gsl.baselines._base import Baseline
 from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.models.layers import (
@@ -47,8 +40,7 @@ class MLPClassifier(Baseline):
             (default: :obj:`0.5`)
         act (str, Callable or None, optional): The activation, or :obj:`None` for none.
             (default: :obj:`"elu"`)
-        task (str, optional): What the model tells of a node, as in
-            :class:`~torch_geometric_gsl.nn.GSLNet`.
+        task (str, optional): The task, as in :class:`~torch_geometric_gsl.nn.GSLNet`.
             (default: :obj:`"classification"`)
 
     Shapes:
@@ -95,31 +87,21 @@ class MLPClassifier(Baseline):
     def forward(
         self,
         x: Tensor,
-        edge_index: Tensor | None = None,
         *,
         batch: Tensor | None = None,
-        context: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
         r"""Run the forward pass.
 
         Args:
             x (torch.Tensor): The node features, dense or sparse CSR.
-            edge_index (None, optional): Has no meaning: the model sees no graph.
-                (default: :obj:`None`)
             batch (torch.Tensor, optional): Sorted graph ids of the nodes. They change
                 nothing, as no node sees another one. (default: :obj:`None`)
-            context (torch.Tensor, optional): Other rows. They change nothing, either.
-                (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness of dropout; the
                 global one if :obj:`None`. (default: :obj:`None`)
         """
         lins: Any = self.lins
         check_input(x, lins[0])
-        check_absent(edge_index, 'edge_index', 'for MLPClassifier, which sees no graph')
-        if context is not None:
-            check_context(context, x)
-            batch = split_pair(batch, 'batch')[1]
         if batch is not None:
             check_batch(batch, x)
         check_generator(generator, x.device)

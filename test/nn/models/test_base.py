@@ -2,10 +2,10 @@ import pytest
 import torch
 
 from torch_geometric_gsl.baselines.hesgsl import HESGSL
-from torch_geometric_gsl.baselines.idgl.idgl import IDGL
+from torch_geometric_gsl.baselines.idgl import IDGL
 from torch_geometric_gsl.baselines.mlp import MLPClassifier
-from torch_geometric_gsl.baselines.slaps.slaps import SLAPS
-from torch_geometric_gsl.baselines.sublime.sublime import SUBLIME
+from torch_geometric_gsl.baselines.slaps import SLAPS
+from torch_geometric_gsl.baselines.sublime import SUBLIME
 from torch_geometric_gsl.nn.models.gsl_net import GSLNet
 
 N, OUT = 40, 3

@@ -14,7 +14,6 @@ from torch_geometric_gsl import (
     GSLNet,
     IDGLAnchor,
     LatentGraphConv,
-    MLPClassifier,
     NodeFormer,
     TransitionGraphConv,
     resolve_similarity,
@@ -207,32 +206,14 @@ def test_nearest_neighbours(similarity, is_sparse, cached):
     torch.testing.assert_close(again, out)
 
 
-def test_networks_without_a_graph_need_no_context():
-    net = MLPClassifier(IN, HIDDEN, 2, OUT).eval()
-    x = draw_rows()
-    out = net(x[:4], batch=(BATCH, BATCH[:4]), context=x)
-    torch.testing.assert_close(out, net(x)[:4])
-
-
-@pytest.mark.parametrize('kind', [SLAPS, SUBLIME, HESGSL, IDGL, IDGLAnchor])
-def test_new_rows_would_change_what_others_get(kind):
-    net = kind(IN, HIDDEN, 2, OUT, k=3)
+@pytest.mark.parametrize('kind', [SLAPS, SUBLIME, HESGSL, IDGL, IDGLAnchor, KNNLINKX])
+def test_models_of_one_set_of_nodes_take_no_context(kind):
+    options = {'num_nodes': 5} if kind is KNNLINKX else {}
+    net = kind(IN, HIDDEN, 2, OUT, k=3, **options)
     x, y = draw_rows(5), torch.arange(5) % OUT
-    whose = f"'context' has no meaning for {kind.__name__}, whose graph is "
-    text = f'{whose}.*: a new row would change what the others get, so give old and'
     for call in (net, net.graphs, net.predict, lambda x, **kw: net.loss(x, y, **kw)):
-        with pytest.raises(ValueError, match=text):
+        with pytest.raises(TypeError, match="unexpected keyword argument 'context'"):
             call(x, context=draw_rows())
-
-
-@pytest.mark.parametrize('number', [3, N])
-def test_weights_of_the_edges_have_no_new_rows(number):
-    net = KNNLINKX(IN, HIDDEN, 2, OUT, num_nodes=N)
-    for call in (net, net.graphs, net.predict):
-        with pytest.raises(ValueError, match='belong to the nodes of one data set'):
-            call(draw_rows(number), context=draw_rows())
-    with pytest.raises(ValueError, match=r"'context' has no meaning for KNNLINKX: the"):
-        net.remember(draw_rows())
 
 
 @torch.no_grad()

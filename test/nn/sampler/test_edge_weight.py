@@ -187,7 +187,7 @@ MODELS = {
     'input': lambda: GSLNet(IN, 5, 2, 3, 'linear', compare='input', dropout=0.0),
     'knn gcn': lambda: KNNGCN(IN, 5, 2, 3, k=2, dropout=0.0),
     'knn linkx': lambda: KNNLINKX(IN, 5, 2, 3, num_nodes=N, k=2, dropout=0.0),
-    'idgl': lambda: IDGL(IN, 5, 2, 3, k=2, dropout=0.0, iteration_dropout=0.0),
+    'idgl': lambda: IDGL(IN, 5, 2, 3, k=2, dropout=0.0),
 }
 
 

@@ -9,7 +9,6 @@ from torch import Tensor
 from torch_geometric.nn import Linear
 
 from torch_geometric_gsl._checks import (
-    check_absent,
     check_context,
     check_count,
     check_generator,
@@ -131,15 +130,13 @@ class NodeFormer(RemembersRows, Baseline):
     \mathbf{W}_{\textrm{in}} + \mathbf{b}_{\textrm{in}})))`, and the logits are an
     affine function of the last ones.
 
-    New rows take a :obj:`context`: :math:`j` runs over its rows alone, whose
-    :math:`\mathbf{k}_{pj}` and :math:`\mathbf{v}_{pj}` are those of a call without new
-    rows, so that what a new row gets depends on no other one.
+    New rows take a :obj:`context`: :math:`j` runs over its rows alone, so that what a
+    new row gets depends on no other one.
 
     .. note::
-        What needs a given graph is left out: the relational bias and the edge loss
-        of the paper. Random features are drawn anew in each step of training; in
-        evaluation mode they are those that the model was built with, and nothing is
-        random. The graph is dense and never formed, so that there is no method
+        The relational bias and the edge loss of the paper, which need a given graph,
+        are left out. Random features are drawn anew in each step of training; those of
+        evaluation are part of the state. The graph is never formed: there is no method
         :obj:`graphs`.
 
     Args:
@@ -158,8 +155,7 @@ class NodeFormer(RemembersRows, Baseline):
             (default: :obj:`0.5`)
         act (str, Callable or None, optional): The activation of the first hidden
             samples, or :obj:`None` for none. (default: :obj:`"elu"`)
-        task (str, optional): What the model tells of a node, as in
-            :class:`~torch_geometric_gsl.nn.GSLNet`.
+        task (str, optional): The task, as in :class:`~torch_geometric_gsl.nn.GSLNet`.
             (default: :obj:`"classification"`)
 
     Shapes:
@@ -231,7 +227,6 @@ class NodeFormer(RemembersRows, Baseline):
     def forward(
         self,
         x: Tensor,
-        edge_index: Tensor | None = None,
         *,
         batch: Tensor | None = None,
         context: Tensor | None = None,
@@ -241,8 +236,6 @@ class NodeFormer(RemembersRows, Baseline):
 
         Args:
             x (torch.Tensor): The node features, dense or sparse CSR.
-            edge_index (None, optional): Has no meaning: all pairs of nodes attend to
-                each other. (default: :obj:`None`)
             batch (torch.Tensor, optional): Sorted graph ids of the nodes: no node
                 attends to another graph. (default: :obj:`None`)
             context (torch.Tensor, optional): The rows to which those of :obj:`x`
@@ -253,9 +246,6 @@ class NodeFormer(RemembersRows, Baseline):
                 (default: :obj:`None`)
         """
         check_input(x, self.lin_in)
-        check_absent(
-            edge_index, 'edge_index', 'for NodeFormer, which attends to all pairs'
-        )
         check_generator(generator, x.device)
         context = self._context(x, context, batch)
         if context is None:

@@ -15,10 +15,9 @@ class NodeClassifier(FollowsTask, OneType, Pretrained, ABC):
     r"""Base class of the models that classify nodes without a given graph.
 
     A model maps node features to logits, or to the outputs of another :obj:`task`.
-    All of them are called in the same way, and an argument without a meaning for a
-    model is refused by its name. What a model minimises beside the loss of labels, such
-    as the regularisers of its paper, it adds in :meth:`loss`, so that one training loop
-    serves all of them:
+    All of them are called in the same way, with the arguments that they serve. What a
+    model minimises beside the loss of labels, such as the regularisers of its paper, it
+    adds in :meth:`loss`, so that one training loop serves all of them:
 
     .. code-block:: python
 
@@ -41,35 +40,21 @@ class NodeClassifier(FollowsTask, OneType, Pretrained, ABC):
         r"""Reset all learnable parameters of the module."""
 
     @abstractmethod
-    def forward(
-        self,
-        x: Tensor,
-        edge_index: Tensor | None = None,
-        *,
-        batch: Tensor | None = None,
-        context: Tensor | None = None,
-        generator: torch.Generator | None = None,
-    ) -> Any:
+    def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Any:
         r"""Run the forward pass.
+
+        A model takes what it serves, by these names: :obj:`edge_index` (and
+        :obj:`edge_weight`), candidates or a graph in place of its own, :obj:`batch`,
+        sorted graph ids of the nodes, :obj:`context`, the rows that are the neighbours
+        of those of :obj:`x`, and :obj:`generator`, the source of all randomness of the
+        call, dropout included. Parameters that wait for their first input are
+        initialised by the global generator, and
+        :func:`torch.utils.checkpoint.checkpoint` restores no other.
 
         Args:
             x (torch.Tensor): The node features, dense or sparse CSR.
-            edge_index (torch.Tensor, optional): Edges, in the meaning that the model
-                gives them: candidates, or a graph in place of its own.
-                (default: :obj:`None`)
-            batch (torch.Tensor, optional): Sorted graph ids of the nodes.
-                (default: :obj:`None`)
-            context (torch.Tensor, optional): The rows that are the neighbours of those
-                of :obj:`x`, in place of these. What else is given by row is a pair
-                then. (default: :obj:`None`)
-            generator (torch.Generator, optional): Source of all randomness of the
-                call, dropout included; the global generator if :obj:`None`. Parameters
-                that wait for their first input are initialised by the global one, and
-                :func:`torch.utils.checkpoint.checkpoint` restores no other.
-                (default: :obj:`None`)
-
-        Raises:
-            ValueError: If an argument is given that has no meaning for the model.
+            *args (optional): Other arguments of the model.
+            **kwargs (optional): Other arguments of the model.
         """
 
     def loss(

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch_geometric_gsl._checks import at_least, check_count, check_flag
 from torch_geometric_gsl.baselines._generated_graph import GeneratedGraphModel
 from torch_geometric_gsl.nn.self_supervision.layers import Denoiser
-from torch_geometric_gsl.ops.edges import Edges, drop_edges, list_sources
+from torch_geometric_gsl.ops.edges import Edges, drop_edges
 from torch_geometric_gsl.ops.masking import (
     MaskedFeatures,
     check_words,
@@ -42,8 +42,7 @@ class SLAPS(GeneratedGraphModel):
     identity, and :math:`\tilde{\mathbf{X}}` are the features without those of the
     hidden set :math:`I`, which is drawn anew at each step. Both networks have two (the
     classifier :obj:`num_layers`) layers :math:`\mathbf{A} \mathbf{H} \mathbf{W} +
-    \mathbf{b}`. The graph is a list of edges throughout, and nothing of size
-    :math:`n \times n` is stored.
+    \mathbf{b}`, on a list of edges.
 
     The paper trains 2,000 epochs, the first 400 with the autoencoder alone, and only
     the classifier with weight decay:
@@ -65,11 +64,6 @@ class SLAPS(GeneratedGraphModel):
             loss.backward()
             optimizer.step()
 
-    .. note::
-        :obj:`"mlp"` multiplies a dense matrix of the size of the features with a square
-        one; :obj:`"mlp_d"` leaves sparse features sparse, and takes a small part of the
-        time.
-
     Args:
         in_channels (int): Size of each input sample.
         hidden_channels (int): Size of each hidden sample of the classifier.
@@ -77,16 +71,15 @@ class SLAPS(GeneratedGraphModel):
         out_channels (int): Size of each output sample.
         k (int, optional): The number of neighbours beside the node itself.
             (default: :obj:`30`)
-        graph_generator (str, optional): What embeds the nodes: :obj:`"mlp"`, with
-            square weights and a bias, or :obj:`"mlp_d"`, with one weight for each
-            feature. (default: :obj:`"mlp"`)
+        graph_generator (str, optional): The embedding: :obj:`"mlp"`, with square
+            weights and a bias, or :obj:`"mlp_d"`, with one weight for each feature,
+            which leaves sparse features sparse. (default: :obj:`"mlp"`)
         graph_act (str, optional): Its activation :math:`\sigma`, :obj:`"tanh"` or
             :obj:`"relu"`. (default: :obj:`"tanh"`)
-        binary (bool, optional): Whether the features are words that occur
-            (:math:`x > 0`) or do not. The autoencoder then tells the ones that were
-            hidden from :obj:`negative_ratio` times as many zeros, by their binary
-            cross-entropy, whatever the words weigh; else it restores hidden values, by
-            their mean squared error. (default: :obj:`True`)
+        binary (bool, optional): If :obj:`True`, features are words that occur
+            (:math:`x > 0`) or do not, and the loss is the binary cross-entropy of
+            hidden ones and of :obj:`negative_ratio` times as many zeros; else it is
+            the mean squared error of hidden values. (default: :obj:`True`)
         denoising_weight (float, optional): The weight :math:`\lambda`.
             (default: :obj:`10.0`)
         mask_ratio (float, optional): The ratio :math:`r`: a feature (a word that
@@ -95,14 +88,11 @@ class SLAPS(GeneratedGraphModel):
             hidden ones. (default: :obj:`5.0`)
         denoising_channels (int, optional): Size of each hidden sample of the
             autoencoder. (default: :obj:`1024`)
-        dropout (float or tuple, optional): Dropout probability of the hidden samples,
-            or of those of the autoencoder and of those of the classifier.
-            (default: :obj:`0.5`)
-        adjacency_dropout (float or tuple, optional): Dropout probability of the edges,
-            or of those of the autoencoder and of those of the classifier.
-            (default: :obj:`(0.25, 0.5)`)
-        task (str, optional): What the model tells of a node, as in
-            :class:`~torch_geometric_gsl.nn.GSLNet`.
+        dropout (float or tuple, optional): Dropout probability of hidden samples, or
+            one for the autoencoder and one for the classifier. (default: :obj:`0.5`)
+        adjacency_dropout (float or tuple, optional): Dropout probability of edges,
+            likewise. (default: :obj:`(0.25, 0.5)`)
+        task (str, optional): The task, as in :class:`~torch_geometric_gsl.nn.GSLNet`.
             (default: :obj:`"classification"`)
 
     Shapes:
@@ -164,77 +154,17 @@ class SLAPS(GeneratedGraphModel):
         super().reset_parameters()
         self.denoiser.reset_parameters()
 
-    def forward(
-        self,
-        x: Tensor,
-        edge_index: Tensor | None = None,
-        *,
-        batch: Tensor | None = None,
-        context: Tensor | None = None,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
-        r"""Run the forward pass of the classifier.
-
-        Args:
-            x (torch.Tensor): The node features, dense or sparse CSR.
-            edge_index (torch.Tensor, optional): Not supported: the model takes no
-                candidates. (default: :obj:`None`)
-            batch (torch.Tensor, optional): Sorted graph ids of the nodes.
-                (default: :obj:`None`)
-            context (None, optional): Not supported: a new row would change what the
-                others get. (default: :obj:`None`)
-            generator (torch.Generator, optional): Source of randomness of hidden
-                features and of dropout; the global one if :obj:`None`.
-                (default: :obj:`None`)
-        """
-        edges = self._edges(
-            x, edge_index, batch=batch, context=context, generator=generator
-        )
-        return self._classify(x, edges, generator)
-
-    def denoising_loss(
-        self,
-        x: Tensor,
-        edge_index: Tensor | None = None,
-        *,
-        batch: Tensor | None = None,
-        context: Tensor | None = None,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
+    def denoising_loss(self, x: Tensor, **kwargs: Any) -> Tensor:
         r"""Return the loss :math:`\mathcal{L}_{\mathrm{DAE}}` of the autoencoder alone,
-        not weighted; the arguments are those of :meth:`forward`.
-
-        Features are hidden in evaluation mode, too.
+        not weighted; the arguments are those of :meth:`forward`. Features are hidden in
+        evaluation mode, too.
         """
-        edges = self._edges(
-            x, edge_index, batch=batch, context=context, generator=generator
-        )
-        return self._denoise(x, edges, generator)
+        return self._denoise(x, self._edges(x, **kwargs), kwargs.get('generator'))
 
-    def loss(
-        self, x: Tensor, y: Tensor, mask: Tensor | None = None, **kwargs: Any
+    def _graph_loss(
+        self, x: Tensor, edges: Edges, generator: torch.Generator | None, *labels: Any
     ) -> Tensor:
-        r"""Return the loss of the classifier plus the weighted one of the autoencoder,
-        both on one graph.
-
-        Args:
-            x (torch.Tensor): The node features, dense or sparse CSR.
-            y (torch.Tensor): The labels :math:`[|\mathcal{V}|]`.
-            mask (torch.Tensor, optional): The labelled nodes, as a boolean mask or as
-                indices; all nodes if :obj:`None`. (default: :obj:`None`)
-            **kwargs (optional): Additional arguments of :meth:`forward`.
-
-        Returns:
-            torch.Tensor: The loss :math:`\mathcal{L}`, a scalar.
-        """
-        edges, generator = self._edges(x, **kwargs), kwargs.get('generator')
-        out = self._classify(x, edges, generator)
-        loss = self._label_loss(out, y, mask)
-        return loss + self.denoising_weight * self._denoise(x, edges, generator)
-
-    def _edges(self, x: Tensor, *args: Any, **kwargs: Any) -> Edges:
-        ((edge_index, weight),) = self.graphs(x, *args, **kwargs)
-        return Edges(list_sources(edge_index, x.size(0)), weight)
+        return self.denoising_weight * self._denoise(x, edges, generator)
 
     def _denoise(
         self, x: Tensor, edges: Edges, generator: torch.Generator | None

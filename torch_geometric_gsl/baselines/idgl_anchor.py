@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl._checks import check_count
-from torch_geometric_gsl.baselines.idgl.idgl import IDGL
+from torch_geometric_gsl.baselines.idgl import IDGL
 
 
 class IDGLAnchor(IDGL):
@@ -27,18 +27,16 @@ class IDGLAnchor(IDGL):
     features in the loss. Time and memory are linear in :math:`n`, apart from the
     search for the nearest neighbours.
 
-    .. note::
-        The weights of the graph of the anchors grow like :math:`n / s`, so that its
-        smoothness and sparsity soon outweigh the cross-entropy: their factors are zero
-        by default. To give them about the weight that they have in
-        :class:`~torch_geometric_gsl.baselines.IDGL`, multiply :math:`\alpha` by
-        :math:`s / n` and :math:`\gamma` by :math:`(s / n)^2`.
-
     Anchors are drawn anew in each forward pass in training mode. In evaluation mode
-    they are the same for the same number of nodes: a seed that
-    :meth:`reset_parameters` draws, and that the :obj:`state_dict` holds, gives an order
-    of the nodes, of which the first ones are the anchors. In a batch, nodes of a graph
-    without anchors receive messages along the graph to start from only.
+    they are the same for the same number of nodes, by a seed that
+    :meth:`reset_parameters` draws and the :obj:`state_dict` holds. In a batch, nodes of
+    a graph without anchors receive messages along the graph of neighbours only.
+
+    .. note::
+        The weights of the graph of the anchors grow like :math:`n / s`, so that the
+        factors of its smoothness and sparsity are zero by default. To give them the
+        weight that they have in :class:`~torch_geometric_gsl.baselines.IDGL`, multiply
+        :math:`\alpha` by :math:`s / n` and :math:`\gamma` by :math:`(s / n)^2`.
 
     Args:
         in_channels (int): Size of each input sample.
@@ -55,11 +53,7 @@ class IDGLAnchor(IDGL):
             :class:`~torch_geometric_gsl.baselines.IDGL`.
 
     Shapes:
-        - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
-          CSR, edges :math:`(2, |\mathcal{E}|)` *(optional)*, batch vector
-          :math:`(|\mathcal{V}|)` *(optional)*, edge weights
-          :math:`(|\mathcal{E}|)` *(optional)*
-        - **output:** node features :math:`(|\mathcal{V}|, F_{out})`
+        - **input and output:** as in :class:`~torch_geometric_gsl.baselines.IDGL`
 
     Raises:
         TypeError: If an argument has the wrong type.
@@ -87,15 +81,8 @@ class IDGLAnchor(IDGL):
         **kwargs: Any,
     ) -> None:
         check_count(num_anchors, 'num_anchors')
-        super().__init__(
-            in_channels,
-            hidden_channels,
-            num_layers,
-            out_channels,
-            smoothness=smoothness,
-            sparsity=sparsity,
-            **kwargs,
-        )
+        sizes = in_channels, hidden_channels, num_layers, out_channels
+        super().__init__(*sizes, smoothness=smoothness, sparsity=sparsity, **kwargs)
         self.num_anchors = num_anchors
         self.num_kept = num_anchors
         self.kept_seed: int | None = None

@@ -15,7 +15,7 @@ from torch_geometric_gsl.baselines._generated_graph import GeneratedGraphModel
 from torch_geometric_gsl.nn.self_supervision.anchor import Anchor
 from torch_geometric_gsl.nn.self_supervision.layers import ContrastEncoder
 from torch_geometric_gsl.ops.contrast import grouped_nt_xent
-from torch_geometric_gsl.ops.edges import Edges, list_sources
+from torch_geometric_gsl.ops.edges import Edges
 from torch_geometric_gsl.typing import SampledGraph
 
 
@@ -26,13 +26,6 @@ class SUBLIME(GeneratedGraphModel):
     graph that slowly follows it.
 
     .. math::
-        \mathbf{E} &= \sigma (\mathbf{X} \mathbf{W}_1) \mathbf{W}_2, \qquad
-        S_{ij} = \max \left( 0, \frac{\mathbf{e}_i \cdot \mathbf{e}_j}
-        {\| \mathbf{e}_i \| \| \mathbf{e}_j \|} \right)
-
-        \mathbf{A} &= \mathbf{D}^{-1/2} \, \frac{\mathbf{S} + \mathbf{S}^{\top}}{2} \,
-        \mathbf{D}^{-1/2}
-
         \mathbf{Z} &= g \left( \mathrm{GCN} (\mathbf{X} \mathbf{M}, \mathbf{A}) \right),
         \qquad \mathbf{Z}' = g \left( \mathrm{GCN} (\mathbf{X} \mathbf{M}',
         \mathbf{A}_{\mathrm{anchor}}) \right)
@@ -46,20 +39,15 @@ class SUBLIME(GeneratedGraphModel):
         \mathbf{A}_{\mathrm{anchor}} &\leftarrow \tau \, \mathbf{A}_{\mathrm{anchor}} +
         (1 - \tau) \, \mathbf{A}
 
-    where :math:`\mathbf{S}` keeps the :math:`k + 1` largest entries of each row, the
-    node itself among them, :math:`\mathbf{W}_1` and :math:`\mathbf{W}_2` begin as the
-    identity, the anchor graph begins as the identity, :math:`\mathbf{M}` and
+    where :math:`\mathbf{A}` is the graph of
+    :class:`~torch_geometric_gsl.baselines.SLAPS`, :math:`\mathbf{M}` and
     :math:`\mathbf{M}'` hide features, drawn anew at each step and the same ones for all
     nodes, and :math:`g` has two layers. One encoder serves both views, whose edges are
-    dropped at random. This is the setting in which no graph is given. All graphs are
-    lists of edges, and nothing of size :math:`n \times n` is stored.
+    dropped at random. The anchor graph begins as the identity, moves after each
+    contrast in training mode, and is part of the state; it belongs to one set of nodes.
 
     Labels train the classifier alone, a GCN on the learned graph that sends no gradient
-    to it: :meth:`loss` is the sum of two losses without a common parameter, and the
-    graph is that of the contrast. The anchor moves whenever a contrast is computed in
-    training mode, after it, and is part of the state, as running statistics are; it
-    belongs to one set of nodes. The paper's recipe for CiteSeer, of which the
-    defaults are:
+    to it. The defaults are the paper's recipe for CiteSeer:
 
     .. code-block:: python
 
@@ -75,13 +63,9 @@ class SUBLIME(GeneratedGraphModel):
             optimizer.step()
 
     .. note::
-        The authors train a new classifier every 50 epochs, for at most 200 of its own,
-        and keep the one of the best validation accuracy. For that, learn the graph with
-        :meth:`contrastive_loss`, then call :obj:`reset_parameters()` of the layers of
-        :obj:`model.classifier`, and minimise the cross-entropy of :meth:`forward`.
-        Their code leaves :math:`j = i` out of the sums of the contrast, of which one
-        node would then have none. It takes the words of CiteSeer as ones and zeros. For
-        PubMed it has 128 encoder, 64 embedding and 64 projected channels,
+        The authors train a new classifier every 50 epochs, and keep the one of the best
+        validation accuracy. Their code leaves :math:`j = i` out of the sums of the
+        contrast. For PubMed it has 128 encoder, 64 embedding and 64 projected channels,
         :math:`k = 15`, :math:`\tau = 1`, :obj:`mask_rate=(0.3, 0.8)` and a contrast
         among 2,000 nodes.
 
@@ -92,9 +76,9 @@ class SUBLIME(GeneratedGraphModel):
         out_channels (int): Size of each output sample.
         k (int, optional): The number of neighbours beside the node itself.
             (default: :obj:`20`)
-        graph_generator (str, optional): What embeds the nodes: :obj:`"mlp_d"`, with one
-            weight for each feature (the paper's attentive learner), or :obj:`"mlp"`,
-            with square weights and a bias. (default: :obj:`"mlp_d"`)
+        graph_generator (str, optional): The embedding: :obj:`"mlp_d"`, with one weight
+            for each feature (the paper's attentive learner), or :obj:`"mlp"`, with
+            square weights and a bias. (default: :obj:`"mlp_d"`)
         graph_act (str, optional): Its activation :math:`\sigma`, :obj:`"tanh"` or
             :obj:`"relu"`. (default: :obj:`"tanh"`)
         encoder_channels (int, optional): Size of each hidden sample of the encoder.
@@ -115,16 +99,11 @@ class SUBLIME(GeneratedGraphModel):
             (default: :obj:`(0.7, 0.8)`)
         tau (float, optional): The share :math:`\tau` of the anchor graph that a step
             keeps; with :obj:`1.0` it remains the identity. (default: :obj:`0.9999`)
-        anchor_interval (int, optional): After how many steps the anchor graph moves.
-            (default: :obj:`1`)
-        dropout (float or tuple, optional): Dropout probability of the hidden samples,
-            or of those of the encoder and of those of the classifier.
-            (default: :obj:`0.5`)
-        adjacency_dropout (float or tuple, optional): Dropout probability of the edges,
-            or of those of both views and of those of the classifier.
-            (default: :obj:`(0.25, 0.5)`)
-        task (str, optional): What the model tells of a node, as in
-            :class:`~torch_geometric_gsl.nn.GSLNet`.
+        dropout (float or tuple, optional): Dropout probability of hidden samples, or
+            one for the encoder and one for the classifier. (default: :obj:`0.5`)
+        adjacency_dropout (float or tuple, optional): Dropout probability of edges,
+            likewise. (default: :obj:`(0.25, 0.5)`)
+        task (str, optional): The task, as in :class:`~torch_geometric_gsl.nn.GSLNet`.
             (default: :obj:`"classification"`)
 
     Shapes:
@@ -162,7 +141,6 @@ class SUBLIME(GeneratedGraphModel):
         contrast_batch_size: int | None = None,
         mask_rate: float | tuple[float, float] = (0.7, 0.8),
         tau: float = 0.9999,
-        anchor_interval: int = 1,
         dropout: float | tuple[float, float] = 0.5,
         adjacency_dropout: float | tuple[float, float] = (0.25, 0.5),
         task: str = 'classification',
@@ -188,7 +166,7 @@ class SUBLIME(GeneratedGraphModel):
         self.contrast_batch_size = contrast_batch_size
         self.mask_rate = pair_of_probabilities(mask_rate, 'mask_rate')
         self.encoder = ContrastEncoder(in_channels, *widths, self.dropout[0])
-        self.anchor = Anchor(tau, anchor_interval)
+        self.anchor = Anchor(tau, 1)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -197,97 +175,38 @@ class SUBLIME(GeneratedGraphModel):
         self.encoder.reset_parameters()
         self.anchor.reset_parameters()
 
-    def forward(
-        self,
-        x: Tensor,
-        edge_index: Tensor | None = None,
-        *,
-        batch: Tensor | None = None,
-        context: Tensor | None = None,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
-        r"""Run the forward pass of the classifier, with no gradient to the graph.
-
-        Args:
-            x (torch.Tensor): The node features, dense or sparse CSR.
-            edge_index (torch.Tensor, optional): Not supported: the model takes no
-                candidates. (default: :obj:`None`)
-            batch (torch.Tensor, optional): Sorted graph ids of the nodes.
-                (default: :obj:`None`)
-            context (None, optional): Not supported: a new row would change what the
-                others get. (default: :obj:`None`)
-            generator (torch.Generator, optional): Source of randomness of hidden
-                features and of dropout; the global one if :obj:`None`.
-                (default: :obj:`None`)
-        """
-        with torch.no_grad():
-            (graph,) = self.graphs(
-                x, edge_index, batch=batch, context=context, generator=generator
-            )
-        return self._classify(x, _edges(graph, x.size(0)), generator)
-
-    def contrastive_loss(
-        self,
-        x: Tensor,
-        edge_index: Tensor | None = None,
-        *,
-        batch: Tensor | None = None,
-        context: Tensor | None = None,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
+    def contrastive_loss(self, x: Tensor, **kwargs: Any) -> Tensor:
         r"""Return the loss :math:`\mathcal{L}_{\mathrm{con}}` of the two views alone,
-        not weighted; the arguments are those of :meth:`forward`.
-
-        Features are hidden in evaluation mode, too. In training mode the anchor graph
-        moves afterwards.
+        not weighted; the arguments are those of :meth:`forward`. Features are hidden in
+        evaluation mode, too. In training mode the anchor graph moves afterwards.
         """
-        (graph,) = self.graphs(
-            x, edge_index, batch=batch, context=context, generator=generator
-        )
-        return self._contrast(x, graph, _edges(graph, x.size(0)), generator)
+        return self._contrast(x, self._edges(x, **kwargs), kwargs.get('generator'))
 
-    def loss(
-        self, x: Tensor, y: Tensor, mask: Tensor | None = None, **kwargs: Any
+    def _classify(
+        self, x: Tensor, edges: Edges, generator: torch.Generator | None, **kwargs: bool
     ) -> Tensor:
-        r"""Return the loss of the classifier plus the weighted one of the contrast,
-        both on one graph, which learns from the second alone.
+        # Labels send no gradient to the graph.
+        edges = edges._replace(weight=edges.weight.detach())
+        return super()._classify(x, edges, generator, **kwargs)
 
-        Args:
-            x (torch.Tensor): The node features, dense or sparse CSR.
-            y (torch.Tensor): The labels :math:`[|\mathcal{V}|]`.
-            mask (torch.Tensor, optional): The labelled nodes, as a boolean mask or as
-                indices; all nodes if :obj:`None`. (default: :obj:`None`)
-            **kwargs (optional): Additional arguments of :meth:`forward`.
-
-        Returns:
-            torch.Tensor: The loss, a scalar.
-        """
-        (graph,) = self.graphs(x, **kwargs)
-        edges, generator = _edges(graph, x.size(0)), kwargs.get('generator')
-        fixed = edges._replace(weight=edges.weight.detach())
-        loss = self._label_loss(self._classify(x, fixed, generator), y, mask)
-        contrast = self._contrast(x, graph, edges, generator)
-        return loss + self.contrastive_weight * contrast
+    def _graph_loss(
+        self, x: Tensor, edges: Edges, generator: torch.Generator | None, *labels: Any
+    ) -> Tensor:
+        return self.contrastive_weight * self._contrast(x, edges, generator)
 
     def _contrast(
-        self,
-        x: Tensor,
-        graph: SampledGraph,
-        learned: Edges,
-        generator: torch.Generator | None,
+        self, x: Tensor, learned: Edges, generator: torch.Generator | None
     ) -> Tensor:
-        anchor = self.anchor.edges(x.size(0), graph.edge_weight)
+        anchor = self.anchor.edges(x.size(0), learned.weight)
         dropout = self.adjacency_dropout[0]
         first, second = (
             self.encoder.view(x, edges, rate, dropout, generator)
             for edges, rate in zip((anchor, learned), self.mask_rate, strict=True)
         )
         if self.training:
+            ends = learned.neighbours.source, learned.neighbours.target
+            graph = SampledGraph(torch.stack(ends), learned.weight)
             self.anchor.update(graph, x.size(0))
         return grouped_nt_xent(
             first, second, self.temperature, self.contrast_batch_size
         )
-
-
-def _edges(graph: SampledGraph, num_nodes: int) -> Edges:
-    return Edges(list_sources(graph.edge_index, num_nodes), graph.edge_weight)

@@ -1,4 +1,4 @@
-"""The graph generators of SLAPS, and the graph that they give."""
+"""Generators of a graph, and the products of sparse rows that they need."""
 
 import math
 
@@ -6,11 +6,16 @@ import pytest
 import torch
 from oracles import inner, seeded, to_matrix, unit
 
-from torch_geometric_gsl.baselines.slaps.layers import GENERATORS, symmetric_graph
-from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
+from torch_geometric_gsl.baselines._generators import (
+    GENERATORS,
+    sparse_pair_dots,
+    symmetric_graph,
+)
+from torch_geometric_gsl.ops.neighbours import Neighbours, pair_dots
 from torch_geometric_gsl.typing import SampledGraph, is_sorted_by_target
 
 N, IN, K = 8, 5, 3
+BUDGETS = pytest.mark.parametrize('memory_budget', [1, 200, 2**25])
 KINDS = pytest.mark.parametrize('kind', GENERATORS)
 LAYOUTS = pytest.mark.parametrize('layout', ['dense', 'sparse'])
 
@@ -22,13 +27,13 @@ def features(layout='dense'):
     return x if layout == 'dense' else x.to_sparse_csr()
 
 
-def build(kind, act='tanh', noise=0.4):
+def build(kind, act='tanh'):
     generator = GENERATORS[kind](IN, act).double()
     generator.reset_parameters()
     torch.manual_seed(3)
     with torch.no_grad():
         for parameter in generator.parameters():
-            parameter += noise * torch.randn_like(parameter)
+            parameter += 0.4 * torch.randn_like(parameter)
     return generator
 
 
@@ -69,17 +74,6 @@ def test_similarities_against_loops(kind, layout, act):
     torch.testing.assert_close(to_matrix(*graph, N, N), expected)
 
 
-@KINDS
-@torch.no_grad()
-def test_they_begin_as_the_identity(kind):
-    generator = build(kind, 'relu', noise=0.0)
-    assert embed(generator, features(), 'relu') == features().tolist()
-    found = generator.similarities(features(), K, None)
-    expected = nearest_neighbours(features(), K, loop=True)
-    # Weights of nearest neighbours are their cosines.
-    torch.testing.assert_close(to_matrix(*found, N, N), to_matrix(*expected, N, N))
-
-
 @LAYOUTS
 @KINDS
 def test_no_edge_joins_two_graphs(kind, layout):
@@ -118,12 +112,61 @@ def test_symmetric_graph_by_hand():
     assert torch.unique(graph.edge_index, dim=1).shape == graph.edge_index.shape
 
 
-@torch.no_grad()
-def test_symmetric_graph_against_matrices():
-    similarities = build('mlp').similarities(features(), K, None)
-    a = to_matrix(*similarities, N, N).relu()
-    a = (a + a.t()) / 2
-    scale = a.sum(dim=1).rsqrt()
-    expected = scale.unsqueeze(1) * a * scale
-    found = to_matrix(*symmetric_graph(similarities, N), N, N)
-    torch.testing.assert_close(found, expected)
+def rows(n=9, width=6, seed=0):
+    """Rows of some zeros, the third of zeros alone, two of them equal."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(n, width, generator=generator, dtype=torch.float64)
+    x = x * (torch.rand(n, width, generator=generator) < 0.5)
+    x[2] = 0
+    x[4] = x[3]
+    return x
+
+
+def places_of(x):
+    csr = x.to_sparse_csr()
+    return Neighbours(csr.col_indices(), x.size(1), csr.crow_indices())
+
+
+def lists(n=9):
+    """Lists of different lengths, one of them empty, with a row twice in one list."""
+    sizes = torch.tensor([3, 0, 2, 4, 1, 2, 2, 3, 1])
+    offsets = torch.cat([torch.zeros(1, dtype=torch.long), sizes.cumsum(0)])
+    source = torch.arange(int(sizes.sum())).mul(5).remainder(n)
+    source[:2] = source[0]
+    return Neighbours(source, n, offsets)
+
+
+@BUDGETS
+def test_sparse_products_against_a_plain_loop(memory_budget):
+    x, neighbours = rows(), lists()
+    value = x.to_sparse_csr().values()
+    out = sparse_pair_dots(value, places_of(x), neighbours, memory_budget=memory_budget)
+    pairs = zip(neighbours.target.tolist(), neighbours.source.tolist(), strict=True)
+    expected = [
+        sum(a * b for a, b in zip(x[i].tolist(), x[j].tolist(), strict=True))
+        for i, j in pairs
+    ]
+    torch.testing.assert_close(out, torch.tensor(expected, dtype=torch.float64))
+
+
+@BUDGETS
+def test_gradient_of_sparse_products(memory_budget):
+    x, neighbours, places = rows(), lists(), places_of(rows())
+    value = x.to_sparse_csr().values().clone().requires_grad_()
+    # That of the dense product, at the places of the entries.
+    dense = x.clone().requires_grad_()
+    weight = torch.randn(neighbours.source.numel(), dtype=torch.float64)
+    (pair_dots(dense, dense, neighbours) * weight).sum().backward()
+    out = sparse_pair_dots(value, places, neighbours, memory_budget=memory_budget)
+    (out * weight).sum().backward()
+    torch.testing.assert_close(value.grad, dense.grad[x != 0])
+
+
+def test_entries_of_one_place_add_up():
+    # Not coalesced: the first row holds 1 + 2 in its second column.
+    places = Neighbours(
+        torch.tensor([1, 1, 1]), num_sources=2, offsets=torch.tensor([0, 2, 3])
+    )
+    value = torch.tensor([1.0, 2.0, 4.0], dtype=torch.float64)
+    every = Neighbours(torch.tensor([[0, 1], [0, 1]]), num_sources=2)
+    assert sparse_pair_dots(value, places, every).tolist() == [9, 12, 12, 16]

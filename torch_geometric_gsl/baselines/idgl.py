@@ -1,0 +1,289 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torch_geometric_gsl._checks import (
+    at_least,
+    check_batch,
+    check_count,
+    check_probability,
+)
+from torch_geometric_gsl.baselines._base import plain_linear
+from torch_geometric_gsl.baselines._learned_graph import (
+    LearnedGraph,
+    normalized_prior,
+    source_features,
+)
+from torch_geometric_gsl.baselines._neighbour_model import NeighbourModel
+from torch_geometric_gsl.nn.linear import apply_linear
+from torch_geometric_gsl.nn.similarity.cosine_similarity import CosineSimilarity
+from torch_geometric_gsl.ops.local_random import dropout
+from torch_geometric_gsl.typing import SampledGraph
+
+#: The messages of nodes along the first learned graph, and along the one before it.
+Fixed = tuple[Tensor, Tensor | None]
+
+
+class IDGL(NeighbourModel):
+    r"""The network of the `"Iterative Deep Graph Learning for Graph Neural Networks:
+    Better and Robust Node Embeddings" <https://arxiv.org/abs/2006.13009>`_ paper,
+    which learns a graph from embeddings and embeddings from the graph in turn.
+
+    .. math::
+        a_{ij}^{(t)} &= \begin{cases} s_{ij} & \textrm{if } s_{ij} > \epsilon \\ 0 &
+        \textrm{else} \end{cases}, \qquad s_{ij} = \frac{1}{P} \sum_{p=1}^{P}
+        \cos(\mathbf{w}_p \odot \mathbf{v}_i, \mathbf{w}_p \odot \mathbf{v}_j)
+
+        \mathbf{\tilde{A}}^{(t)} &= \lambda \mathbf{L}^{(0)} + (1 - \lambda) \left(
+        \eta f(\mathbf{A}^{(t)}) + (1 - \eta) f(\mathbf{A}^{(1)}) \right)
+
+        \mathbf{Z}^{(t)} &= \mathrm{ReLU}( \mathbf{\tilde{A}}^{(t)} \mathbf{X}
+        \mathbf{W}_1 ), \qquad \mathbf{\hat{Y}}^{(t)} = \mathbf{\tilde{A}}^{(t)}
+        \mathbf{Z}^{(t)} \mathbf{W}_2
+
+    where :math:`\mathbf{v}_i` is :math:`\mathbf{x}_i` for :math:`t = 1` and
+    :math:`\mathbf{z}_i^{(t - 1)}`, with other weights :math:`\mathbf{w}_p`, later,
+    :math:`f` divides rows by their sums, and :math:`\mathbf{L}^{(0)}` is the graph of
+    the :obj:`k` nearest neighbours by the cosine of the features, normalized as in
+    :class:`~torch_geometric.nn.conv.GCNConv`. The iteration ends with
+    :math:`\lVert \mathbf{A}^{(t)} - \mathbf{A}^{(t - 1)} \rVert_F^2 \leq \delta \lVert
+    \mathbf{A}^{(1)} \rVert_F^2`, or after :obj:`max_iterations`. The loss of an
+    iteration is
+
+    .. math::
+        \mathcal{L}^{(t)} = \mathrm{CE}(\mathbf{\hat{Y}}^{(t)}) + \frac{\alpha}{n^2}
+        \mathrm{tr}( \mathbf{X}^{\top} \mathbf{L}^{(t)} \mathbf{X}) - \frac{\beta}{n}
+        \mathbf{1}^{\top} \log( \mathbf{A}^{(t)} \mathbf{1}) + \frac{\gamma}{n^2}
+        \lVert \mathbf{A}^{(t)} \rVert_F^2
+
+    with the Laplacian :math:`\mathbf{L}^{(t)}` of :math:`\mathbf{A}^{(t)}`;
+    :meth:`loss` adds the first one and the mean of the others. A graph takes time
+    and memory :math:`n^2`; with :math:`\epsilon = 0` and without :obj:`batch` the first
+    graph takes them alone, and all others are products of thin matrices.
+
+    Args:
+        in_channels (int): Size of each input sample.
+        hidden_channels (int): Size of each hidden sample.
+        num_layers (int): The number of layers, at least 2; the input of the last one
+            gives the graphs.
+        out_channels (int): Size of each output sample.
+        k (int, optional): The number of nearest neighbours. (default: :obj:`20`)
+        num_heads (int, optional): The number of heads :math:`P` of the similarity.
+            (default: :obj:`1`)
+        skip_weight (float, optional): The share :math:`\lambda` of the graph of nearest
+            neighbours, which is not needed for :obj:`0`. (default: :obj:`0.6`)
+        update_weight (float, optional): The share :math:`\eta` of the present graph
+            among the learned ones. (default: :obj:`0.5`)
+        epsilon (float, optional): Similarities up to this one are no edges, in
+            :math:`[0, 1)`. (default: :obj:`0.0`)
+        smoothness (float, optional): The factor :math:`\alpha`. (default: :obj:`0.4`)
+        degree (float, optional): The factor :math:`\beta`. (default: :obj:`0.0`)
+        sparsity (float, optional): The factor :math:`\gamma`. (default: :obj:`0.2`)
+        delta (float, optional): The relative change :math:`\delta` that ends the
+            iteration. (default: :obj:`0.001`)
+        max_iterations (int, optional): The largest number of learned graphs.
+            (default: :obj:`10`)
+        dropout (float, optional): Dropout probability of the hidden samples of the
+            first iteration; later ones have none. (default: :obj:`0.5`)
+        cached (bool, optional): If :obj:`True`, the nearest neighbours of the first
+            input serve all later ones, until :meth:`reset_parameters`.
+            (default: :obj:`False`)
+        task (str, optional): The task, as in :class:`~torch_geometric_gsl.nn.GSLNet`.
+            (default: :obj:`"classification"`)
+
+    Shapes:
+        - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
+          CSR, edges :math:`(2, |\mathcal{E}|)` and their weights
+          :math:`(|\mathcal{E}|)` *(optional)*, batch vector
+          :math:`(|\mathcal{V}|)` *(optional)*
+        - **output:** node features :math:`(|\mathcal{V}|, F_{out})`
+
+    Raises:
+        TypeError: If an argument has the wrong type.
+        ValueError: If an argument is out of range.
+
+    Example:
+        >>> model = IDGL(16, 32, num_layers=2, out_channels=7)
+        >>> model(torch.randn(100, 16)).shape
+        torch.Size([100, 7])
+    """
+
+    shown: tuple[str, ...] = ('k',)
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        num_layers: int,
+        out_channels: int,
+        *,
+        k: int = 20,
+        num_heads: int = 1,
+        skip_weight: float = 0.6,
+        update_weight: float = 0.5,
+        epsilon: float = 0.0,
+        smoothness: float = 0.4,
+        degree: float = 0.0,
+        sparsity: float = 0.2,
+        delta: float = 1e-3,
+        max_iterations: int = 10,
+        dropout: float = 0.5,
+        cached: bool = False,
+        task: str = 'classification',
+    ) -> None:
+        check_count(in_channels, 'in_channels')
+        check_count(num_layers, 'num_layers', minimum=2)
+        sizes = in_channels, hidden_channels, num_layers, out_channels
+        super().__init__(*sizes, k=k, cached=cached, task=task)
+        self.num_heads, self.epsilon = num_heads, epsilon
+        self.skip_weight, self.update_weight = skip_weight, update_weight
+        self.smoothness, self.degree, self.sparsity = smoothness, degree, sparsity
+        self.delta, self.max_iterations, self.dropout = delta, max_iterations, dropout
+        _check_options(self)
+        self.lins = torch.nn.ModuleList(map(plain_linear, self.sizes))
+        self.metrics = torch.nn.ModuleList(
+            CosineSimilarity(width, heads=num_heads)
+            for width in (in_channels, hidden_channels)
+        )
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        for module in (*self.lins, *self.metrics):
+            module.reset_parameters()
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor | None = None,
+        edge_weight: Tensor | None = None,
+        batch: Tensor | None = None,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        r"""Run the forward pass, and return the logits of the last iteration.
+
+        The arguments are those of
+        :meth:`KNNGCN.forward <torch_geometric_gsl.baselines.KNNGCN.forward>`, without
+        a :obj:`context`. A given graph takes the place of the nearest neighbours and
+        does not limit the graphs that are learned; all graphs of a :obj:`batch` end the
+        iteration together.
+        """
+        *_, (out, _) = self._iterate(
+            x, edge_index, edge_weight, batch, generator=generator
+        )
+        return out
+
+    def loss(
+        self, x: Tensor, y: Tensor, mask: Tensor | None = None, **kwargs: Any
+    ) -> Tensor:
+        r"""Return the loss of the first iteration plus the mean of the later ones; the
+        arguments are those of :meth:`~torch_geometric_gsl.nn.NodeClassifier.loss`.
+        """
+        losses, features = [], None
+        factors = self.smoothness, self.degree, self.sparsity
+        for out, graph in self._iterate(x, **kwargs):
+            value = self._label_loss(out, y, mask)
+            with torch.autocast(x.device.type, enabled=False):
+                if self.smoothness > 0 and features is None:
+                    features = source_features(x, graph.anchors)
+                if any(factors):
+                    value = value + graph.penalty(features, factors)
+            losses.append(value)
+        first, *later = losses
+        return first + torch.stack(later).mean() if later else first
+
+    def graphs(self, x: Tensor, *args: Any, **kwargs: Any) -> list[SampledGraph]:
+        r"""Return the learned graph :math:`f(\mathbf{A}^{(t)})` of each iteration,
+        sorted by target; the arguments are those of :meth:`forward`.
+        """
+        steps = self._iterate(x, *args, **kwargs)
+        return [graph.edges(x.dtype) for _, graph in steps]
+
+    def _iterate(
+        self,
+        x: Tensor,
+        edge_index: Tensor | None = None,
+        edge_weight: Tensor | None = None,
+        batch: Tensor | None = None,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> Iterator[tuple[Tensor, LearnedGraph]]:
+        """Yield the logits and the graph until the graph stays as it is."""
+        lins: Any = self.lins
+        self._check_input(x, lins[0], generator)
+        if batch is not None:
+            check_batch(batch, x)
+        anchors = self._anchors(x, generator)
+        prior = None
+        if self.skip_weight > 0 or edge_index is not None or edge_weight is not None:
+            given = self._graph(x, edge_index, edge_weight, batch)
+            prior = normalized_prior(given, x.size(0))
+        first = self._learn(x, 0, anchors, batch)
+
+        def fixed(h: Tensor) -> Fixed:
+            return first.propagate(h), None if prior is None else prior.sum(h)
+
+        start = apply_linear(lins[0], x)
+        of_start, limit = fixed(start), self.delta * first.size
+        graph, probability, h = first, self.dropout, x
+        for step in range(self.max_iterations):
+            if step > 0:
+                last, probability = graph, 0.0
+                graph = self._learn(h, 1, anchors, batch)
+            out = self._mix(of_start, start, first, graph)
+            for lin in lins[1:]:
+                h = dropout(out.relu(), probability, self.training, generator)
+                out = lin(h)
+                out = self._mix(fixed(out), out, first, graph)
+            yield out, graph
+            if step > 0 and bool(graph.change(last) <= limit):
+                return
+
+    def _learn(
+        self,
+        h: Tensor,
+        number: int,
+        anchors: Tensor | None,
+        batch: Tensor | None,
+    ) -> LearnedGraph:
+        """Return the graph of the similarities of features, or of hidden samples."""
+        metric: Any = self.metrics[number]
+        # Hidden samples are not negative, and neither are their similarities.
+        is_exact = number == 1 and self.epsilon == 0 and batch is None
+        epsilon = None if is_exact else self.epsilon
+        with torch.autocast(h.device.type, enabled=False):
+            return LearnedGraph(metric, h, anchors, batch, epsilon)
+
+    def _mix(
+        self, fixed: Fixed, h: Tensor, first: LearnedGraph, graph: LearnedGraph
+    ) -> Tensor:
+        """Mix the messages of a layer along all graphs."""
+        learned, before = fixed
+        if graph is not first:
+            learned = torch.lerp(learned, graph.propagate(h), self.update_weight)
+        if before is None:
+            return learned
+        return torch.lerp(learned, before, self.skip_weight)
+
+    def _anchors(self, x: Tensor, generator: torch.Generator | None) -> Tensor | None:
+        """Return the nodes that are sources of the learned graphs; all if None."""
+        return None
+
+
+def _check_options(model: IDGL) -> None:
+    """Raise unless all numbers that are neither sizes nor neighbours are in range."""
+    check_count(model.num_heads, 'num_heads')
+    check_count(model.max_iterations, 'max_iterations')
+    for name in ('skip_weight', 'epsilon', 'dropout'):
+        check_probability(getattr(model, name), name)
+    for name in ('update_weight', 'smoothness', 'degree', 'sparsity', 'delta'):
+        at_least(0, getattr(model, name), name)
+    if model.update_weight > 1:
+        raise ValueError(
+            f"'update_weight' must lie in [0, 1] (got {model.update_weight})"
+        )
