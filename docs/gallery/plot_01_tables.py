@@ -174,7 +174,9 @@ plt.show()
 
 # %%
 # Choose the split by what you will ask: ``fit(..., validation_mask=...)`` holds back
-# rows of a region or of the latest months, and ``graph='auto'``, the default, lets them
-# choose between a learned graph, the nearest rows and none. :doc:`/tables_numbers`
+# rows of a region or of the latest months, which end the training and with
+# ``graph='auto'``, the default, choose between a learned graph, the nearest rows and
+# none. One region is a weak judge: :doc:`/estimators` has an example where it chose
+# the worst. :doc:`/tables_numbers`
 # compares the estimators with boosting on real tables, and
 # :doc:`/estimators` has all options. Next: :doc:`plot_02_my_table`, for classes.

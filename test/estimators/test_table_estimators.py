@@ -452,3 +452,52 @@ def test_devices_are_named_in_both_ways():
     for device in ('cpu', torch.device('cpu')):
         model = GSLRegressor('none', **FEW, device=device).fit(x, y)
         assert model._precision == torch.float64
+
+
+def test_parameters_that_are_set_later_change_no_fitted_network(tmp_path):
+    x, y = places()
+    model = GSLRegressor('learned', eval_k=6, **FEW).fit(x[:200], y[:200])
+    expected = model.predict(x[200:])
+    model.set_params(eval_k=30, similarity='cosine')
+    np.testing.assert_array_equal(model.predict(x[200:]), expected)
+    assert model.kneighbors(x[200:], 30)[0].shape == (40, 6)
+    path = tmp_path / 'model.pt'
+    model.save(path)
+    np.testing.assert_allclose(GSLRegressor.load(path).predict(x[200:]), expected)
+
+
+def test_a_file_of_another_device_is_loaded_on_this_one(tmp_path):
+    x, y = places()
+    model = GSLRegressor('none', **FEW).fit(x, y)
+    model.save(path := tmp_path / 'model.pt')
+    content = torch.load(path, weights_only=True)
+    content['params']['device'] = 'cuda:77'
+    torch.save(content, path)
+    with pytest.raises(OSError, match="'device' must be one that PyTorch has"):
+        GSLRegressor.load(path)
+    found = GSLRegressor.load(path, device='cpu')
+    assert found.device == 'cpu'
+    np.testing.assert_array_equal(found.predict(x), model.predict(x))
+
+
+def test_an_explanation_names_each_of_its_columns_once():
+    x, y = places()
+    table = pandas.DataFrame(x, columns=['weight', 'target', 'width'])
+    model = GSLRegressor('learned', **FEW).fit(table[:200], y[:200])
+    found = model.explain(table[200:201])
+    assert [*found] == ['weight', 'target', 'weight_', 'target_', 'width']
+
+
+@pytest.mark.filterwarnings('error::sklearn.exceptions.ConvergenceWarning')
+def test_few_rows_end_after_a_number_of_steps():
+    x, y = places(30)  # Too few to hold some back: two batches.
+    model = GSLRegressor('none', n_members=1, random_state=0).fit(x, y)
+    assert model.validation_scores_ == []
+    assert model.n_iter_ == 150
+
+
+def test_a_net_without_a_graph_returns_an_empty_one():
+    net = TableNet(3, 8, 1, graph='none', num_frequencies=0)
+    out, graph = net(torch.randn(2, 3), return_graph=True)
+    assert out.shape == (2, 1)
+    assert graph.edge_index.shape == (2, 0)

@@ -150,6 +150,10 @@ class GSLEstimator(Answers, Explains, Saves, BaseEstimator):  # type: ignore[mis
         # Only their ratios count, which single precision holds in any unit.
         weight = torch.from_numpy(weight / weight.max()).float()
         random = check_random_state(self.random_state)
+        # Parameters that are set later change no fitted network.
+        self._net_options = {
+            name: getattr(self, name) for name in ('similarity', 'draws', 'eval_k')
+        }
         self._dtype, self._told = x.dtype, told
         self._scaling = ColumnScaling(self.scaling).fit(x)
         x = self._scaling.apply(x)
@@ -195,7 +199,8 @@ class GSLEstimator(Answers, Explains, Saves, BaseEstimator):  # type: ignore[mis
             graph = 'none'
         options = Options.of(self, len(parts.train))
         if graph == 'nearest':
-            nearest = Nearest(self._x, parts.candidates, min(NEAREST, self.eval_k))
+            k = min(NEAREST, self._net_options['eval_k'])
+            nearest = Nearest(self._x, parts.candidates, k)
             table = table._replace(nearest=nearest)
         with DrawsFrom(torch.Generator().manual_seed(seed)):
             model = self._network(graph, options).to(self.device)
@@ -219,12 +224,10 @@ class GSLEstimator(Answers, Explains, Saves, BaseEstimator):  # type: ignore[mis
             options.hidden_channels,
             self._num_outputs,
             graph={'nearest': 'given'}.get(graph, graph),
-            similarity=self.similarity,
             num_frequencies=32 if columns else 0,
             periodic_columns=columns,
             dropout=options.dropout,
-            draws=self.draws,
-            eval_k=self.eval_k,
+            **self._net_options,
         )
         return made
 

@@ -62,7 +62,7 @@ class Explains:
             )
         num_rows = estimator._num_rows
         most = NEAREST if estimator.graph_choice_ == 'nearest' else num_rows
-        k = min(n_neighbors, estimator.eval_k, most, num_rows)
+        k = min(n_neighbors, estimator._net_options['eval_k'], most, num_rows)
         graph = estimator._run(x, return_graph=True)
         # Rows of one matrix: the largest weights of each come first.
         row = np.repeat(np.arange(x.shape[0]), np.diff(graph.indptr))
@@ -87,7 +87,8 @@ class Explains:
 
         Returns:
             pandas.DataFrame: First the row with its prediction, then its neighbours by
-            weight, each with its number, target and columns.
+            weight, each with its number, target and columns. A column of the table that
+            is called as one of these ends in an underscore.
 
         Raises:
             ImportError: If pandas is missing.
@@ -115,6 +116,7 @@ class Explains:
         front = pandas.DataFrame(
             {'weight': [np.nan, *weights[0]], **targets}, index=table.index
         )
+        table = table.rename(columns={name: f'{name}_' for name in front})
         return pandas.concat([front, table], axis=1)
 
     def explore(

@@ -58,6 +58,7 @@ class Saves:
             'rows': _plain_rows(estimator._rows),
             'told': estimator._told,
             'scaling': estimator._scaling.state(),
+            'net': estimator._net_options,
             'sizes': [[m.hidden_channels, m.dropout] for m in members],
             'states': [{k: v.cpu() for k, v in state.items()} for state in states],
             'dtype': str(estimator._dtype),
@@ -69,11 +70,13 @@ class Saves:
         write_tensors(content, path)
 
     @classmethod
-    def load(cls, path: str | Path) -> Any:
+    def load(cls, path: str | Path, device: str | None = None) -> Any:
         r"""Read an estimator that :meth:`save` wrote; nothing in the file is executed.
 
         Args:
             path (str or pathlib.Path): The file.
+            device (str, optional): The device of the networks; that of the saved ones
+                if :obj:`None`. (default: :obj:`None`)
 
         Raises:
             OSError: If the file holds no saved estimator, or a damaged one.
@@ -81,6 +84,8 @@ class Saves:
         """
         content = read_file(path, cls.__name__)
         try:
+            if device is not None:
+                content['params']['device'] = device
             return cls._restored(content)
         except (
             *(AttributeError, IndexError, KeyError, RuntimeError),
@@ -96,6 +101,7 @@ class Saves:
         check_options(self)
         for name in _PLAIN:
             setattr(self, name, content['fit'][name])
+        self._net_options = content['net']
         self._scaling = ColumnScaling.restored(content['scaling'])
         self._x = _from_tensors(content['x'])
         self._num_rows, width = self._x.shape

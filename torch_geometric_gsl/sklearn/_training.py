@@ -23,6 +23,8 @@ _MOST_VALIDATED, _MOST_CANDIDATES = 20_000, 50_000
 _BLOCK = 2048
 # The weight of the past in the average of the parameters.
 _DECAY = 0.998
+# Steps of a training that no rows are held back from.
+_STEPS_WITHOUT_VALIDATION = 300
 # Validation must improve by this part of the loss to prolong the training, and that of
 # classes by this number.
 _TOLERANCE, _TOLERANCE_OF_CLASSES = 1e-3, 1e-3
@@ -170,8 +172,11 @@ def train(
     steps = -(-len(parts.train) // options.batch_size)
     bar = tqdm(desc=graph, unit='step', disable=not options.verbose, leave=False)
     improved = epoch = 0
-    for epoch in range(options.max_iter):
-        bar.total = steps * min(options.max_iter, improved + patience + 1)
+    most = options.max_iter
+    if len(parts.val) == 0:  # The loss of training falls for long.
+        most = min(most, -(-_STEPS_WITHOUT_VALIDATION // steps))
+    for epoch in range(most):
+        bar.total = steps * min(most, improved + patience + 1)
         model.train()
         total = 0.0
         for batch, pool in _batches(parts, options, generator):
@@ -204,7 +209,7 @@ def train(
     bar.close()
     if state is not None:
         model.load_state_dict(state)
-    has_converged = epoch - improved >= patience
+    has_converged = epoch - improved >= patience or most < options.max_iter
     return Result(graph, model.eval(), best, losses, scores, has_converged)
 
 

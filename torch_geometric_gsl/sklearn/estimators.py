@@ -17,15 +17,18 @@ from torch_geometric_gsl.sklearn._options import check_options
 
 
 class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
-    r"""Classify the rows of a table with a graph that is learned of them, from the
-    `"Neural Gaussian Similarity Modeling for Differential Graph Structure Learning"
-    <https://arxiv.org/abs/2312.09498>`_ paper.
+    r"""Classify the rows of a table with a graph that is learned of them.
 
-    The network is a :class:`~torch_geometric_gsl.nn.TableNet`: each row hears the
-    labels of other rows, the nearest by a distance that is learned. Three are trained:
-    one that learns its graph, one on the nearest rows by the scaled columns, and one
-    without a graph. Rows that are held back choose among them, by their loss. New rows
-    take their neighbours from all rows of :meth:`fit`. No row hears its own label.
+    It joins the relaxed draws of neighbours of the `"Neural Gaussian Similarity
+    Modeling for Differential Graph Structure Learning"
+    <https://arxiv.org/abs/2312.09498>`_ paper to the labelled neighbours of the `"TabR:
+    Tabular Deep Learning Meets Nearest Neighbors" <https://arxiv.org/abs/2307.14338>`_
+    paper. The network is a :class:`~torch_geometric_gsl.nn.TableNet`: each row hears
+    the labels of other rows, the nearest by a distance that is learned. Three are
+    trained: one that learns its graph, one on the nearest rows by the scaled columns,
+    and one without a graph. Rows that are held back choose among them, by their loss.
+    New rows take their neighbours from all rows of :meth:`fit`. No row hears its own
+    label.
 
     Training goes by batches, each with a pool of other rows, so that an epoch is linear
     in the number of rows. It ends when rows that are held back do not improve any more.
@@ -36,7 +39,8 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
     where they are not the majority, since -1 may have been meant as a class.
 
     A DataFrame of texts, categories, dates or missing values is taken as
-    :func:`make_table_transformer` takes it.
+    :func:`make_table_transformer` takes it; new rows have the same columns in the same
+    order.
 
     A row of weight 0 remains a node, which tells no label, and a weight of 2 is no
     second node:

@@ -52,10 +52,10 @@ class LatentGraphConv(LearnedGraphConv):
         (1 - \alpha) \, \mathbf{A}
 
     With :obj:`label_channels` neighbours tell their labels as well: their messages are
-    :math:`\mathbf{x}_j \mathbf{W} + y_j \mathbf{W}_y`. No row hears its own label, for
-    which its neighbours must be others (:obj:`loop=False`, or a :obj:`context` of other
-    rows). Give labels to the last layer of several: from an earlier one they come back
-    by way of the neighbours.
+    :math:`\mathbf{x}_j \mathbf{W} + y_j \mathbf{W}_y + \mathbf{b}_y`. No row hears its
+    own label, for which its neighbours must be others (:obj:`loop=False`, or a
+    :obj:`context` of other rows). Give labels to the last layer of several: from an
+    earlier one they come back by way of the neighbours.
 
     New rows take a :obj:`context`: its rows are all their neighbours, so that what a
     new row gets depends on no other one. A row of the context itself gets what the
@@ -333,8 +333,6 @@ class LatentGraphConv(LearnedGraphConv):
         if self.label is None:
             raise ValueError("'y' needs a layer with 'label_channels' (got None)")
         check_absent(shard, 'shard', "beside labels 'y'")
-        if self.prior is not None:
-            raise ValueError("'y' must be None with observed='prior'")
         if context is None and self.sampler.loop:
             raise ValueError(
                 "'y' needs loop=False, or a 'context' of other rows: no row is told "

@@ -166,6 +166,11 @@ class LearnedGraphConv(RootTerm):
         self.prior = ObservedPrior() if observed == 'prior' else None
         self.label: LabelEmbedding | None = None
         if label_channels is not None:
+            if self.prior is not None:
+                raise ValueError(
+                    "'label_channels' must be None with observed='prior' "
+                    f'(got {label_channels})'
+                )
             self.label = LabelEmbedding(label_channels, out_channels)
         width = compared_channels(compare, in_channels, embedding_channels)
         width = out_channels if width is None else width

@@ -45,6 +45,7 @@ class StacksLayers(KeepsAnchors):
     ) -> torch.nn.ModuleList:
         """Return the layers; where all compare rows of one width, one similarity."""
         conv: Any = LatentGraphConv
+        check_absent(options.get('label_channels'), 'label_channels', 'in a GSLNet')
         if self.num_transition_nodes is not None:
             if width is not None:
                 raise ValueError(

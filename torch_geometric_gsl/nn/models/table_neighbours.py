@@ -119,7 +119,7 @@ class TableNeighbours(torch.nn.Module):
             products = as_products(pairs)
             if not return_graph or k == 0:
                 total = pool_sum(message, products, p, draws, generator=generator)
-                return total, _empty_graph(total) if return_graph else None
+                return total, empty_graph(total) if return_graph else None
             neighbours, weight = pool_weights(products, p, draws, generator=generator)
             total = neighbour_sum(message, weight.to(message.dtype), neighbours)
             edges = torch.stack([neighbours.source, neighbours.target]).long()
@@ -193,6 +193,7 @@ def as_products(pairs: PairScores) -> PairScores:
     return pairs
 
 
-def _empty_graph(like: Tensor) -> SampledGraph:
+def empty_graph(like: Tensor) -> SampledGraph:
+    """Return a graph without edges."""
     edge_index = torch.empty(2, 0, dtype=torch.long, device=like.device)
     return SampledGraph(edge_index, like.new_empty(0))

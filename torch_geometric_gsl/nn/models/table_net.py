@@ -18,7 +18,7 @@ from torch_geometric_gsl._checks import (
 from torch_geometric_gsl.nn.label_embedding import LabelEmbedding
 from torch_geometric_gsl.nn.models.column_encoder import ColumnEncoder
 from torch_geometric_gsl.nn.models.pretrained import Pretrained
-from torch_geometric_gsl.nn.models.table_neighbours import TableNeighbours
+from torch_geometric_gsl.nn.models.table_neighbours import TableNeighbours, empty_graph
 from torch_geometric_gsl.nn.one_type import OneType
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.local_random import dropout
@@ -230,7 +230,7 @@ class TableNet(OneType, Pretrained):
             h = h + self._project(out)
         h = h + self._block(h, generator)
         out = self.head(F.relu(self.head_norm(h)))
-        return (out, graph) if graph is not None else out
+        return (out, graph or empty_graph(out)) if return_graph else out
 
     @torch.no_grad()
     def index(self, x: Tensor, y: Tensor | None = None) -> TableNet:
