@@ -71,6 +71,8 @@ def main() -> None:
     parser.add_argument('--out', type=Path, default=Path('table_explained.png'))
     args = parser.parse_args()
     table = make_houses(args.rows) if args.csv is None else pd.read_csv(args.csv)
+    if missing := {args.target, *args.map} - {*table.columns}:
+        parser.error(f'the table has no columns {sorted(missing)}: --target, --map')
     target = table.pop(args.target)
     rows, new, y, y_new = train_test_split(table, target, random_state=0)
     model = GSLRegressor(args.graph, random_state=0).fit(rows, y)

@@ -54,3 +54,9 @@ def test_made_houses_have_gaps_and_a_field(script):
     assert share[['east', 'north', 'area', 'price']].eq(0).all()
     assert share[['year', 'kind']].between(0.04, 0.18).all()
     assert table.equals(script.make_houses(400))
+
+
+def test_columns_that_lack_are_named_before_the_fit(script, monkeypatch, capsys):
+    with pytest.raises(SystemExit):
+        run(script, monkeypatch, '--rows', 60, '--map', 'east', 'height')
+    assert "the table has no columns ['height']" in capsys.readouterr().err
