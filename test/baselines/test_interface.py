@@ -55,7 +55,7 @@ FACTORIES = {
 EDGES_AND_BATCH = {'edge_index', 'edge_weight', 'batch'}
 # What the forward pass of each model takes, beside the features and a generator.
 TAKES = {
-    'GSLNet': EDGES_AND_BATCH | {'context', 'embedding', 'shard'},
+    'GSLNet': EDGES_AND_BATCH | {'context', 'embedding', 'shard', 'return_graph'},
     'KNNGCN': EDGES_AND_BATCH | {'context'},
     'KNNLINKX': EDGES_AND_BATCH,
     'IDGL': EDGES_AND_BATCH,

@@ -21,15 +21,15 @@ KNOWN = {
     ('idgl', 0): 'dbdb416e3d',
     ('idgl_anchor', 0): '05fe474f5d',
     ('nodeformer', 0): '29aab05408',
-    ('lin_sim', 0): 'bb332b81bf',
-    ('lin_sim_t', 0): '39b26eb2ab',
-    ('gau_sim', 0): 'bee62ed994',
-    ('gau_sim_t', 0): 'e2322ecb04',
-    ('neural_gau_sim', 0): '5a56ba0b66',
-    ('neural_gau_sim_t', 0): 'e8b15cf587',
+    ('lin_sim', 0): 'b5fd3d75a2',
+    ('lin_sim_t', 0): '09ab9d8790',
+    ('gau_sim', 0): 'afecde8329',
+    ('gau_sim_t', 0): '47a9e1b715',
+    ('neural_gau_sim', 0): '7673948b91',
+    ('neural_gau_sim_t', 0): 'adc280a386',
     ('mlp', 0): 'a8f8c19b5a',
     ('knn_gcn_root', 0): '1f5b147a45',
-    ('uniform', 0): '24dd74e3ed',
+    ('uniform', 0): '7e87b826c5',
 }
 
 
