@@ -172,9 +172,7 @@ def train(
     steps = -(-len(parts.train) // options.batch_size)
     bar = tqdm(desc=graph, unit='step', disable=not options.verbose, leave=False)
     improved = epoch = 0
-    most = options.max_iter
-    if len(parts.val) == 0:  # The loss of training falls for long.
-        most = min(most, -(-_STEPS_WITHOUT_VALIDATION // steps))
+    most = _most_epochs(parts, options, steps)
     for epoch in range(most):
         bar.total = steps * min(most, improved + patience + 1)
         model.train()
@@ -211,6 +209,14 @@ def train(
         model.load_state_dict(state)
     has_converged = epoch - improved >= patience or most < options.max_iter
     return Result(graph, model.eval(), best, losses, scores, has_converged)
+
+
+def _most_epochs(parts: Parts, options: Any, steps: int) -> int:
+    """Return the most epochs: few without validation, as training losses fall long."""
+    most: int = options.max_iter
+    if len(parts.val) == 0:
+        most = min(most, -(-_STEPS_WITHOUT_VALIDATION // steps))
+    return most
 
 
 @torch.no_grad()
