@@ -164,3 +164,17 @@ def test_scores_by_definition():
 def program_of_doubles(conv):
     shapes = {'x': {0: Dim('n')}}
     return export(conv, (features().double(),), dynamic_shapes=shapes).module()
+
+
+@pytest.mark.parametrize(
+    'options',
+    [{}, {'null_score': 2.0}, {'null_score': 900.0}, {'loop': False}],
+    ids=str,
+)
+def test_a_program_sums_over_the_nearest(options):
+    torch.manual_seed(0)
+    conv = LatentGraphConv(6, 4, scale=5.0, eval_k=3, **options).eval()
+    x = torch.randn(20, 6)
+    program = torch.export.export(conv, (x,)).module()
+    for rows in (x, torch.randn(20, 6)):
+        torch.testing.assert_close(program(rows), conv(rows))

@@ -67,4 +67,6 @@ def nearest_weights(pairs: PairScores, weight: Tensor, k: int) -> Tensor:
     """Keep the weights of the nearest sources, which carry what all did."""
     nearest = pairs.ranking.rows().topk(k, dim=1).indices
     kept = torch.zeros_like(weight).scatter(1, nearest, weight.gather(1, nearest))
-    return kept * (weight.sum(dim=1) / kept.sum(dim=1)).unsqueeze(1)
+    # A null neighbour may leave them no weight at all.
+    total = kept.sum(dim=1, keepdim=True).clamp(min=torch.finfo(kept.dtype).tiny)
+    return kept * (weight.sum(dim=1, keepdim=True) / total)
