@@ -2,6 +2,9 @@
 
     python benchmark/calls.py [--verbose]
 
+It also counts what a reader meets: lines, files, public names, options of classes,
+refusals of combinations (calls of ``check_absent``), docstrings, and ``Any``.
+
 A step is the forward pass of a network of one layer on 400 nodes, after one that has
 warmed caches. *Switches* are the times that consecutive calls lie in different files;
 *up* are calls of ``nn`` by a function of ``ops``. Comprehensions count as calls where
@@ -13,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import inspect
 import sys
 from collections.abc import Callable
 from itertools import pairwise
@@ -90,6 +94,43 @@ def sizes(folder: Path) -> tuple[int, str, str]:
     return lines, f'{file} ({most})', f'{function} ({longest})'
 
 
+def counts(folder: Path) -> dict[str, float]:
+    """Return what a reader of a package meets, by name."""
+    texts = [path.read_text(encoding='utf-8') for path in folder.rglob('*.py')]
+    trees = [ast.parse(text) for text in texts]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    docs = [
+        node.body[0]
+        for node in nodes
+        if isinstance(node, documented) and ast.get_docstring(node)
+    ]
+    called = [
+        node.func.id
+        for node in nodes
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    ]
+    lines = sum(len(text.splitlines()) for text in texts)
+    of_docs = sum((doc.end_lineno or 0) - doc.lineno + 1 for doc in docs)
+    return {
+        'files': len(texts),
+        'public names': len(torch_geometric_gsl.__all__),
+        'refusals of combinations': called.count('check_absent'),
+        'lines of docstrings, %': 100 * of_docs / lines,
+        "uses of 'Any'": sum(
+            isinstance(node, ast.Name) and node.id == 'Any' for node in nodes
+        ),
+        "calls of 'getattr'": called.count('getattr'),
+    }
+
+
+def options(kind: type) -> int:
+    """Return the number of arguments of a class, without those of its parts."""
+    kinds = inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL
+    parameters = inspect.signature(kind).parameters.values()
+    return sum(parameter.kind not in kinds for parameter in parameters)
+
+
 def _length(function: ast.FunctionDef) -> int:
     body = function.body[1:] if ast.get_docstring(function) else function.body
     return (function.end_lineno or 0) - body[0].lineno + 1 if body else 0
@@ -113,6 +154,16 @@ def main() -> None:
         if folder.is_dir():
             lines, file, function = sizes(folder)
             print(f'{folder.name:<24}{lines:>8}  {file}, {function}')
+    print()
+    for name, count in counts(PACKAGE).items():
+        print(
+            f'{name:<24}{count:>8g}' if count % 1 == 0 else f'{name:<24}{count:>8.1f}'
+        )
+    public = [getattr(torch_geometric_gsl, n) for n in torch_geometric_gsl.__all__]
+    kinds = [kind for kind in public if isinstance(kind, type)]
+    kinds = [kind for kind in kinds if issubclass(kind, torch.nn.Module)]
+    most = sorted((options(kind), kind.__name__) for kind in kinds)
+    print('most options:', ', '.join(f'{name} {n}' for n, name in most[:-11:-1]))
 
 
 if __name__ == '__main__':

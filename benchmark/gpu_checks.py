@@ -276,7 +276,7 @@ def refusals(setup: Setup) -> dict[str, Callable[[], object]]:
         'batch': lambda: sampler(x, batch=batch),
         "'h'": lambda: sampler.propagate(x, moved),
         'x_dst': lambda: sampler((x, moved)),
-        'context': lambda: net(x, context=moved),
+        'context': lambda: net((moved, x)),
         'parameters': lambda: copy.deepcopy(sampler).to(other)(x),
         'parameters of a scale': lambda: learned(train_scale=True).to(other)(x),
         'parameters of a null neighbour': lambda: learned(null_score=0.0).to(other)(x),

@@ -76,7 +76,7 @@ class PlainNet(torch.nn.Module):
 
     def __init__(self, model: GSLNet, num_nodes: int) -> None:
         super().__init__()
-        self.dropout = model.dropout
+        self.dropout = model.dropout.p
         sampler: Any = model.convs[0].sampler
         widths = [model.in_channels]
         widths += [model.hidden_channels] * (model.num_layers - 1)

@@ -25,6 +25,7 @@ from tqdm import tqdm
 from torch_geometric_gsl import GSLNet
 from torch_geometric_gsl.distributed import (
     RowShard,
+    ShardedModel,
     load_checkpoint,
     save_checkpoint,
     start,
@@ -44,10 +45,15 @@ def make_table(nodes: int, features: int) -> tuple[Tensor, Tensor, Tensor]:
     return x, y, torch.rand(nodes, generator=generator) < 0.1
 
 
+def on_ranks(model: GSLNet, shard: RowShard | None) -> Any:
+    """Return the model that runs on the rows of all ranks, or of one process."""
+    return model if shard is None else ShardedModel(model, shard)
+
+
 def train_step(model: GSLNet, rows: list[Tensor], shard: RowShard | None) -> Tensor:
     """Return the loss; the gradients are those of all rows."""
     model.train().zero_grad()
-    loss = model.loss(*rows, shard=shard)
+    loss: Tensor = on_ranks(model, shard).loss(*rows)
     loss.backward()
     if shard is not None:
         shard.sum_gradients(model)
@@ -58,7 +64,8 @@ def all_results(model: GSLNet, rows: list[Tensor], shard: RowShard | None) -> An
     """Return the loss, gradients, graphs and outputs of all rows."""
     torch.manual_seed(1)
     loss = train_step(model, rows, shard)
-    graphs, out = model.graphs(rows[0], shard=shard), model.eval()(rows[0], shard=shard)
+    ranks = on_ranks(model, shard)
+    graphs, out = ranks.graphs(rows[0]), ranks.eval()(rows[0])
     if shard is not None:
         graphs, out = list(map(shard.gather_graph, graphs)), shard.gather(out)
     named = model.named_parameters()
@@ -161,7 +168,7 @@ for step in tqdm(steps, 'training', args.epochs, initial=done, disable=hidden):
         save_checkpoint(path, model, optimizer, step + 1)
 if rank == 0 and steps:
     report_traffic(model, shard, len(steps))
-accuracy = model.score(rows[0], rows[1], ~rows[2], shard=shard)['accuracy']
+accuracy = ShardedModel(model, shard).score(rows[0], rows[1], ~rows[2])['accuracy']
 if rank == 0:
     found = (
         f'steps {done}..{args.epochs}, loss {loss:.4f}' if steps else 'nothing to do'

@@ -25,7 +25,7 @@ IN, HAS = ('word', 'in', 'document'), ('document', 'has', 'word')
 NEAR = ('document', 'near', 'document')
 # Documents are compared by their features, in both models that learn a graph of them;
 # documents and words, whose features differ in kind, by projections that are learned.
-COSINE = {'similarity': 'linear', 'scale': 40.0, 'loop': False, 'compare': 'input'}
+COSINE = {'similarity': 'linear', 'scale': 40.0, 'loop': False, 'z_channels': -1}
 PROJECTED = {'similarity': 'linear', 'scale': 10.0}
 RELATIONS = {IN: PROJECTED, HAS: PROJECTED, NEAR: COSINE}
 MODELS = 'MLP', 'kNN-GCN', 'GSLNet', 'HeteroGSLNet'

@@ -38,8 +38,7 @@ from torch_geometric_gsl.datasets import HiddenRelation
 GRAPHS_PER_STEP = 4
 # A layer that compares places, and a bell that may move to any angle.
 LAYER: dict[str, Any] = {
-    'compare': 'embedding',
-    'embedding_channels': 2,
+    'z_channels': 2,
     'k': 5,
     'tau': 1.0,
     'scale': 5.0,
@@ -85,7 +84,7 @@ class GraphLayer(torch.nn.Module):
         return [part for part in parts if isinstance(part, gsl.GumbelKNNSampler)]
 
     def forward(self, data: Any) -> Tensor:
-        out: Tensor = self.conv(data.x, batch=data.batch, embedding=data.pos)
+        out: Tensor = self.conv(data.x, batch=data.batch, z=data.pos)
         return out
 
 

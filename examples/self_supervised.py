@@ -59,14 +59,14 @@ class OnLearnedGraph(torch.nn.Module):
     def __init__(self, encoder: Encoder, sampler: Any, tune: bool, sizes: Any) -> None:
         super().__init__()
         self.encoder = encoder.requires_grad_(tune)
-        options: Any = {'compare': 'embedding', 'embedding_channels': sizes[0]}
+        options: Any = {'z_channels': sizes[0]}
         self.model: Any = gsl.GSLNet(*sizes, **options)
         for conv in self.model.convs:
             conv.sampler = sampler.requires_grad_(tune)
 
     def forward(self, x: Tensor) -> Tensor:
         candidates, z = self.encoder(x)
-        out: Tensor = self.model(x, candidates, embedding=z)
+        out: Tensor = self.model(x, candidates, z=z)
         return out
 
 

@@ -29,7 +29,7 @@ class LitGSLNet(L.LightningModule):  # type: ignore[misc, unused-ignore]
 
     def __init__(self, in_channels: int, num_classes: int) -> None:
         super().__init__()
-        options = {'similarity': 'linear', 'compare': 'input', 'scale': 20.0}
+        options = {'similarity': 'linear', 'z_channels': -1, 'scale': 20.0}
         self.model = GSLNet(in_channels, 64, 2, num_classes, **options)
 
     def training_step(self, data: Data) -> Tensor:

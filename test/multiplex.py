@@ -18,8 +18,8 @@ OPTIONS = {
     'own messages': {'same_messages': False},
     'loops': {'add_self_loops': True, 'root_weight': False, 'bias': False},
     'null': {'null_score': 0.0, 'scale': 3.0, 'train_scale': True},
-    'input': {'compare': 'input', 'similarity_kwargs': BELL},
-    'embedding': {'compare': 'embedding', 'embedding_channels': 2},
+    'input': {'z_channels': -1, 'similarity_kwargs': BELL},
+    'rows': {'z_channels': 2},
 }
 EACH = pytest.mark.parametrize('name', OPTIONS)
 
@@ -36,4 +36,4 @@ def make(num_relations=R, dtype=torch.double, **options):
 
 
 def given(name, rows=N):
-    return {'embedding': normal(rows, 2, seed=8)} if name == 'embedding' else {}
+    return {'z': normal(rows, 2, seed=8)} if name == 'rows' else {}

@@ -2,8 +2,15 @@
 
 import torch
 
-from torch_geometric_gsl import GSLNet, LatentGraphConv, TransitionGraphConv
+from torch_geometric_gsl import (
+    GSLNet,
+    GumbelKNNSampler,
+    LatentGraphConv,
+    MultiplexLatentGraphConv,
+    TransitionGraphConv,
+)
 from torch_geometric_gsl.diagnostics import describe_model
+from torch_geometric_gsl.distributed import ShardedModel
 
 N, IN, OUT, STEPS = 47, 6, 4, 2
 MANY = 150  # Nodes enough for bounds of sharp scores.
@@ -13,12 +20,16 @@ LAYERS = {
     'stream': (LatentGraphConv, {'method': 'stream'}),
     'hard': (LatentGraphConv, {'method': 'race', 'hard': True, 'null_score': 0.0}),
     'distinct': (LatentGraphConv, {'replace': False, 'loop': False}),
-    'input': (LatentGraphConv, {'compare': 'input', 'similarity': 'cosine'}),
-    'embedding': (LatentGraphConv, {'compare': 'embedding', 'embedding_channels': 3}),
-    'uniform': (
-        LatentGraphConv,
-        {'similarity': 'uniform', 'compare': 'embedding', 'embedding_channels': 3},
+    'input': (LatentGraphConv, {'z_channels': -1, 'similarity': 'cosine'}),
+    'z': (LatentGraphConv, {'z_channels': 3}),
+    'uniform': (LatentGraphConv, {'similarity': 'uniform', 'z_channels': 3}),
+    'labels': (LatentGraphConv, {'label_channels': OUT, 'loop': False}),
+    'relations': (MultiplexLatentGraphConv, {'num_relations': 2, 'shares': 'node'}),
+    'relations, prior': (
+        MultiplexLatentGraphConv,
+        {'num_relations': 2, 'same_messages': False, 'observed': 'prior'},
     ),
+    'pair': (LatentGraphConv, {}),
     'prior': (LatentGraphConv, {'observed': 'prior', 'add_self_loops': True}),
     'sharp': (
         LatentGraphConv,
@@ -49,8 +60,11 @@ LAYERS = {
 }
 NETS = {
     'net': {},
-    'net, input': {'compare': 'input', 'method': 'race'},
-    'net, embedding': {'compare': 'embedding', 'embedding_channels': 3},
+    'net, input': {'z_channels': -1, 'method': 'race'},
+    'net, z': {'z_channels': 3},
+    'net, relations': {'num_relations': 2, 'shares': 'node'},
+    'net, pair': {},
+    'net, pair of z': {'z_channels': 3},
     'net, sharp': {'scale': 10.0, 'method': 'race'},
     'net, prior': {'observed': 'prior'},
     'net, transition': {'num_nodes': N},
@@ -83,6 +97,9 @@ def make(name):
     module = kind(*sizes, k=3, **options).double()
     if options.get('transition') == 'anchors':
         module.choose_anchors(numbers(8, 20, IN))
+    for key, parameter in module.named_parameters():
+        if 'mixture' in key:  # It begins with equal shares.
+            torch.nn.init.normal_(parameter)
     return module
 
 
@@ -91,8 +108,10 @@ def arguments(name, rows):
     n, (_, options) = num_nodes(name), KINDS[name]
     x = numbers(0, n, IN)[rows].clone().requires_grad_()
     given = {}
-    if options.get('compare') == 'embedding':
-        given['embedding'] = numbers(1, n, 3)[rows].clone().requires_grad_()
+    if options.get('z_channels') == 3:
+        given['z'] = numbers(1, n, 3)[rows].clone().requires_grad_()
+    if 'label_channels' in options:
+        given['y'] = torch.arange(n)[rows] % (OUT + 1) - 1  # Some are unknown.
     if options.get('observed') == 'prior':
         source, target = torch.randint(
             n, (2, 3 * n), generator=torch.Generator().manual_seed(3)
@@ -115,16 +134,19 @@ def results(name, rows, shard=None):
     """Return losses, gradients, graphs and evaluations of some of the nodes."""
     module = make(name)
     is_net = isinstance(module, GSLNet)
-    x, given = arguments(name, rows)
-    if shard is not None:
-        given['shard'] = shard
+    own, given = arguments(name, rows)
+    x, inputs = own, [own, *(given[key] for key in given if key == 'z')]
+    if 'pair' in name:  # Sources that are the same on all ranks.
+        x = numbers(8, 25, IN), own
+        given |= {'z': (numbers(9, 25, 3), given['z'])} if 'z' in given else {}
+    model = module if shard is None else ShardedModel(module, shard)
     found = {}
     torch.manual_seed(6)
     for step in range(STEPS):
         if is_net:
-            loss = module.loss(x, *labels(name, rows), **given)
+            loss = model.loss(x, *labels(name, rows), **given)
         else:
-            loss = (module(x, **given) * numbers(7, num_nodes(name), OUT)[rows]).sum()
+            loss = (model(x, **given) * numbers(7, num_nodes(name), OUT)[rows]).sum()
         loss.backward()
         if shard is not None and not is_net:
             loss = shard.sum(loss.detach())
@@ -133,22 +155,22 @@ def results(name, rows, shard=None):
     if shard is not None:
         shard.sum_gradients(module)
     found |= {f'gradient {key}': p.grad for key, p in module.named_parameters()}
-    inputs = [x.grad, given['embedding'].grad] if 'embedding' in given else [x.grad]
     for training in (True, False):
         module.train(training)
         with torch.no_grad():
-            graphs = module.graphs if is_net else module.graph
-            graph = graphs(x, **given)
-            found[f'graph {training}'] = graph if is_net else [graph]
-    found['out'] = [*inputs, module(x, **given).detach()]
+            graph = [] if is_net else [model.graph(x, **given)]
+            graphs = model.graphs(x, **given) if hasattr(module, 'graphs') else []
+            found[f'graph {training}'] = [*graph, *graphs]
+    found['out'] = [*(rows.grad for rows in inputs), model(x, **given).detach()]
     module.train()
-    summary = describe_model(module, x, **given)
+    summary = describe_model(model, x, **given)
     found['summary'] = [
-        (a.candidates, a.entropy, a.b, a.c, a.null, a.share) for a in summary.layers
+        (a.candidates, a.entropy, a.b, a.c, a.null, a.share, a.mixture)
+        for a in summary.layers
     ]
-    samplers = {layer.sampler for layer in getattr(module, 'convs', [module])}
+    samplers = [part for part in module.modules() if isinstance(part, GumbelKNNSampler)]
     found['bounds'] = any(s._memory.kept.nodes for s in samplers)
     if is_net:
-        found['predict'] = [module.predict(x, **given)]
-        found['score'] = module.score(x, *labels(name, rows), **given)
+        found['predict'] = [model.predict(x, **given)]
+        found['score'] = model.score(x, *labels(name, rows), **given)
     return found

@@ -153,20 +153,19 @@ def test_a_network_returns_the_graphs_of_its_layers(options, is_training):
     torch.manual_seed(6)
     x, model = torch.randn(N, 6), GSLNet(6, 8, 2, 3, k=3, eval_k=4, **options)
     model.train(is_training)
-    drawn = []
+    draws = []
     for module in model.modules():
         if isinstance(module, GumbelKNNSampler):
-            module.register_forward_hook(lambda *args: drawn.append(args[-1]))
+            module.register_draw_hook(lambda *_: draws.append(1))
     seeds = (torch.Generator().manual_seed(5) for _ in range(3))
     expected = model(x, generator=next(seeds))
-    assert drawn == []
+    count = len(draws)
     out, graphs = model(x, generator=next(seeds), return_graph=True)
     torch.testing.assert_close(out, expected)
     flat = [graph for layer in graphs for graph in layer] if options else graphs
     # One draw each: none is repeated to be seen.
-    assert len(drawn) == len(flat)
-    for graph, other in zip(flat, drawn, strict=True):
-        assert torch.equal(graph.edge_weight, other.edge_weight)
+    assert len(flat) == count
+    assert len(draws) == 2 * count
     shown = model.graphs(x, generator=next(seeds))
     if not options:
         torch.testing.assert_close(

@@ -33,16 +33,19 @@ def make(similarity='neural_gaussian', **kwargs):
     return GSLNet(IN, 8, 2, OUT, similarity, k=1, **kwargs).eval()
 
 
-def program(model, strict=False, **given):
-    shapes = {'x': {0: Dim('n')}, **dict.fromkeys(given)}
-    return export(model, (features(),), given, dynamic_shapes=shapes, strict=strict)
+def program(model, strict=False, src=None):
+    """Return the program of any number of rows, which may be those of targets."""
+    x, shape = features(), {0: Dim('n')}
+    x, shape = (x, shape) if src is None else ((src, x), (None, shape))
+    return export(model, (x,), dynamic_shapes={'x': shape}, strict=strict)
 
 
-def assert_agree(exported, model, sizes=SIZES, **given):
+def assert_agree(exported, model, sizes=SIZES, src=None):
     run = exported.module()
     for size in sizes:
         x = features(size, seed=size)
-        torch.testing.assert_close(run(x, **given), model(x, **given))
+        x = x if src is None else (src, x)
+        torch.testing.assert_close(run(x), model(x))
 
 
 @pytest.mark.parametrize('similarity', SIMILARITIES)
@@ -52,10 +55,10 @@ def test_all_nodes(similarity):
 
 
 @pytest.mark.parametrize('similarity', SIMILARITIES)
-def test_transition_nodes_of_a_context(similarity):
-    model = make(similarity, num_transition_nodes=7, num_nodes=N)
-    context = features(seed=4)
-    assert_agree(program(model, context=context), model, context=context)
+@pytest.mark.parametrize('kwargs', [{}, {'num_transition_nodes': 7, 'num_nodes': N}])
+def test_sources_of_new_rows(similarity, kwargs):
+    model, src = make(similarity, **kwargs), features(seed=4)
+    assert_agree(program(model, src=src), model, src=src)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +67,7 @@ def test_transition_nodes_of_a_context(similarity):
         {'null_score': 0.0},
         {'train_scale': True},
         {'eval_tolerance': 1e-3, 'scale': 30.0},
-        {'compare': 'input'},
+        {'z_channels': -1},
         {'memory_budget': 1},
         {'add_self_loops': True},
     ],
@@ -87,12 +90,11 @@ def test_strict_tracing():
 
 def test_both_layers():
     for conv in (LatentGraphConv(IN, OUT), TransitionGraphConv(IN, OUT, N, 7)):
-        context = features(seed=4)
-        exported = program(conv.eval(), context=context)
-        assert_agree(exported, conv, context=context)
+        src = features(seed=4)
+        assert_agree(program(conv.eval(), src=src), conv, src=src)
 
 
-@pytest.mark.parametrize('kwargs', [{'num_sensors': N}, {'compare': 'windows'}])
+@pytest.mark.parametrize('kwargs', [{'num_sensors': N}, {}])
 def test_one_graph_of_the_sensors_of_any_number_of_windows(kwargs):
     conv, x = SensorGraphConv(IN, OUT, **kwargs).eval(), features(5 * N).view(5, N, IN)
     run = export(conv, (x,), dynamic_shapes={'x': {0: Dim('windows')}}).module()
@@ -100,17 +102,19 @@ def test_one_graph_of_the_sensors_of_any_number_of_windows(kwargs):
         torch.testing.assert_close(run(some), conv(some))
 
 
-def test_rows_that_are_remembered_travel_with_the_program():
-    model = make().remember(features(seed=4))
+@pytest.mark.parametrize('kwargs', [{}, {'z_channels': -1}])
+def test_rows_that_are_indexed_travel_with_the_program(kwargs):
+    model = make(**kwargs).index(features(seed=4))
+    model(features())  # What is kept of the hidden rows is no part of it.
     file = io.BytesIO()
     torch.export.save(program(model), file)
     file.seek(0)
     assert_agree(torch.export.load(file), model)
 
 
-def test_an_input_may_be_a_part_of_what_is_remembered():
+def test_an_input_may_be_a_part_of_the_index():
     x = features()
-    model = make().remember(x)
+    model = make().index(x)
     exported = export(model, (x[:9],), dynamic_shapes={'x': {0: Dim('n')}})
     assert_agree(exported, model)
 

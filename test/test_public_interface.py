@@ -65,7 +65,7 @@ FACTORIES = {
     ],
     'SensorGraphConv': [
         lambda: gsl.SensorGraphConv(IN, OUT, N),
-        lambda: gsl.SensorGraphConv(IN, OUT, compare='windows', null_score=0.0),
+        lambda: gsl.SensorGraphConv(IN, OUT, null_score=0.0),
     ],
     'MultiplexLatentGraphConv': [
         lambda: gsl.MultiplexLatentGraphConv(IN, OUT, 2),
@@ -90,7 +90,7 @@ FACTORIES = {
     ],
     'HeteroGSLNet': [
         lambda: gsl.HeteroGSLNet(IN, 8, 2, OUT, RELATIONS, 'b'),
-        lambda: gsl.HeteroGSLNet(IN, 8, 3, OUT, RELATIONS, 'b', compare='input'),
+        lambda: gsl.HeteroGSLNet(IN, 8, 3, OUT, RELATIONS, 'b', z_channels=-1),
     ],
     'TableNet': [
         lambda: gsl.TableNet(IN, 8, OUT),
@@ -196,14 +196,6 @@ def test_packages_are_there_after_the_import_alone():
     assert {'transforms', 'visualization'} < set(names)
     code = f'import torch_geometric_gsl as gsl; print({{*{names}}} - {{*dir(gsl)}})'
     assert run_alone('-c', code)[0] == 'set()\n'
-
-
-@pytest.mark.parametrize('name', gsl.baselines.__all__)
-def test_baselines_under_their_former_names(name):
-    with pytest.warns(DeprecationWarning, match=f"use 'torch_geometric_gsl.{name}'"):
-        assert getattr(gsl.nn, name) is getattr(gsl, name)
-    with pytest.raises(AttributeError, match="has no attribute 'KNN'"):
-        gsl.nn.KNN  # noqa: B018
 
 
 @pytest.mark.parametrize('factory', CASES)

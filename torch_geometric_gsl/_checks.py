@@ -186,14 +186,10 @@ def check_features(x: Any, name: str = 'x', width: int | None = None) -> None:
 
 def check_pair(x: Features, width: int | None = None) -> tuple[Tensor, Tensor]:
     """Check features of one set of nodes, or of sources and targets."""
+    x_src, x_dst = as_pair(x)
     if not isinstance(x, tuple | list):
         check_features(x, 'x', width)
-        return x, x
-    if len(x) != 2:
-        raise ValueError(
-            f"'x' must be a tensor or a pair (x_src, x_dst) (got {len(x)} tensors)"
-        )
-    x_src, x_dst = x
+        return x_src, x_dst
     check_features(x_src, 'x_src', width)
     check_features(x_dst, 'x_dst', width)
     for what in ('dtype', 'device'):
@@ -210,23 +206,34 @@ def check_pair(x: Features, width: int | None = None) -> tuple[Tensor, Tensor]:
     return x_src, x_dst
 
 
-def check_context(context: Any, x: Tensor) -> None:
-    """Raise unless a context has rows like those that join it."""
-    check_features(context, 'context', x.size(1))
-    for name in ('dtype', 'device', 'layout'):
-        wanted, got = getattr(x, name), getattr(context, name)
-        if wanted != got:
-            raise ValueError(f"'context' must have the {name} {wanted} (got {got})")
+def as_pair(x: Any) -> tuple[Any, Any]:
+    """Return sources and targets, of which one tensor holds both."""
+    if not isinstance(x, tuple | list):
+        return x, x
+    if len(x) != 2:
+        raise ValueError(
+            f"'x' must be a tensor or a pair (x_src, x_dst) (got {len(x)} tensors)"
+        )
+    return x[0], x[1]
+
+
+def check_compared(z: Any, width: int, num_nodes: int, name: str = 'z') -> None:
+    """Raise unless there is one row to compare for each node, of that width."""
+    check_features(z, name, width)
+    if z.size(0) != num_nodes:
+        raise ValueError(
+            f"'{name}' must have one row per node "
+            f'(got {z.size(0)} for {num_nodes} nodes)'
+        )
 
 
 def split_pair(value: Any, name: str) -> tuple[Any, Any]:
-    """Return what is given of a context, and of the rows that join it."""
+    """Return what is given of sources and of targets; None is None of both."""
     if value is None:
         return None, None
     if not isinstance(value, tuple | list) or len(value) != 2:
         raise TypeError(
-            f"'{name}' must be a pair with a 'context', of its rows and of those of "
-            f"'x' (got {type(value).__name__})"
+            f"'{name}' must be a pair like 'x' (got a {type(value).__name__})"
         )
     return value[0], value[1]
 

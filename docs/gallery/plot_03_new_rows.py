@@ -66,7 +66,7 @@ def fit(model, epochs=50):
     return model.eval()
 
 
-options = {'similarity': 'linear', 'compare': 'input', 'tau': 0.5, 'loop': False}
+options = {'similarity': 'linear', 'z_channels': -1, 'tau': 0.5, 'loop': False}
 options |= {'scale': 10.0, 'train_scale': True}
 seed_everything(0)
 model = fit(GSLNet(64, 64, num_layers=2, out_channels=10, **options))
@@ -77,12 +77,13 @@ print(f'rows held out: {model.score(x, y, held_out)["accuracy"]:.1%} right')
 # Ask for new rows
 # ----------------
 #
-# ``context`` holds the rows that new ones may be joined to. A model can also remember
-# them, and is then asked as any other. In evaluation mode nothing is random.
+# A pair holds the rows that new ones may be joined to, and the new ones. A model can
+# also index the former; it is then asked as any other. In evaluation mode nothing is
+# random.
 
 with torch.no_grad():
-    out = model(x_new, context=x)
-    model.remember(x)
+    out = model((x, x_new))
+    model.index(x)
     assert torch.equal(model(x_new), out)
 predicted = model.predict(x_new)
 print(predicted[:10].tolist())
@@ -105,7 +106,7 @@ assert torch.allclose(alone, out[:10], atol=1e-4)
 # new ones. Left each new digit, right of it those with the largest weights.
 
 with torch.no_grad():
-    edge_index, edge_weight = model.graphs(x_new, context=x)[0]
+    edge_index, edge_weight = model.graphs((x, x_new))[0]
 
 figure, axes = plt.subplots(4, 6, figsize=(7, 5), layout='constrained')
 for row, number in zip(axes, (2, 5, 7, 30), strict=True):
@@ -138,7 +139,7 @@ nearest = KNeighborsClassifier(5).fit(x[train], y[train])
 with torch.no_grad():
     answers = {
         'learned graph': predicted,
-        'nearest rows, GCN': knn_gcn(x_new, context=x).argmax(dim=1),
+        'nearest rows, GCN': knn_gcn((x, x_new)).argmax(dim=1),
         'no graph, MLP': mlp(x_new).argmax(dim=1),
         'vote of nearest rows': torch.from_numpy(nearest.predict(x_new)),
     }
@@ -153,7 +154,7 @@ for name, answer in answers.items():
 # Take it elsewhere
 # -----------------
 #
-# The remembered rows are a part of ``state_dict``. Whoever loads it has all that it
+# The indexed rows are a part of ``state_dict``. Whoever loads it has all that it
 # takes to answer new rows.
 
 with tempfile.TemporaryDirectory() as folder:

@@ -45,7 +45,7 @@ def fit(make, seed=0, **options):
     return model.eval()
 
 
-sharpened = {'similarity': 'linear', 'compare': 'input', 'scale': 40.0}
+sharpened = {'similarity': 'linear', 'z_channels': -1, 'scale': 40.0}
 flat = fit(GSLNet, loop=False)
 sharp = fit(GSLNet, loop=False, **sharpened)
 

@@ -72,7 +72,7 @@ def refining():
     return GSLNet(
         *(64, 32, 2, 10),
         similarity='linear',
-        compare='input',
+        z_channels=-1,
         scale=10.0,
         train_scale=True,
         tau=1.0,

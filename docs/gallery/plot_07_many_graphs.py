@@ -57,7 +57,7 @@ print(f'{len(train)} rings to learn from, {len(test)} to test; {share:.0%} repea
 # neighbours inside each graph, whatever the sizes of the others.
 #
 # The layer sums values over neighbours, and compares *places* to find them: that is
-# what ``compare='embedding'`` is for. Its similarity is a :term:`bell`, a curve over
+# what ``z`` is for. Its similarity is a :term:`bell`, a curve over
 # the cosine of two places with one peak, which may move; it begins wide at 90 degrees.
 # The :term:`scale`, which says how much the scores decide, is learned; the temperature
 # :term:`tau` spreads a draw over several nodes. A :term:`root weight` would add a
@@ -85,8 +85,7 @@ class OnPlaces(torch.nn.Module):
         self.layer = LatentGraphConv(
             *(1, 8),
             similarity=similarity,
-            compare='embedding',
-            embedding_channels=2,
+            z_channels=2,
             k=5,
             tau=1.0,
             loop=False,
@@ -95,7 +94,7 @@ class OnPlaces(torch.nn.Module):
         )
 
     def forward(self, data):
-        return self.layer(data.x, batch=data.batch, embedding=data.pos)
+        return self.layer(data.x, batch=data.batch, z=data.pos)
 
 
 def learned():
@@ -189,7 +188,7 @@ layer = chosen['learned'].conv.layer
 for ax, label, title in zip(axes[1:], (1, 0), ('repeats', 'does not'), strict=True):
     graph = next(graph for graph in test if graph.y == label)
     with torch.no_grad():
-        edges, weight = layer.graph(graph.x, embedding=graph.pos)
+        edges, weight = layer.graph(graph.x, z=graph.pos)
     # Edges are sorted by target, as many each.
     best = weight.view(graph.num_nodes, -1).argmax(dim=1)
     ends = edges.view(2, graph.num_nodes, -1)[:, torch.arange(graph.num_nodes), best]

@@ -98,7 +98,7 @@ def fit(model, steps):
 
 
 widths = 128, 32, 2, 10
-sharp = {'similarity': 'linear', 'compare': 'input', 'scale': 10.0, 'loop': False}
+sharp = {'similarity': 'linear', 'z_channels': -1, 'scale': 10.0, 'loop': False}
 transition = {'num_transition_nodes': 100, 'num_nodes': NUM_ROWS}
 makers = {
     'rows to rows': lambda: GSLNet(*widths, **sharp),

@@ -55,15 +55,15 @@ FACTORIES = {
 EDGES_AND_BATCH = {'edge_index', 'edge_weight', 'batch'}
 # What the forward pass of each model takes, beside the features and a generator.
 TAKES = {
-    'GSLNet': EDGES_AND_BATCH | {'context', 'embedding', 'shard', 'return_graph'},
-    'KNNGCN': EDGES_AND_BATCH | {'context'},
+    'GSLNet': EDGES_AND_BATCH | {'z', 'return_graph'},
+    'KNNGCN': EDGES_AND_BATCH,
     'KNNLINKX': EDGES_AND_BATCH,
     'IDGL': EDGES_AND_BATCH,
     'IDGLAnchor': EDGES_AND_BATCH,
     'SLAPS': {'batch'},
     'SUBLIME': {'batch'},
     'HESGSL': {'batch'},
-    'NodeFormer': {'batch', 'context'},
+    'NodeFormer': {'batch'},
     'MLPClassifier': {'batch'},
 }
 # They have weights for each node of one data set.
@@ -101,9 +101,10 @@ def features():
     return torch.randn(N, IN, generator=torch.Generator().manual_seed(0))
 
 
-def calls(model):
+def calls(model, x=None):
     """All that takes the arguments of the forward pass, from the second one on."""
-    x, y, mask = features(), torch.arange(N) % OUT, torch.arange(N) % 2 == 0
+    x = features() if x is None else x
+    y, mask = torch.arange(N) % OUT, torch.arange(N) % 2 == 0
     names = 'forward', 'graphs', 'denoising_loss', 'contrastive_loss'
     plain = [getattr(model, name) for name in names if hasattr(model, name)]
     names = 'loss', 'homophily_loss'
@@ -131,9 +132,13 @@ def test_a_model_takes_what_it_serves(name):
     takes_edges = 'edge_index' in TAKES[name]
     in_order = ['x', 'edge_index', 'edge_weight', 'batch']
     assert places == (in_order if takes_edges else ['x'])
-    assert inspect.signature(type(model).loss) == inspect.signature(NodeClassifier.loss)
+    own, common = (
+        [(p.name, p.kind, p.default) for p in inspect.signature(f).parameters.values()]
+        for f in (type(model).loss, NodeClassifier.loss)
+    )
+    assert own == common
     for call in calls(model):
-        for key in {'edge_index', 'batch', 'context'} - TAKES[name]:
+        for key in {'edge_index', 'batch', 'z'} - TAKES[name]:
             with pytest.raises(TypeError, match=f"unexpected keyword argument '{key}'"):
                 call(**{key: BATCH})
 
@@ -350,9 +355,10 @@ def test_gradient_inside_of_autocast(name, layout, is_batch):
     torch.testing.assert_close(loss.float(), exact, rtol=0.1, atol=0.1)
 
 
-GIVEN = {'edge_index': EDGES, 'batch': BATCH, 'context': features()}
+GIVEN = {'edge_index': EDGES, 'batch': BATCH}
 SERVED = [(name, key) for name in FACTORIES for key in GIVEN if serves(name, key)]
-SERVED.remove(('GSLNet-free', 'context'))  # Its new rows need no others.
+# The new rows of free transition nodes need no others.
+OF_PAIRS = ['GSLNet', 'GSLNet-T', 'GSLNet-anchors', 'KNNGCN', 'NodeFormer']
 
 
 @pytest.mark.parametrize(('name', 'argument'), SERVED)
@@ -361,6 +367,13 @@ def test_arguments_work(name, argument, training):
     value = GIVEN[argument]
     for call in calls(make(name).train(training)):
         call(**{argument: value})
+
+
+@pytest.mark.parametrize('name', OF_PAIRS)
+@pytest.mark.parametrize('training', [True, False])
+def test_pairs_work(name, training):
+    for call in calls(make(name).train(training), (features(), features())):
+        call()
 
 
 @EACH

@@ -71,20 +71,20 @@ def test_a_bell_that_moves_finds_the_relation(seed):
     torch.manual_seed(seed)
     bell = {'bias': True, 'centre': 'tanh'}
     scale = {'scale': 5.0, 'train_scale': True, 'tau': 1.0}
-    compared = {'compare': 'embedding', 'embedding_channels': 2, 'loop': False}
+    compared = {'z_channels': 2, 'loop': False}
     options = compared | scale | {'similarity_kwargs': bell, 'root_weight': False}
     conv = LatentGraphConv(1, 1, 'neural_gaussian', **options)
     torch.nn.init.ones_(conv.lin.weight)
     optimizer = torch.optim.Adam(conv.parameters(), lr=0.03)
     for graph in HiddenRelation(100, 100, delta=100, seed=seed + 10):
         optimizer.zero_grad()
-        loss = (conv(graph.x, embedding=graph.pos) - graph.y).square().mean()
+        loss = (conv(graph.x, z=graph.pos) - graph.y).square().mean()
         loss.backward()
         optimizer.step()
     conv.eval()
     with torch.no_grad():
         graphs = HiddenRelation(10, 100, delta=100, seed=1)
-        outs = [conv(graph.x, embedding=graph.pos) for graph in graphs]
+        outs = [conv(graph.x, z=graph.pos) for graph in graphs]
     y = torch.cat([graph.y for graph in graphs])
     assert (torch.cat(outs) - y).square().mean() < 0.15 * y.var()
 

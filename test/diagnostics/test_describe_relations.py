@@ -31,7 +31,7 @@ def test_describe_model_tells_relations_apart(shares):
 
 
 def test_describe_model_tells_layers_of_shared_samplers_apart():
-    model = GSLNet(4, 8, 2, 3, num_relations=2, compare='input')
+    model = GSLNet(4, 8, 2, 3, num_relations=2, z_channels=-1)
     with torch.no_grad():
         model.convs[1].mixture.logits.copy_(torch.tensor([0.0, 2.0]))
     layers = describe_model(model, torch.randn(9, 4)).layers

@@ -18,7 +18,7 @@ from torch.testing import assert_close
 
 from torch_geometric_gsl import GSLNet
 from torch_geometric_gsl.diagnostics import UniformSamplingWarning
-from torch_geometric_gsl.distributed import RowShard
+from torch_geometric_gsl.distributed import RowShard, ShardedModel
 
 
 @pytest.fixture(autouse=True)
@@ -82,15 +82,15 @@ def test_all_that_was_gathered_takes_part_in_the_backward_pass(tmp_path):
     # A rank that did not would keep the others waiting.
     x, given = arguments('uniform', slice(0, N))
     with group_of_one(tmp_path):
-        make('uniform')(x, shard=RowShard(N), **given).sum().backward()
-    assert torch.equal(given['embedding'].grad, torch.zeros(N, 3).double())
+        ShardedModel(make('uniform'), RowShard(N))(x, **given).sum().backward()
+    assert torch.equal(given['z'].grad, torch.zeros(N, 3).double())
 
 
 def test_sparse_features(tmp_path):
     x = numbers(0, 12, IN)
     module = GSLNet(IN, 8, 2, OUT).double().eval()
     with group_of_one(tmp_path):
-        out = module(x.to_sparse_csr(), shard=RowShard(12))
+        out = ShardedModel(module, RowShard(12))(x.to_sparse_csr())
     assert_close(out, module(x))
 
 
@@ -102,9 +102,21 @@ def test_one_process_without_a_group():
     assert_close(found[key], expected[key])
 
 
-def test_remembered_rows_are_not_taken_with_a_shard():
-    x = numbers(0, N, IN)
-    module = GSLNet(IN, 8, 2, OUT).double().eval()
-    expected = module(x)
-    module.remember(x[:30])
-    assert_close(module(x, shard=RowShard(N)), expected)
+def indexed(rank, sizes):
+    shard = RowShard(sizes[rank])
+    model, calls = make('net, relations').eval().index(numbers(0, 30, IN)), []
+    first = model.convs[0]
+    first.register_forward_pre_hook(lambda _, args: calls.append(len(args[0]) == 30))
+    sharded = ShardedModel(model, shard)
+    with torch.no_grad():
+        out = [sharded(numbers(1, N, IN)[slice(*shard.rows)]) for _ in range(2)]
+    return out[1], calls
+
+
+def test_rows_of_an_index_are_the_sources_of_all_ranks(tmp_path):
+    model = make('net, relations').eval().index(numbers(0, 30, IN))
+    parts = run_ranks(indexed, 2, tmp_path, blocks(N, 2))
+    assert all(calls == [True, False, False] for _, calls in parts)
+    with torch.no_grad():
+        expected = model(numbers(1, N, IN))
+    assert_close(torch.cat([out for out, _ in parts]), expected)

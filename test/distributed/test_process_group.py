@@ -13,7 +13,7 @@ from ranks import run_ranks
 from sharded import IN, OUT
 
 from torch_geometric_gsl import GSLNet
-from torch_geometric_gsl.distributed import RowShard, start
+from torch_geometric_gsl.distributed import RowShard, ShardedModel, start
 
 
 @pytest.fixture
@@ -92,9 +92,8 @@ def test_bad_input(joined):
 
 
 def dying(rank):
-    shard = RowShard(6)
-    model = GSLNet(IN, 8, 2, OUT)
-    loss = model.loss(torch.randn(6, IN), torch.arange(6) % OUT, shard=shard)
+    model = ShardedModel(GSLNet(IN, 8, 2, OUT), RowShard(6))
+    loss = model.loss(torch.randn(6, IN), torch.arange(6) % OUT)
     if rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     loss.backward()

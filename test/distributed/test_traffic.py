@@ -7,17 +7,18 @@ from sharded import IN, N, arguments, labels, make
 from torch.nn.parallel import DistributedDataParallel
 from torch.testing import assert_close
 
-from torch_geometric_gsl.distributed import RowShard
+from torch_geometric_gsl.distributed import RowShard, ShardedModel
 
 
 def traffic(rank, sizes):
     shard = RowShard(sizes[rank])
     rows = slice(*shard.rows)
     found = []
-    for name in ('net', 'net, input', 'net, transition'):
+    for name in ('net', 'net, input', 'net, relations', 'net, transition'):
         module, (x, given) = make(name), arguments(name, rows)
         shard.traffic.reset()
-        module.loss(x, *labels(name, rows), **given, shard=shard).backward()
+        model = ShardedModel(module, shard)
+        model.loss(x, *labels(name, rows), **given).backward()
         widths = [conv.out_channels for conv in module.convs]
         expected = shard.expected_traffic(widths, itemsize=8)
         found.append((shard.traffic.gather, shard.traffic.scatter, expected))
@@ -27,7 +28,7 @@ def traffic(rank, sizes):
     sums = shard.traffic.sum
     x, _ = arguments('transition', rows)
     shard.traffic.reset()
-    make('transition')(x, shard=shard).sum().backward()
+    ShardedModel(make('transition'), shard)(x).sum().backward()
     return found, sums, (shard.traffic.sum, shard.traffic.gather), module
 
 
@@ -36,11 +37,13 @@ def test_what_is_sent_is_what_was_expected(world_size, tmp_path):
     sizes = blocks(N, world_size, 'even')
     others, most = world_size - 1, max(sizes)
     for found, sums, layer, module in run_ranks(traffic, world_size, tmp_path, sizes):
-        plain, given, transition = found
+        plain, given, relations, transition = found
         # Two layers of 16 and 4 channels, in double precision, to each other rank.
         assert plain == (others * most * 20 * 8,) * 3
         # And the input, once for both layers; its gradient goes back.
         assert given == (*[others * most * (20 + IN) * 8] * 2, plain[2])
+        # Relations whose messages are the same gather them once.
+        assert relations == plain
         assert transition[:2] == (0, 0)
         parameters = list(module.parameters())
         count = sum(p.numel() for p in parameters) + len(parameters)
@@ -54,9 +57,9 @@ def sharp_traffic(rank, sizes):
     for name in ('transition, sharp', 'free'):
         shard = RowShard(sizes[rank])
         x, _ = arguments('transition, sharp', slice(*shard.rows))
-        module = make(name)
-        module(x, shard=shard).sum().backward()
-        module.eval()(x, shard=shard)
+        model = ShardedModel(make(name), shard)
+        model(x).sum().backward()
+        model.eval()(x)
         found.append((shard.traffic.gather, shard.traffic.scatter))
     return found
 
@@ -85,12 +88,12 @@ def averaged(rank, sizes):
     for is_ddp in (True, False):
         module, (x, _) = make('net'), arguments('net', rows)
         torch.manual_seed(6)
-        args = x, *labels('net', rows)
+        model, args = ShardedModel(module, shard), (x, *labels('net', rows))
         if is_ddp:
-            parallel = DistributedDataParallel(Wrapped(module))
-            loss = shard.world_size * parallel(*args, shard=shard)
+            parallel = DistributedDataParallel(Wrapped(model))
+            loss = shard.world_size * parallel(*args)
         else:
-            loss = module.loss(*args, shard=shard)
+            loss = model.loss(*args)
         loss.backward()
         if not is_ddp:
             shard.sum_gradients(module)

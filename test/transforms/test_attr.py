@@ -65,7 +65,7 @@ def test_distances_of_positions():
 
 @each
 def test_nodes_without_neighbours_are_counted(make):
-    data = make(attr='embedding')(Data(embedding=values(1)))
+    data = make(attr='embedding')(Data(z=values(1)))
     assert data.num_nodes == 1
 
 

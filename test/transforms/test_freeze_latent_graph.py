@@ -93,7 +93,7 @@ def test_given_candidates(data, model, of):
 
 
 def test_a_null_neighbour_has_the_share_that_the_layer_gives_it(data):
-    options = {'compare': 'input', 'eval_k': 2, 'scale': 5.0, 'null_score': 5.0}
+    options = {'z_channels': -1, 'eval_k': 2, 'scale': 5.0, 'null_score': 5.0}
     layer = LatentGraphConv(4, 8, 'linear', **options).eval()
     frozen = FreezeLatentGraph(layer)(data.clone())
     total = torch.zeros(data.num_nodes)

@@ -8,10 +8,10 @@ from torch_geometric.nn import GCNConv
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from torch_geometric_gsl._checks import (
-    check_context,
     check_flag,
     check_generator,
     check_option,
+    check_pair,
     check_probability,
     split_pair,
 )
@@ -22,14 +22,14 @@ from torch_geometric_gsl.nn.models.layers import (
     reset_activation,
     resolve_activation,
 )
-from torch_geometric_gsl.nn.models.reference import RemembersRows
+from torch_geometric_gsl.nn.models.row_index import IndexesRows
 from torch_geometric_gsl.nn.nearest_neighbours import WEIGHTS, nearest_in_context
 from torch_geometric_gsl.ops.local_random import dropout
 from torch_geometric_gsl.ops.sparse_rows import stack_rows
-from torch_geometric_gsl.typing import SampledGraph
+from torch_geometric_gsl.typing import Features, SampledGraph
 
 
-class KNNGCN(RemembersRows, NeighbourModel):
+class KNNGCN(IndexesRows, NeighbourModel):
     r"""The network of the `"Semi-supervised Classification with Graph Convolutional
     Networks" <https://arxiv.org/abs/1609.02907>`_ paper on a graph of nearest
     neighbours.
@@ -134,76 +134,85 @@ class KNNGCN(RemembersRows, NeighbourModel):
 
     def forward(
         self,
-        x: Tensor,
-        edge_index: Tensor | None = None,
+        x: Features,
+        edge_index: Any = None,
         edge_weight: Any = None,
-        batch: Tensor | None = None,
+        batch: Any = None,
         *,
-        context: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
         r"""Run the forward pass.
 
         Args:
-            x (torch.Tensor): The node features, dense or sparse CSR.
-            edge_index (torch.Tensor, optional): If given, this graph is used instead
-                of that of the nearest neighbours. (default: :obj:`None`)
-            edge_weight (torch.Tensor, optional): The weights of :obj:`edge_index`,
-                not negative; ones if :obj:`None`. (default: :obj:`None`)
-            batch (torch.Tensor, optional): Sorted graph ids of the nodes: no edge
-                joins two graphs. (default: :obj:`None`)
-            context (torch.Tensor, optional): The rows that are the neighbours of those
-                of :obj:`x`, in place of these. Edges, graph ids and weights are pairs
-                then, of the context and of :obj:`x`. (default: :obj:`None`)
+            x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The node features,
+                dense or sparse CSR, or a pair :obj:`(x_src, x_dst)`, whose targets have
+                their neighbours among the sources. What else is given of a pair is a
+                pair, too: edges are those between sources, and those to targets.
+            edge_index (torch.Tensor or tuple, optional): If given, this graph is used
+                instead of that of the nearest neighbours. (default: :obj:`None`)
+            edge_weight (torch.Tensor or tuple, optional): The weights of
+                :obj:`edge_index`, not negative; ones if :obj:`None`.
+                (default: :obj:`None`)
+            batch (torch.Tensor or tuple, optional): Sorted graph ids of the nodes: no
+                edge joins two graphs. (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness of dropout; the
                 global one if :obj:`None`. (default: :obj:`None`)
         """
         convs: Any = self.convs
-        self._check_input(x, convs[0].lin, generator)
-        args = edge_index, edge_weight, batch
-        context = self._context(x, context, *args)
-        if context is None:
-            return self._logits(x, self._graph(x, *args), generator)
-        own, new = self._context_graphs(x, context, *args)
-        target = new.edge_index[1] + context.size(0)
+        src, dst = self._ends(x, edge_index, batch)
+        self._check_input(dst, convs[0].lin, generator)
+        if src is None:
+            graph = self._graph(dst, edge_index, edge_weight, batch)
+            return self._logits(dst, graph, generator)
+        own, new = self._pair_graphs(src, dst, edge_index, edge_weight, batch)
+        target = new.edge_index[1] + src.size(0)
         edges = [own.edge_index, torch.stack([new.edge_index[0], target])]
         weight = torch.cat([own.edge_weight, new.edge_weight])
         graph = SampledGraph(torch.cat(edges, dim=1), weight)
-        out = self._logits(stack_rows(context, x), graph, generator)
-        return out[context.size(0) :]
+        out = self._logits(stack_rows(src, dst), graph, generator)
+        return out[src.size(0) :]
 
     def graphs(
         self,
-        x: Tensor,
-        edge_index: Tensor | None = None,
+        x: Features,
+        edge_index: Any = None,
         edge_weight: Any = None,
-        batch: Tensor | None = None,
+        batch: Any = None,
         *,
-        context: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> list[SampledGraph]:
         r"""Return the graph of each layer, which is the same, before it is normalised;
         the arguments are those of :meth:`forward`.
         """
-        check_generator(generator, x.device)
+        src, dst = self._ends(x, edge_index, batch)
+        check_generator(generator, dst.device)
         args = edge_index, edge_weight, batch
-        context = self._context(x, context, *args)
-        if context is None:
-            return [self._graph(x, *args)] * self.num_layers
-        return [self._context_graphs(x, context, *args)[1]] * self.num_layers
+        graph = (
+            self._graph(dst, *args)
+            if src is None
+            else self._pair_graphs(src, dst, *args)[1]
+        )
+        return [graph] * self.num_layers
 
-    def _context_graphs(
-        self, x: Tensor, context: Tensor, edge_index: Any, edge_weight: Any, batch: Any
+    def _ends(
+        self, x: Features, edge_index: Any, batch: Any
+    ) -> tuple[Tensor | None, Tensor]:
+        """Return the sources, if they are others than the targets, and the targets."""
+        if isinstance(x, tuple | list):
+            return check_pair(x)
+        return self._indexed(x, edge_index if batch is None else batch), x
+
+    def _pair_graphs(
+        self, src: Tensor, dst: Tensor, edge_index: Any, edge_weight: Any, batch: Any
     ) -> tuple[SampledGraph, SampledGraph]:
-        """Return the graph of a context, and that of the rows to which it sends."""
-        check_context(context, x)
+        """Return the graph of the sources, and that from them to the targets."""
         edges, ids = split_pair(edge_index, 'edge_index'), split_pair(batch, 'batch')
         weights = split_pair(edge_weight, 'edge_weight')
-        own = self._graph(context, edges[0], weights[0], ids[0])
+        own = self._graph(src, edges[0], weights[0], ids[0])
         if edges[1] is not None:
-            return own, given_graph((context, x), edges[1], weights[1], batch)
+            return own, given_graph((src, dst), edges[1], weights[1], batch)
         options: Any = {'similarity': self.similarity}
-        new = nearest_in_context(x, context, self.k, batch, **options)
+        new = nearest_in_context(dst, src, self.k, batch, **options)
         return own, self._weighted(new)
 
     def _logits(

@@ -116,8 +116,8 @@ class KNNLINKX(NeighbourModel):
         generator: torch.Generator | None = None,
     ) -> Tensor:
         r"""Run the forward pass; the arguments are those of
-        :meth:`KNNGCN.forward <torch_geometric_gsl.baselines.KNNGCN.forward>`, without
-        a :obj:`context`.
+        :meth:`KNNGCN.forward <torch_geometric_gsl.baselines.KNNGCN.forward>` of
+        one tensor.
         """
         linkx: Any = self.linkx
         self._check_input(x, linkx.node_mlp.lins[0], generator)

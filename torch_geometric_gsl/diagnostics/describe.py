@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch_geometric.utils import homophily
 
-from torch_geometric_gsl._checks import check_count, check_number
+from torch_geometric_gsl._checks import as_pair, check_count, check_number
 from torch_geometric_gsl._graph_checks import (
     check_graph,
     check_node_labels,
@@ -23,6 +23,7 @@ from torch_geometric_gsl.diagnostics.summaries import (
     ModelSummary,
 )
 from torch_geometric_gsl.distributed.row_shard import RowShard
+from torch_geometric_gsl.distributed.sharded_model import ShardedModel
 from torch_geometric_gsl.nn.conv.multiplex_latent_graph_conv import (
     MultiplexLatentGraphConv,
 )
@@ -149,7 +150,8 @@ def describe_model(model: torch.nn.Module, *args: Any, **kwargs: Any) -> ModelSu
     * the norms of the gradients that the similarity's parameters hold, so call it
       after :meth:`backward` and before the gradients are cleared.
 
-    With a :obj:`shard` each rank describes its rows, and all get the whole summary.
+    Of a :class:`~torch_geometric_gsl.distributed.ShardedModel` each rank describes its
+    rows, and all get the whole summary.
     Modes are restored, no gradient is recorded, and the global generators are neither
     read nor changed: what a model samples in evaluation mode has a fixed seed, unless
     a :obj:`generator` is among its arguments.
@@ -184,18 +186,20 @@ def describe_model(model: torch.nn.Module, *args: Any, **kwargs: Any) -> ModelSu
         >>> print(summary)
         convs.0.sampler: GumbelKNNSampler(NeuralGaussianSimilarity(32, ...
     """
-    samplers = _find_samplers(model)
+    shard = model.shard if isinstance(model, ShardedModel) else None
+    samplers = _find_samplers(model if shard is None else model.model)
     layers: list[LayerSummary] = []
     shares: dict[int, Tensor] = {}
     modes = [(module, module.training) for module in model.modules()]
     with ExitStack() as stack:
         stack.enter_context(DrawsFrom(torch.Generator().manual_seed(0)))
         for name, sampler in samplers.items():
-            look = partial(_summarise, layers, shares, name, kwargs.get('shard'))
+            look = partial(_summarise, layers, shares, name, shard)
             stack.callback(sampler.register_draw_hook(look).remove)
         for module, _ in modes:
             if isinstance(module, MultiplexLatentGraphConv):
-                note = partial(_note_shares, shares)
+                own = [id(relation.sampler) for relation in module.relations]
+                note = partial(_note_shares, shares, own)
                 handle = module.register_forward_pre_hook(note, with_kwargs=True)
                 stack.callback(handle.remove)
         for module, training in modes:
@@ -233,11 +237,12 @@ def _find_samplers(model: object) -> dict[str, GumbelKNNSampler]:
     return samplers
 
 
-def _note_shares(shares: dict[int, Tensor], conv: Any, args: Any, kwargs: Any) -> None:
+def _note_shares(
+    shares: dict[int, Tensor], samplers: list[int], conv: Any, args: Any, kwargs: Any
+) -> None:
     """Note the shares of relations, by their samplers, for the call that begins."""
-    found = conv.shares(args[0] if args else kwargs['x'])
-    for relation, share in zip(conv.relations, found.unbind(dim=-1), strict=True):
-        shares[id(relation.sampler)] = share
+    found = conv.shares(as_pair(args[0] if args else kwargs['x'])[1])
+    shares |= zip(samplers, found.unbind(dim=-1), strict=True)
 
 
 def _summarise(
@@ -273,6 +278,8 @@ def _summarise(
     }
     args = name, repr(sampler), *spread[:3], share, b, c, norms
     mixture = shares.pop(id(sampler), None)
+    if shard is not None and mixture is not None and mixture.dim() > 0:
+        mixture = shard.gather(mixture)
     layers.append(LayerSummary(*args, null=spread.null, mixture=mixture))
 
 

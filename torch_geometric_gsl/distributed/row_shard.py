@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -23,12 +23,6 @@ from torch_geometric_gsl.ops.collective import (
 )
 from torch_geometric_gsl.ops.sparse_rows import rows_between
 from torch_geometric_gsl.typing import SampledGraph
-
-
-class Gathered(NamedTuple):
-    """Hold rows of all ranks, which :meth:`RowShard.gather` returns without sending."""
-
-    rows: Tensor
 
 
 class RowShard:
@@ -109,7 +103,7 @@ class RowShard:
         r"""Return the numbers of the first row of this rank and of the one behind."""
         return self.first, self.first + self.num_rows
 
-    def gather(self, x: Tensor | Gathered) -> Tensor:
+    def gather(self, x: Tensor) -> Tensor:
         r"""Return the rows of all ranks, with gradient.
 
         Args:
@@ -120,8 +114,6 @@ class RowShard:
             ValueError: If it is sparse or, on some rank, has another number of rows,
                 or another width or type than on others.
         """
-        if isinstance(x, Gathered):
-            return x.rows
         if not self.is_shared:
             self._check_rows(x, self.total)
             return x

@@ -70,16 +70,3 @@ __all__ = [
     'GraphContrast',
     'consistency_loss',
 ]
-
-
-def __getattr__(name: str) -> Any:
-    """Find a baseline under its former name; they lie above this package."""
-    baselines = import_module('torch_geometric_gsl.baselines')
-    if name not in baselines.__all__:
-        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    warnings.warn(
-        f"'{__name__}.{name}' is deprecated: use 'torch_geometric_gsl.{name}'",
-        DeprecationWarning,
-        stacklevel=2,
-    )
-    return getattr(baselines, name)

@@ -173,8 +173,8 @@ def context_sizes(
         )
         sizes = list(zip(*counts, strict=True))
     if any(rows > 0 and sources == 0 for rows, sources in sizes):
-        where = '' if batch is None else ' in each graph of its rows'
-        raise ValueError(f"'context' must have at least one row{where} (got none)")
+        where = '' if batch is None else ' in each graph of its targets'
+        raise ValueError(f"'x_src' must have at least one row{where} (got none)")
     return sizes
 
 

@@ -22,7 +22,7 @@ from torch_geometric_gsl._checks import (
     check_type,
 )
 from torch_geometric_gsl._warnings import silence_csr_warning
-from torch_geometric_gsl.nn.conv.typed_relations import list_edge_types
+from torch_geometric_gsl.nn.conv.typed_inputs import list_edge_types
 from torch_geometric_gsl.nn.nearest_neighbours import near_similarity
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES, resolve_similarity

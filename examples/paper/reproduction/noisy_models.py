@@ -243,6 +243,8 @@ def build(
 def sampler_options(options: dict[str, Any]) -> dict[str, Any]:
     """Return options by their present names; finished runs keep the former ones."""
     now = dict(options)
+    if now.pop('compare', None) == 'input':
+        now['z_channels'] = -1
     null, scale = now.pop('initial_null', 0.0), now.pop('initial_scale', 1.0)
     if now.pop('null', False):
         now['null_score'] = null

@@ -112,8 +112,7 @@ class LearnedGraph(torch.nn.Module):
             1,
             similarity=method.similarity or '',
             similarity_kwargs=method.options | (WIDTH if method.options else {}),
-            compare='embedding',
-            embedding_channels=2,
+            z_channels=2,
             k=setting['k'],
             tau=setting['tau'],
             scale=setting['initial_scale'],
@@ -134,7 +133,7 @@ class LearnedGraph(torch.nn.Module):
         torch.nn.init.constant_(similarity.bias_b, float(inverse))
 
     def forward(self, data: Any) -> Tensor:
-        out: Tensor = self.conv(data.x, batch=data.batch, embedding=data.pos)
+        out: Tensor = self.conv(data.x, batch=data.batch, z=data.pos)
         return out
 
     @torch.no_grad()

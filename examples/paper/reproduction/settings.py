@@ -117,10 +117,9 @@ class CandidateNet(NodeClassifier):
         edge_index: Tensor | None = None,
         batch: Tensor | None = None,
         *,
-        context: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        given = {'edge_index': edge_index, 'batch': batch, 'context': context}
+        given = {'edge_index': edge_index, 'batch': batch}
         for name, value in given.items():
             if value is not None:
                 raise ValueError(f"'{name}' must be None: candidates are searched once")

@@ -27,7 +27,7 @@ def draw_rows(n=N, seed=0):
 
 
 @pytest.mark.parametrize('training', [True, False])
-@pytest.mark.parametrize('form', ['all', 'edges', 'batch', 'context'])
+@pytest.mark.parametrize('form', ['all', 'edges', 'batch', 'pair'])
 def test_labels_are_added_to_messages(training, form):
     conv, (x, y) = make().train(training), draw_rows()
     given = {}
@@ -35,22 +35,22 @@ def test_labels_are_added_to_messages(training, form):
         given['edge_index'] = torch.randint(N, (2, 300), generator=seeded(3))
     if form == 'batch':
         given['batch'] = torch.arange(N) // 20
-    rows = x
-    if form == 'context':
-        given['context'], rows = x, draw_rows(7, seed=5)[0]
+    rows, count = x, N
+    if form == 'pair':
+        rows, count = (x, draw_rows(7, seed=5)[0]), 7
     out = conv(rows, y=y, **given, generator=seeded(9))
     unknown = conv(rows, y=torch.full_like(y, -1), **given, generator=seeded(9))
     if training:
-        graph = conv.graph(rows, **given, generator=seeded(9))
+        graph = conv.graph(rows, y=y, **given, generator=seeded(9))
         source, target = graph.edge_index
-        expected = torch.zeros(len(rows), OUT).double()
+        expected = torch.zeros(count, OUT).double()
         told = conv.label(y)[source] * graph.edge_weight.unsqueeze(1)
         expected.index_add_(0, target, told)
         torch.testing.assert_close(out - unknown, expected)
     else:
         # Weights of a row sum to 1, so that labels of one kind tell one message.
         same = conv(rows, y=torch.ones_like(y), **given)
-        expected = conv.label(torch.ones_like(y))[:1].expand(len(rows), OUT)
+        expected = conv.label(torch.ones_like(y))[:1].expand(count, OUT)
         torch.testing.assert_close(same - unknown, expected)
     plain = make(label_channels=None).train(training)
     plain.load_state_dict(conv.state_dict(), strict=False)
@@ -97,7 +97,7 @@ def test_where_labels_cannot_be_told():
     x, y = draw_rows()
     with pytest.raises(ValueError, match=r"'y' needs loop=False, .*\(got loop=True\)"):
         make(loop=True)(x, y=y)
-    make(loop=True)(x[:3], y=y, context=x)
+    make(loop=True)((x, x[:3]), y=y)
     with pytest.raises(ValueError, match="needs a layer with 'label_channels'"):
         make(label_channels=None)(x, y=y)
     with pytest.raises(ValueError, match=r"'y' must be given with 'label_channels'"):

@@ -168,9 +168,6 @@ def test_graph(kind, training):
     found = to_matrix(*graph, N, size).detach()
     expected = weights(conv, x, 2 if training else None)
     torch.testing.assert_close(found, expected)
-    auto = make(kind)
-    assert f'7 x {size} pairs are few' in auto.plan(x).reason
-    assert auto.plan(x.to_sparse_csr()) == auto.plan(x)
 
 
 @pytest.mark.parametrize('in_channels', [-1, IN])
@@ -220,14 +217,14 @@ def test_bad_input(kind, error, x, match, k):
 
 
 @TRAINING
-@pytest.mark.parametrize('compare', ['input', 'embedding'])
-def test_the_similarity_may_see_something_else(compare, training):
-    x = features()
-    seen = x if compare == 'input' else normal(N, 3, seed=8)
-    given = {'embedding': seen, 'embedding_channels': 3}
-    given = given if compare == 'embedding' else {}
-    width = given.pop('embedding_channels', None)
-    conv = make('full', compare=compare, embedding_channels=width).train(training)
+@pytest.mark.parametrize('width', [-1, 3])
+def test_the_similarity_may_see_something_else(width, training):
+    x, given = features(), {}
+    if width == 3:
+        given['z'] = normal(N, 3, seed=8)
+    seen = given.get('z', x)
+    conv = make('full', z_channels=width).train(training)
+    assert conv.z_channels == seen.size(1)
     sampler = GumbelKNNSampler(
         conv.sampler.similarity, K, TAU, scale=SCALE, num_arrivals=N
     ).train(training)
@@ -239,33 +236,50 @@ def test_the_similarity_may_see_something_else(compare, training):
     other = sampler(seen, generator=seeded(2))
     torch.testing.assert_close(graph.edge_weight, other.edge_weight)
     assert torch.equal(graph.edge_index, other.edge_index)
-    assert conv.plan(x, **given) == sampler.plan(seen)
 
 
-def test_bad_embeddings():
-    x, kind = features(), 'full'
-    with pytest.raises(ValueError, match=r"'compare' must be one of .* 'output'"):
-        build(kind, compare='output')
-    with pytest.raises(ValueError, match=r"'embedding_channels' must be given .*None"):
-        build(kind, compare='embedding')
-    with pytest.raises(ValueError, match="'embedding_channels' has no meaning with"):
-        build(kind, compare='input', embedding_channels=3)
-    with pytest.raises(ValueError, match=r"'in_channels' must be known .* -1"):
-        build(kind, in_channels=-1, compare='input')
+def test_other_rows_of_the_width_of_projections():
+    # They are compared in place of projections, where no width is named as well.
+    conv, x, z = make('full').eval(), features(), normal(N, OUT, seed=8)
+    assert conv.z_channels is None
+    twin = make('full', z_channels=OUT).eval()
+    torch.testing.assert_close(conv(x, z=z), twin(x, z=z))
+    pair, rows = (x, x[:2]), (z, z[:2])
+    torch.testing.assert_close(conv(pair, z=rows), conv(x, z=z)[:2])
+
+
+BAD_ROWS = normal(N, 3, seed=8)
+
+
+@pytest.mark.parametrize(
+    ('z', 'error', 'text'),
+    [
+        (None, ValueError, 'expects 3 channels|must have 3 channels'),
+        (BAD_ROWS[:2], ValueError, r"'z' must have one row per node \(got 2 for 7"),
+        (features()[:, :4], ValueError, r"'z' must have 3 channels \(got 4\)"),
+        (BAD_ROWS / 0, ValueError, "'z' contains NaN"),
+        (BAD_ROWS.long(), TypeError, "'z' must be floating-point"),
+        ('rows', TypeError, r"'z' must be a torch.Tensor \(got str\)"),
+        ((BAD_ROWS, BAD_ROWS), TypeError, r"'z' must be a tensor like 'x' \(got a tup"),
+    ],
+)
+def test_compared_rows_that_are_wrong(z, error, text):
+    conv, x = make('full', z_channels=3), features()
+    with pytest.raises(error, match=text):
+        conv(x, z=z)
+    if isinstance(z, torch.Tensor):
+        text = r"'z' must be a pair like 'x' \(got a Tensor\)"
+        with pytest.raises(TypeError, match=text):
+            conv((x, x), z=BAD_ROWS)
+
+
+def test_widths_of_compared_rows_that_are_wrong():
+    for width, match in ((0, r"'z_channels' must be at least 1 \(got 0\)"), (-2, '-2')):
+        with pytest.raises(ValueError, match=match):
+            build('full', z_channels=width)
+    with pytest.raises(ValueError, match=r'one known width with z_channels=-1.* -1'):
+        build('full', in_channels=-1, z_channels=-1)
     with pytest.raises(ValueError, match='expects 4 channels but it receives 11'):
-        build(kind, LinearSimilarity(OUT), compare='input')
-    with pytest.raises(ValueError, match="'embedding' has no meaning with compare='p"):
-        make(kind)(x, embedding=x)
-    conv = make(kind, compare='embedding', embedding_channels=3)
-    with pytest.raises(ValueError, match=r"'embedding' must be given \(got None\)"):
-        conv(x)
-    with pytest.raises(ValueError, match=r'one row per node \(got 2 for 7 nodes\)'):
-        conv(x, embedding=x[:2, :3])
-    with pytest.raises(ValueError, match=r"'embedding' must have 3 channels \(got 4\)"):
-        conv(x, embedding=x[:, :4])
-    with pytest.raises(ValueError, match="'embedding' contains NaN"):
-        conv(x, embedding=x[:, :3] / 0)
-    with pytest.raises(TypeError, match="'embedding' must be floating-point"):
-        conv(x, embedding=x[:, :3].long())
-    with pytest.raises(ValueError, match="'embedding_channels' has no meaning with t"):
-        build('projected', embedding_channels=3)
+        build('full', LinearSimilarity(OUT), z_channels=-1)
+    with pytest.raises(ValueError, match="'z_channels' has no meaning with transition"):
+        build('projected', z_channels=3)

@@ -24,7 +24,6 @@ from torch_geometric.data import Data
 
 from torch_geometric_gsl import (
     GumbelKNNSampler,
-    LatentGraphConv,
     LinearSimilarity,
     MultiplexLatentGraphConv,
     NeuralGaussianSimilarity,
@@ -94,34 +93,29 @@ def test_new_rows(name):
     conv, x = make(**OPTIONS[name]).eval(), normal(N, IN)
     rows = torch.tensor([3, 3, 7])
     alone, joined = given(name), {}
-    if name == 'embedding':
-        joined['embedding'] = alone['embedding'], alone['embedding'][rows]
-    out = conv(x[rows], context=x, **joined)
+    if name == 'rows':
+        joined['z'] = alone['z'], alone['z'][rows]
+    out = conv((x, x[rows]), **joined)
     torch.testing.assert_close(out, conv(x, **alone)[rows])
-    mixed = to_matrix(*conv.graph(x[rows], context=x, **joined), 3, N)
+    mixed = to_matrix(*conv.graph((x, x[rows]), **joined), 3, N)
     expected = to_matrix(*conv.graph(x, **alone), N, N)[rows]
     torch.testing.assert_close(mixed, expected)
-    plans = conv.plan(x[rows], context=x, **joined)
-    assert [plan.method for plan in plans] == ['dense'] * R
 
 
 @EACH
 @pytest.mark.parametrize('is_new', [False, True])
-def test_equal_messages_are_projected_once(name, is_new, monkeypatch):
+def test_equal_messages_are_projected_once(name, is_new):
     conv, x = make(**OPTIONS[name]), normal(N, IN)
-    calls, project = [], LatentGraphConv._project
-
-    def counted(self, rows, which='x'):
-        calls.append(which)
-        return project(self, rows, which)
-
-    monkeypatch.setattr(LatentGraphConv, '_project', counted)
-    args = given(name)
+    calls, args = [], given(name)
+    for lin in {relation.lin for relation in conv.relations}:
+        lin.register_forward_pre_hook(lambda _, rows: calls.append(len(rows[0])))
     if is_new:
-        args = {key: (value, value) for key, value in args.items()} | {'context': x}
-    conv.graphs(x, **args)
-    times = {'own messages': R, 'input': 0, 'embedding': 0}.get(name, 1)
-    assert sorted(calls) == ['context'] * (times * is_new) + ['x'] * times
+        x, args = (x, x[:5]), {key: (z, z[:5]) for key, z in args.items()}
+    conv(x, **args)
+    times = R if name == 'own messages' else 1
+    # What is not compared is not projected, unless it is a message of its own.
+    targets = is_new and name not in ('input', 'rows')
+    assert sorted(calls) == [5] * (times * targets) + [N] * times
 
 
 def test_a_given_graph_is_a_prior_of_each_relation():
@@ -154,7 +148,7 @@ def test_similarities_of_several_kinds():
     assert kinds == [LinearSimilarity, NeuralGaussianSimilarity]
     options = [{'b': 0.2}, {'b': 0.8}]
     conv = MultiplexLatentGraphConv(
-        IN, OUT, 2, 'gaussian', compare='input', similarity_kwargs=options
+        IN, OUT, 2, 'gaussian', z_channels=-1, similarity_kwargs=options
     )
     assert [r.sampler.similarity.b for r in conv.relations] == [0.2, 0.8]
     weights = MultiplexLatentGraphConv(
@@ -202,8 +196,8 @@ def test_samplers_are_independent():
 
 def test_no_rows():
     conv, x = make().eval(), normal(N, IN)
-    assert conv(x[:0], context=x).shape == (0, OUT)
-    assert conv.graph(x[:0], context=x).edge_index.shape == (2, 0)
+    assert conv((x, x[:0])).shape == (0, OUT)
+    assert conv.graph((x, x[:0])).edge_index.shape == (2, 0)
 
 
 @pytest.mark.parametrize(
@@ -227,10 +221,10 @@ def test_no_rows():
         (
             ValueError,
             (2, 'gaussian'),
-            {'same_messages': False, 'compare': 'input'},
+            {'same_messages': False, 'z_channels': -1},
             r"apart: .*'similarity_kwargs' \(got \['GaussianSimilarity\(6, b=0.5",
         ),
-        (ValueError, (2,), {'compare': 'embedding', 'embedding_channels': 0}, 'embedd'),
+        (ValueError, (2,), {'z_channels': 0}, r"'z_channels' must be at least 1 \(got"),
     ],
 )
 def test_bad_arguments(error, args, kwargs, match):
@@ -241,6 +235,8 @@ def test_bad_arguments(error, args, kwargs, match):
 def test_bad_sizes_and_input():
     with pytest.raises(ValueError, match=r"'out_channels' must be at least 1 \(got 0"):
         MultiplexLatentGraphConv(IN, 0, 2)
+    with pytest.raises(TypeError, match=r"'in_channels' must be an integer \(got tup"):
+        MultiplexLatentGraphConv((IN, IN), OUT, 2)
     text = r"'in_channels' must be known with shares='node' \(got -1\)"
     with pytest.raises(ValueError, match=text):
         MultiplexLatentGraphConv(-1, OUT, 2, shares='node')
@@ -251,8 +247,10 @@ def test_bad_sizes_and_input():
         conv(x[:, 1:])
     with pytest.raises(TypeError, match=r"'x' has torch.float32 but the parameters"):
         conv(x.float())
-    with pytest.raises(ValueError, match="'embedding' has no meaning with compare='p"):
-        conv(x, embedding=x)
+    with pytest.raises(ValueError, match=r"'z' must have 4 channels \(got 6\)"):
+        conv(x, z=x)
+    with pytest.raises(TypeError, match=r"'z' must be a pair like 'x' \(got a Tensor"):
+        conv((x, x), z=x[:, :OUT])
     node = make(shares='node')
     with pytest.raises(TypeError, match=r"'x' must be a torch.Tensor \(got NoneType"):
         node.shares()

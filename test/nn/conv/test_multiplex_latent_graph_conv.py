@@ -26,14 +26,14 @@ from torch_geometric_gsl import (
 )
 
 
-def by_loop(conv, x, generator=None, embedding=None, **kwargs):
+def by_loop(conv, x, generator=None, z=None, **kwargs):
     """Return the output and the graphs, by samplers that are called in turn."""
     shares = conv.shares(x).expand(x.size(0), -1)
     total, graphs = torch.zeros(x.size(0), OUT, dtype=x.dtype), []
     for number, relation in enumerate(conv.relations):
         h = x @ relation.lin.weight.t()
-        z = {'projected': h, 'input': x, 'embedding': embedding}[relation.compare]
-        graph = relation.sampler(z, generator=generator, **kwargs)
+        own = h if relation.z_channels is None else x
+        graph = relation.sampler(own if z is None else z, generator=generator, **kwargs)
         out = to_matrix(*graph, x.size(0), x.size(0)) @ h
         if relation.add_self_loops:
             out = (out + h) / 2
@@ -119,7 +119,7 @@ def test_one_relation_is_the_layer_of_one_graph(name, training):
 
 def test_one_relation_begins_as_the_layer_of_one_graph():
     options = {'similarity_kwargs': BELL | {'feature_weights': True}}
-    conv = MultiplexLatentGraphConv(IN, OUT, 1, compare='input', **options)
+    conv = MultiplexLatentGraphConv(IN, OUT, 1, z_channels=-1, **options)
     bell = conv.relations[0].sampler.similarity
     assert bell.bias_b.tolist() == [0.0]
     assert bell.feature_weight.tolist() == [1.0] * IN

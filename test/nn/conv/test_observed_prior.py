@@ -50,7 +50,7 @@ def test_both_graphs_are_mixed(training):
 
 def test_all_nodes_stay_candidates():
     x, conv = normal(N, 6), layer()
-    assert conv.plan(x, EDGES) == conv.plan(x)
+    assert layer().eval().graph(x, EDGES).edge_index.size(1) == N * N
     conv(x, EDGES).sum().backward()
     assert float(conv.prior.logit.grad) != 0
     with torch.no_grad():
@@ -85,10 +85,10 @@ def test_no_edge_joins_two_graphs(name):
     within = EDGES[:, [0, 1, 2, 4, 5]]
     for edges in (within, EDGES[:, :0]):
         call(x, edges, batch=batch)
-        call(x, edges, batch=(batch, batch), context=x)
+        call((x, x), edges, batch=(batch, batch))
     text = r"'edge_index' joins two graphs of 'batch' \(got edge \[0, 5\]\)"
     wrong = torch.cat([within, torch.tensor([[0], [5]])], dim=1)
     with pytest.raises(ValueError, match=text):
         call(x, wrong, batch=batch)
     with pytest.raises(ValueError, match=text):
-        call(x, wrong, batch=(batch, batch), context=x)
+        call((x, x), wrong, batch=(batch, batch))

@@ -1,4 +1,4 @@
-"""What stands for a sensor: free vectors, what is given, or reduced windows."""
+"""What stands for a sensor: a free vector, a row that is given, or windows."""
 
 import pytest
 import torch
@@ -10,23 +10,23 @@ from torch_geometric_gsl.nn.conv.sensor_embedding import SensorEmbedding, check_
 N, IN, C, OUT = 5, 3, 4, 6
 
 
-def make(compare, num_sensors=None):
+def make(**options):
     torch.manual_seed(5)
-    return SensorEmbedding(compare, IN, C, OUT, num_sensors).double()
+    return SensorEmbedding(IN, C, OUT, **options).double()
 
 
 def test_free_vectors():
-    embed = make('free', N)
+    embed = make(num_sensors=N)
     assert embed() is embed.weight
     assert embed(normal(7, N, IN)) is embed.weight
     assert {k: v.shape for k, v in embed.state_dict().items()} == {'weight': (N, OUT)}
 
 
-def test_given_embeddings_are_projected():
-    embed, known = make('embedding'), normal(N, C)
+def test_rows_that_are_given_are_projected():
+    embed, known = make(z_channels=C), normal(N, C)
     expected = known @ embed.lin.weight.t() + embed.lin.bias
-    torch.testing.assert_close(embed(embedding=known), expected)
-    src, dst = embed(embedding=(known, known[:2]))
+    torch.testing.assert_close(embed(z=known), expected)
+    src, dst = embed(z=(known, known[:2]))
     torch.testing.assert_close(src, expected)
     torch.testing.assert_close(dst, expected[:2])
     assert set(embed.state_dict()) == {'lin.weight', 'lin.bias'}
@@ -34,7 +34,7 @@ def test_given_embeddings_are_projected():
 
 @pytest.mark.parametrize('lead', [(), (7,), (2, 4)])
 def test_windows_are_reduced_by_a_loop_over_them(lead):
-    embed, x = make('windows'), normal(*lead, N, IN)
+    embed, x = make(), normal(*lead, N, IN)
     total = torch.zeros(N, C).double()
     windows = x.view(-1, N, IN)
     for window in windows:
@@ -44,7 +44,7 @@ def test_windows_are_reduced_by_a_loop_over_them(lead):
             total[sensor] += hidden.clamp(min=0)
     expected = total / len(windows) @ embed.lin.weight.t() + embed.lin.bias
     torch.testing.assert_close(embed(x), expected)
-    src, dst = embed(x[..., :2, :], x)
+    src, dst = embed((x, x[..., :2, :]))
     torch.testing.assert_close(src, expected)
     torch.testing.assert_close(dst, expected[:2])
     embed(x).square().sum().backward()
@@ -52,49 +52,92 @@ def test_windows_are_reduced_by_a_loop_over_them(lead):
 
 
 def test_no_windows_have_finite_embeddings():
-    assert bool(make('windows')(torch.empty(0, N, IN).double()).isfinite().all())
+    assert bool(make()(torch.empty(0, N, IN).double()).isfinite().all())
 
 
-def test_bad_input():
-    x, known = normal(7, N, IN), normal(N, C)
-    for call, error, match in (
-        (lambda: make('time'), ValueError, r"'compare' must be .* \(got 'time'\)"),
-        (lambda: make('free'), TypeError, "'num_sensors' must be an integer"),
-        (lambda: make('windows', N), ValueError, "'num_sensors' has no meaning with"),
-        (lambda: make('free', N)(x, x), ValueError, 'new sensors have no vector'),
-        (lambda: make('free', N)(x, None, known), ValueError, "'embedding' has no m"),
-        (lambda: make('windows')(), TypeError, r"'x' must be a torch.Tensor \(got No"),
-        (lambda: make('windows')(x[..., :2]), ValueError, "'x' must have 3 channels"),
-        (lambda: make('windows')(x / 0), ValueError, "'x' contains NaN or inf"),
-        (lambda: make('windows')(x.float()), TypeError, "'x' has torch.float32"),
-        (lambda: make('embedding')(x), ValueError, r"'embedding' must be given \(got"),
-        (lambda: make('embedding')(x, x), ValueError, "'embedding' must be given"),
-        (lambda: make('embedding')(x, x, known), TypeError, "'embedding' must be a p"),
+X, ROWS = normal(7, N, IN), normal(N, C)
+FREE, GIVEN = {'num_sensors': N}, {'z_channels': C}
+
+
+@pytest.mark.parametrize(
+    ('options', 'args', 'error', 'match'),
+    [
+        ({'num_sensors': 2.0}, (), TypeError, "'num_sensors' must be an integer"),
         (
-            lambda: make('embedding')(x, None, known[:2]),
+            {'num_sensors': 0},
+            (),
             ValueError,
-            r"'embedding' must have one row per sensor \(got 2 for 5 sensors\)",
+            r"'num_sensors' must be at least 1 \(got 0",
+        ),
+        ({'z_channels': 0}, (), ValueError, r"'z_channels' must be at least 1 \(got 0"),
+        (
+            FREE | GIVEN,
+            (),
+            ValueError,
+            "'z_channels' has no meaning beside 'num_sensor",
         ),
         (
-            lambda: make('embedding')(x, None, known.float()),
+            FREE,
+            ((X, X),),
             TypeError,
-            "'embedding' has torch.float32",
+            r'where each sensor has a vector: .* \(got a pair',
         ),
         (
-            lambda: make('embedding')(x, None, known[:, :2]),
+            FREE,
+            (X, ROWS),
             ValueError,
-            r"'embedding' must have 4 channels \(got 2\)",
+            r"'z' needs a layer with 'z_channels' \(got None",
         ),
         (
-            lambda: check_windows(x[0, 0], 'x'),
+            {},
+            (X, ROWS),
             ValueError,
-            r"'x' must be dense, of shape \[\*, num_sensors, channels\] \(got \[3\]",
+            r"'z' needs a layer with 'z_channels' \(got None\)",
+        ),
+        ({}, (), TypeError, r"'x' must be a torch.Tensor \(got NoneType\)"),
+        ({}, ((X, None),), TypeError, r"'x_dst' must be a torch.Tensor \(got NoneType"),
+        ({}, (X[..., :2],), ValueError, r"'x' must have 3 channels \(got 2\)"),
+        ({}, ((X[..., :2], X),), ValueError, r"'x_src' must have 3 channels \(got 2\)"),
+        ({}, (X / 0,), ValueError, "'x' contains NaN or infinite values"),
+        ({}, (X.float(),), TypeError, "'x' has torch.float32 but the parameters"),
+        (GIVEN, (X,), TypeError, r"'z' must be a torch.Tensor \(got NoneType\)"),
+        (GIVEN, ((X, X), ROWS), TypeError, r"'z' must be a pair like 'x' \(got a Ten"),
+        (
+            GIVEN,
+            (X, (ROWS, ROWS)),
+            TypeError,
+            r"'z' must be a tensor like 'x' \(got a t",
         ),
         (
-            lambda: check_windows(x, 'x', 4),
+            GIVEN,
+            (X, ROWS[:2]),
             ValueError,
-            r"'x' must have num_sensors=4 sensors \(got 5\)",
+            r'one row per sensor \(got 2 for 5 sensors\)',
         ),
-    ):
-        with pytest.raises(error, match=match):
-            call()
+        (
+            GIVEN,
+            (X, ROWS.float()),
+            TypeError,
+            "'z' has torch.float32 but the parameters",
+        ),
+        (GIVEN, (X, ROWS[:, :2]), ValueError, r"'z' must have 4 channels \(got 2\)"),
+    ],
+)
+def test_bad_input(options, args, error, match):
+    with pytest.raises(error, match=match):
+        make(**options)(*args)
+
+
+@pytest.mark.parametrize(
+    ('args', 'match'),
+    [
+        (
+            (X[0, 0], 'x'),
+            r"'x' must be dense, of shape \[\*, num_sensors.* \(got \[3\]",
+        ),
+        ((X, 'x_src', 4), r"'x_src' must have num_sensors=4 sensors \(got 5\)"),
+    ],
+)
+def test_bad_windows(args, match):
+    with pytest.raises(ValueError, match=match):
+        check_windows(*args)

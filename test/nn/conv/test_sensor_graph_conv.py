@@ -12,15 +12,16 @@ from torch_geometric_gsl.nn.similarity import LinearSimilarity
 
 N, IN, OUT, K, TAU, SCALE, EMB = 6, 3, 4, 3, 0.7, 4.0, 5
 LEADS = pytest.mark.parametrize('lead', [(), (7,), (2, 4)])
-KINDS = pytest.mark.parametrize('compare', ['free', 'embedding', 'windows'])
+# Each sensor has a vector, rows are given, or windows are reduced.
+FORMS = {'free': {'num_sensors': N}, 'rows': {'z_channels': EMB}, 'windows': {}}
+KINDS = pytest.mark.parametrize('form', FORMS)
 TRAINING = pytest.mark.parametrize('training', [True, False])
 
 
-def make(compare='free', **kwargs):
+def make(form='free', **kwargs):
     torch.manual_seed(5)
-    n = N if compare == 'free' else None
-    options = {'k': K, 'tau': TAU, 'scale': SCALE, **kwargs}
-    conv = SensorGraphConv(IN, OUT, n, EMB, compare=compare, **options).double()
+    options = {'k': K, 'tau': TAU, 'scale': SCALE, **FORMS[form], **kwargs}
+    conv = SensorGraphConv(IN, OUT, embedding_channels=EMB, **options).double()
     if conv.bias is not None:
         torch.nn.init.normal_(conv.bias)
     return conv
@@ -30,9 +31,9 @@ def windows(*lead, n=N, seed=3):
     return normal(*lead, n, IN, seed=seed)
 
 
-def given(compare, n=N):
+def given(form, n=N):
     """What a call takes beside the windows."""
-    return {'embedding': normal(n, EMB, seed=8)} if compare == 'embedding' else {}
+    return {'z': normal(n, EMB, seed=8)} if form == 'rows' else {}
 
 
 def weights(conv, z, seed, loop=False):
@@ -65,15 +66,15 @@ def by_window(conv, x, matrix):
 @LEADS
 @KINDS
 @pytest.mark.parametrize('options', [{}, {'directed': False, 'root_weight': False}])
-def test_a_loop_over_windows(options, compare, lead, training):
-    conv, x = make(compare, **options).train(training), windows(*lead)
+def test_a_loop_over_windows(options, form, lead, training):
+    conv, x = make(form, **options).train(training), windows(*lead)
     seed = 7 if training else None
-    z = conv.embed(x, **given(compare)).detach()
+    z = conv.embed(x, **given(form)).detach()
     expected = by_window(conv, x, weights(conv, z, seed))
-    out = conv(x, **given(compare), generator=seeded(7))
+    out = conv(x, **given(form), generator=seeded(7))
     assert out.shape == (*lead, N, OUT)
     torch.testing.assert_close(out, expected)
-    graph = conv.graph(x, **given(compare), generator=seeded(7))
+    graph = conv.graph(x, **given(form), generator=seeded(7))
     matrix = to_matrix(*graph, N, N)
     torch.testing.assert_close(matrix.detach(), weights(conv, z, seed))
     torch.testing.assert_close(conv(x, graph=graph), expected)
@@ -97,25 +98,25 @@ def test_nothing_random_happens_in_evaluation():
 
 
 @KINDS
-def test_gradients_reach_embeddings_and_similarity(compare):
+def test_gradients_reach_embeddings_and_similarity(form):
     conv = make(
-        compare, similarity='cosine', similarity_kwargs={'heads': 2}, null_score=0.0
+        form, similarity='cosine', similarity_kwargs={'heads': 2}, null_score=0.0
     )
-    conv(windows(7), **given(compare)).square().sum().backward()
+    conv(windows(7), **given(form)).square().sum().backward()
     check_gradients(conv)
 
 
 @TRAINING
 @KINDS
-def test_sensors_in_another_order(compare, training):
-    conv, x, order = make(compare), windows(2, 4), torch.tensor([3, 0, 5, 1, 4, 2])
-    known = given(compare).get('embedding')
-    graph = conv.train(training).graph(x, **given(compare), generator=seeded(2))
+def test_sensors_in_another_order(form, training):
+    conv, x, order = make(form), windows(2, 4), torch.tensor([3, 0, 5, 1, 4, 2])
+    known = given(form).get('z')
+    graph = conv.train(training).graph(x, **given(form), generator=seeded(2))
     out = conv(x, graph=graph)
-    if compare == 'free':
+    if form == 'free':
         with torch.no_grad():
             conv.embed.weight.copy_(conv.embed.weight[order])
-    moved = {} if known is None else {'embedding': known[order]}
+    moved = {} if known is None else {'z': known[order]}
     if training:  # The noise belongs to places: move the graph that was drawn.
         back = order.argsort()
         graph = SampledGraph(back[graph.edge_index], graph.edge_weight)
@@ -125,39 +126,39 @@ def test_sensors_in_another_order(compare, training):
 
 
 @KINDS
-def test_one_draw_a_call(compare):
-    conv, draws = make(compare), []
+def test_one_draw_a_call(form):
+    conv, draws = make(form), []
     handle = conv.sampler.register_draw_hook(lambda *args: draws.append(args))
     x = windows(9, 4)
-    out = conv(x, **given(compare))
+    out = conv(x, **given(form))
     assert len(draws) == 1
     # All windows share it: equal windows get equal answers, noise and all.
-    graph = conv.graph(x, **given(compare))
+    graph = conv.graph(x, **given(form))
     assert len(draws) == 2
     for _ in range(3):
         conv(x, graph=graph)
     assert len(draws) == 2
     handle.remove()
-    same = conv(x[:1, :1].expand(5, 2, N, IN), **given(compare))
+    same = conv(x[:1, :1].expand(5, 2, N, IN), **given(form))
     torch.testing.assert_close(same, same[:1, :1].expand_as(same))
-    assert not torch.allclose(out, conv(x, **given(compare)))
+    assert not torch.allclose(out, conv(x, **given(form)))
 
 
-@pytest.mark.parametrize('compare', ['embedding', 'windows'])
+@pytest.mark.parametrize('form', ['rows', 'windows'])
 @LEADS
-def test_new_sensors_take_a_context(compare, lead):
-    # Loops are allowed, for a context knows of no sensor that is its own.
-    conv, x = make(compare, loop=True).eval(), windows(*lead)
-    known = given(compare).get('embedding')
-    full, rows = conv(x, **given(compare)), torch.tensor([4, 1])
-    pair = {} if known is None else {'embedding': (known, known[rows])}
-    found = conv(x[..., rows, :], context=x, **pair)
+def test_new_sensors_join_others(form, lead):
+    # Loops are allowed, for a pair knows of no sensor that is its own.
+    conv, x = make(form, loop=True).eval(), windows(*lead)
+    known = given(form).get('z')
+    full, rows = conv(x, **given(form)), torch.tensor([4, 1])
+    pair = {} if known is None else {'z': (known, known[rows])}
+    found = conv((x, x[..., rows, :]), **pair)
     torch.testing.assert_close(found, full[..., rows, :])
-    graph = conv.graph(x[..., rows, :], context=x, **pair)
-    again = conv(x[..., rows, :], context=x, graph=graph)
+    graph = conv.graph((x, x[..., rows, :]), **pair)
+    again = conv((x, x[..., rows, :]), graph=graph)
     torch.testing.assert_close(again, full[..., rows, :])
     conv.train()
-    assert conv(x[..., rows, :], context=x, **pair).shape == (*lead, 2, OUT)
+    assert conv((x, x[..., rows, :]), **pair).shape == (*lead, 2, OUT)
 
 
 def test_any_other_graph():
@@ -173,9 +174,9 @@ def test_any_other_graph():
 
 @pytest.mark.parametrize('dtype', [torch.float32, torch.float64, torch.bfloat16])
 @KINDS
-def test_dtypes(compare, dtype):
-    conv, x = make(compare).to(dtype).eval(), windows(7).to(dtype)
-    known = {name: value.to(dtype) for name, value in given(compare).items()}
+def test_dtypes(form, dtype):
+    conv, x = make(form).to(dtype).eval(), windows(7).to(dtype)
+    known = {name: value.to(dtype) for name, value in given(form).items()}
     out = conv(x, **known)
     assert out.dtype == dtype
     expected = conv.double()(x.double(), **{k: v.double() for k, v in known.items()})
@@ -185,15 +186,15 @@ def test_dtypes(compare, dtype):
 
 @TRAINING
 @KINDS
-def test_no_windows_and_one_sensor(compare, training):
-    conv = make(compare).train(training)
+def test_no_windows_and_one_sensor(form, training):
+    conv = make(form).train(training)
     for lead in ((0,), (3, 0)):
-        assert conv(windows(*lead), **given(compare)).shape == (*lead, N, OUT)
+        assert conv(windows(*lead), **given(form)).shape == (*lead, N, OUT)
     torch.manual_seed(5)
-    n = 1 if compare == 'free' else None
-    alone = SensorGraphConv(IN, OUT, n, EMB, k=1, compare=compare, loop=True)
+    options = {'num_sensors': 1} if form == 'free' else FORMS[form]
+    alone = SensorGraphConv(IN, OUT, k=1, loop=True, **options)
     alone, x = alone.double().train(training), windows(7, n=1)
-    known = given(compare, 1)
+    known = given(form, 1)
     torch.testing.assert_close(
         alone(x, **known), x @ (alone.lin.weight + alone.lin_root.weight).t()
     )
@@ -202,7 +203,7 @@ def test_no_windows_and_one_sensor(compare, training):
 
 
 def test_lazy_channels():
-    conv = SensorGraphConv(-1, OUT, compare='windows', k=K)
+    conv = SensorGraphConv(-1, OUT, k=K)
     x = windows(7).float()
     assert conv(x).shape == (7, N, OUT)
     assert conv.lin.weight.shape == (OUT, IN)
@@ -211,20 +212,19 @@ def test_lazy_channels():
 
 
 @KINDS
-def test_state_dict(compare):
-    conv, stream = make(compare), io.BytesIO()
+def test_state_dict(form):
+    conv, stream = make(form), io.BytesIO()
     torch.save(conv.state_dict(), stream)
     stream.seek(0)
     torch.manual_seed(9)
-    other = SensorGraphConv(
-        IN, OUT, conv.num_sensors, EMB, k=K, tau=TAU, compare=compare
-    ).double()
+    options = {'embedding_channels': EMB, 'k': K, 'tau': TAU, **FORMS[form]}
+    other = SensorGraphConv(IN, OUT, **options).double()
     other.load_state_dict(torch.load(stream, weights_only=True))
     x = windows(7)
-    found = other.eval()(x, **given(compare))
-    torch.testing.assert_close(found, conv.eval()(x, **given(compare)), rtol=0, atol=0)
+    found = other.eval()(x, **given(form))
+    torch.testing.assert_close(found, conv.eval()(x, **given(form)), rtol=0, atol=0)
     conv.reset_parameters()
-    assert not torch.allclose(conv(x, **given(compare)), found)
+    assert not torch.allclose(conv(x, **given(form)), found)
 
 
 def test_repr():
@@ -232,24 +232,26 @@ def test_repr():
         'SensorGraphConv(16, 32, num_sensors=20, '
         'similarity=DirectedSimilarity(LinearSimilarity(32)), k=5, tau=1.0)'
     )
-    conv = SensorGraphConv(-1, 8, None, 4, k=2, compare='windows', directed=False)
-    assert str(conv) == (
-        "SensorGraphConv(-1, 8, compare='windows', "
-        'similarity=LinearSimilarity(4), k=2, tau=1.0)'
+    assert str(SensorGraphConv(-1, 8, None, 4, k=2, directed=False)) == (
+        'SensorGraphConv(-1, 8, similarity=LinearSimilarity(4), k=2, tau=1.0)'
+    )
+    assert str(SensorGraphConv(16, 32, z_channels=2)).startswith(
+        'SensorGraphConv(16, 32, z_channels=2, similarity=Dir'
     )
 
 
 @pytest.mark.parametrize(
     ('kwargs', 'error', 'match'),
     [
-        ({}, TypeError, "'num_sensors' must be an integer"),
+        ({'num_sensors': 2.0}, TypeError, "'num_sensors' must be an integer"),
         ({'num_sensors': 0}, ValueError, r"'num_sensors' must be at least 1 \(got 0"),
-        ({'compare': 'time'}, ValueError, r"'compare' must be one of .* \(got 'time'"),
         (
-            {'num_sensors': 5, 'compare': 'windows'},
+            {'num_sensors': 5, 'z_channels': 3},
             ValueError,
-            "'num_sensors' has no meaning with compare='windows'",
+            "'z_channels' has no meaning beside 'num_sensors'",
         ),
+        ({'z_channels': -1}, ValueError, r"'z_channels' must be at least 1 \(got -1"),
+        ({'in_channels': (1, 2)}, TypeError, r"'in_channels' must be .* \(got tuple"),
         ({'directed': 1}, TypeError, r"'directed' must be a bool \(got 1\)"),
         ({'embedding_channels': 0}, ValueError, "'embedding_channels' must be at l"),
         ({'similarity': 'bell'}, ValueError, r"'similarity' must be .* \(got 'bell'"),
@@ -268,7 +270,7 @@ def test_repr():
 )
 def test_bad_arguments(kwargs, error, match):
     with pytest.raises(error, match=match):
-        SensorGraphConv(IN, OUT, **kwargs)
+        SensorGraphConv(**{'in_channels': IN, 'out_channels': OUT, **kwargs})
 
 
 def test_bad_input():
@@ -281,17 +283,17 @@ def test_bad_input():
         (lambda: free(x[..., :2]), ValueError, r"'x' must have 3 channels \(got 2\)"),
         (lambda: free(x.float()), TypeError, "'x' has torch.float32 but the param"),
         (lambda: free(x / 0), ValueError, "'x' contains NaN or infinite values"),
-        (lambda: free(x, context=x), ValueError, 'new sensors have no vector'),
+        (lambda: free((x, x)), TypeError, 'where each sensor has a vector'),
         (lambda: free({'a': x}), TypeError, "'x' must be a torch.Tensor"),
         (
-            lambda: reduced(x, context=x[:3]),
+            lambda: reduced((x[:3], x)),
             ValueError,
-            r"'context' must hold the windows of 'x' \(got \[3, 6, 3\] for \[7, 6, 3",
+            r"'x_src' must hold the windows of 'x_dst' \(got \[3, 6, 3\] for \[7, 6",
         ),
         (
-            lambda: make('embedding')(x, embedding=(x[0, :, :], x[0, :, :])),
+            lambda: make('rows')(x, z=(x[0, :, :], x[0, :, :])),
             TypeError,
-            r"'embedding' must be a torch.Tensor without a 'context' \(got tuple",
+            r"'z' must be a tensor like 'x' \(got a tuple\)",
         ),
         (lambda: free(x, graph=3), TypeError, r"'graph' must be a pair .* \(got int"),
         (lambda: free(x, graph=graph), ValueError, "'graph' has targets outside 0..5"),
@@ -301,9 +303,9 @@ def test_bad_input():
             r"'graph' must have one weight per edge \(got \[2\] for 1 edges\)",
         ),
         (
-            lambda: free(x, graph=graph, embedding=x),
+            lambda: free(x, graph=graph, z=x),
             ValueError,
-            "'embedding' has no meaning with a 'graph'",
+            "'z' has no meaning with a 'graph'",
         ),
         (
             lambda: make(k=N, replace=False)(x),

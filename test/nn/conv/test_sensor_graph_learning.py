@@ -72,7 +72,7 @@ def test_reduced_windows_tell_kinds_of_new_sensors_too():
     # Each sensor is to tell the mean value of the sensors of the next kind.
     generator = seeded(0)
     torch.manual_seed(0)
-    conv = SensorGraphConv(2, 1, compare='windows', root_weight=False)
+    conv = SensorGraphConv(2, 1, root_weight=False)
     optimizer = torch.optim.Adam(conv.parameters(), lr=0.02)
     for _ in range(300):
         x, wanted = of_a_kind(KIND, generator)
@@ -83,6 +83,6 @@ def test_reduced_windows_tell_kinds_of_new_sensors_too():
     x, wanted = of_a_kind(KIND, generator)
     new, wanted_by_new = of_a_kind(torch.tensor([2, 0, 1]), generator)
     known = to_matrix(*conv.graph(x), 12, 12)
-    found = to_matrix(*conv.graph(new, context=x), 3, 12)
+    found = to_matrix(*conv.graph((x, new)), 3, 12)
     assert float((known * wanted).sum(dim=1).detach().min()) > 0.8
     assert float((found * wanted_by_new).sum(dim=1).detach().min()) > 0.8

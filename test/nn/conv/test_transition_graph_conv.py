@@ -72,8 +72,15 @@ def test_bad_arguments(error, args, match):
         TransitionGraphConv(*args)
 
 
-@pytest.mark.parametrize('name', ['observed', 'compare', 'embedding_channels'])
+def test_a_pair_of_widths():
+    with pytest.raises(
+        TypeError, match=r"'in_channels' must be an integer \(got tuple"
+    ):
+        TransitionGraphConv((4, 5), 4, 5, 2)
+
+
+@pytest.mark.parametrize('name', ['observed', 'z_channels', 'label_channels'])
 def test_arguments_of_graphs_between_all_nodes(name):
     match = f"'{name}' has no meaning with transition nodes"
     with pytest.raises(ValueError, match=match):
-        TransitionGraphConv(4, 4, 5, 2, **{name: 'candidates'})
+        TransitionGraphConv(4, 4, 5, 2, **{name: 3})

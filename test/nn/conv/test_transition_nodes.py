@@ -13,7 +13,7 @@ from scipy import stats
 
 from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
-from torch_geometric_gsl.nn.conv.transition_nodes import sum_rows
+from torch_geometric_gsl.nn.conv.transition_nodes import ProjectNodes
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES
 
 S, IN, OUT = 6, 5, 4
@@ -76,25 +76,24 @@ def test_a_row_depends_on_no_other(form, similarity, method):
 @pytest.mark.parametrize('similarity', SIMILARITIES)
 @pytest.mark.parametrize('sparse', [False, True])
 @TRAINING
-def test_anchors_are_a_context(similarity, training, sparse):
+def test_anchors_are_sources(similarity, training, sparse):
     conv = make('anchors', similarity=similarity, k=3).train(training)
     full = LatentGraphConv(IN, OUT, similarity=similarity, k=3).double().train(training)
     full.load_state_dict({k: v for k, v in conv.state_dict().items() if k != 'anchors'})
-    x, context = normal(9, IN).relu(), conv.anchors
+    x, sources = normal(9, IN).relu(), conv.anchors
     own = x.to_sparse_csr() if sparse else x
     found, expected = (
         call(own, generator=seeded(2))
-        for call in (conv, lambda x, **given: full(x, context=context, **given))
+        for call in (conv, lambda x, **given: full((sources, x), **given))
     )
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-14)
     graph = conv.graph(own, generator=seeded(2))
-    other = full.graph(own, context=context, generator=seeded(2))
+    other = full.graph((sources, own), generator=seeded(2))
     assert torch.equal(graph.edge_index, other.edge_index)
-    assert conv.plan(own) == full.plan(own, context=context)
     # Others may be given, as many as one likes.
     given = normal(9, IN, seed=4)
-    found = conv(own, context=given, generator=seeded(2))
-    expected = full(own, context=given, generator=seeded(2))
+    found = conv((given, own), generator=seeded(2))
+    expected = full((given, own), generator=seeded(2))
     torch.testing.assert_close(found, expected)
 
 
@@ -145,10 +144,10 @@ def test_half_precision(form, dtype, training):
 
 def test_anchors_come_first():
     conv, x = build('anchors'), torch.randn(3, IN)
-    for call in (conv, conv.graph, conv.plan):
+    for call in (conv, conv.graph):
         with pytest.raises(ValueError, match=r"'anchors' must be chosen first, by cho"):
             call(x)
-    assert conv(x, context=torch.randn(9, IN)).shape == (3, OUT)
+    assert conv((torch.randn(9, IN), x)).shape == (3, OUT)
 
 
 def test_anchors_are_rows_without_replacement():
@@ -253,11 +252,9 @@ def test_states_that_do_not_fit():
 def test_what_has_no_meaning():
     x = torch.randn(20, IN)
     conv = build('free')
-    for call in (conv, conv.graph, conv.plan):
-        with pytest.raises(
-            ValueError, match="'context' has no meaning with transition="
-        ):
-            call(x, context=x)
+    for call in (conv, conv.graph):
+        with pytest.raises(TypeError, match="with transition='free', which has no sou"):
+            call((x, x))
     for other in (conv, TransitionGraphConv(IN, OUT, 20, S)):
         with pytest.raises(ValueError, match="'transition' must be 'anchors' for anch"):
             other.choose_anchors(x)
@@ -314,11 +311,11 @@ def test_half_precision_of_many_rows(how):
     """Shares of 1 / n would be subnormal numbers."""
     theta, h = torch.randn(5, 20_000), torch.randn(20_000, 32).half().float()
     exact = theta.double() @ h.double() / 20_000
-    torch.testing.assert_close(sum_rows(theta, h, None), exact.float())
+    torch.testing.assert_close(ProjectNodes()(theta, h), exact.float())
     if how == 'half':
-        found = sum_rows(theta.half(), h.half(), None)
+        found = ProjectNodes()(theta.half(), h.half())
     else:
         with torch.autocast('cpu', dtype=torch.float16):
-            found = sum_rows(theta, h.half(), None)
+            found = ProjectNodes()(theta, h.half())
     assert found.dtype == torch.half
     assert float((found - exact).norm() / exact.norm()) < 1e-3

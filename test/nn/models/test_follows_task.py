@@ -5,7 +5,8 @@ import torch
 from ranks import group_of_one, run_ranks
 from torch.nn import functional as F
 
-from torch_geometric_gsl.distributed import RowShard
+from torch_geometric_gsl import GSLNet
+from torch_geometric_gsl.distributed import RowShard, ShardedModel
 from torch_geometric_gsl.nn.models.follows_task import FollowsTask
 
 N, IN = 12, 5
@@ -40,19 +41,19 @@ class Plain(FollowsTask):
 
 
 def problem(task, rows=slice(None)):
-    """Return a model, the outputs of some nodes, and their labels."""
+    """Return a model, features of some nodes, and their labels."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(N, IN, generator=generator, dtype=torch.double)
     hidden = torch.randn(N, 4, generator=generator, dtype=torch.double)
     torch.manual_seed(1)
-    model = Plain(task).eval()
+    model = GSLNet(IN, 8, 2, OUT[task], task=task).double().eval()
     labels = {
         'classification': hidden[:, :3].argmax(dim=1),
         'regression': hidden[:, :2],
         'binary': (hidden[:, 0] > 0).long(),
         'multilabel': (hidden > 0).long(),
     }
-    return model, model(x[rows]), labels[task][rows]
+    return model, x[rows], labels[task][rows]
 
 
 def plain_loss(task, out, y):
@@ -80,38 +81,43 @@ def plain_score(task, out, y):
 @pytest.mark.parametrize('kind', ['none', 'alone', 'group'])
 def test_loss_and_score(task, mask, kind, tmp_path):
     """A shard of one process owns all rows, with a process group or without."""
-    model, out, y = problem(task)
-    chosen = torch.arange(N) if mask is None else mask
+    model, x, y = problem(task)
+    chosen, weight = (
+        torch.arange(N) if mask is None else mask,
+        model.convs[0].lin.weight,
+    )
+    out = model(x)
     expected = plain_loss(task, out[chosen], y[chosen])
-    (wanted,) = torch.autograd.grad(expected, model.lin.weight, retain_graph=True)
+    (wanted,) = torch.autograd.grad(expected, weight)
     score = plain_score(task, out.detach()[chosen], y[chosen])
 
-    def check(shard):
-        loss = model._label_loss(out, y, mask, shard)
+    def check(model):
+        loss = model.loss(x, y, mask)
         assert loss.shape == ()
         torch.testing.assert_close(loss, expected)
-        (grad,) = torch.autograd.grad(loss, model.lin.weight, retain_graph=True)
+        (grad,) = torch.autograd.grad(loss, weight)
         torch.testing.assert_close(grad, wanted)
-        found = model._scored(out.detach(), y, mask, shard)
+        found = model.score(x, y, mask)
         assert found == {METRICS[task]: pytest.approx(float(score))}
         assert type(found[METRICS[task]]) is float
 
     if kind == 'group':
         with group_of_one(tmp_path):
-            check(RowShard(N))
+            check(ShardedModel(model, RowShard(N)))
     else:
-        check(RowShard(N) if kind == 'alone' else None)
+        check(ShardedModel(model, RowShard(N)) if kind == 'alone' else model)
 
 
 def shared(rank, task, mask):
     rows = FIRST if rank == 0 else slice(FIRST.stop, N)
-    model, out, y = problem(task, rows)
-    shard = RowShard(len(out))
-    loss = model._label_loss(out, y, mask[rows], shard)
+    model, x, y = problem(task, rows)
+    shard = RowShard(len(x))
+    sharded = ShardedModel(model, shard)
+    loss = sharded.loss(x, y, mask[rows])
     loss.backward()
     shard.sum_gradients(model)
-    score = model._scored(out.detach(), y, mask[rows], shard)
-    return loss.detach(), model.lin.weight.grad, score
+    weight = model.convs[0].lin.weight
+    return loss.detach(), weight.grad, sharded.score(x, y, mask[rows])
 
 
 @pytest.mark.parametrize(
@@ -122,13 +128,14 @@ def test_ranks_of_which_one_may_have_no_labelled_node(task, first, tmp_path):
     """A score is not the mean of those of ranks, which need not have one."""
     mask = torch.arange(N) >= FIRST.stop + 1
     mask[:first] = True
-    model, out, y = problem(task)
+    model, x, y = problem(task)
+    out = model(x)
     loss = plain_loss(task, out[mask], y[mask])
     loss.backward()
     score = plain_score(task, out.detach()[mask], y[mask])
     for found in run_ranks(shared, 2, tmp_path, task, mask):
         torch.testing.assert_close(found[0], loss.detach())
-        torch.testing.assert_close(found[1], model.lin.weight.grad)
+        torch.testing.assert_close(found[1], model.convs[0].lin.weight.grad)
         assert found[2] == {METRICS[task]: pytest.approx(float(score))}
 
 
@@ -139,10 +146,11 @@ def test_ranks_without_any_labelled_node(tmp_path):
 
 
 NONE = torch.zeros(N, dtype=torch.bool)
+SHARED = pytest.mark.parametrize('is_shared', [False, True])
 
 
-@pytest.mark.parametrize('call', ['_label_loss', '_scored'])
-@pytest.mark.parametrize('is_shared', [False, True])
+@SHARED
+@pytest.mark.parametrize('call', ['loss', 'score'])
 @pytest.mark.parametrize(
     ('mask', 'error', 'text'),
     [
@@ -153,26 +161,24 @@ NONE = torch.zeros(N, dtype=torch.bool)
     ],
 )
 def test_bad_masks(call, is_shared, mask, error, text):
-    model, out, y = problem('classification')
-    shard = RowShard(N) if is_shared else None
-    if is_shared and mask is NONE:  # A rank may have none, if another one has some.
+    model, x, y = problem('classification')
+    model = ShardedModel(model, RowShard(N)) if is_shared else model
+    if is_shared and mask is NONE and call == 'loss':  # Another rank may have some.
         text = "'count' must be at least 1 on some rank (got 0 on all)"
-        if call == '_scored':
-            text = "'mask' must choose at least one node (got none)"
     with pytest.raises(error) as info:
-        getattr(model, call)(out, y, mask, shard)
+        getattr(model, call)(x, y, mask)
     assert text in str(info.value)
 
 
-@pytest.mark.parametrize('is_shared', [False, True])
+@SHARED
 def test_bad_labels(is_shared):
-    model, out, y = problem('classification')
-    shard = RowShard(N) if is_shared else None
-    for call in (model._label_loss, model._scored):
+    model, x, y = problem('classification')
+    model = ShardedModel(model, RowShard(N)) if is_shared else model
+    for call in (model.loss, model.score):
         with pytest.raises(ValueError, match=r"'y' has labels outside 0\.\.2"):
-            call(out, y + 1, None, shard)
+            call(x, y + 1)
         with pytest.raises(TypeError, match=r"'y' must have dtype torch\.int64"):
-            call(out, y.double(), None, shard)
+            call(x, y.double())
 
 
 def modes(model):

@@ -1,4 +1,5 @@
 from functools import partial
+from itertools import pairwise
 
 import pytest
 import torch
@@ -8,7 +9,9 @@ from torch.utils.checkpoint import checkpoint
 
 from torch_geometric_gsl import (
     GSLNet,
+    LatentGraphConv,
     LinearSimilarity,
+    TransitionGraphConv,
 )
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES
 
@@ -47,8 +50,8 @@ def test_repr():
         'GSLNet(16, 32, num_layers=2, out_channels=7, num_transition_nodes=7, '
         "transition='free')"
     )
-    assert str(GSLNet(16, 32, 2, 7, compare='input')) == (
-        "GSLNet(16, 32, num_layers=2, out_channels=7, compare='input')"
+    assert str(GSLNet(16, 32, 2, 7, z_channels=-1)) == (
+        'GSLNet(16, 32, num_layers=2, out_channels=7, z_channels=16)'
     )
 
 
@@ -78,6 +81,87 @@ def test_forward_is_written_out(kind, act):
     own = known.get(act, act)
     h = own(model.convs[1](own(model.convs[0](x))))
     assert torch.equal(model(x), model.convs[2](h))
+
+
+@KINDS
+@pytest.mark.parametrize('in_channels', [IN, -1])
+@pytest.mark.parametrize('num_layers', [1, 2, 3])
+def test_layers(kind, in_channels, num_layers):
+    options = {'k': 4, 'tau': 0.5, 'root_weight': False, **kind}
+    model = GSLNet(in_channels, HIDDEN, num_layers, OUT, **options)
+    widths = [in_channels, *[HIDDEN] * (num_layers - 1), OUT]
+    found = [(conv.in_channels, conv.out_channels) for conv in model.convs]
+    assert found == list(pairwise(widths))
+    for conv in model.convs:
+        assert type(conv) is (TransitionGraphConv if kind else LatentGraphConv)
+        assert (conv.sampler.k, conv.sampler.tau) == (4, 0.5)
+        assert conv.lin_root is None
+    assert model(problem()[0]).shape == (N, OUT)
+    assert model.convs[0].lin.weight.size(1) == IN
+
+
+@KINDS
+def test_dropout_follows_hidden_layers_only(kind):
+    model, x = make(kind, num_layers=3, dropout=0.25), problem()[0]
+    inputs, outputs = [], []
+    for conv in model.convs:
+        conv.register_forward_hook(lambda _, __, out: outputs.append(out))
+        conv.register_forward_pre_hook(lambda _, args: inputs.append(args[0]))
+    out = model(x)
+    assert torch.equal(inputs[0], x)
+    assert torch.equal(out, outputs[-1])
+    for hidden, received in zip(outputs, inputs[1:], strict=False):
+        kept = received != 0
+        assert 0.6 < float(kept.float().mean()) < 0.9
+        torch.testing.assert_close(received[kept], F.elu(hidden)[kept] / 0.75)
+    model.eval()
+    assert torch.equal(model(x), model(x))
+
+
+@KINDS
+@pytest.mark.parametrize('is_global', [False, True])
+def test_the_graph_that_is_seen_is_the_one_that_is_used(kind, is_global):
+    x, options = problem()[0], {'root_weight': False, 'bias': False, 'k': 3}
+    model = make(kind, num_layers=1, **options)
+    generator, conv = None if is_global else seeded(1), model.convs[0]
+    torch.manual_seed(2)
+    out, (graph,) = model(x, generator=generator, return_graph=True)
+    source = conv.lin(x)
+    if kind == TRANSITION:
+        source = conv.w_e @ source
+    elif kind == FREE:
+        source = conv.messages
+    message = graph.edge_weight[:, None] * source[graph.edge_index[0]]
+    summed = torch.zeros(N, OUT).index_add(0, graph.edge_index[1], message)
+    torch.testing.assert_close(out, summed)
+    # Looking draws nothing that a call without a look would not draw.
+    torch.manual_seed(2)
+    twin = None if is_global else seeded(1)
+    torch.testing.assert_close(model(x, generator=twin), out)
+    if not is_global:
+        assert torch.equal(generator.get_state(), twin.get_state())
+
+
+def test_one_similarity_of_the_input_serves_all_layers():
+    x = problem()[0]
+    model = make(FULL, z_channels=-1, dropout=0.0, train_scale=True)
+    first, second = model.convs
+    assert second.sampler is first.sampler
+    assert first.sampler.similarity.in_channels == IN
+    names = [name for name, _ in model.named_parameters() if 'sampler' in name]
+    assert all(name.startswith('convs.0') for name in names)
+    # Both layers look at the input, and draw a graph of their own.
+    h = model.act(first(x, z=x, generator=(noise := seeded(1))))
+    expected = second(h, z=x, generator=noise)
+    found = model(x, generator=seeded(1))
+    torch.testing.assert_close(found, expected)
+    assert torch.equal(model(x, z=x, generator=seeded(1)), found)
+    one, other = model.graphs(x, generator=seeded(1))
+    assert not torch.equal(one.edge_weight, other.edge_weight)
+    one, other = model.eval().graphs(x)
+    assert torch.equal(one.edge_index, other.edge_index)
+    # Rows that are given are compared in place of the input.
+    assert not torch.allclose(model(x, z=x.flip(0)), model(x))
 
 
 @KINDS
@@ -164,8 +248,8 @@ def test_shared_similarity():
         ),
         (
             ValueError,
-            {'transition': 'free', 'num_transition_nodes': 3, 'compare': 'input'},
-            "'compare' must be 'projected' with transition nodes",
+            {'transition': 'free', 'num_transition_nodes': 3, 'z_channels': -1},
+            "'z_channels' has no meaning with transition nodes",
         ),
     ],
 )
@@ -207,12 +291,19 @@ def test_diverged_parameters_are_told_from_bad_features():
 
 def test_bad_comparisons():
     x, _ = problem()
-    with pytest.raises(ValueError, match="'compare' must be 'projected' with trans"):
-        make(TRANSITION, compare='input')
-    with pytest.raises(ValueError, match="'embedding' has no meaning with compare='i"):
-        make(FULL, compare='input')(x, embedding=x)
-    with pytest.raises(ValueError, match="'embedding' must be given"):
-        make(FULL, compare='embedding', embedding_channels=3)(x)
+    with pytest.raises(ValueError, match=r"'in_channels' must be one known width .*-1"):
+        GSLNet(-1, HIDDEN, 2, OUT, z_channels=-1)
+    with pytest.raises(ValueError, match=r"'z_channels' must be at least 1 \(got 0\)"):
+        make(FULL, z_channels=0)
+    with pytest.raises(
+        ValueError, match=r"'z' needs a model with 'z_channels' \(got N"
+    ):
+        make(FULL)(x, z=x)
+    # The features themselves are not so wide.
+    with pytest.raises(ValueError, match='must have 3 channels'):
+        make(FULL, z_channels=3)(x)
+    with pytest.raises(ValueError, match="'label_channels' has no meaning in a GSLNet"):
+        make(FULL, label_channels=2)
 
 
 RANDOM = {

@@ -18,10 +18,10 @@ def make(num_relations=2, **options):
 
 
 @pytest.mark.parametrize('training', [True, False])
-@pytest.mark.parametrize('compare', ['projected', 'input'])
-def test_one_relation_is_the_network_of_one_graph(compare, training):
-    model = make(1, compare=compare).train(training)
-    single = make(None, compare=compare).train(training)
+@pytest.mark.parametrize('z_channels', [None, -1])
+def test_one_relation_is_the_network_of_one_graph(z_channels, training):
+    model = make(1, z_channels=z_channels).train(training)
+    single = make(None, z_channels=z_channels).train(training)
     state = {
         key.replace('relations.0.', ''): value
         for key, value in model.state_dict().items()
@@ -33,26 +33,26 @@ def test_one_relation_is_the_network_of_one_graph(compare, training):
     model.loss(X, Y, generator=seeded(1)).backward()
 
 
-@pytest.mark.parametrize('compare', ['projected', 'input'])
-def test_layers_and_graphs(compare):
-    model = make(compare=compare).eval()
+@pytest.mark.parametrize('z_channels', [None, -1])
+def test_layers_and_graphs(z_channels):
+    model = make(z_channels=z_channels).eval()
     assert all(isinstance(conv, MultiplexLatentGraphConv) for conv in model.convs)
     graphs = model.graphs(X)
     assert len(graphs) == 2
     mixed = sum(
         share * to_matrix(*graph, N, N)
         for share, graph in zip(
-            model.convs[0].shares(),
-            model.convs[0].graphs(
-                X, **({} if compare == 'projected' else {'embedding': X})
-            ),
-            strict=True,
+            model.convs[0].shares(), model.convs[0].graphs(X), strict=True
         )
     )
     torch.testing.assert_close(to_matrix(*graphs[0], N, N), mixed)
     samplers = [conv.relations[1].sampler for conv in model.convs]
-    assert (samplers[0] is samplers[1]) == (compare == 'input')
-    torch.testing.assert_close(model(X[:3], context=X), model(X)[:3])
+    assert (samplers[0] is samplers[1]) == (z_channels == -1)
+    torch.testing.assert_close(model((X, X[:3])), model(X)[:3])
+    mixed = model.graphs((X, X[:3]))
+    for graph, other in zip(mixed, graphs, strict=True):
+        expected = to_matrix(*other, N, N)[:3]
+        torch.testing.assert_close(to_matrix(*graph, N, N)[:3], expected)
 
 
 def test_training_and_repr():

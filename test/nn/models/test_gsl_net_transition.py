@@ -40,14 +40,14 @@ def test_layer_by_layer(form, training):
     graphs = []
     for number, conv in enumerate(net.convs):
         is_last = number == len(net.convs) - 1
-        given = {} if rows is None else {'context': rows}
+        pair = h if rows is None else (rows, h)
         if rows is not None and not is_last:
             # Anchors see each other.
-            rows = F.elu(conv(rows, context=rows, generator=noise))
+            rows = F.elu(conv((rows, rows), generator=noise))
         own = copy.deepcopy(conv)
         twin = noise.clone_state()
-        graphs.append(own.graph(h, **given, generator=twin))
-        h = conv(h, **given, generator=noise)
+        graphs.append(own.graph(pair, generator=twin))
+        h = conv(pair, generator=noise)
         h = h if is_last else F.elu(h)
     torch.testing.assert_close(net(x, generator=seeded(4)), h)
     found = net.graphs(x, generator=seeded(4))
@@ -59,16 +59,16 @@ def test_layer_by_layer(form, training):
 
 
 @TRAINING
-def test_anchors_are_the_context_of_a_full_graph(training):
+def test_anchors_are_the_sources_of_a_full_graph(training):
     net, x = make('anchors', dropout=0.0).train(training), draw_rows(9, seed=3)
     full = GSLNet(IN, HIDDEN, 3, OUT, k=3, dropout=0.0).train(training)
     assert isinstance(full.convs[0], LatentGraphConv)
     full.load_state_dict({k: v for k, v in net.state_dict().items() if k != 'anchors'})
-    expected = full(x, context=net.anchors, generator=seeded(4))
+    expected = full((net.anchors, x), generator=seeded(4))
     torch.testing.assert_close(net(x, generator=seeded(4)), expected)
     other = draw_rows(11, seed=5)
-    found = net(x, context=other, generator=seeded(4))
-    torch.testing.assert_close(found, full(x, context=other, generator=seeded(4)))
+    found = net((other, x), generator=seeded(4))
+    torch.testing.assert_close(found, full((other, x), generator=seeded(4)))
 
 
 @FORMS
@@ -180,16 +180,14 @@ def test_what_has_no_meaning():
                 match = f"'{name}' has no meaning with transition nodes"
                 with pytest.raises(ValueError, match=match):
                     call(x, **{name: value})
-        with pytest.raises(ValueError, match=f"remembered with transition='{form}'"):
-            net.remember(x)
+        with pytest.raises(ValueError, match=f"indexed with transition='{form}'"):
+            net.index(x)
         with pytest.raises(ValueError, match="'model' must learn a graph of the nodes"):
             FreezeLatentGraph(net)
     net = make('free')
     for call in (net, net.graphs, net.predict):
-        with pytest.raises(
-            ValueError, match="'context' has no meaning with transition="
-        ):
-            call(x, context=x)
+        with pytest.raises(TypeError, match="with transition='free', which has no sou"):
+            call((x, x))
     for other in (net, GSLNet(IN, HIDDEN, 2, OUT)):
         with pytest.raises(ValueError, match="'transition' must be 'anchors' for anch"):
             other.choose_anchors(x)

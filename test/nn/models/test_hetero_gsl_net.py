@@ -32,8 +32,8 @@ Y = torch.arange(12) % OUT
     'options',
     [
         {},
-        {'compare': 'input', 'train_scale': True},
-        {'compare': 'embedding', 'embedding_channels': 2},
+        {'z_channels': -1, 'train_scale': True},
+        {'z_channels': 2},
         {'observed': 'prior', 'null_score': 0.0},
     ],
 )
@@ -52,9 +52,9 @@ def test_one_type_and_one_relation(options, training):
     plain.train(training)
     model.train(training)
     given, typed = {}, {}
-    if 'embedding_channels' in options:
-        given['embedding'] = normal(12, 2)
-        typed['embedding_dict'] = {'doc': given['embedding']}
+    if options.get('z_channels') == 2:
+        given['z'] = normal(12, 2)
+        typed['z_dict'] = {'doc': given['z']}
     if 'observed' in options:
         given['edge_index'] = torch.randint(12, (2, 40), generator=seeded())
         typed['edge_index_dict'] = {NEAR: given['edge_index']}
@@ -168,7 +168,7 @@ def test_autocast():
     expected = model(x)
     with torch.autocast('cpu', torch.bfloat16):
         found = model(x)
-    torch.testing.assert_close(found.float(), expected, rtol=0.1, atol=0.1)
+    assert bool((found - expected).norm() < 0.05 * expected.norm())
     found.float().sum().backward()
 
 
@@ -194,7 +194,17 @@ BAD_OPTIONS = [
     ({'relations': []}, ValueError, r"'relations' must hold an edge type"),
     ({'aggr': 'cat'}, ValueError, r"'aggr' must be one of .* \(got 'cat'\)"),
     ({'aggr': None}, ValueError, r"'aggr' must be one of .* \(got None\)"),
-    ({'compare': 'x'}, ValueError, r"'compare' must be one of .* \(got 'x'\)"),
+    ({'z_channels': 0}, ValueError, r"'z_channels' must be at least 1 \(got 0\)"),
+    (
+        {'z_channels': -1},
+        ValueError,
+        r'one known width with z_channels=-1 \(got \(3, 6\)\)',
+    ),
+    (
+        {'z_channels': -1, 'in_channels': -1, 'relations': [NEAR]},
+        ValueError,
+        r'one known width with z_channels=-1 \(got \(-1, -1\)\)',
+    ),
     ({'dropout': 1.0}, ValueError, r"'dropout' must lie in \[0, 1\) \(got 1.0\)"),
     ({'num_layers': 0}, ValueError, r"'num_layers' must be at least 1 \(got 0\)"),
     ({'task': 'binary'}, ValueError, r"'out_channels' must be 1 .* \(got 4\)"),
@@ -202,7 +212,7 @@ BAD_OPTIONS = [
     (
         {'in_channels': {'doc': 6}},
         ValueError,
-        r"'in_channels' must tell of 'word' \(got none\)",
+        r"'in_channels' must have an entry for 'word' \(got \['doc'\]\)",
     ),
 ]
 
@@ -231,14 +241,12 @@ def test_labels_need_a_target():
 def test_all_that_is_random_comes_from_the_generator(is_new):
     torch.manual_seed(0)
     model = HeteroGSLNet(IN, 8, 3, OUT, RELATIONS, k=2, target='doc').double()
-    new = {'doc': X['doc'][:4]}
-    given = (new,) if is_new else (X,)
-    context = {'context_dict': X} if is_new else {}
+    x = (X, {'doc': X['doc'][:4]}) if is_new else X
 
     def results(seed, global_seed):
         torch.manual_seed(global_seed)
         state = torch.get_rng_state()
-        out = model(*given, **context, generator=seeded(seed))
+        out = model(x, generator=seeded(seed))
         assert torch.equal(torch.get_rng_state(), state)
         return out
 

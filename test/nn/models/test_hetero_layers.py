@@ -3,7 +3,6 @@
 import pytest
 import torch
 from hetero import (
-    BATCH,
     EDGES,
     HAS,
     HIDDEN,
@@ -11,71 +10,90 @@ from hetero import (
     NEAR,
     OUT,
     RELATIONS,
+    SIZE,
     K,
     make_net,
 )
 from hetero import NET_IN as IN
 from hetero import NET_X as X
-from oracles import check_gradients, seeded, to_matrix
+from oracles import check_gradients, seeded
+from sampling import normal
 from torch.nn import functional as F
 
 from torch_geometric_gsl import HeteroGSLNet
-from torch_geometric_gsl.nn.models.layers import run
 
-INPUT, GIVEN = {'compare': 'input'}, {'compare': 'embedding'}
+INPUT, GIVEN = {'z_channels': -1}, {'z_channels': 2}
+Z = {t: normal(size, 2, seed=len(t)) for t, size in SIZE.items()}
+NEW = {'doc': X['doc'][:5], 'word': X['word'][:3]}
+NEW_Z = {t: Z[t][: len(x)] for t, x in NEW.items()}
 
 
 @pytest.mark.parametrize('training', [True, False])
+@pytest.mark.parametrize('is_pair', [False, True])
 @pytest.mark.parametrize('target', ['doc', 'word', None])
-def test_layer_by_layer(target, training):
-    model = make_net(target, num_layers=3, dropout=0.3, act='relu').train(training)
+@pytest.mark.parametrize('options', [{}, GIVEN])
+def test_layer_by_layer(options, target, is_pair, training):
+    options = {'dropout': 0.3, 'act': 'relu', **options}
+    model = make_net(target, num_layers=3, **options).train(training)
+    new = NEW if target is None else {target: NEW[target]}
+    given, own = {}, {}
+    if 'z_channels' in options:
+        given['z_dict'] = (Z, {t: NEW_Z[t] for t in new}) if is_pair else Z
+        own['z_dict'] = Z
     torch.manual_seed(2)
-    x = X
+    src, dst, expected = X, new if is_pair else X, []
     for number, conv in enumerate(model.convs):
-        out = conv({t: x[t] for t in conv.node_types})
-        if number < 2:
-            out = {t: F.dropout(v.relu(), 0.3, training) for t, v in out.items()}
-        x = X | out  # Authors enter every layer as they came.
+        known = {t: src[t] for t in conv.node_types}
+        rows = (known, dst) if is_pair else {t: dst[t] for t in conv.node_types}
+        # The sources pass a layer before the new rows do.
+        parts = [(known, own), (rows, given)] if is_pair and number < 2 else []
+        outs = []
+        for x, args in parts or [(rows, given)]:
+            kept = {
+                name: tuple(pick_types(end, conv.node_types) for end in value)
+                if isinstance(value, tuple)
+                else pick_types(value, conv.node_types)
+                for name, value in args.items()
+            }
+            out, graphs = conv(x, **kept, return_graph=True)
+            if number < 2:
+                out = {t: F.dropout(v.relu(), 0.3, training) for t, v in out.items()}
+            outs.append(out)
+        expected.append(graphs)
+        src = src | outs[0]  # Authors enter every layer as they came.
+        dst = dst | outs[-1]
     # The source is the global generator, or another one in the same state.
     torch.manual_seed(2)
-    found = model(X)
-    again = model(X, generator=seeded(2))
+    x = (X, new) if is_pair else X
+    found, graphs = model(x, **given, return_graph=True)
+    again = model(x, **given, generator=seeded(2))
     torch.testing.assert_close(again, found, rtol=0, atol=0)
     if target is None:
         assert list(found) == ['doc', 'word']
-    expected = x[target] if target else {t: x[t] for t in ('doc', 'word')}
-    torch.testing.assert_close(found, expected, rtol=0, atol=0)
+    last = dst[target] if target else {t: dst[t] for t in ('doc', 'word')}
+    torch.testing.assert_close(found, last, rtol=0, atol=0)
+    shown = model.graphs(x, **given, generator=seeded(2))
+    assert len(shown) == 3
+    for graph in (graphs, shown):
+        torch.testing.assert_close(graph, expected, rtol=0, atol=0)
+
+
+def pick_types(values, types):
+    return {t: value for t, value in values.items() if t in types}
 
 
 def test_relations_that_reach_the_target():
     model = make_net('word', num_layers=3)
-    assert [list(conv.relations) for conv in model.convs] == [
-        RELATIONS,
-        RELATIONS,
-        [HAS],
-    ]
+    assert [conv.relations for conv in model.convs] == [RELATIONS, RELATIONS, [HAS]]
     widths = [conv.in_channels for conv in model.convs]
     assert widths[0] == IN
     assert widths[1] == {'doc': HIDDEN, 'word': HIDDEN, 'author': 3}
     assert widths[2] == {'doc': HIDDEN, 'word': HIDDEN}
-    # Authors are too far away to be heard, and need not even be given.
+    # Authors are too far away to be heard; their rows change nothing.
     near = make_net('word', num_layers=1).eval()
     assert near.convs[0].relations == [HAS]
     assert torch.equal(near({'doc': X['doc'], 'word': X['word']}), near(X))
     assert [list(conv.relations) for conv in make_net(None).convs] == [RELATIONS] * 2
-
-
-def test_the_input_is_compared_in_every_layer():
-    relations = {NEAR: {}, IN_DOC: {}, HAS: {'compare': 'projected'}}
-    options = {'compare': 'input', 'similarity': 'linear', 'train_scale': True}
-    sizes = {'doc': 6, 'word': 6}
-    model = HeteroGSLNet(sizes, HIDDEN, 3, OUT, relations, 'doc', k=K, **options)
-    x = {t: X[t].float() for t in sizes}
-    one, other, _ = model.eval().graphs(x)
-    assert torch.equal(one[IN_DOC].edge_index, other[IN_DOC].edge_index)
-    y = torch.arange(12) % OUT
-    model.train().loss(x, y).backward()
-    check_gradients(model)
 
 
 def test_a_layer_has_the_relations_that_are_heard_after_it():
@@ -83,11 +101,8 @@ def test_a_layer_has_the_relations_that_are_heard_after_it():
     about = ('author', 'about', 'word')
     relations = [about, IN_DOC, ('doc', 'by', 'author')]
     model = make_net('doc', num_layers=3, relations=relations)
-    assert [conv.relations for conv in model.convs] == [
-        relations,
-        [about, IN_DOC],
-        [IN_DOC],
-    ]
+    heard = [relations, [about, IN_DOC], [IN_DOC]]
+    assert [conv.relations for conv in model.convs] == heard
     # All types are targets here, so that all have hidden widths after one layer.
     assert [conv.in_channels for conv in model.convs] == [
         IN,
@@ -95,8 +110,19 @@ def test_a_layer_has_the_relations_that_are_heard_after_it():
         {'word': HIDDEN, 'doc': HIDDEN},
     ]
     assert [conv.out_channels for conv in model.convs] == [HIDDEN, HIDDEN, OUT]
-    shown = [set(graphs) for graphs in model.graphs(X)]
-    assert shown == [{*relations}, {about, IN_DOC}, {IN_DOC}]
+    assert [list(graphs) for graphs in model.graphs(X)] == heard
+
+
+def test_the_input_is_compared_in_every_layer():
+    relations = {NEAR: {}, IN_DOC: {}, HAS: {'z_channels': None}}
+    options = {'z_channels': -1, 'similarity': 'linear', 'train_scale': True}
+    sizes = {'doc': 6, 'word': 6}
+    model = HeteroGSLNet(sizes, HIDDEN, 3, OUT, relations, 'doc', k=K, **options)
+    x = {t: X[t].float() for t in sizes}
+    one, other, _ = model.eval().graphs(x)
+    assert torch.equal(one[IN_DOC].edge_index, other[IN_DOC].edge_index)
+    model.train().loss(x, torch.arange(12) % OUT).backward()
+    check_gradients(model)
 
 
 def test_options_of_all_layers():
@@ -114,16 +140,19 @@ def test_options_of_all_layers():
     [
         ({}, {}, False),
         (INPUT, {}, True),
-        ({'embedding_channels': 2, **GIVEN}, {}, True),
+        (GIVEN, {}, True),
         ({}, INPUT, True),
-        ({}, {'embedding_channels': 2, **GIVEN}, True),
-        (INPUT, {'compare': 'projected'}, False),
+        ({}, GIVEN, True),
+        (INPUT, {'z_channels': None}, False),
     ],
 )
 def test_layers_that_compare_the_same_rows_have_one_sampler(common, own, is_shared):
     model = make_net(num_layers=3, relations={NEAR: own, IN_DOC: {}}, **common)
     samplers = {conv.convs[NEAR].sampler for conv in model.convs}
     assert len(samplers) == (1 if is_shared else 3)
+    if is_shared:  # The width of the input is that of all layers.
+        width = 2 if GIVEN in (common, own) else 6
+        assert {conv.convs[NEAR].z_channels for conv in model.convs} == {width}
     others = {conv.convs[IN_DOC].sampler for conv in model.convs}
     assert not samplers & others  # Each relation has its own.
 
@@ -143,129 +172,37 @@ def test_sources_that_stay_as_they_are():
             make_net(target)(X | {'author': X['author'] / 0})
 
 
-def test_graphs_leave_out_the_sums_of_the_last_layer():
-    model, called = make_net(), []
-    for number, conv in enumerate(model.convs):
-        conv.register_forward_hook(lambda *_, number=number: called.append(number))
-    model.graphs(X)
-    assert called == [0]
-    called.clear()
-    model.graphs({'doc': X['doc'][:2]}, context_dict=X)
-    assert called == [0, 0]  # Of the context, and of new rows.
-
-
-@pytest.mark.parametrize('is_new', [False, True])
-def test_graphs_are_those_of_the_forward_pass(is_new):
-    options = {'relations': [NEAR, HAS], 'dropout': 0.0, 'act': None}
-    model = make_net(None, **options)
-    x = {t: X[t] for t in ('doc', 'word')}
-    given = {'context_dict': x} if is_new else {}
-    rows = {t: value[:5] for t, value in x.items()} if is_new else x
-    graphs = model.graphs(rows, **given, generator=seeded(3))
-    found = model(rows, **given, generator=seeded(3))
-    first, last = model.convs
-    generator = seeded(3)
-    # The context passes the first layer before the new rows do.
-    hidden = new = first(x, generator=generator)
-    if is_new:
-        new = first(rows, context_dict=x, generator=generator)
-    for relation in (NEAR, HAS):
-        source, _, target = relation
-        sources, targets = hidden[source], new[target]
-        sums = to_matrix(*graphs[1][relation], len(targets), len(sources)) @ (
-            sources @ last.convs[relation].lin.weight.t()
-        )
-        root = targets @ last.roots[target].weight.t() + last.biases[target]
-        torch.testing.assert_close(found[target], sums + root)
-
-
-def test_run():
-    conv = make_net().convs[0]
-    expected = conv(X, batch_dict=BATCH, generator=seeded(1))
-    found = run(conv, X, {'batch_dict': BATCH}, seeded(1))
-    torch.testing.assert_close(found, expected, rtol=0, atol=0)
-
-
-BAD_OPTIONS = [
-    (
-        {'compare': 'input'},
-        r"'in_channels' must be known and equal for both types with compare='input' "
-        r"\(got 3 and 6 of \('author', 'of', 'doc'\)\)",
-    ),
-    (
-        {'compare': 'input', 'in_channels': -1, 'relations': [NEAR]},
-        r"'in_channels' must be known and .* \(got -1 and -1 of \('doc', 'near', 'doc'",
-    ),
-    (
-        {'relations': {NEAR: INPUT, HAS: GIVEN}, 'in_channels': 6},
-        r"'compare' must not be 'input' for some relations and 'embedding' for others "
-        r'\(got both\)',
-    ),
-    (
-        {'compare': 'input', 'embedding_channels': 2, 'in_channels': 6},
-        r"'embedding_channels' has no meaning with compare='input' \(got a int\)",
-    ),
-    (
-        {'relations': {NEAR: INPUT | {'embedding_channels': 2}}, 'in_channels': 6},
-        r"'embedding_channels' has no meaning with compare='input' \(got a int\)",
-    ),
-]
-
-
-@pytest.mark.parametrize(('given', 'text'), BAD_OPTIONS)
-def test_bad_options(given, text):
-    sizes = {'in_channels': IN, 'hidden_channels': 8, 'num_layers': 2}
-    rest = {'out_channels': OUT, 'relations': RELATIONS, 'target': 'doc'}
-    with pytest.raises(ValueError, match=text):
-        HeteroGSLNet(**(sizes | rest | given))
-
-
+NEW_DOC = {'doc': NEW['doc']}
 BAD_CALLS = [
     ({'x_dict': X['doc']}, TypeError, r"'x_dict' must be a dict \(got Tensor\)"),
-    (
-        {'x_dict': {'doc': X['doc']}},
-        ValueError,
-        r"'x_dict' must hold the rows of 'wor",
-    ),
-    (
-        {'x_dict': X | {'page': X['doc']}},
-        ValueError,
-        r"'x_dict' must be a dict of .* \(got 'page'\)",
-    ),
+    ({'x_dict': NEW_DOC}, ValueError, r"'x_dict' must have an entry for 'word' \(got"),
+    ({'x_dict': X | {'page': X['doc']}}, ValueError, r"'x_dict' must .* 'page'\)"),
     (
         {'edge_index_dict': {('doc', 'by', 'author'): X}},
         ValueError,
         r"'edge_index_dict' must be a dict of .* \(got \('doc', 'by', 'author'\)\)",
     ),
+    ({'x_dict': (X, X)}, ValueError, r"'x_dict' must be a dict of \['doc'\] \(got 'wo"),
+    ({'x_dict': (X, {})}, ValueError, r"have an entry for 'doc' \(got \[\]\)"),
     (
-        {'context_dict': X},
-        ValueError,
-        r"'x_dict' must be a dict of \['doc'\] \(got 'author'\)",
-    ),
-    (
-        {'x_dict': {}, 'context_dict': X},
-        ValueError,
-        r"'x_dict' must hold the rows of 'doc' \(got those of \[\]\)",
-    ),
-    (
-        {
-            'x_dict': {'doc': X['doc']},
-            'context_dict': X,
-            'edge_index_dict': EDGES,
-        },
+        {'x_dict': (X, NEW_DOC), 'edge_index_dict': EDGES},
         TypeError,
-        r"'edge_index_dict\[\('word', 'in', 'doc'\)\]' must be a pair with a 'context'",
+        r"'edge_index_dict' must be a pair of dicts like 'x_dict' \(got a dict\)",
     ),
     (
-        {'embedding_dict': X},
+        {'x_dict': (X, NEW_DOC), 'edge_index_dict': ({}, EDGES)},
         ValueError,
-        r"'embedding_dict' has no meaning without compare='embedding'",
+        r"'edge_index' has targets outside 0\.\.4",
+    ),
+    (
+        {'z_dict': X},
+        ValueError,
+        r"'z_dict' needs a relation with 'z_channels' \(got No",
     ),
 ]
 
 
 @pytest.mark.parametrize(('given', 'error', 'text'), BAD_CALLS)
 def test_bad_calls(given, error, text):
-    given = {'x_dict': dict(reversed(X.items()))} | given
     with pytest.raises(error, match=text):
-        make_net()(**given)
+        make_net()(**{'x_dict': X, **given})

@@ -1,13 +1,11 @@
-from types import SimpleNamespace
-
 import pytest
 import torch
 from oracles import seeded
 from torch_geometric.nn import Linear
 
 from torch_geometric_gsl.nn.models.layers import (
+    Dropout,
     check_input,
-    dropout_rows,
     layer_sizes,
     reset_activation,
     resolve_activation,
@@ -106,14 +104,12 @@ def test_wrong_input(x, error, text):
         check_input(x, Linear(5, 2))
 
 
-@pytest.mark.parametrize('training', [True, False])
-def test_ranks_drop_the_same_values(training):
-    x = torch.randn(7, 3, generator=seeded(2))
-    whole = dropout_rows(x, 0.4, training, None, seeded(1))
-    blocks = [slice(0, 2), slice(2, 7)]
-    for block in blocks:
-        shard = SimpleNamespace(total=7, split=lambda rows, block=block: rows[block])
-        state = torch.get_rng_state()
-        own = dropout_rows(x[block], 0.4, training, shard, seeded(1))
-        assert torch.equal(torch.get_rng_state(), state)
-        assert torch.equal(own, whole[block])
+def test_dropout_follows_a_generator():
+    x, drop = torch.ones(200, 3), Dropout(0.25)
+    found = drop(x, seeded(1))
+    assert torch.equal(found, drop(x, seeded(1)))
+    torch.testing.assert_close(found.unique(), torch.tensor([0.0, 4 / 3]))
+    assert 0.6 < float((found > 0).float().mean()) < 0.9
+    assert drop.eval()(x) is x
+    with pytest.raises(ValueError, match=r"'dropout' must lie in \[0, 1\) \(got 1"):
+        Dropout(1.0)

@@ -23,7 +23,7 @@ MODELS = {
         TRANSITION,
         {
             'similarity': 'linear',
-            'compare': 'input',
+            'z_channels': -1,
             'train_scale': True,
             'null_score': 0.0,
         },
@@ -133,7 +133,7 @@ def test_types_of_the_weights(dtype, tmp_path):
 def test_state_beside_the_parameters(tmp_path):
     model = make(scale='auto')
     model.choose_scale(lambda model: float(model.chosen_scale == 10), (1, 10))
-    model.eval().remember(features(seed=9)).save_pretrained(tmp_path)
+    model.eval().index(features(seed=9)).save_pretrained(tmp_path)
     again = GSLNet.from_pretrained(tmp_path)
     assert again.convs[0].sampler.scale == 10
     assert torch.equal(again(features()), model(features()))
@@ -164,7 +164,7 @@ def test_copies_know_their_arguments(tmp_path):
 @pytest.mark.parametrize(
     ('name', 'kwargs'),
     [
-        ('similarity', {'similarity': gsl.LinearSimilarity(8), 'compare': 'input'}),
+        ('similarity', {'similarity': gsl.LinearSimilarity(8), 'z_channels': -1}),
         ('act', {'act': torch.tanh}),
         ('readout', {'readout': MeanAggregation()}),
         ('dropout', {'dropout': torch.tensor(0.5)}),

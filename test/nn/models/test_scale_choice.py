@@ -44,7 +44,7 @@ def scored(scores, seen=None):
     [
         {},
         {'num_transition_nodes': 7, 'num_nodes': 40},
-        {'compare': 'input', 'null_score': 0.0},
+        {'z_channels': -1, 'null_score': 0.0},
     ],
     ids=['full', 'transition', 'input'],
 )

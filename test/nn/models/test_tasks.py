@@ -174,9 +174,6 @@ def test_bad_options():
     text = "'homophily_weight' must be 0 with task='regression'"
     with pytest.raises(ValueError, match=text):
         gsl.HESGSL(IN, 8, 2, 1, task='regression')
-    net = GSLNet(IN, 8, 2, 2, readout='mean')
-    with pytest.raises(ValueError, match="'context' has no meaning with a readout"):
-        net(torch.ones(3, IN), context=torch.ones(N, IN))
 
 
 def test_scores_of_labels_that_do_not_vary():

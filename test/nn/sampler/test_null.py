@@ -242,7 +242,7 @@ def test_state_and_arguments():
     module.reset_parameters()
     assert module.null_score == 2
     assert GumbelKNNSampler(LinearSimilarity(6)).null_score is None
-    model = GSLNet(6, 4, 2, 2, null_score=0.0, train_scale=True, compare='input')
+    model = GSLNet(6, 4, 2, 2, null_score=0.0, train_scale=True, z_channels=-1)
     model(normal(N, 6).float()).sum().backward()
     assert model.convs[0].sampler.null_score.grad is not None
     with pytest.raises(TypeError, match="'null_score' must be a number"):

@@ -65,7 +65,7 @@ def test_the_sampler_is_that_of_the_user(kind):
     assert float(sampler.factor.detach()) == pytest.approx(3.0)
     assert not torch.equal(sampler.similarity.w_b, before['similarity.w_b'])
     # It serves a layer and a network afterwards.
-    options = {'compare': 'embedding', 'embedding_channels': 4}
+    options = {'z_channels': 4}
     x, z = words(), embeddings()
     for model in (
         LatentGraphConv(IN, 5, **options).double(),

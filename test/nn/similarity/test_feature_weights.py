@@ -84,7 +84,7 @@ def test_useless_features_lose_their_weight():
         8,
         2,
         'linear',
-        compare='input',
+        z_channels=-1,
         root_weight=False,
         scale=5.0,
         tau=1.0,

@@ -9,9 +9,9 @@ from torch import Tensor
 from torch_geometric.nn import Linear
 
 from torch_geometric_gsl._checks import (
-    check_context,
     check_count,
     check_generator,
+    check_pair,
     check_positive,
     check_probability,
 )
@@ -26,11 +26,12 @@ from torch_geometric_gsl.nn.models.layers import (
     reset_activation,
     resolve_activation,
 )
-from torch_geometric_gsl.nn.models.reference import RemembersRows
+from torch_geometric_gsl.nn.models.row_index import IndexesRows
 from torch_geometric_gsl.nn.nearest_neighbours import context_sizes, graph_sizes
 from torch_geometric_gsl.ops.local_random import dropout
 from torch_geometric_gsl.ops.noise import arrival_times
 from torch_geometric_gsl.ops.runtime import full_dtype, full_precision
+from torch_geometric_gsl.typing import Features
 
 
 class NodeFormerLayer(torch.nn.Module):
@@ -109,7 +110,7 @@ class NodeFormerLayer(torch.nn.Module):
         return -time.log_() / self.tau
 
 
-class NodeFormer(RemembersRows, Baseline):
+class NodeFormer(IndexesRows, Baseline):
     r"""The network of the `"NodeFormer: A Scalable Graph Structure Learning
     Transformer for Node Classification" <https://arxiv.org/abs/2306.08385>`_ paper,
     where no graph is given.
@@ -130,8 +131,8 @@ class NodeFormer(RemembersRows, Baseline):
     \mathbf{W}_{\textrm{in}} + \mathbf{b}_{\textrm{in}})))`, and the logits are an
     affine function of the last ones.
 
-    New rows take a :obj:`context`: :math:`j` runs over its rows alone, so that what a
-    new row gets depends on no other one.
+    Of a pair :obj:`(x_src, x_dst)` :math:`j` runs over the sources alone, so that what
+    a new row gets depends on no other one.
 
     .. note::
         The relational bias and the edge loss of the paper, which need a given graph,
@@ -226,42 +227,44 @@ class NodeFormer(RemembersRows, Baseline):
 
     def forward(
         self,
-        x: Tensor,
+        x: Features,
         *,
-        batch: Tensor | None = None,
-        context: Tensor | None = None,
+        batch: Any = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
         r"""Run the forward pass.
 
         Args:
-            x (torch.Tensor): The node features, dense or sparse CSR.
-            batch (torch.Tensor, optional): Sorted graph ids of the nodes: no node
-                attends to another graph. (default: :obj:`None`)
-            context (torch.Tensor, optional): The rows to which those of :obj:`x`
-                attend, in place of these. Graph ids are a pair then, of the context
-                and of :obj:`x`. (default: :obj:`None`)
+            x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The node features,
+                dense or sparse CSR, or a pair :obj:`(x_src, x_dst)`, whose targets
+                attend to the sources.
+            batch (torch.Tensor or tuple, optional): Sorted graph ids of the nodes, a
+                pair for a pair: no node attends to another graph.
+                (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness of the
                 attention and of dropout; the global one if :obj:`None`.
                 (default: :obj:`None`)
         """
-        check_input(x, self.lin_in)
-        check_generator(generator, x.device)
-        context = self._context(x, context, batch)
-        if context is None:
-            own = sizes = [(size, size) for size in graph_sizes(x, batch)]
+        src, dst = (
+            check_pair(x)
+            if isinstance(x, tuple | list)
+            else (self._indexed(x, batch), x)
+        )
+        check_input(dst, self.lin_in)
+        check_generator(generator, dst.device)
+        if src is None:
+            own = sizes = [(size, size) for size in graph_sizes(dst, batch)]
         else:
-            check_context(context, x)
-            sizes = context_sizes(x, context, batch)
+            sizes = context_sizes(dst, src, batch)
             own = [(size, size) for _, size in sizes if size > 0]
-        h = self._embed(x, generator)
-        source = h if context is None else self._embed(context, generator)
+        h = self._embed(dst, generator)
+        source = h if src is None else self._embed(src, generator)
         for layer, norm in zip(self.layers, list(self.norms)[1:], strict=True):
-            if context is not None:
+            if src is not None:
                 h = self._drop(norm(layer(h, source, sizes, generator) + h), generator)
             out = layer(source, source, own, generator)
             source = self._drop(norm(out + source), generator)
-            h = source if context is None else h
+            h = source if src is None else h
         return apply_linear(self.lin_out, h)
 
     def _embed(self, x: Tensor, generator: torch.Generator | None) -> Tensor:

@@ -1,36 +1,46 @@
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import torch
 from torch import Tensor
 from torch_geometric.nn import Linear
 from torch_geometric.nn.conv.hetero_conv import group
 from torch_geometric.nn.inits import zeros
+from torch_geometric.nn.module_dict import ModuleDict
+from torch_geometric.nn.parameter_dict import ParameterDict
 from torch_geometric.typing import EdgeType, NodeType
 
-from torch_geometric_gsl._checks import check_count, check_flag, check_option
+from torch_geometric_gsl._checks import (
+    as_pair,
+    check_count,
+    check_features,
+    check_flag,
+    check_option,
+)
 from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
-from torch_geometric_gsl.nn.conv.relation_calls import CallsRelations
-from torch_geometric_gsl.nn.conv.relation_graph_conv import RelationGraphConv
-from torch_geometric_gsl.nn.conv.typed_modules import TypedModules, TypedParameters
-from torch_geometric_gsl.nn.conv.typed_relations import (
+from torch_geometric_gsl.nn.conv.typed_inputs import (
     OPTIONS,
+    both_ends,
+    check_all_given,
+    check_keys,
     check_relations,
     check_widths,
     ends_of,
-    own_options,
 )
 from torch_geometric_gsl.nn.linear import apply_linear
-from torch_geometric_gsl.nn.sampler.plan import SamplingPlan
 from torch_geometric_gsl.nn.similarity.base import Similarity
-from torch_geometric_gsl.typing import SampledGraph
+from torch_geometric_gsl.typing import Batch, Features, SampledGraph
 
 #: How the sums of several relations become one.
 AGGREGATIONS = ('sum', 'mean', 'min', 'max', 'cat', None)
+#: Rows by type, or a pair of those of sources and of targets.
+TypedRows: TypeAlias = (
+    dict[NodeType, Tensor] | tuple[dict[NodeType, Tensor], dict[NodeType, Tensor]]
+)
 
 
-class HeteroLatentGraphConv(CallsRelations):
+class HeteroLatentGraphConv(torch.nn.Module):
     r"""The graph convolution on learned graphs between nodes of several types: the
     layer of the `"Neural Gaussian Similarity Modeling for Differential Graph Structure
     Learning" <https://arxiv.org/abs/2312.09498>`_ paper for each relation.
@@ -56,6 +66,9 @@ class HeteroLatentGraphConv(CallsRelations):
     A relation from a type without nodes sends nothing. Types that are never a target
     have no output.
 
+    A pair of dicts holds the rows of all types that are sources, and those of some
+    types that receive, such as new rows.
+
     Args:
         in_channels (int or dict[str, int]): Size of each input sample, one for all
             types or by type; :obj:`-1` derives it from the first input to the forward
@@ -64,9 +77,8 @@ class HeteroLatentGraphConv(CallsRelations):
         relations (list or dict): The relations, edge types
             :obj:`(source, name, target)`; or a dict from them to options that they
             have in place of the layer's: :obj:`similarity`,
-            :obj:`similarity_kwargs`, :obj:`compare`, :obj:`embedding_channels`,
-            :obj:`observed`, and those of the sampler, such as :obj:`k` or
-            :obj:`scale`.
+            :obj:`similarity_kwargs`, :obj:`z_channels`, :obj:`observed`, and those of
+            the sampler, such as :obj:`k` or :obj:`scale`.
         similarity (str or Similarity, optional): The similarity of a source and a
             target, by name; a module serves all relations, which share it then.
             (default: :obj:`"neural_gaussian"`)
@@ -82,12 +94,9 @@ class HeteroLatentGraphConv(CallsRelations):
             :math:`\mathbf{X}_t \mathbf{W}_{\textrm{root}, t}`. (default: :obj:`True`)
         bias (bool, optional): If :obj:`False`, the layer does not learn a bias of each
             type. (default: :obj:`True`)
-        compare (str, optional): What the similarities compare: projected rows
-            (:obj:`"projected"`), the rows themselves (:obj:`"input"`), of equal widths
-            then, or rows of an :obj:`embedding_dict` that each call gives
-            (:obj:`"embedding"`). (default: :obj:`"projected"`)
-        embedding_channels (int, optional): The width of that embedding.
-            (default: :obj:`None`)
+        z_channels (int, optional): The width of the rows that are compared in place of
+            projections: those of :obj:`z_dict`, or the features themselves where a
+            call gives none. (default: :obj:`None`)
         observed (str, optional): What given edges are: :obj:`"candidates"`, or a
             :obj:`"prior"` that is mixed with the learned graph.
             (default: :obj:`"candidates"`)
@@ -129,8 +138,7 @@ class HeteroLatentGraphConv(CallsRelations):
         similarity_kwargs: dict[str, Any] | None = None,
         root_weight: bool = True,
         bias: bool = True,
-        compare: str = 'projected',
-        embedding_channels: int | None = None,
+        z_channels: int | None = None,
         observed: str = 'candidates',
         **kwargs: Any,
     ) -> None:
@@ -147,20 +155,23 @@ class HeteroLatentGraphConv(CallsRelations):
         self.in_channels = check_widths(in_channels, self.node_types)
         self.out_channels = out_channels
         self.aggr = aggr
-        common = {
-            'similarity': similarity,
-            'k': k,
-            'tau': tau,
-            'similarity_kwargs': similarity_kwargs,
-            'compare': compare,
-            'embedding_channels': embedding_channels,
-            'observed': observed,
-            **kwargs,
-        }
-        self.convs = TypedModules(
+        common = {'similarity': similarity, 'k': k, 'tau': tau, **kwargs}
+        common |= {'similarity_kwargs': similarity_kwargs, 'z_channels': z_channels}
+        common |= {'observed': observed}
+        self.convs = ModuleDict(
             {own: self._make(own, common, options[own]) for own in self.relations}
         )
-        self._add_parameters(root_weight, bias)
+        if len(self.convs) < len(self.relations):
+            raise ValueError(
+                "'relations' must have names that differ in more than '.', '#' and "
+                f"'___' (got {self.relations})"
+            )
+        rooted = self.target_types if root_weight else []
+        biased = self.target_types if bias else []
+        self.roots = ModuleDict({target: self._root(target) for target in rooted})
+        self.biases = ParameterDict(
+            {t: torch.nn.Parameter(torch.empty(self._out_width(t))) for t in biased}
+        )
         self.reset_parameters()
 
     def _make(
@@ -168,21 +179,17 @@ class HeteroLatentGraphConv(CallsRelations):
     ) -> LatentGraphConv:
         """Return the layer of one relation."""
         source, _, target = relation
-        options = own_options(common, own)
-        width = self.in_channels[target]
-        if source == target:
-            options |= {'root_weight': False, 'bias': False}
-            return LatentGraphConv(width, self.out_channels, **options)
-        pair = self.in_channels[source], width
-        return RelationGraphConv(pair, self.out_channels, **options)
-
-    def _add_parameters(self, root_weight: bool, bias: bool) -> None:
-        """Add a root weight and a bias of each type that is a target."""
-        rooted = self.target_types if root_weight else []
-        biased = self.target_types if bias else []
-        self.roots = TypedModules({target: self._root(target) for target in rooted})
-        self.biases = TypedParameters(
-            {t: torch.nn.Parameter(torch.empty(self._out_width(t))) for t in biased}
+        options = common | own
+        if options['similarity'] != common['similarity']:
+            # The arguments of the common similarity are not those of its own.
+            options['similarity_kwargs'] = own.get('similarity_kwargs')
+        widths: Any = self.in_channels[source], self.in_channels[target]
+        return LatentGraphConv(
+            widths[0] if source == target else widths,
+            self.out_channels,
+            root_weight=False,
+            bias=False,
+            **options,
         )
 
     def _root(self, target: NodeType) -> Linear:
@@ -196,19 +203,18 @@ class HeteroLatentGraphConv(CallsRelations):
     def reset_parameters(self) -> None:
         r"""Reset all learnable parameters of the module."""
         for module in (*self.convs.values(), *self.roots.values()):
-            module.reset_parameters()
-        for bias in self.biases.values():
+            module.reset_parameters()  # type: ignore[operator]
+        for bias in self.biases.parameters():
             zeros(bias)
 
     def forward(
         self,
-        x_dict: dict[NodeType, Tensor],
+        x_dict: TypedRows,
         edge_index_dict: dict[EdgeType, Tensor] | None = None,
         edge_weight_dict: dict[EdgeType, Tensor] | None = None,
-        batch_dict: dict[NodeType, Any] | None = None,
+        batch_dict: TypedRows | None = None,
         *,
-        context_dict: dict[NodeType, Tensor] | None = None,
-        embedding_dict: dict[NodeType, Any] | None = None,
+        z_dict: TypedRows | None = None,
         generator: torch.Generator | None = None,
         return_graph: bool = False,
     ) -> (
@@ -218,20 +224,16 @@ class HeteroLatentGraphConv(CallsRelations):
         r"""Run the forward pass.
 
         Args:
-            x_dict (dict[str, torch.Tensor]): The node features of each type.
+            x_dict (dict[str, torch.Tensor] or tuple): The node features of each type,
+                or a pair of dicts, of sources and of targets.
             edge_index_dict (dict, optional): Edges of some relations, which alone are
                 candidates there, unless they are a prior. (default: :obj:`None`)
             edge_weight_dict (dict, optional): The weights of edges that are given, a
                 prior. (default: :obj:`None`)
-            batch_dict (dict, optional): Sorted graph ids of each type.
-                (default: :obj:`None`)
-            context_dict (dict[str, torch.Tensor], optional): The rows of each type that
-                are the sources, in place of those of :obj:`x_dict`, which holds the
-                rows of some targets then. What else comes by node is a pair, of the
-                context and of :obj:`x_dict`: graph ids and embeddings.
-                (default: :obj:`None`)
-            embedding_dict (dict, optional): What the similarities compare, if
-                :obj:`compare` says so. (default: :obj:`None`)
+            batch_dict (dict or tuple, optional): Sorted graph ids of each type, a pair
+                for a pair. (default: :obj:`None`)
+            z_dict (dict or tuple, optional): The rows that the similarities with
+                :obj:`z_channels` compare, a pair for a pair. (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness, for one
                 relation after the other. (default: :obj:`None`)
             return_graph (bool, optional): If :obj:`True`, returns the graph of each
@@ -240,110 +242,104 @@ class HeteroLatentGraphConv(CallsRelations):
         Returns:
             dict[str, torch.Tensor]: The outputs of each type that is a target.
         """
-        listed = edge_index_dict, edge_weight_dict
-        given = *listed, batch_dict, context_dict, embedding_dict
+        is_pair = isinstance(x_dict, tuple | list)
+        ends = [
+            both_ends(value, self.node_types, name, is_pair)
+            for value, name in (
+                (x_dict, 'x_dict'),
+                (batch_dict, 'batch_dict'),
+                (z_dict, 'z_dict'),
+            )
+        ]
+        if z_dict is not None and not self._compares_rows:
+            raise ValueError("'z_dict' needs a relation with 'z_channels' (got None)")
+        x_dst = self._check_rows(*ends[0], is_pair)
+        if any(ends[1]):
+            for end, ids in zip((0, 2), ends[1], strict=True):
+                known = [r[end] for r in self.relations if r[2] in x_dst]
+                check_all_given(ids, known, 'batch_dict')
+        edges = check_keys(edge_index_dict, self.relations, 'edge_index_dict')
+        weights = check_keys(edge_weight_dict, self.relations, 'edge_weight_dict')
         sums: dict[NodeType, list[Tensor]] = {}
         graphs: dict[EdgeType, SampledGraph] = {}
-        how = {'generator': generator, 'return_graph': return_graph}
-        for relation, args in self._calls(x_dict, *given):
-            x = x_dict[relation[2]]
-            if args is None:
-                # Of sparse rows `new_zeros` would be sparse.
-                size = x.size(0), self.out_channels
-                total = torch.zeros(size, dtype=x.dtype, device=x.device)
-                graphs[relation] = _empty_graph(x)
-            else:
-                total = self.convs[relation](**args, **how)
-                if return_graph:
-                    total, graphs[relation] = total
-            sums.setdefault(relation[2], []).append(total)
-        out = {
-            target: self._finish(target, x_dict[target], parts)
-            for target, parts in sums.items()
-        }
-        return (out, graphs) if return_graph else out
+        for relation in self.relations:
+            if relation[2] not in x_dst:
+                continue
+            x, batch, z = (_of_relation(end, relation, is_pair) for end in ends)
+            given = edges.get(relation), weights.get(relation), batch
+            out, graphs[relation] = self._run(
+                relation, x, *given, z, generator, return_graph
+            )
+            sums.setdefault(relation[2], []).append(out)
+        outs = {t: self._finish(t, x_dst[t], parts) for t, parts in sums.items()}
+        return (outs, graphs) if return_graph else outs
+
+    @property
+    def _compares_rows(self) -> bool:
+        """Tell whether a relation compares rows in place of projections."""
+        return any(conv.z_channels is not None for conv in self.convs.values())
+
+    def _check_rows(
+        self,
+        x_src: dict[NodeType, Tensor],
+        x_dst: dict[NodeType, Tensor],
+        is_pair: bool,
+    ) -> dict[NodeType, Tensor]:
+        """Return the rows of targets; raise unless all that they need are given."""
+        if is_pair:
+            check_keys(x_dst, self.target_types, 'x_dict')
+            needed = [r[0] for r in self.relations if r[2] in x_dst]
+        else:
+            needed = self.node_types
+        check_all_given(x_src, needed, 'x_dict')
+        for rows in (x_src, x_dst):
+            for node_type, x in rows.items():
+                width = self.in_channels[node_type]
+                check_features(x, f'x_dict[{node_type!r}]', width)
+        return x_dst
+
+    def _run(
+        self,
+        relation: EdgeType,
+        x: Features,
+        edge_index: Tensor | None,
+        edge_weight: Tensor | None,
+        batch: Batch | None,
+        z: Features | None,
+        generator: torch.Generator | None,
+        return_graph: bool,
+    ) -> tuple[Tensor, SampledGraph]:
+        """Return the sums of one relation, and their graph if it is wanted."""
+        conv: Any = self.convs[relation]
+        z = None if conv.z_channels is None else z
+        x_src, x_dst = as_pair(x)
+        if x_src.size(0) == 0:  # No sources send nothing, however many are drawn.
+            h, _ = conv._projections(x, z)
+            return h.new_zeros(x_dst.size(0), self.out_channels), _empty_graph(h)
+        given = edge_index, edge_weight, batch
+        how = {'z': z, 'generator': generator, 'return_graph': return_graph}
+        out = conv(x, *given, **how)
+        return out if return_graph else (out, _empty_graph(out))
 
     def _finish(self, target: NodeType, x: Tensor, sums: list[Tensor]) -> Tensor:
         out = cast(Tensor, group(sums, self.aggr))
         if target in self.roots:
-            root = apply_linear(self.roots[target], x)
+            root = apply_linear(cast(Linear, self.roots[target]), x)
             out = out + (root.unsqueeze(1) if self.aggr is None else root)
         return out + self.biases[target] if target in self.biases else out
 
-    def graphs(
-        self,
-        x_dict: dict[NodeType, Tensor],
-        edge_index_dict: dict[EdgeType, Tensor] | None = None,
-        edge_weight_dict: dict[EdgeType, Tensor] | None = None,
-        batch_dict: dict[NodeType, Any] | None = None,
-        *,
-        context_dict: dict[NodeType, Tensor] | None = None,
-        embedding_dict: dict[NodeType, Any] | None = None,
-        generator: torch.Generator | None = None,
-    ) -> dict[EdgeType, SampledGraph]:
-        r"""Return the graph of each relation.
+    def graphs(self, *args: Any, **kwargs: Any) -> dict[EdgeType, SampledGraph]:
+        r"""Return the graph of each relation over which :meth:`forward` sums.
 
         Args:
-            x_dict (dict[str, torch.Tensor]): The node features of each type.
-            edge_index_dict (dict, optional): Candidates. (default: :obj:`None`)
-            edge_weight_dict (dict, optional): The weights of edges that are given, a
-                prior. (default: :obj:`None`)
-            batch_dict (dict, optional): Sorted graph ids. (default: :obj:`None`)
-            context_dict (dict[str, torch.Tensor], optional): The rows that are the
-                sources. (default: :obj:`None`)
-            embedding_dict (dict, optional): What the similarities compare.
-                (default: :obj:`None`)
-            generator (torch.Generator, optional): Source of randomness.
-                (default: :obj:`None`)
+            *args (optional): The arguments of :meth:`forward`.
+            **kwargs (optional): Its keyword arguments.
 
         Returns:
             dict[tuple[str, str, str], SampledGraph]: The edges and their weights.
         """
-        listed = edge_index_dict, edge_weight_dict
-        given = *listed, batch_dict, context_dict, embedding_dict
-        graphs: dict[EdgeType, SampledGraph] = {}
-        for relation, args in self._calls(x_dict, *given):
-            if args is None:
-                graphs[relation] = _empty_graph(x_dict[relation[2]])
-            else:
-                conv = self.convs[relation]
-                graphs[relation] = conv.graph(**args, generator=generator)
-        return graphs
-
-    def plan(
-        self,
-        x_dict: dict[NodeType, Tensor],
-        edge_index_dict: dict[EdgeType, Tensor] | None = None,
-        edge_weight_dict: dict[EdgeType, Tensor] | None = None,
-        batch_dict: dict[NodeType, Any] | None = None,
-        *,
-        context_dict: dict[NodeType, Tensor] | None = None,
-        embedding_dict: dict[NodeType, Any] | None = None,
-    ) -> dict[EdgeType, SamplingPlan]:
-        r"""Return the training-time sampling plan of each relation that has sources.
-
-        Args:
-            x_dict (dict[str, torch.Tensor]): The node features of each type.
-            edge_index_dict (dict, optional): Candidates. (default: :obj:`None`)
-            edge_weight_dict (dict, optional): The weights of edges that are given, a
-                prior. (default: :obj:`None`)
-            batch_dict (dict, optional): Sorted graph ids. (default: :obj:`None`)
-            context_dict (dict[str, torch.Tensor], optional): The rows that are the
-                sources. (default: :obj:`None`)
-            embedding_dict (dict, optional): What the similarities compare.
-                (default: :obj:`None`)
-
-        Returns:
-            dict[tuple[str, str, str], SamplingPlan]: The methods, their numbers, and
-            why.
-        """
-        listed = edge_index_dict, edge_weight_dict
-        given = *listed, batch_dict, context_dict, embedding_dict
-        return {
-            relation: self.convs[relation].plan(**args)
-            for relation, args in self._calls(x_dict, *given)
-            if args is not None
-        }
+        _, graphs = self(*args, **kwargs, return_graph=True)
+        return dict(graphs)
 
     def __repr__(self) -> str:
         return (
@@ -352,6 +348,18 @@ class HeteroLatentGraphConv(CallsRelations):
         )
 
 
-def _empty_graph(x: Tensor) -> SampledGraph:
-    edges = torch.empty(2, 0, dtype=torch.long, device=x.device)
-    return SampledGraph(edges, torch.empty(0, dtype=x.dtype, device=x.device))
+def _of_relation(
+    ends: tuple[dict[NodeType, Tensor], dict[NodeType, Tensor]],
+    relation: EdgeType,
+    is_pair: bool,
+) -> Any:
+    """Return the entries of a relation's ends: one where both are the same rows."""
+    source, target = ends[0].get(relation[0]), ends[1].get(relation[2])
+    if source is None and target is None:
+        return None
+    return (source, target) if is_pair or relation[0] != relation[2] else source
+
+
+def _empty_graph(like: Tensor) -> SampledGraph:
+    none = torch.empty(2, 0, dtype=torch.long, device=like.device)
+    return SampledGraph(none, torch.empty(0, dtype=like.dtype, device=like.device))

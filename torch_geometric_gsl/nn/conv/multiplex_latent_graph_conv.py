@@ -6,11 +6,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl._checks import check_count, check_flag
-from torch_geometric_gsl.nn.conv.latent_graph_conv import (
-    NOT_PROJECTED,
-    LatentGraphConv,
-)
+from torch_geometric_gsl._checks import as_pair, check_count, check_flag
+from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
 from torch_geometric_gsl.nn.conv.learned_graph_conv import RootTerm
 from torch_geometric_gsl.nn.conv.relation_shares import (
     RelationShares,
@@ -18,7 +15,6 @@ from torch_geometric_gsl.nn.conv.relation_shares import (
     check_apart,
     one_each,
 )
-from torch_geometric_gsl.nn.sampler.plan import SamplingPlan
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.edges import mix_graphs
 from torch_geometric_gsl.typing import Batch, Features, SampledGraph
@@ -74,9 +70,8 @@ class MultiplexLatentGraphConv(RootTerm):
             own message. (default: :obj:`False`)
         bias (bool, optional): If :obj:`False`, the layer does not learn a bias.
             (default: :obj:`True`)
-        compare (str, optional): What the similarities compare, :obj:`"projected"`,
-            :obj:`"input"` or :obj:`"embedding"`. (default: :obj:`"projected"`)
-        embedding_channels (int, optional): The width of an embedding.
+        z_channels (int, optional): The width of the rows that are compared in place of
+            projections, as in :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`.
             (default: :obj:`None`)
         **kwargs (optional): Additional arguments of
             :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv` for each relation,
@@ -85,10 +80,10 @@ class MultiplexLatentGraphConv(RootTerm):
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
           CSR, candidate edges :math:`(2, |\mathcal{E}_c|)` *(optional)*, batch vector
-          :math:`(|\mathcal{V}|)` *(optional)*, embedding
-          :math:`(|\mathcal{V}|, F_{emb})` *(optional)*, context
-          :math:`(|\mathcal{V}_c|, F_{in})` *(optional)*
-        - **output:** node features :math:`(|\mathcal{V}|, F_{out})`
+          :math:`(|\mathcal{V}|)` *(optional)*, compared rows
+          :math:`(|\mathcal{V}|, F_z)` *(optional)*; each but the edges may be a pair,
+          of sources and targets
+        - **output:** node features :math:`(|\mathcal{V}|, F_{out})` of the targets
 
     Raises:
         TypeError: If an argument has the wrong type.
@@ -116,8 +111,7 @@ class MultiplexLatentGraphConv(RootTerm):
         root_weight: bool = True,
         add_self_loops: bool = False,
         bias: bool = True,
-        compare: str = 'projected',
-        embedding_channels: int | None = None,
+        z_channels: int | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__()
@@ -126,8 +120,7 @@ class MultiplexLatentGraphConv(RootTerm):
         self._keep_sizes(in_channels, out_channels)
         self.num_relations = num_relations
         self.same_messages = same_messages
-        kwargs |= {'add_self_loops': add_self_loops, 'compare': compare}
-        kwargs |= {'embedding_channels': embedding_channels}
+        kwargs |= {'add_self_loops': add_self_loops, 'z_channels': z_channels}
         kinds = one_each(similarity, num_relations, 'similarity')
         options = one_each(similarity_kwargs, num_relations, 'similarity_kwargs')
         self.relations = torch.nn.ModuleList(
@@ -140,7 +133,7 @@ class MultiplexLatentGraphConv(RootTerm):
         self._make_root(root_weight, bias)
         self.mixture = RelationShares(in_channels, num_relations, shares)
         self.reset_parameters()
-        if same_messages or compare != 'projected':
+        if same_messages or z_channels is not None:
             check_apart(self._similarities)
 
     def _make_relation(self, *args: Any, **kwargs: Any) -> LatentGraphConv:
@@ -179,132 +172,87 @@ class MultiplexLatentGraphConv(RootTerm):
 
     def forward(
         self,
-        x: Tensor,
+        x: Features,
         edge_index: Tensor | None = None,
         edge_weight: Tensor | None = None,
         batch: Batch | None = None,
         *,
-        context: Tensor | None = None,
-        embedding: Features | None = None,
+        z: Features | None = None,
         generator: torch.Generator | None = None,
         return_graph: bool = False,
     ) -> Tensor | tuple[Tensor, list[SampledGraph]]:
         r"""Run the forward pass; the relations draw one after the other.
 
         Args:
-            x (torch.Tensor): The node features, dense or sparse CSR.
+            x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The node features,
+                dense or sparse CSR, or a pair :obj:`(x_src, x_dst)`.
             edge_index (torch.Tensor, optional): If given, only these edges are
                 candidates, unless they are a prior. (default: :obj:`None`)
             edge_weight (torch.Tensor, optional): Their weights, not negative: a prior
                 of the choice, whose logarithm is added to the scores; an observed
                 graph has these weights. (default: :obj:`None`)
-            batch (torch.Tensor, optional): Sorted graph ids. (default: :obj:`None`)
-            context (torch.Tensor, optional): The rows that are the neighbours of those
-                of :obj:`x`, in place of these. What comes by row is a pair then, of
-                the context and of :obj:`x`: edges, graph ids and embeddings.
-                (default: :obj:`None`)
-            embedding (torch.Tensor, optional): What the similarities compare, if
-                :obj:`compare` says so. (default: :obj:`None`)
+            batch (torch.Tensor or tuple, optional): Sorted graph ids, a pair for a
+                pair. (default: :obj:`None`)
+            z (torch.Tensor or tuple[torch.Tensor, torch.Tensor], optional): The rows
+                that the similarities compare, a pair for a pair. (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness.
                 (default: :obj:`None`)
             return_graph (bool, optional): If :obj:`True`, returns the graph of each
                 relation that this call summed over as well. (default: :obj:`False`)
         """
-        given = edge_index, edge_weight, batch, context, embedding, generator
-        projected = self._convs[0]._projections(x, context)
-        shares = self.shares(x)
+        given = edge_index, edge_weight, batch, None, z, generator, return_graph
+        projected = self._convs[0]._projections(x, z)
+        _, x_dst = as_pair(x)
+        shares = self.shares(x_dst)
         graphs: list[SampledGraph] = []
         total: Any = 0
         for number, relation in enumerate(self._convs):
             if number > 0 and not self.same_messages:
-                projected = relation._projections(x, context)
-            graph = None
+                projected = relation._projections(x, z)
+            out = relation._convolve(x, projected, *given)
             if return_graph:
-                graph = relation._drawn(x, projected, *given)
+                out, graph = out
                 graphs.append(graph)
-            out = relation._convolve(x, projected, *given, graph=graph)
             total = total + shares[..., number, None].to(out.dtype) * out
-        out = self._add_root(x, total)
+        out = self._add_root(x_dst, total)
         return (out, graphs) if return_graph else out
 
-    def graphs(
-        self,
-        x: Tensor,
-        edge_index: Tensor | None = None,
-        edge_weight: Tensor | None = None,
-        batch: Batch | None = None,
-        *,
-        context: Tensor | None = None,
-        embedding: Features | None = None,
-        generator: torch.Generator | None = None,
-    ) -> list[SampledGraph]:
-        r"""Return the graph of each relation, as :meth:`forward` draws it.
+    def graphs(self, *args: Any, **kwargs: Any) -> list[SampledGraph]:
+        r"""Return the graph of each relation over which :meth:`forward` sums.
 
         Args:
-            x (torch.Tensor): The node features, dense or sparse CSR.
-            edge_index (torch.Tensor, optional): Candidates. (default: :obj:`None`)
-            edge_weight (torch.Tensor, optional): Their weights, a prior.
-                (default: :obj:`None`)
-            batch (torch.Tensor, optional): Sorted graph ids. (default: :obj:`None`)
-            context (torch.Tensor, optional): The rows that are the neighbours of those
-                of :obj:`x`. (default: :obj:`None`)
-            embedding (torch.Tensor, optional): What the similarities compare.
-                (default: :obj:`None`)
-            generator (torch.Generator, optional): Source of randomness.
-                (default: :obj:`None`)
+            *args (optional): The arguments of :meth:`forward`.
+            **kwargs (optional): Its keyword arguments.
 
         Returns:
             list[SampledGraph]: The edges and their weights, sorted by target.
         """
-        given = edge_index, edge_weight, batch, context, embedding, generator
-        first = self._convs[0]
-        projected = NOT_PROJECTED
-        if self.same_messages and first.compare == 'projected':
-            projected = first._projections(x, context)
-        return [relation._drawn(x, projected, *given) for relation in self._convs]
+        _, graphs = self(*args, **kwargs, return_graph=True)
+        return list(graphs)
 
-    def graph(self, x: Tensor, *args: Any, **kwargs: Any) -> SampledGraph:
+    def graph(self, x: Features, *args: Any, **kwargs: Any) -> SampledGraph:
         r"""Return the mixture of the graphs by their shares; equal edges add up.
 
         Args:
-            x (torch.Tensor): The node features, dense or sparse CSR.
-            *args (optional): Further arguments of :meth:`graphs`.
+            x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The node features.
+            *args (optional): Further arguments of :meth:`forward`.
             **kwargs (optional): Its keyword arguments.
 
         Returns:
             SampledGraph: The edges and their weights, sorted by target.
         """
-        graphs = self.graphs(x, *args, **kwargs)
-        return self.mix(graphs, x, kwargs.get('context'))
+        return self.mix(self.graphs(x, *args, **kwargs), x)
 
-    def mix(
-        self, graphs: list[SampledGraph], x: Tensor, context: Tensor | None = None
-    ) -> SampledGraph:
+    def mix(self, graphs: list[SampledGraph], x: Features) -> SampledGraph:
         r"""Return the mixture of given graphs by the shares; equal edges add up.
 
         Args:
             graphs (list[SampledGraph]): The graph of each relation.
-            x (torch.Tensor): The node features of the targets.
-            context (torch.Tensor, optional): The rows of the sources, if they are
-                others. (default: :obj:`None`)
+            x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The node features.
         """
-        most = x.size(0) if context is None else max(x.size(0), context.size(0))
-        return mix_graphs(graphs, self.shares(x), most)
-
-    def plan(self, x: Tensor, *args: Any, **kwargs: Any) -> list[SamplingPlan]:
-        r"""Return the training-time sampling plan of each relation.
-
-        Args:
-            x (torch.Tensor): The node features, dense or sparse CSR.
-            *args (optional): Further arguments of
-                :meth:`LatentGraphConv.plan()
-                <torch_geometric_gsl.nn.conv.LatentGraphConv.plan>`.
-            **kwargs (optional): Its keyword arguments.
-
-        Returns:
-            list[SamplingPlan]: The method, its numbers, and why.
-        """
-        return [relation.plan(x, *args, **kwargs) for relation in self._convs]
+        x_src, x_dst = as_pair(x)
+        most = max(x_src.size(0), x_dst.size(0))
+        return mix_graphs(graphs, self.shares(x_dst), most)
 
     def share_sampler(self, other: MultiplexLatentGraphConv) -> None:
         r"""Compare nodes and draw neighbours by the samplers of another layer.

@@ -1,4 +1,4 @@
-"""What stands for a sensor where sensors are compared."""
+"""Embeddings of sensors."""
 
 from __future__ import annotations
 
@@ -10,19 +10,15 @@ from torch import Tensor
 from torch_geometric.nn import Linear
 
 from torch_geometric_gsl._checks import (
+    as_pair,
     check_absent,
     check_count,
     check_features,
     check_one_type,
-    check_option,
     check_parameter_match,
     check_type,
-    split_pair,
 )
 from torch_geometric_gsl.typing import Features
-
-#: What a similarity may compare.
-COMPARED = ('free', 'embedding', 'windows')
 
 
 def check_windows(x: Any, name: str, num_sensors: int | None = None) -> None:
@@ -41,47 +37,48 @@ def check_windows(x: Any, name: str, num_sensors: int | None = None) -> None:
 
 
 class SensorEmbedding(torch.nn.Module):
-    r"""The embeddings of sensors: free vectors, given ones, or reduced windows.
+    r"""The embeddings of sensors: free vectors, projected rows, or reduced windows.
 
     Args:
-        compare (str): Which of them, :obj:`"free"`, :obj:`"embedding"` or
-            :obj:`"windows"`.
         in_channels (int): The number of channels of the windows.
-        embedding_channels (int): The width of given embeddings, and of the hidden layer
-            of the reduction.
+        hidden_channels (int): The width of the hidden layer of the reduction.
         out_channels (int): The width of the result.
-        num_sensors (int, optional): The number of sensors that have free vectors.
+        num_sensors (int, optional): The number of sensors, if each has a vector.
+            (default: :obj:`None`)
+        z_channels (int, optional): The width of the rows, if these are projected.
             (default: :obj:`None`)
 
     Example:
-        >>> embed = SensorEmbedding('windows', 1, 4, 8)
+        >>> embed = SensorEmbedding(1, 4, 8)
         >>> embed(torch.randn(16, 20, 1)).shape
         torch.Size([20, 8])
     """
 
     def __init__(
         self,
-        compare: str,
         in_channels: int,
-        embedding_channels: int,
+        hidden_channels: int,
         out_channels: int,
+        *,
         num_sensors: int | None = None,
+        z_channels: int | None = None,
     ) -> None:
         super().__init__()
-        check_option(compare, COMPARED, 'compare')
-        self.compare = compare
+        self.z_channels = z_channels
         self.weight: torch.nn.Parameter | None = None
         self.lin_window: Linear | None = None
         self.lin: Linear | None = None
-        if compare == 'free':
+        if num_sensors is not None:
             check_count(num_sensors, 'num_sensors')
-            size = cast(int, num_sensors), out_channels
+            check_absent(z_channels, 'z_channels', "beside 'num_sensors'")
+            size = num_sensors, out_channels
             self.weight = torch.nn.Parameter(torch.empty(size))
+        elif z_channels is not None:
+            check_count(z_channels, 'z_channels')
+            self.lin = Linear(z_channels, out_channels)
         else:
-            check_absent(num_sensors, 'num_sensors', f'with compare={compare!r}')
-            self.lin = Linear(embedding_channels, out_channels)
-        if compare == 'windows':
-            self.lin_window = Linear(in_channels, embedding_channels)
+            self.lin_window = Linear(in_channels, hidden_channels)
+            self.lin = Linear(hidden_channels, out_channels)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -92,36 +89,38 @@ class SensorEmbedding(torch.nn.Module):
             if lin is not None:
                 lin.reset_parameters()
 
-    def forward(
-        self,
-        x: Tensor | None = None,
-        context: Tensor | None = None,
-        embedding: Features | None = None,
-    ) -> Features:
-        r"""Return the embeddings of the sensors; with a context, a pair.
+    def forward(self, x: Features | None = None, z: Features | None = None) -> Features:
+        r"""Return the embeddings of the sensors; of a pair a pair.
 
         Args:
-            x (torch.Tensor, optional): The windows :math:`(*, n, F_{in})`.
+            x (torch.Tensor or tuple[torch.Tensor, torch.Tensor], optional): The windows
+                :math:`(*, n, F_{in})`, or those of sources and targets.
                 (default: :obj:`None`)
-            context (torch.Tensor, optional): The windows of the sensors that are the
-                neighbours of those. (default: :obj:`None`)
-            embedding (torch.Tensor, optional): What is known of the sensors, a pair
-                with that of their neighbours first. (default: :obj:`None`)
+            z (torch.Tensor or tuple[torch.Tensor, torch.Tensor], optional): The rows
+                :math:`(n, F_z)`, or those of sources and targets.
+                (default: :obj:`None`)
         """
-        if self.compare != 'embedding':
-            check_absent(embedding, 'embedding', f'with compare={self.compare!r}')
+        if self.z_channels is None and z is not None:
+            raise ValueError("'z' needs a layer with 'z_channels' (got None)")
         if self.weight is not None:
-            check_absent(
-                context, 'context', "with compare='free': new sensors have no vector"
-            )
+            if isinstance(x, tuple | list):
+                raise TypeError(
+                    "'x' must be a torch.Tensor where each sensor has a vector: others "
+                    'have none (got a pair)'
+                )
             return self.weight
-        if self.compare == 'windows':
-            z = self._reduce(x, 'x')
-            return z if context is None else (self._reduce(context, 'context'), z)
-        if context is None and isinstance(embedding, Tensor | None):
-            return self._project(embedding, x)
-        of_context, of_x = split_pair(embedding, 'embedding')
-        return self._project(of_context, context), self._project(of_x, x)
+        if self.z_channels is None:
+            if not isinstance(x, tuple | list):
+                return self._reduce(x, 'x')
+            x_src, x_dst = as_pair(x)
+            return self._reduce(x_src, 'x_src'), self._reduce(x_dst, 'x_dst')
+        if x is not None and isinstance(x, tuple | list) != isinstance(z, tuple | list):
+            what = 'a pair' if isinstance(x, tuple | list) else 'a tensor'
+            raise TypeError(f"'z' must be {what} like 'x' (got a {type(z).__name__})")
+        if not isinstance(z, tuple | list):
+            return self._project(z, cast(Tensor | None, x))
+        (z_src, z_dst), (x_src, x_dst) = as_pair(z), as_pair(x)
+        return self._project(z_src, x_src), self._project(z_dst, x_dst)
 
     def _reduce(self, x: Any, name: str) -> Tensor:
         """Return the mean over windows of a hidden layer, projected."""
@@ -134,16 +133,14 @@ class SensorEmbedding(torch.nn.Module):
         mean = lin_window(rows).relu().sum(dim=0) / max(rows.size(0), 1)
         return cast(Tensor, lin(mean))
 
-    def _project(self, embedding: Any, x: Tensor | None) -> Tensor:
-        """Return the projection of what is known of sensors."""
-        if embedding is None:
-            raise ValueError("'embedding' must be given (got None)")
+    def _project(self, z: Any, x: Tensor | None) -> Tensor:
+        """Return the projection of the rows of sensors."""
         lin = cast(Linear, self.lin)
-        check_features(embedding, 'embedding', lin.in_channels)
-        check_parameter_match(embedding, lin.weight, 'embedding')
-        if x is not None and embedding.size(0) != x.size(-2):
+        check_features(z, 'z', lin.in_channels)
+        check_parameter_match(z, lin.weight, 'z')
+        if x is not None and z.size(0) != x.size(-2):
             raise ValueError(
-                f"'embedding' must have one row per sensor "
-                f'(got {embedding.size(0)} for {x.size(-2)} sensors)'
+                f"'z' must have one row per sensor "
+                f'(got {z.size(0)} for {x.size(-2)} sensors)'
             )
-        return cast(Tensor, lin(embedding))
+        return cast(Tensor, lin(z))

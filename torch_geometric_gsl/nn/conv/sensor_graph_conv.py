@@ -8,10 +8,13 @@ from torch import Tensor
 from torch_geometric.utils import sort_edge_index
 
 from torch_geometric_gsl._checks import (
+    as_pair,
     check_absent,
     check_count,
     check_edge_index,
+    check_features,
     check_flag,
+    check_parameter_match,
     check_type,
 )
 from torch_geometric_gsl.nn.conv.learned_graph_conv import LearnedGraphConv
@@ -38,13 +41,13 @@ class SensorGraphConv(LearnedGraphConv):
     from their embeddings :math:`\mathbf{Z}`. In evaluation mode it has the noise-free
     weights :math:`A_{ij} = \mathrm{softmax}_j(\lambda \phi_{ij} / \tau)`.
 
-    :obj:`compare` says what :math:`\mathbf{Z}` is:
+    :math:`\mathbf{Z}` is one of three:
 
-    * :obj:`"free"`: vectors of each sensor, which are learned. They can tell any graph
-      of these sensors, and none of others.
-    * :obj:`"embedding"`: a projection of an :obj:`embedding` that each call gives, such
+    * given :obj:`num_sensors`, vectors of each sensor, which are learned. They can tell
+      any graph of these sensors, and none of others.
+    * given :obj:`z_channels`, a projection of rows :obj:`z` that each call gives, such
       as the places of the sensors.
-    * :obj:`"windows"`: a learned reduction of what each sensor shows,
+    * given neither, a learned reduction of what each sensor shows,
       :math:`\mathbf{z}_i = \mathbf{U} \, \mathrm{mean}_b \, \mathrm{ReLU}(\mathbf{V}
       \mathbf{x}_{b,i} + \mathbf{v}) + \mathbf{u}`, the mean over all windows and times
       of the call. It sees each sensor alone: it can tell sensors apart by their levels
@@ -56,19 +59,19 @@ class SensorGraphConv(LearnedGraphConv):
     has :math:`\mathbf{W}_{\textrm{root}}`.
 
     To use one draw in several steps or layers, :meth:`graph` draws it and
-    :obj:`layer(x, graph=graph)` takes it. New sensors take a :obj:`context` as in
-    :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`, unless their embeddings are
-    free.
+    :obj:`layer(x, graph=graph)` takes it. New sensors come as a pair
+    :obj:`(x_src, x_dst)` as in :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`,
+    unless each sensor has a vector.
 
     Args:
         in_channels (int): Size of each input sample, or :obj:`-1` to derive the size
             from the first input to the forward method.
         out_channels (int): Size of each output sample.
-        num_sensors (int, optional): The number of sensors :math:`n`, with
-            :obj:`compare="free"` only. (default: :obj:`None`)
+        num_sensors (int, optional): The number of sensors :math:`n`, if each has a
+            vector. (default: :obj:`None`)
         embedding_channels (int, optional): The width of an embedding, that of a source
-            and that of a target alike, and of an embedding that is given. Free vectors
-            need room: take 64 for fifty sensors. (default: :obj:`32`)
+            and that of a target alike. Free vectors need room: take 64 for fifty
+            sensors. (default: :obj:`32`)
         similarity (str or Similarity, optional): The similarity of a source and a
             target, by name or as a module of :obj:`embedding_channels` input channels,
             whose parameters are reset with those of the layer.
@@ -79,8 +82,8 @@ class SensorGraphConv(LearnedGraphConv):
             (default: :obj:`5.0`)
         train_scale (bool, optional): If :obj:`False`, the factor is not learned.
             (default: :obj:`True`)
-        compare (str, optional): What stands for a sensor, see above.
-            (default: :obj:`"free"`)
+        z_channels (int, optional): The width of rows :obj:`z` that tell sensors apart.
+            (default: :obj:`None`)
         directed (bool, optional): If :obj:`False`, a sensor has one embedding: scores
             are symmetric, weights are not. (default: :obj:`True`)
         similarity_kwargs (dict, optional): Arguments of a similarity that is given by
@@ -99,14 +102,13 @@ class SensorGraphConv(LearnedGraphConv):
 
     Shapes:
         - **input:** windows :math:`(*, n, F_{in})` with any leading dimensions, such as
-          batch and time, embedding :math:`(n, F_{emb})` *(optional)*, context
-          :math:`(*, n_c, F_{in})` *(optional)*
-        - **output:** :math:`(*, n, F_{out})`
+          batch and time, compared rows :math:`(n, F_z)` *(optional)*; each may be a
+          pair, of sources and targets
+        - **output:** :math:`(*, n, F_{out})` of the targets
 
     Raises:
         TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range, or has no meaning for sensors or
-            for what is compared.
+        ValueError: If an argument is out of range, or has no meaning for sensors.
 
     Example:
         >>> conv = SensorGraphConv(1, 16, num_sensors=20)
@@ -129,7 +131,7 @@ class SensorGraphConv(LearnedGraphConv):
         *,
         scale: float = 5.0,
         train_scale: bool = True,
-        compare: str = 'free',
+        z_channels: int | None = None,
         directed: bool = True,
         similarity_kwargs: dict[str, Any] | None = None,
         root_weight: bool = True,
@@ -140,7 +142,7 @@ class SensorGraphConv(LearnedGraphConv):
     ) -> None:
         check_flag(directed, 'directed')
         check_count(embedding_channels, 'embedding_channels')
-        for name in ('add_self_loops', 'observed'):  # Those of layers on nodes.
+        for name in ('add_self_loops', 'observed', 'label_channels'):
             check_absent(kwargs.get(name), name, 'in a layer of sensors')
         how = similarity_kwargs or {}
         compared = resolve_similarity(similarity, embedding_channels, **how)
@@ -154,20 +156,22 @@ class SensorGraphConv(LearnedGraphConv):
             root_weight=root_weight,
             add_self_loops=False,
             bias=bias,
-            compare='embedding',
-            embedding_channels=compared.in_channels,
-            observed='candidates',
+            z_channels=compared.in_channels,
             scale=scale,
             train_scale=train_scale,
             loop=loop,
             method=method,
             **kwargs,
         )
-        self.compare = compare
+        self.z_channels = z_channels
         self.num_sensors = num_sensors
         self.embedding_channels = embedding_channels
         self.embed = SensorEmbedding(
-            compare, in_channels, embedding_channels, compared.in_channels, num_sensors
+            in_channels,
+            embedding_channels,
+            compared.in_channels,
+            num_sensors=num_sensors,
+            z_channels=z_channels,
         )
         # Not that of a subclass, whose own parameters are yet to come.
         SensorGraphConv.reset_parameters(self)
@@ -178,72 +182,64 @@ class SensorGraphConv(LearnedGraphConv):
 
     def forward(
         self,
-        x: Tensor,
+        x: Features,
         *,
         graph: SampledGraph | None = None,
-        context: Tensor | None = None,
-        embedding: Features | None = None,
+        z: Features | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
         r"""Run the forward pass.
 
         Args:
-            x (torch.Tensor): What the sensors show, :math:`(*, n, F_{in})`.
+            x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): What the sensors
+                show, :math:`(*, n, F_{in})`, or a pair of sources and targets in the
+                same windows.
             graph (SampledGraph, optional): The graph of the sensors, as :meth:`graph`
                 returns it, or any other; nothing is drawn then.
                 (default: :obj:`None`)
-            context (torch.Tensor, optional): What the sensors show that are the
-                neighbours of those of :obj:`x`, in place of these, in the same windows.
-                An :obj:`embedding` is a pair then, of the context and of :obj:`x`.
+            z (torch.Tensor or tuple[torch.Tensor, torch.Tensor], optional): The rows
+                that tell sensors apart, with :obj:`z_channels`; a pair for a pair.
                 (default: :obj:`None`)
-            embedding (torch.Tensor, optional): What the similarity compares, with
-                :obj:`compare="embedding"`. (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness.
                 (default: :obj:`None`)
         """
-        rows, h = self._project_windows(x, 'x')
+        x_src, x_dst = as_pair(x)
+        is_pair = isinstance(x, tuple | list)
+        rows, h = self._project_windows(x_dst, 'x_dst' if is_pair else 'x')
         source = h
-        if context is not None:
-            _, source = self._project_windows(context, 'context')
-            if context.shape[:-2] != x.shape[:-2]:
+        if is_pair:
+            _, source = self._project_windows(x_src, 'x_src')
+            if x_src.shape[:-2] != x_dst.shape[:-2]:
                 raise ValueError(
-                    f"'context' must hold the windows of 'x' (got "
-                    f'{list(context.shape)} for {list(x.shape)})'
+                    f"'x_src' must hold the windows of 'x_dst' (got "
+                    f'{list(x_src.shape)} for {list(x_dst.shape)})'
                 )
         if graph is not None:
-            check_absent(embedding, 'embedding', "with a 'graph'")
-            out = _sum_over(graph, source, x.size(-2))
+            check_absent(z, 'z', "with a 'graph'")
+            out = _sum_over(graph, source, x_dst.size(-2))
         else:
-            if context is None and not isinstance(embedding, Tensor | None):
-                raise TypeError(
-                    "'embedding' must be a torch.Tensor without a 'context' "
-                    f'(got {type(embedding).__name__})'
-                )
-            z = self.embed(x, context, embedding)
-            out = self.sampler.propagate(z, source, generator=generator)
+            out = self.sampler.propagate(self.embed(x, z), source, generator=generator)
         size = rows.size(0), self.out_channels
         out = self._finish(rows, h.view(size), out.view(size))
         # The sensors stay first in memory, where the next such layer wants them.
-        return out.view(x.size(-2), *x.shape[:-2], self.out_channels).movedim(0, -2)
+        shape = x_dst.size(-2), *x_dst.shape[:-2], self.out_channels
+        return out.view(shape).movedim(0, -2)
 
     def graph(
         self,
-        x: Tensor | None = None,
+        x: Features | None = None,
         *,
-        context: Tensor | None = None,
-        embedding: Features | None = None,
+        z: Features | None = None,
         generator: torch.Generator | None = None,
     ) -> SampledGraph:
         r"""Draw the graph of the sensors, to be used in several calls.
 
         Args:
-            x (torch.Tensor, optional): What the sensors show, where that is compared.
-                (default: :obj:`None`)
-            context (torch.Tensor, optional): What the sensors show that are the
-                neighbours of those of :obj:`x`. (default: :obj:`None`)
-            embedding (torch.Tensor, optional): What the similarity compares, with
-                :obj:`compare="embedding"`; a pair has that of the neighbours first,
-                which are others than the sensors: whatever :obj:`loop` says.
+            x (torch.Tensor or tuple[torch.Tensor, torch.Tensor], optional): What the
+                sensors show, where that is compared. (default: :obj:`None`)
+            z (torch.Tensor or tuple[torch.Tensor, torch.Tensor], optional): The rows
+                that tell sensors apart, with :obj:`z_channels`; a pair has sources that
+                are others than the targets, whatever :obj:`loop` says.
                 (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness.
                 (default: :obj:`None`)
@@ -251,20 +247,23 @@ class SensorGraphConv(LearnedGraphConv):
         Returns:
             SampledGraph: The edges and their weights.
         """
-        z = self.embed(x, context, embedding)
-        return cast(SampledGraph, self.sampler(z, generator=generator))
+        return cast(SampledGraph, self.sampler(self.embed(x, z), generator=generator))
 
     def _project_windows(self, x: Tensor, name: str) -> tuple[Tensor, Tensor]:
         """Return a row for each sensor and window, and messages [n, windows * F]."""
         check_windows(x, name, self.num_sensors)
         rows = x.movedim(-2, 0).reshape(-1, x.size(-1))
-        h = self._project(rows, name)
+        check_features(rows, name, self.lin.in_channels)
+        check_parameter_match(rows, self.lin.weight, name)
+        h = self._project(rows, self.lin)
         return rows, h.view(x.size(-2), math.prod(x.shape[:-2]) * self.out_channels)
 
     def _sizes(self) -> str:
         if self.num_sensors is not None:
             return f'{super()._sizes()}, num_sensors={self.num_sensors}'
-        return f'{super()._sizes()}, compare={self.compare!r}'
+        if self.z_channels is not None:
+            return f'{super()._sizes()}, z_channels={self.z_channels}'
+        return super()._sizes()
 
 
 def _sum_over(graph: SampledGraph, source: Tensor, num_targets: int) -> Tensor:

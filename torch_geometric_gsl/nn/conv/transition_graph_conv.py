@@ -4,24 +4,19 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 from torch_geometric.nn.inits import glorot
 
 from torch_geometric_gsl._checks import check_absent, check_count
-from torch_geometric_gsl.distributed.row_shard import RowShard
-from torch_geometric_gsl.nn.conv.learned_graph_conv import LearnedGraphConv, check_shard
+from torch_geometric_gsl.nn.conv.learned_graph_conv import LearnedGraphConv
 from torch_geometric_gsl.nn.conv.transition_nodes import (
-    FREE,
     KeepsAnchors,
-    check_all_rows,
+    ProjectNodes,
     check_fixed,
     check_transition,
-    sum_rows,
 )
-from torch_geometric_gsl.nn.sampler.plan import SamplingPlan
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.scores import unit_rows
-from torch_geometric_gsl.typing import SampledGraph
+from torch_geometric_gsl.typing import Features, SampledGraph
 
 
 class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
@@ -66,8 +61,11 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
     depends on no other row of the call, and :math:`b` rows cost
     :math:`\mathcal{O}(b s)`, and :math:`\mathcal{O}(s)` more for the projection of
     anchors: these forms serve mini-batches and new rows. With :obj:`"anchors"` the
-    layer is a :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv` whose context is
+    layer is a :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv` whose sources are
     :math:`\mathbf{A}`.
+
+    Of a pair :obj:`(x_src, x_dst)` the sources make up the transition nodes: the
+    :math:`n` nodes, or the anchors of this call, and the targets are any rows.
 
     .. note::
         The parameters :obj:`theta_t` and :obj:`theta_e` hold
@@ -111,9 +109,9 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
             :obj:`scale`, :obj:`hard` or :obj:`method`.
 
     Shapes:
-        - **input:** node features :math:`(n, F_{in})`, dense or sparse CSR, context
-          *(optional)*: :math:`(n, F_{in})`, or :math:`(s, F_{in})` with anchors
-        - **output:** node features :math:`(n, F_{out})`
+        - **input:** node features :math:`(n, F_{in})`, dense or sparse CSR, or a pair
+          whose first part has :math:`n` rows, or :math:`s` rows with anchors
+        - **output:** node features :math:`(n, F_{out})` of the targets
 
     Raises:
         TypeError: If an argument has the wrong type.
@@ -151,7 +149,7 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
         if transition == 'projected':
             check_count(num_nodes, 'num_nodes')
         check_count(num_transition_nodes, 'num_transition_nodes')
-        for name in ('compare', 'embedding_channels', 'observed', 'label_channels'):
+        for name in ('z_channels', 'observed', 'label_channels'):
             check_absent(kwargs.get(name), name, 'with transition nodes')
         super().__init__(
             in_channels,
@@ -172,6 +170,7 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
             size = num_transition_nodes, num_nodes
             self.theta_t = torch.nn.Parameter(torch.empty(size))
             self.theta_e = torch.nn.Parameter(torch.empty(size))
+            self.project_nodes = ProjectNodes()
         elif transition == 'free':
             size = num_transition_nodes, out_channels
             self.transition_nodes = torch.nn.Parameter(torch.empty(size))
@@ -205,143 +204,63 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
 
     def forward(
         self,
-        x: Tensor,
+        x: Features,
         *,
-        context: Tensor | None = None,
-        shard: RowShard | None = None,
         generator: torch.Generator | None = None,
         return_graph: bool = False,
     ) -> Tensor | tuple[Tensor, SampledGraph]:
         r"""Run the forward pass.
 
         Args:
-            x (torch.Tensor): The node features, dense or sparse CSR.
-            context (torch.Tensor, optional): The :math:`n` rows of which the transition
-                nodes are made, where :obj:`x` holds others; rows that are the anchors
-                of this call. (default: :obj:`None`)
-            shard (RowShard, optional): The block of rows of this rank, if several
-                processes share the nodes: :obj:`x` holds these rows. Parameters are
-                whole on all ranks. (default: :obj:`None`)
+            x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The node features,
+                dense or sparse CSR, or a pair :obj:`(x_src, x_dst)`.
             generator (torch.Generator, optional): Source of randomness.
                 (default: :obj:`None`)
             return_graph (bool, optional): If :obj:`True`, returns the graph from
                 transition nodes that this call summed over as well.
                 (default: :obj:`False`)
         """
-        h, source = self._projections(x, context, shard)
-        pair = self._compared(source, h, shard)
-        messages = self._messages(source, h, shard)
-        graph: SampledGraph | None = None
-        if return_graph:
-            rows = None if shard is None else shard.rows
-            graph = self.sampler(pair, rows=rows, generator=generator)
-        out = self._summed(pair, messages, shard, generator, graph)
-        out = self._finish(x, h, out)
-        return out if graph is None else (out, graph)
+        x_src, x_dst = self._sources(x)
+        h = self._project(x_dst, self.lin)
+        nodes, messages = self._nodes(x_src, x_dst, h)
+        out = self.sampler.propagate(
+            (nodes, h), messages, generator=generator, return_graph=return_graph
+        )
+        if not return_graph:
+            return self._finish(x_dst, h, out)
+        out, graph = out
+        return self._finish(x_dst, h, out), graph
 
-    def graph(
-        self,
-        x: Tensor,
-        *,
-        context: Tensor | None = None,
-        shard: RowShard | None = None,
-        generator: torch.Generator | None = None,
-    ) -> SampledGraph:
-        r"""Return the bipartite graph from transition nodes to nodes.
-
-        Args:
-            x (torch.Tensor): The node features, dense or sparse CSR.
-            context (torch.Tensor, optional): As in :meth:`forward`.
-                (default: :obj:`None`)
-            shard (RowShard, optional): As in :meth:`forward`; edges have the numbers of
-                the targets among those of all ranks. (default: :obj:`None`)
-            generator (torch.Generator, optional): Source of randomness.
-                (default: :obj:`None`)
-
-        Returns:
-            SampledGraph: The edges and their weights, sorted by target.
-        """
-        h, source = self._projections(x, context, shard)
-        pair = self._compared(source, h, shard)
-        rows = None if shard is None else shard.rows
-        graph: SampledGraph = self.sampler(pair, rows=rows, generator=generator)
-        return graph
-
-    def plan(
-        self,
-        x: Tensor,
-        *,
-        context: Tensor | None = None,
-        shard: RowShard | None = None,
-    ) -> SamplingPlan:
-        r"""Return the training-time sampling plan.
-
-        Args:
-            x (torch.Tensor): The node features, dense or sparse CSR.
-            context (torch.Tensor, optional): As in :meth:`forward`.
-                (default: :obj:`None`)
-            shard (RowShard, optional): As in :meth:`forward`. (default: :obj:`None`)
-
-        Returns:
-            SamplingPlan: The method, its numbers, and why.
-        """
-        h, source = self._projections(x, context, shard)
-        return self.sampler.plan(self._compared(source, h, shard))
-
-    def _projections(
-        self, x: Tensor, context: Tensor | None, shard: RowShard | None
-    ) -> tuple[Tensor, Tensor | None]:
-        """Return the projections of the rows, and of those behind transition nodes."""
-        rows, name = (x, 'x') if context is None else (context, 'context')
-        is_own = self.transition != 'projected'  # And the same on all ranks.
-        check_shard(shard, x, context=None if is_own else context)
+    def _sources(self, x: Features) -> tuple[Tensor | None, Tensor]:
+        """Check features; return those behind transition nodes and of targets."""
+        is_pair = isinstance(x, tuple | list)
+        if self.transition == 'free' and is_pair:
+            raise TypeError(
+                "'x' must be a torch.Tensor with transition='free', which has no "
+                'sources (got a pair)'
+            )
+        x_src, x_dst = self._rows(x)
         if self.transition == 'free':
-            check_absent(context, 'context', FREE)
-            return self._project(x), None
+            return None, x_dst
         if self.transition == 'anchors':
-            rows = self._anchor_rows(context)
-            name = 'anchors' if context is None else name
-        if self.num_nodes is not None:
-            check_fixed(rows, self.num_nodes, name)
-        h = self._project(x)
-        source = h if rows is x else self._project(rows, name)
-        if self.num_nodes is not None:
-            check_all_rows(rows, self.num_nodes, name, shard)
-        return h, source
-
-    def _compared(
-        self, source: Tensor | None, h: Tensor, shard: RowShard | None
-    ) -> tuple[Tensor, Tensor]:
-        """Return the transition nodes, and the rows that are compared with them."""
-        nodes = self._nodes(source, h, shard)
-        if shard is None:
-            return nodes, h
-        if self.sampler.weighs_targets(shard.total, nodes.size(0)):
-            # How a target draws depends on the others, but no gradient does.
-            rows = shard.gather(h.detach()).split(shard.sizes)
-            before, after = rows[: shard.rank], rows[shard.rank + 1 :]
-            return nodes, torch.cat([*before, h, *after])
-        return nodes, F.pad(h, (0, 0, shard.first, shard.total - shard.rows[1]))
+            return self._anchor_rows(x_src if is_pair else None), x_dst
+        check_fixed(x_src, self.theta_t.size(1))
+        return x_src, x_dst
 
     def _nodes(
-        self, source: Tensor | None, h: Tensor, shard: RowShard | None
-    ) -> Tensor:
-        """Return the transition nodes, to be compared with rows like those given."""
-        if source is None:
-            return unit_rows(self.transition_nodes).to(h.dtype)
+        self, x_src: Tensor | None, x_dst: Tensor, h: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return the transition nodes and their messages."""
+        if x_src is None:
+            return (
+                unit_rows(self.transition_nodes).to(h.dtype),
+                self.messages.to(h.dtype),
+            )
+        source = h if x_src is x_dst else self._project(x_src, self.lin)
         if self.transition == 'anchors':
-            return source
-        return unit_rows(sum_rows(self.theta_t, unit_rows(source), shard))
-
-    def _messages(
-        self, source: Tensor | None, h: Tensor, shard: RowShard | None
-    ) -> Tensor:
-        """Return what the transition nodes send to rows like those given."""
-        if source is None:
-            return self.messages.to(h.dtype)
-        if self.transition == 'anchors':
-            return source
-        return sum_rows(self.theta_e, source, shard)
+            return source, source
+        nodes = unit_rows(self.project_nodes(self.theta_t, unit_rows(source)))
+        return nodes, self.project_nodes(self.theta_e, source)
 
     def _sizes(self) -> str:
         text = super()._sizes()

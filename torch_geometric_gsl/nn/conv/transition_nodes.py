@@ -16,14 +16,11 @@ from torch_geometric_gsl._checks import (
     check_num_nodes,
     check_option,
 )
-from torch_geometric_gsl.distributed.row_shard import RowShard
 from torch_geometric_gsl.ops.runtime import full_precision, is_exporting
 from torch_geometric_gsl.ops.sparse_rows import dense_rows
 
 #: How transition nodes come about, by name.
 TRANSITIONS = ('projected', 'free', 'anchors')
-#: Why free transition nodes take no context.
-FREE = "with transition='free': rows see learned vectors, and no rows"
 
 
 def check_transition(transition: str, num_nodes: int | None) -> None:
@@ -53,38 +50,36 @@ def check_transition_nodes(
         )
 
 
-def check_fixed(rows: Tensor, num_nodes: int, name: str) -> None:
+def check_fixed(rows: Tensor, num_nodes: int) -> None:
     """Raise if the rows that belong to transition nodes are of any number."""
     if is_exporting() and isinstance(rows.size(0), torch.SymInt):
         raise ValueError(
-            f"'{name}' must have a fixed number of rows for 'torch.export', the "
-            f"nodes that the transition nodes belong to: only that of 'x' may "
-            f"change, where a 'context' is given (got num_nodes={num_nodes} "
-            f'and a dynamic dimension)'
+            f"'x' must have a fixed number of rows for 'torch.export', the nodes that "
+            f"the transition nodes belong to: only that of the targets 'x_dst' of a "
+            f'pair may change (got num_nodes={num_nodes} and a dynamic dimension)'
         )
 
 
-def check_all_rows(
-    rows: Tensor, num_nodes: int, name: str, shard: RowShard | None
-) -> None:
-    """Raise unless all rows together are as many as there are nodes."""
-    if shard is None:
-        check_num_nodes(rows, num_nodes, name=name)
-    elif shard.total != num_nodes:
-        raise ValueError(
-            f"'shard' must have num_nodes={num_nodes} rows on all ranks together "
-            f'(got {shard.total})'
-        )
+class ProjectNodes(torch.nn.Module):
+    r"""Sum the rows of all nodes to transition nodes,
+    :math:`\frac{1}{n} \mathbf{\Theta} \mathbf{H}`.
 
+    Example:
+        >>> ProjectNodes()(torch.ones(2, 10), torch.ones(10, 3)).shape
+        torch.Size([2, 3])
+    """
 
-def sum_rows(theta: Tensor, h: Tensor, shard: RowShard | None) -> Tensor:
-    """Sum over the rows of all nodes, in full precision: their parts are small."""
-    with torch.autocast(h.device.type, enabled=False):
-        full = full_precision(h) / theta.size(1)
-        if shard is None:
+    def forward(self, theta: Tensor, h: Tensor) -> Tensor:
+        r"""Run the forward pass, in full precision: the summands are small.
+
+        Args:
+            theta (torch.Tensor): The weights :math:`[s, n]`.
+            h (torch.Tensor): The rows :math:`[n, m]`.
+        """
+        check_num_nodes(h, theta.size(1))
+        with torch.autocast(h.device.type, enabled=False):
+            full = full_precision(h) / theta.size(1)
             return (theta.to(full.dtype) @ full).to(h.dtype)
-        own = theta[:, slice(*shard.rows)].to(full.dtype) @ full
-        return shard.sum(own).to(h.dtype)
 
 
 class KeepsAnchors(torch.nn.Module):
@@ -98,7 +93,7 @@ class KeepsAnchors(torch.nn.Module):
         torch.Size([10, 16])
     """
 
-    in_channels: int
+    in_channels: Any
     num_transition_nodes: int | None
     transition: str
     anchors: Tensor | None
@@ -162,13 +157,13 @@ class KeepsAnchors(torch.nn.Module):
         rows = rows.to(device=like.device, dtype=like.dtype)
         self.register_buffer('anchors', rows)
 
-    def _anchor_rows(self, context: Tensor | None) -> Tensor:
+    def _anchor_rows(self, given: Tensor | None) -> Tensor:
         """Return the anchors of a call, which may be given."""
-        rows = self.anchors if context is None else context
+        rows = self.anchors if given is None else given
         if rows is None:
             raise ValueError(
-                "'anchors' must be chosen first, by choose_anchors(x), or given as "
-                "'context' (got None)"
+                "'anchors' must be chosen first, by choose_anchors(x), or given as the "
+                "sources of a pair 'x' (got None)"
             )
         return rows
 

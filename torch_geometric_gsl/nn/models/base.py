@@ -40,25 +40,26 @@ class NodeClassifier(FollowsTask, OneType, Pretrained, ABC):
         r"""Reset all learnable parameters of the module."""
 
     @abstractmethod
-    def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Any:
+    def forward(self, x: Any, *args: Any, **kwargs: Any) -> Any:
         r"""Run the forward pass.
 
         A model takes what it serves, by these names: :obj:`edge_index` (and
         :obj:`edge_weight`), candidates or a graph in place of its own, :obj:`batch`,
-        sorted graph ids of the nodes, :obj:`context`, the rows that are the neighbours
-        of those of :obj:`x`, and :obj:`generator`, the source of all randomness of the
-        call, dropout included. Parameters that wait for their first input are
-        initialised by the global generator, and
+        sorted graph ids of the nodes, and :obj:`generator`, the source of all
+        randomness of the call, dropout included. Models that serve new rows take a pair
+        :obj:`(x_src, x_dst)` of sources and targets in place of :obj:`x`. Parameters
+        that wait for their first input are initialised by the global generator, and
         :func:`torch.utils.checkpoint.checkpoint` restores no other.
 
         Args:
-            x (torch.Tensor): The node features, dense or sparse CSR.
+            x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The node features,
+                dense or sparse CSR, or a pair.
             *args (optional): Other arguments of the model.
             **kwargs (optional): Other arguments of the model.
         """
 
     def loss(
-        self, x: Tensor, y: Tensor, mask: Tensor | None = None, **kwargs: Any
+        self, x: Any, y: Tensor, mask: Tensor | None = None, **kwargs: Any
     ) -> Tensor:
         r"""Return the loss to be minimised in training.
 
@@ -80,16 +81,15 @@ class NodeClassifier(FollowsTask, OneType, Pretrained, ABC):
             TypeError: If :obj:`y` or :obj:`mask` has the wrong type.
             ValueError: If no node is labelled, or a label is that of no class.
         """
-        return self._label_loss(self(x, **kwargs), y, mask, kwargs.get('shard'))
+        return self._label_loss(self(x, **kwargs), y, mask)
 
     @torch.no_grad()
-    def predict(self, x: Tensor, **kwargs: Any) -> Tensor:
+    def predict(self, x: Any, **kwargs: Any) -> Tensor:
         r"""Return what the model says of each node, without noise.
 
         Args:
             x (torch.Tensor): The node features, dense or sparse CSR.
-            **kwargs (optional): Additional arguments of the forward method, such as a
-                :obj:`context`.
+            **kwargs (optional): Additional arguments of the forward method.
 
         Returns:
             torch.Tensor: By the :obj:`task`: classes :math:`[|\mathcal{V}|]`, values,
@@ -105,7 +105,7 @@ class NodeClassifier(FollowsTask, OneType, Pretrained, ABC):
 
     @torch.no_grad()
     def score(
-        self, x: Tensor, y: Tensor, mask: Tensor | None = None, **kwargs: Any
+        self, x: Any, y: Tensor, mask: Tensor | None = None, **kwargs: Any
     ) -> dict[str, float]:
         r"""Return how good predictions are, by the name of the :obj:`task`'s metric.
 
@@ -122,5 +122,4 @@ class NodeClassifier(FollowsTask, OneType, Pretrained, ABC):
         Returns:
             dict[str, float]: The score, of which larger is better.
         """
-        shard = kwargs.get('shard')
-        return self._scored(self._evaluated(x, **kwargs), y, mask, shard)
+        return self._scored(self._evaluated(x, **kwargs), y, mask)

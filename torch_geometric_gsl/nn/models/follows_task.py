@@ -7,8 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl.distributed.row_shard import RowShard
-from torch_geometric_gsl.nn.models.tasks import TASKS, Task, check_choice, every_node
+from torch_geometric_gsl.nn.models.tasks import TASKS, Task, every_node
 
 
 class FollowsTask(torch.nn.Module):
@@ -21,39 +20,15 @@ class FollowsTask(torch.nn.Module):
     def _task(self) -> Task:
         return TASKS[self.task]
 
-    def _label_loss(
-        self,
-        out: Tensor,
-        y: Tensor,
-        mask: Tensor | None,
-        shard: RowShard | None = None,
-    ) -> Tensor:
+    def _label_loss(self, out: Tensor, y: Tensor, mask: Tensor | None) -> Tensor:
         """Return the mean loss of labelled nodes, of which there must be one."""
         mask = every_node(out) if mask is None else mask
-        if shard is None:
-            target = self._task.target(out, y, mask)
-            return self._task.loss(out[mask], target)
-        check_choice(mask, out.size(0), none_ok=True)
-        total = out[mask].sum()  # Of no nodes: zero, with a gradient.
-        count = len(out[mask])
-        if count > 0:
-            target = self._task.target(out, y, mask)
-            total = self._task.loss(out[mask], target) * count
-        return shard.mean_loss(total, count)
+        target = self._task.target(out, y, mask)
+        return self._task.loss(out[mask], target)
 
-    def _scored(
-        self,
-        out: Tensor,
-        y: Tensor,
-        mask: Tensor | None,
-        shard: RowShard | None = None,
-    ) -> dict[str, float]:
+    def _scored(self, out: Tensor, y: Tensor, mask: Tensor | None) -> dict[str, float]:
         """Return how good outputs are, by the name of the metric."""
         mask = every_node(out) if mask is None else mask
-        if shard is not None:
-            check_choice(mask, out.size(0), none_ok=True)
-            out, y = (shard.concatenate(rows[mask]) for rows in (out, y))
-            mask = every_node(out)
         target = self._task.target(out, y, mask)
         score = self._task.score(self._task.predict(out[mask]), target)
         return {self._task.metric: float(score)}

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import torch
@@ -8,28 +7,46 @@ from torch import Tensor
 from torch_geometric.nn.resolver import aggregation_resolver
 
 from torch_geometric_gsl._checks import (
-    check_one_type,
-    check_probability,
+    as_pair,
+    check_absent,
+    check_batch,
+    check_compared,
+    check_features,
+    check_matrix,
+    check_num_nodes,
+    check_pair,
+    split_pair,
 )
-from torch_geometric_gsl.distributed.row_shard import RowShard
-from torch_geometric_gsl.nn.conv.learned_graph_conv import compared_channels
-from torch_geometric_gsl.nn.conv.transition_nodes import check_transition_nodes
+from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
+from torch_geometric_gsl.nn.conv.learned_graph_conv import compared_width
+from torch_geometric_gsl.nn.conv.multiplex_latent_graph_conv import (
+    MultiplexLatentGraphConv,
+)
+from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
+from torch_geometric_gsl.nn.conv.transition_nodes import (
+    KeepsAnchors,
+    check_transition_nodes,
+)
 from torch_geometric_gsl.nn.models.base import NodeClassifier
 from torch_geometric_gsl.nn.models.layers import (
+    Dropout,
     layer_sizes,
     reset_activation,
     resolve_activation,
-    run,
 )
-from torch_geometric_gsl.nn.models.reference import RemembersRows
+from torch_geometric_gsl.nn.models.row_index import IndexesRows
 from torch_geometric_gsl.nn.models.scale_choice import ChoosesScale
-from torch_geometric_gsl.nn.models.stacks_layers import StacksLayers
 from torch_geometric_gsl.nn.models.tasks import resolve_task
+from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.base import Similarity
+from torch_geometric_gsl.ops.runtime import is_exporting
 from torch_geometric_gsl.typing import Batch, Features, SampledGraph
 
+#: The arguments of layers beside their rows.
+Arguments = dict[str, Any]
 
-class GSLNet(ChoosesScale, StacksLayers, RemembersRows, NodeClassifier):
+
+class GSLNet(ChoosesScale, KeepsAnchors, IndexesRows, NodeClassifier):
     r"""The network of the `"Neural Gaussian Similarity Modeling for Differential
     Graph Structure Learning" <https://arxiv.org/abs/2312.09498>`_ paper: layers that
     learn their own graph, with an activation and dropout between them.
@@ -50,9 +67,13 @@ class GSLNet(ChoosesScale, StacksLayers, RemembersRows, NodeClassifier):
     call, and their hidden rows :math:`\mathbf{A}^{(\ell)}` are the anchors of the later
     layers.
 
-    With :obj:`compare="input"` the similarity of all layers sees the features
-    :math:`\mathbf{X}` themselves. It is one similarity, with few parameters, and each
-    layer draws its graph anew.
+    With :obj:`z_channels` all layers compare the same rows by one sampler: :obj:`z` of
+    the call, or the features :math:`\mathbf{X}` themselves. It has few parameters, and
+    each layer draws its graph anew.
+
+    New rows join others as a pair :obj:`(x_src, x_dst)`: in every layer the sources see
+    each other, and the targets see the sources alone. :meth:`index` keeps the sources,
+    whose hidden rows are computed once.
 
     Args:
         in_channels (int): Size of each input sample, or :obj:`-1` to derive the size
@@ -76,12 +97,9 @@ class GSLNet(ChoosesScale, StacksLayers, RemembersRows, NodeClassifier):
             (default: :obj:`0.5`)
         act (str, Callable or None, optional): The activation, or :obj:`None` for none.
             (default: :obj:`"elu"`)
-        compare (str, optional): What the similarity compares: the projected rows of
-            each layer (:obj:`"projected"`, the paper), the network's input in all of
-            them (:obj:`"input"`), or an :obj:`embedding` that each call gives
-            (:obj:`"embedding"`). Transition nodes are projected.
-            (default: :obj:`"projected"`)
-        embedding_channels (int, optional): The width of that embedding.
+        z_channels (int, optional): The width of the rows that all layers compare in
+            place of their projections: :obj:`z` of the call, or :math:`\mathbf{X}`
+            where it is not given; :obj:`-1` is that of the input.
             (default: :obj:`None`)
         scale (float or str, optional): The factor of the similarity, as in
             :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`, or
@@ -108,26 +126,30 @@ class GSLNet(ChoosesScale, StacksLayers, RemembersRows, NodeClassifier):
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
           CSR, candidate edges :math:`(2, |\mathcal{E}_c|)` *(optional)*, batch vector
-          :math:`(|\mathcal{V}|)` *(optional)*, embedding
-          :math:`(|\mathcal{V}|, F_{emb})` *(optional)*
-        - **output:** node features :math:`(|\mathcal{V}|, F_{out})`
+          :math:`(|\mathcal{V}|)` *(optional)*, compared rows
+          :math:`(|\mathcal{V}|, F_z)` *(optional)*; each may be a pair, of sources and
+          targets
+        - **output:** node features :math:`(|\mathcal{V}|, F_{out})` of the targets
 
     Raises:
         TypeError: If an argument has the wrong type.
         ValueError: If an argument is out of range, or only one of
             :obj:`num_transition_nodes` and :obj:`num_nodes` is given where they go
-            together, or :obj:`compare` is unknown or lacks its width.
+            together.
 
     Example:
         >>> model = GSLNet(16, 32, num_layers=2, out_channels=7)
         >>> model(torch.randn(100, 16)).shape
         torch.Size([100, 7])
         >>> # The cosine of the features refines a given graph.
-        >>> options = {'compare': 'input', 'scale': 20.0, 'null_score': 5.0}
+        >>> options = {'z_channels': -1, 'scale': 20.0, 'null_score': 5.0}
         >>> model = GSLNet(16, 32, 2, 7, 'linear', **options)
         >>> model(torch.randn(100, 16), torch.randint(100, (2, 400))).shape
         torch.Size([100, 7])
     """
+
+    _INDEXED = 'x', 'edge_index', 'edge_weight', 'z'
+    _hidden_sources: tuple[Any, list[Tensor]] | None = None
 
     def __init__(
         self,
@@ -142,8 +164,7 @@ class GSLNet(ChoosesScale, StacksLayers, RemembersRows, NodeClassifier):
         transition: str = 'projected',
         dropout: float = 0.5,
         act: Any = 'elu',
-        compare: str = 'projected',
-        embedding_channels: int | None = None,
+        z_channels: int | None = None,
         scale: float | str = 1.0,
         task: str = 'classification',
         readout: Any = None,
@@ -152,7 +173,6 @@ class GSLNet(ChoosesScale, StacksLayers, RemembersRows, NodeClassifier):
     ) -> None:
         super().__init__()
         sizes = layer_sizes(in_channels, hidden_channels, num_layers, out_channels)
-        check_probability(dropout, 'dropout')
         check_transition_nodes(num_transition_nodes, num_nodes, transition)
         self.in_channels = in_channels
         self.hidden_channels = hidden_channels
@@ -162,20 +182,44 @@ class GSLNet(ChoosesScale, StacksLayers, RemembersRows, NodeClassifier):
         self.num_nodes = num_nodes
         self.transition = transition
         self._await_anchors()
-        self.dropout = dropout
+        self.dropout = Dropout(dropout)
         self.act = resolve_activation(act)
         self.task = task
         resolve_task(task, out_channels)
         self.readout = None if readout is None else aggregation_resolver(readout)
-        self.compare = compare
+        self.z_channels = compared_width(z_channels, in_channels)
         self.num_relations = num_relations
-        width = compared_channels(compare, in_channels, embedding_channels)
         kwargs |= {'similarity': similarity, 'scale': self._await_scale(scale)}
-        self.convs = self._make_layers(sizes, width, kwargs)
+        self.convs = self._make_layers(sizes, kwargs)
         self.reset_parameters()
+
+    def _make_layers(
+        self, sizes: list[tuple[int, int]], options: Arguments
+    ) -> torch.nn.ModuleList:
+        """Return the layers; where all compare the same rows, they share a sampler."""
+        check_absent(options.get('label_channels'), 'label_channels', 'in a GSLNet')
+        conv: Any = LatentGraphConv
+        if self.num_transition_nodes is not None:
+            where = 'with transition nodes'
+            check_absent(self.z_channels, 'z_channels', where)
+            check_absent(self.num_relations, 'num_relations', where)
+            conv = TransitionGraphConv
+            names = 'num_nodes', 'transition', 'num_transition_nodes'
+            options |= {name: getattr(self, name) for name in names}
+        else:
+            options |= {'z_channels': self.z_channels}
+        if self.num_relations is not None:
+            conv = MultiplexLatentGraphConv
+            options |= {'num_relations': self.num_relations}
+        layers = torch.nn.ModuleList(conv(*size, **options) for size in sizes)
+        if self.z_channels is not None:
+            for layer in layers[1:]:
+                layer.share_sampler(layers[0])  # type: ignore[operator]
+        return layers
 
     def reset_parameters(self) -> None:
         r"""Reset all learnable parameters of the module."""
+        self._hidden_sources = None  # PyG changes values without a trace.
         reset_activation(self.act)
         if self.readout is not None:
             self.readout.reset_parameters()
@@ -184,39 +228,33 @@ class GSLNet(ChoosesScale, StacksLayers, RemembersRows, NodeClassifier):
 
     def forward(
         self,
-        x: Tensor,
-        edge_index: Tensor | tuple[Tensor, Tensor] | None = None,
-        edge_weight: Tensor | tuple[Tensor, Tensor] | None = None,
+        x: Features,
+        edge_index: Features | None = None,
+        edge_weight: Features | None = None,
         batch: Batch | None = None,
         *,
-        context: Tensor | None = None,
-        embedding: Features | None = None,
-        shard: RowShard | None = None,
+        z: Features | None = None,
         generator: torch.Generator | None = None,
         return_graph: bool = False,
     ) -> Tensor | tuple[Tensor, list[Any]]:
         r"""Run the forward pass.
 
         Args:
-            x (torch.Tensor): The node features, dense or sparse CSR.
-            edge_index (torch.Tensor, optional): If given, only these edges are
+            x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The node features,
+                dense or sparse CSR, or a pair :obj:`(x_src, x_dst)`. What else is given
+                of a pair is a pair, too. Where rows are indexed, a tensor holds new
+                rows in evaluation mode, unless graph ids are given.
+            edge_index (torch.Tensor or tuple, optional): If given, only these edges are
                 candidates, or with :obj:`observed="prior"` a graph that is mixed with
-                the learned one. (default: :obj:`None`)
-            edge_weight (torch.Tensor, optional): Their weights, not negative: a prior
-                of the choice, whose logarithm is added to the scores; an observed
-                graph has these weights. (default: :obj:`None`)
-            batch (torch.Tensor, optional): Sorted graph ids of the nodes.
+                the learned one; of a pair those between sources, and those from
+                sources to targets. (default: :obj:`None`)
+            edge_weight (torch.Tensor or tuple, optional): Their weights, not negative:
+                a prior of the choice, whose logarithm is added to the scores; an
+                observed graph has these weights. (default: :obj:`None`)
+            batch (torch.Tensor or tuple, optional): Sorted graph ids of the nodes.
                 (default: :obj:`None`)
-            context (torch.Tensor, optional): The rows that are the neighbours of those
-                of :obj:`x`, in place of these, in every layer. What else is given by
-                row is a pair then, of the context and of :obj:`x`; edges are those of
-                the context, and those from it to :obj:`x`. With transition nodes, the
-                rows that make them up. (default: :obj:`None`)
-            embedding (torch.Tensor, optional): What the similarity compares, if
-                :obj:`compare` says so. (default: :obj:`None`)
-            shard (RowShard, optional): The block of rows of this rank, if several
-                processes share the nodes: all else is given for these rows.
-                (default: :obj:`None`)
+            z (torch.Tensor or tuple[torch.Tensor, torch.Tensor], optional): The rows
+                that all layers compare, with :obj:`z_channels`. (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness of the
                 graphs and of dropout; the global one if :obj:`None`.
                 (default: :obj:`None`)
@@ -225,75 +263,205 @@ class GSLNet(ChoosesScale, StacksLayers, RemembersRows, NodeClassifier):
                 :mod:`torch_geometric_gsl.ops.regularizers`; of several relations a
                 list. (default: :obj:`False`)
         """
-        check_one_type(x)
-        context = self._context(x, context, edge_index, batch, embedding, shard)
-        edges = edge_index, edge_weight
-        given = self._arguments(x, *edges, batch, context, embedding, shard)
-        graphs: list[Any] | None = [] if return_graph else None
-        call = partial(run, graphs=graphs)
-        x, args = self._last_layer(x, given, call, generator)
-        out = self._read(call(self.convs[-1], x, args, generator), batch)
-        return out if graphs is None else (out, graphs)
+        given = edge_index, edge_weight, batch, z, generator, return_graph
+        out, graphs = self._run(x, *given)
+        return (out, [graph for graph, _ in graphs]) if return_graph else out
 
-    def graphs(
-        self,
-        x: Tensor,
-        edge_index: Tensor | tuple[Tensor, Tensor] | None = None,
-        edge_weight: Tensor | tuple[Tensor, Tensor] | None = None,
-        batch: Batch | None = None,
-        *,
-        context: Tensor | None = None,
-        embedding: Features | None = None,
-        shard: RowShard | None = None,
-        generator: torch.Generator | None = None,
-    ) -> list[SampledGraph]:
-        r"""Return the graph of each layer.
+    def graphs(self, *args: Any, **kwargs: Any) -> list[SampledGraph]:
+        r"""Return the graph of each layer over which :meth:`forward` sums.
 
         Args:
-            x (torch.Tensor): The node features, dense or sparse CSR.
-            edge_index (torch.Tensor, optional): Candidates. (default: :obj:`None`)
-            edge_weight (torch.Tensor, optional): Their weights, a prior.
-                (default: :obj:`None`)
-            batch (torch.Tensor, optional): Sorted graph ids. (default: :obj:`None`)
-            context (torch.Tensor, optional): The rows that are the neighbours of those
-                of :obj:`x`. (default: :obj:`None`)
-            embedding (torch.Tensor, optional): What the similarity compares.
-                (default: :obj:`None`)
-            shard (RowShard, optional): The block of rows of this rank, whose edges are
-                returned. (default: :obj:`None`)
-            generator (torch.Generator, optional): Source of randomness.
+            *args (optional): The arguments of :meth:`forward`.
+            **kwargs (optional): Its keyword arguments.
+
+        Returns:
+            list[SampledGraph]: The edges and their weights, layer by layer; those of
+            several relations are mixed by their shares.
+        """
+        layers: list[Any] = list(self.convs)
+        kwargs |= {'return_graph': True}
+        _, graphs = self._run(*args, **kwargs)
+        return [
+            conv.mix(graph, rows) if isinstance(graph, list) else graph
+            for conv, (graph, rows) in zip(layers, graphs, strict=True)
+        ]
+
+    def _run(
+        self,
+        x: Features,
+        edge_index: Any = None,
+        edge_weight: Any = None,
+        batch: Any = None,
+        z: Any = None,
+        generator: torch.Generator | None = None,
+        return_graph: bool = False,
+    ) -> tuple[Tensor, list[tuple[Any, Features]]]:
+        """Run all layers; return graphs, if wanted, with the rows of their layers."""
+        (src, dst), own, args = self._inputs(x, edge_index, edge_weight, batch, z)
+        hidden = self._indexed_layers() if self._is_cached(x, src) else None
+        graphs: list[tuple[Any, Features]] = []
+        last = self.num_layers - 1
+        how = {'generator': generator, 'return_graph': return_graph}
+        for number, conv in enumerate(self.convs):
+            rows: Features = dst if src is None else (src, dst)
+            if src is not None and number < last:
+                if hidden is None:
+                    src = self._hidden(conv, src, own, generator)
+                else:
+                    src = hidden[number]
+            out: Any = conv(rows, **args, **how)
+            if return_graph:
+                out, graph = out
+                graphs.append((graph, rows))
+            dst = out if number == last else self.dropout(self.act(out), generator)
+        return self._read(dst, batch), graphs
+
+    def _hidden(
+        self,
+        conv: Any,
+        src: Tensor,
+        own: Arguments,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """Return the sources of the next layer."""
+        rows = (src, src) if self.transition == 'anchors' else src
+        out = self.act(conv(rows, **own, generator=generator))
+        hidden: Tensor = self.dropout(out, generator)
+        return hidden
+
+    def _inputs(
+        self, x: Any, edge_index: Any, edge_weight: Any, batch: Any, z: Any
+    ) -> tuple[tuple[Any, Any], Arguments, Arguments]:
+        """Return sources and targets, and the arguments of layers for both."""
+        self._check_z(z)
+        z = x if z is None and self.z_channels is not None else z
+        own = dict.fromkeys(('edge_index', 'edge_weight', 'batch', 'z'))
+        args = {'edge_index': edge_index, 'edge_weight': edge_weight}
+        args |= {'batch': batch, 'z': z}
+        is_pair = isinstance(x, tuple | list)
+        src, dst = (
+            check_pair(x, self.in_channels) if is_pair else (self._sources(x, batch), x)
+        )
+        if is_pair:
+            pairs = {name: split_pair(value, name) for name, value in args.items()}
+            own = {name: pair[0] for name, pair in pairs.items()}
+            # Edges lead from the sources alone; of the rest layers see both.
+            for name in ('edge_index', 'edge_weight'):
+                args[name] = pairs[name][1]
+        elif src is not None and self.transition == 'projected':
+            own = own | self._kept_arguments()
+            args['z'] = None if z is None else (own['z'], z)
+        if self.num_transition_nodes is not None:
+            check_absent(edge_index, 'edge_index', 'with transition nodes')
+            check_absent(edge_weight, 'edge_weight', 'with transition nodes')
+            if batch is not None:
+                if self.readout is None or self.transition == 'projected':
+                    check_absent(batch, 'batch', 'with transition nodes')
+                check_matrix(dst)
+                check_batch(as_pair(batch)[1], dst)
+                own['batch'] = args['batch'] = None
+        return (src, dst), _given(own), _given(args)
+
+    def _check_z(self, z: Any) -> None:
+        if z is not None and self.z_channels is None:
+            raise ValueError("'z' needs a model with 'z_channels' (got None)")
+
+    def _sources(self, x: Any, batch: Any) -> Tensor | None:
+        """Return the rows that the rows of a call join, None for these themselves."""
+        if self.transition == 'anchors':
+            return self._anchor_rows(None)
+        if self.transition == 'free':
+            return None
+        return self._indexed(x, batch, is_watched=self.readout is None)
+
+    def index(
+        self,
+        x: Tensor,
+        edge_index: Tensor | None = None,
+        edge_weight: Tensor | None = None,
+        *,
+        z: Tensor | None = None,
+    ) -> GSLNet:
+        r"""Keep a copy of rows, the sources of later calls in evaluation mode.
+
+        Such a call holds new rows, unless it gives a pair or graph ids; edges lead from
+        the indexed rows to new ones. The rows are part of :obj:`state_dict`, of saved
+        models and of copies; :meth:`clear_index` drops them. Their hidden rows are
+        computed once, and again after a change of the parameters; no gradient reaches
+        the parameters through them.
+
+        Args:
+            x (torch.Tensor): The rows, dense or sparse CSR.
+            edge_index (torch.Tensor, optional): Edges between them, as in
+                :meth:`forward`. (default: :obj:`None`)
+            edge_weight (torch.Tensor, optional): Their weights. (default: :obj:`None`)
+            z (torch.Tensor, optional): The rows that all layers compare.
                 (default: :obj:`None`)
 
         Returns:
-            list[SampledGraph]: The edges and their weights, layer by layer.
+            GSLNet: The model itself.
+
+        Raises:
+            TypeError: If an argument has the wrong type.
+            ValueError: If the rows have the wrong width or number, or new rows need no
+                others.
         """
-        context = self._context(x, context, edge_index, batch, embedding, shard)
-        given = self._checked(
-            x,
-            generator,
-            edge_index=edge_index,
-            edge_weight=edge_weight,
-            batch=batch,
-            context=context,
-            embedding=embedding,
-            shard=shard,
+        check_features(x, width=self.in_channels)
+        if self.transition != 'projected':
+            raise ValueError(
+                f'rows cannot be indexed with transition={self.transition!r}: new rows '
+                'need no others (got rows)'
+            )
+        if self.num_nodes is not None:
+            check_num_nodes(x, self.num_nodes)
+        self._check_z(z)
+        if z is not None:
+            check_compared(z, self.z_channels or 0, x.size(0))
+        self._keep(x=x, edge_index=edge_index, edge_weight=edge_weight, z=z)
+        return self
+
+    def _keep(self, **rows: Tensor | None) -> None:
+        super()._keep(**rows)
+        self._hidden_sources = None
+
+    def _kept_arguments(self) -> Arguments:
+        """Return what is kept of the rows beside them."""
+        own = {name: self._kept(name) for name in self._INDEXED[1:]}
+        if self.z_channels is not None and own['z'] is None:
+            own['z'] = self._kept('x')
+        return own
+
+    def _is_cached(self, x: Features, src: Tensor | None) -> bool:
+        is_eager = not torch.compiler.is_compiling() and not is_exporting()
+        is_index = src is not None and self.transition == 'projected'
+        is_index = is_index and not isinstance(x, tuple | list)
+        # Not where a part is still random, such as dropout to see how sure a model is.
+        return is_eager and is_index and not any(m.training for m in self.modules())
+
+    def _indexed_layers(self) -> list[Tensor]:
+        """Return the hidden rows of the index, computed anew after a change."""
+        samplers = [m for m in self.modules() if isinstance(m, GumbelKNNSampler)]
+        device = next(self.parameters()).device.type
+        is_autocast = torch.is_autocast_enabled(device)
+        key = (
+            is_autocast and torch.get_autocast_dtype(device),
+            [(s.num_nearest, s.tau, s.scale, s.loop) for s in samplers],
+            [(p.data_ptr(), p.is_inference() or p._version) for p in self.parameters()],
         )
-        graphs: list[Any] = []
-
-        def call(conv: Any, x: Tensor, args: Any, generator: Any) -> Tensor:
-            out: Tensor = run(conv, x, args, generator, graphs)
-            if isinstance(graphs[-1], list):  # Those of several relations.
-                graphs[-1] = conv.mix(graphs[-1], x, args.get('context'))
-            return out
-
-        h, args = self._last_layer(x, given, call, generator)
-        call(self.convs[-1], h, args, generator)
-        return graphs
+        if self._hidden_sources is None or self._hidden_sources[0] != key:
+            own, src, hidden = _given(self._kept_arguments()), self._kept('x'), []
+            with torch.inference_mode(False), torch.no_grad():
+                for conv in self.convs[:-1]:
+                    src = self._hidden(conv, src, own)
+                    hidden.append(src)
+            self._hidden_sources = key, hidden
+        return self._hidden_sources[1]
 
     def _read(self, out: Tensor, batch: Any) -> Tensor:
-        """Return the outputs of nodes, or of graphs if these are asked for."""
+        """Apply the readout."""
         if self.readout is None:
             return out
+        _, batch = as_pair(batch)
         if batch is None:
             batch = torch.zeros(len(out), dtype=torch.long, device=out.device)
         graphs: Tensor = self.readout(out, batch)
@@ -309,18 +477,22 @@ class GSLNet(ChoosesScale, StacksLayers, RemembersRows, NodeClassifier):
             f'{self.__class__.__name__}({self.in_channels}, {self.hidden_channels}, '
             f'num_layers={self.num_layers}, out_channels={self.out_channels}'
         )
-        if self.num_transition_nodes is not None:
-            text += f', num_transition_nodes={self.num_transition_nodes}'
-        if self.transition != 'projected':
-            text += f', transition={self.transition!r}'
-        if self.compare != 'projected':
-            text += f', compare={self.compare!r}'
-        if self.task != 'classification':
-            text += f', task={self.task!r}'
-        if self.readout is not None:
-            text += f', readout={self.readout}'
-        if self.num_relations is not None:
-            text += f', num_relations={self.num_relations}'
+        shown = {
+            'num_transition_nodes': None,
+            'transition': 'projected',
+            'z_channels': None,
+            'task': 'classification',
+            'readout': None,
+            'num_relations': None,
+        }
+        for name, default in shown.items():
+            value = getattr(self, name)
+            if value != default:
+                text += f', {name}={value!r}'
         if self.chosen_scale is not None:
             text += f", scale='auto' ({float(self.chosen_scale):g})"
         return f'{text})'
+
+
+def _given(args: Arguments) -> Arguments:
+    return {name: value for name, value in args.items() if value is not None}

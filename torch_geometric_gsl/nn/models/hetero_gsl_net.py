@@ -1,37 +1,48 @@
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch_geometric.typing import EdgeType, NodeType
 
-from torch_geometric_gsl._checks import check_absent, check_option, check_probability
-from torch_geometric_gsl.nn.conv.learned_graph_conv import COMPARED
-from torch_geometric_gsl.nn.conv.typed_relations import (
+from torch_geometric_gsl._checks import check_option
+from torch_geometric_gsl.nn.conv.hetero_latent_graph_conv import (
+    HeteroLatentGraphConv,
+    TypedRows,
+)
+from torch_geometric_gsl.nn.conv.learned_graph_conv import compared_width
+from torch_geometric_gsl.nn.conv.typed_inputs import (
+    both_ends,
+    check_all_given,
+    check_keys,
     check_relations,
     check_widths,
     ends_of,
 )
 from torch_geometric_gsl.nn.models.follows_task import FollowsTask
-from torch_geometric_gsl.nn.models.hetero_layers import Rows, StacksRelations
 from torch_geometric_gsl.nn.models.layers import (
+    Dropout,
     layer_sizes,
     reset_activation,
     resolve_activation,
-    run,
 )
-from torch_geometric_gsl.nn.models.reference import WatchesRows
+from torch_geometric_gsl.nn.models.row_index import WatchesRows
 from torch_geometric_gsl.nn.models.tasks import resolve_task
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.typing import SampledGraph
+
+#: Rows, by the type of the nodes.
+Rows = dict[NodeType, Tensor]
+#: What a layer is called with, beside rows.
+Arguments = dict[str, Any]
 
 #: How several relations to one type become one, which leaves its width as it is.
 AGGREGATIONS = ('sum', 'mean', 'min', 'max')
 
 
-class HeteroGSLNet(WatchesRows, StacksRelations, FollowsTask):
+class HeteroGSLNet(WatchesRows, FollowsTask):
     r"""The network of the `"Neural Gaussian Similarity Modeling for Differential
     Graph Structure Learning" <https://arxiv.org/abs/2312.09498>`_ paper for nodes of
     several types: layers that learn a graph for each relation between them, with an
@@ -53,8 +64,11 @@ class HeteroGSLNet(WatchesRows, StacksRelations, FollowsTask):
     alone that reach this type through the layers after it; a relation that is too many
     steps away takes part in none.
 
-    With :obj:`compare="input"` the similarities of all layers see the features
-    themselves. A relation has one similarity then, and each layer draws its graph anew.
+    A relation with :obj:`z_channels` has one sampler, and compares the same rows in all
+    layers: those of :obj:`z_dict`, or the features themselves.
+
+    A pair of dicts holds the rows of all types that are sources in every layer, and new
+    rows of target types, which see the sources alone.
 
     Args:
         in_channels (int or dict[str, int]): Size of each input sample, one for all
@@ -81,12 +95,8 @@ class HeteroGSLNet(WatchesRows, StacksRelations, FollowsTask):
         aggr (str, optional): What becomes of several relations to one type:
             :obj:`"sum"`, :obj:`"mean"`, :obj:`"min"` or :obj:`"max"`.
             (default: :obj:`"sum"`)
-        compare (str, optional): What the similarities compare: the projected rows of
-            each layer (:obj:`"projected"`), the network's input in all of them
-            (:obj:`"input"`), of equal widths then, or an :obj:`embedding_dict` that
-            each call gives (:obj:`"embedding"`). (default: :obj:`"projected"`)
         **kwargs (optional): Additional arguments of the layers, such as :obj:`k`,
-            :obj:`tau`, :obj:`scale`, :obj:`similarity_kwargs` or :obj:`null_score`.
+            :obj:`tau`, :obj:`scale`, :obj:`z_channels` or :obj:`null_score`.
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}_t|, F_t)` of each type, dense or
@@ -123,14 +133,11 @@ class HeteroGSLNet(WatchesRows, StacksRelations, FollowsTask):
         dropout: float = 0.5,
         act: Any = 'elu',
         aggr: str = 'sum',
-        compare: str = 'projected',
         **kwargs: Any,
     ) -> None:
         super().__init__()
         sizes = layer_sizes(-1, hidden_channels, num_layers, out_channels)
-        check_probability(dropout, 'dropout')
         check_option(aggr, AGGREGATIONS, 'aggr')
-        check_option(compare, COMPARED, 'compare')
         resolve_task(task, out_channels)
         options = check_relations(relations)
         self.relations = list(options)
@@ -143,18 +150,41 @@ class HeteroGSLNet(WatchesRows, StacksRelations, FollowsTask):
         self.out_channels = out_channels
         self.target = target
         self.task = task
-        self.dropout = dropout
+        self.dropout = Dropout(dropout)
         self.act = resolve_activation(act)
-        self.compared = {r: own.get('compare', compare) for r, own in options.items()}
-        if compare == 'input':
-            width = kwargs.get('embedding_channels')
-            check_absent(width, 'embedding_channels', "with compare='input'")
         kwargs |= {'similarity': similarity, 'aggr': aggr}
-        if compare == 'embedding':
-            kwargs['compare'] = compare
-        options = {r: self._own_options(r, own) for r, own in options.items()}
         self.convs = self._make_layers(sizes, options, kwargs)
         self.reset_parameters()
+
+    def _make_layers(
+        self,
+        sizes: list[tuple[int, int]],
+        options: dict[EdgeType, Arguments],
+        kwargs: Arguments,
+    ) -> torch.nn.ModuleList:
+        """Return the layers, of the relations that reach the target through them."""
+        needed = {*self.target_types} if self.target is None else {self.target}
+        options = {r: own | self._width(r, kwargs | own) for r, own in options.items()}
+        layers: list[HeteroLatentGraphConv] = []
+        for number, (width, out_channels) in reversed([*enumerate(sizes)]):
+            own = {r: options[r] for r in self.relations if r[2] in needed}
+            widths = {
+                t: width if number and t in self.target_types else self.in_channels[t]
+                for t in ends_of(own)[0]
+            }
+            layers.insert(0, HeteroLatentGraphConv(widths, out_channels, own, **kwargs))
+            needed |= {*widths}
+        first: Any = layers[0].convs
+        for layer in layers[1:]:
+            for relation in layer.relations:
+                if first[relation].z_channels is not None:
+                    layer.convs[relation].share_sampler(first[relation])  # type: ignore[operator]
+        return torch.nn.ModuleList(layers)
+
+    def _width(self, relation: EdgeType, options: Arguments) -> Arguments:
+        """Return the width of compared rows, of which -1 is that of the input."""
+        widths = self.in_channels[relation[0]], self.in_channels[relation[2]]
+        return {'z_channels': compared_width(options.get('z_channels'), widths)}
 
     def reset_parameters(self) -> None:
         r"""Reset all learnable parameters of the module."""
@@ -164,57 +194,105 @@ class HeteroGSLNet(WatchesRows, StacksRelations, FollowsTask):
 
     def forward(
         self,
-        x_dict: Rows,
-        edge_index_dict: dict[EdgeType, Any] | None = None,
-        edge_weight_dict: dict[EdgeType, Any] | None = None,
-        batch_dict: dict[NodeType, Any] | None = None,
+        x_dict: TypedRows,
+        edge_index_dict: Any = None,
+        edge_weight_dict: Any = None,
+        batch_dict: TypedRows | None = None,
         *,
-        context_dict: Rows | None = None,
-        embedding_dict: dict[NodeType, Any] | None = None,
+        z_dict: TypedRows | None = None,
         generator: torch.Generator | None = None,
-    ) -> Tensor | Rows:
+        return_graph: bool = False,
+    ) -> Any:
         r"""Run the forward pass.
 
         Args:
-            x_dict (dict[str, torch.Tensor]): The node features of each type.
-            edge_index_dict (dict, optional): Edges of some relations, which alone are
-                candidates there, or with :obj:`observed="prior"` a graph that is mixed
-                with the learned one. (default: :obj:`None`)
-            edge_weight_dict (dict, optional): The weights of edges that are given, a
-                prior. (default: :obj:`None`)
-            batch_dict (dict, optional): Sorted graph ids of each type.
+            x_dict (dict[str, torch.Tensor] or tuple): The node features of each type,
+                or a pair of dicts, of sources and of targets. What else is given of a
+                pair is a pair of dicts, too.
+            edge_index_dict (dict or tuple, optional): Edges of some relations, which
+                alone are candidates there, or with :obj:`observed="prior"` a graph that
+                is mixed with the learned one; of a pair those between sources, and
+                those from sources to targets. (default: :obj:`None`)
+            edge_weight_dict (dict or tuple, optional): The weights of edges that are
+                given, a prior. (default: :obj:`None`)
+            batch_dict (dict or tuple, optional): Sorted graph ids of each type.
                 (default: :obj:`None`)
-            context_dict (dict[str, torch.Tensor], optional): The rows of each type that
-                are the sources in every layer; :obj:`x_dict` holds new rows then, of
-                the target type. What else is given is a pair then, of the context and
-                of the new rows; edges are those of the context, and those from it to
-                new rows. (default: :obj:`None`)
-            embedding_dict (dict, optional): What the similarities compare, if
-                :obj:`compare` says so. (default: :obj:`None`)
+            z_dict (dict or tuple, optional): The rows that the similarities with
+                :obj:`z_channels` compare. (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness of the
                 graphs and of dropout; the global one if :obj:`None`.
                 (default: :obj:`None`)
+            return_graph (bool, optional): If :obj:`True`, returns the graph of each
+                relation that this call summed over as well, layer by layer.
+                (default: :obj:`False`)
 
         Returns:
             torch.Tensor or dict[str, torch.Tensor]: The outputs of the target type, or
             of all types that a relation leads to.
         """
-        listed = edge_index_dict, edge_weight_dict
-        given = *listed, batch_dict, context_dict, embedding_dict
-        is_alone = all(value is None for value in given)
-        if is_alone and isinstance(x_dict, dict) and self.target in x_dict:
-            self._watch(x_dict[self.target])
-        x, args = self._last_layer(run, x_dict, *given, generator)
-        out: Rows = run(self.convs[-1], x, args, generator)
-        return out if self.target is None else out[self.target]
+        is_pair = isinstance(x_dict, tuple | list)
+        own, given = self._inputs(
+            is_pair,
+            x_dict=(x_dict, self.node_types),
+            edge_index_dict=(edge_index_dict, self.relations),
+            edge_weight_dict=(edge_weight_dict, self.relations),
+            batch_dict=(batch_dict, self.node_types),
+            z_dict=(x_dict if z_dict is None else z_dict, self.node_types),
+        )
+        src, dst = own.pop('x_dict'), given.pop('x_dict')
+        if not is_pair and not any((batch_dict, edge_index_dict, z_dict)):
+            self._watch(dst.get(self.target, next(iter(dst.values()), None)))
+        layers: list[Any] = list(self.convs)
+        if z_dict is not None and not any(conv._compares_rows for conv in layers):
+            raise ValueError("'z_dict' needs a relation with 'z_channels' (got None)")
+        graphs: list[dict[EdgeType, SampledGraph]] = []
+        for conv in layers:
+            rows: Any = _pick(dst, conv.node_types)
+            args = _part(given, conv)
+            if is_pair:
+                rows = _pick(src, conv.node_types), _pick(dst, conv.target_types)
+                before = _part(own, conv)
+                for name in {'batch_dict', 'z_dict'} & {*args}:
+                    args[name] = before[name], args[name]
+                if conv is not layers[-1]:
+                    out = conv(rows[0], **before, generator=generator)
+                    src = self._after(src, out, generator)
+            out = conv(rows, **args, generator=generator, return_graph=return_graph)
+            if return_graph:
+                out, graph = out
+                graphs.append(graph)
+            if conv is not layers[-1]:
+                dst = self._after(dst, out, generator)
+        out = out if self.target is None else out[self.target]
+        return (out, graphs) if return_graph else out
+
+    def _inputs(self, is_pair: bool, **given: Any) -> tuple[Arguments, Arguments]:
+        """Return what is given of sources and of targets, of known types."""
+        ends = {
+            name: both_ends(value, known, name, is_pair)
+            for name, (value, known) in given.items()
+        }
+        x = ends['x_dict'][1]
+        if is_pair:
+            known = self.target_types if self.target is None else [self.target]
+            check_keys(x, known, 'x_dict')
+            check_all_given(x, known if self.target else [], 'x_dict')
+        own, new = ({name: end[i] for name, end in ends.items()} for i in (0, 1))
+        return own, new
+
+    def _after(self, rows: Rows, out: Rows, generator: torch.Generator | None) -> Rows:
+        """Return the rows after a layer; those that it does not update stay."""
+        updated = {t: self.dropout(self.act(h), generator) for t, h in out.items()}
+        return rows | updated
 
     def loss(
-        self, x_dict: Rows, y: Tensor, mask: Tensor | None = None, **kwargs: Any
+        self, x_dict: TypedRows, y: Tensor, mask: Tensor | None = None, **kwargs: Any
     ) -> Tensor:
         r"""Return the loss of the labelled nodes of the target type.
 
         Args:
-            x_dict (dict[str, torch.Tensor]): The node features of each type.
+            x_dict (dict[str, torch.Tensor] or tuple): The node features of each type,
+                or a pair of dicts.
             y (torch.Tensor): The labels of the nodes of the target type, as the
                 :obj:`task` says.
             mask (torch.Tensor, optional): The labelled nodes, as a boolean mask or as
@@ -233,13 +311,13 @@ class HeteroGSLNet(WatchesRows, StacksRelations, FollowsTask):
         return self._label_loss(self(x_dict, **kwargs), y, mask)
 
     @torch.no_grad()
-    def predict(self, x_dict: Rows, **kwargs: Any) -> Tensor:
+    def predict(self, x_dict: TypedRows, **kwargs: Any) -> Tensor:
         r"""Return what the model says of each node of the target type, without noise.
 
         Args:
-            x_dict (dict[str, torch.Tensor]): The node features of each type.
-            **kwargs (optional): Additional arguments of the forward method, such as a
-                :obj:`context_dict`.
+            x_dict (dict[str, torch.Tensor] or tuple): The node features of each type,
+                or a pair of dicts.
+            **kwargs (optional): Additional arguments of the forward method.
 
         Returns:
             torch.Tensor: By the :obj:`task`, as in
@@ -250,12 +328,13 @@ class HeteroGSLNet(WatchesRows, StacksRelations, FollowsTask):
 
     @torch.no_grad()
     def score(
-        self, x_dict: Rows, y: Tensor, mask: Tensor | None = None, **kwargs: Any
+        self, x_dict: TypedRows, y: Tensor, mask: Tensor | None = None, **kwargs: Any
     ) -> dict[str, float]:
         r"""Return how good predictions are, by the name of the :obj:`task`'s metric.
 
         Args:
-            x_dict (dict[str, torch.Tensor]): The node features of each type.
+            x_dict (dict[str, torch.Tensor] or tuple): The node features of each type,
+                or a pair of dicts.
             y (torch.Tensor): The labels of the nodes of the target type.
             mask (torch.Tensor, optional): The nodes that count, as a boolean mask or as
                 indices; all nodes if :obj:`None`. (default: :obj:`None`)
@@ -267,42 +346,19 @@ class HeteroGSLNet(WatchesRows, StacksRelations, FollowsTask):
         self._check_target()
         return self._scored(self._evaluated(x_dict, **kwargs), y, mask)
 
-    def graphs(
-        self,
-        x_dict: Rows,
-        edge_index_dict: dict[EdgeType, Any] | None = None,
-        edge_weight_dict: dict[EdgeType, Any] | None = None,
-        batch_dict: dict[NodeType, Any] | None = None,
-        *,
-        context_dict: Rows | None = None,
-        embedding_dict: dict[NodeType, Any] | None = None,
-        generator: torch.Generator | None = None,
-    ) -> list[dict[EdgeType, SampledGraph]]:
-        r"""Return the graph of each relation, layer by layer.
+    def graphs(self, *args: Any, **kwargs: Any) -> list[dict[EdgeType, SampledGraph]]:
+        r"""Return the graph of each relation over which :meth:`forward` sums.
 
         Args:
-            x_dict (dict[str, torch.Tensor]): The node features of each type.
-            edge_index_dict (dict, optional): Candidates. (default: :obj:`None`)
-            edge_weight_dict (dict, optional): The weights of edges that are given, a
-                prior. (default: :obj:`None`)
-            batch_dict (dict, optional): Sorted graph ids. (default: :obj:`None`)
-            context_dict (dict[str, torch.Tensor], optional): The rows that are the
-                sources. (default: :obj:`None`)
-            embedding_dict (dict, optional): What the similarities compare.
-                (default: :obj:`None`)
-            generator (torch.Generator, optional): Source of randomness.
-                (default: :obj:`None`)
+            *args (optional): The arguments of :meth:`forward`.
+            **kwargs (optional): Its keyword arguments.
 
         Returns:
-            list[dict[tuple[str, str, str], SampledGraph]]: The edges and their weights.
+            list[dict[tuple[str, str, str], SampledGraph]]: The edges and their weights,
+            layer by layer.
         """
-        listed = edge_index_dict, edge_weight_dict
-        given = *listed, batch_dict, context_dict, embedding_dict
-        graphs: list[dict[EdgeType, SampledGraph]] = []
-        call = partial(run, graphs=graphs)
-        x, args = self._last_layer(call, x_dict, *given, generator)
-        last: Any = self.convs[-1]
-        return [*graphs, last.graphs(x, **args, generator=generator)]
+        _, graphs = self(*args, **kwargs, return_graph=True)
+        return list(graphs)
 
     def _check_target(self) -> None:
         if self.target is None:
@@ -319,3 +375,17 @@ class HeteroGSLNet(WatchesRows, StacksRelations, FollowsTask):
         if self.task != 'classification':
             text += f', task={self.task!r}'
         return f'{text})'
+
+
+def _pick(values: dict[Any, Any], keys: Iterable[Any]) -> dict[Any, Any]:
+    return {key: values[key] for key in keys if key in values}
+
+
+def _part(given: Arguments, conv: Any) -> Arguments:
+    """Return what one layer is given, which may have a part of the relations."""
+    known = {'edge_index_dict': conv.relations, 'edge_weight_dict': conv.relations}
+    return {
+        name: _pick(value, known.get(name, conv.node_types))
+        for name, value in given.items()
+        if name != 'z_dict' or conv._compares_rows
+    }

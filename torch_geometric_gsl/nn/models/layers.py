@@ -15,8 +15,8 @@ from torch_geometric_gsl._checks import (
     check_count,
     check_features,
     check_parameter_match,
+    check_probability,
 )
-from torch_geometric_gsl.distributed.row_shard import RowShard
 from torch_geometric_gsl.ops.local_random import dropout
 
 
@@ -50,36 +50,34 @@ def reset_activation(act: Callable[[Tensor], Tensor]) -> None:
         reset()
 
 
-def dropout_rows(
-    x: Tensor,
-    p: float,
-    training: bool,
-    shard: RowShard | None,
-    generator: torch.Generator | None,
-) -> Tensor:
-    """Drop hidden values; a row loses the same ones however many ranks there are."""
-    if shard is None or not training:
-        return dropout(x, p, training, generator)
-    kept = dropout(x.new_ones(shard.total, x.size(1)), p, True, generator)
-    return x * shard.split(kept)
+class Dropout(torch.nn.Dropout):
+    r"""Drop values with a source of randomness.
+
+    Args:
+        p (float, optional): The probability. (default: :obj:`0.5`)
+
+    Example:
+        >>> drop, generator = Dropout(0.5), torch.Generator().manual_seed(0)
+        >>> drop(torch.ones(4), generator)
+        tensor([0., 0., 2., 0.])
+    """
+
+    def __init__(self, p: float = 0.5) -> None:
+        check_probability(p, 'dropout')
+        super().__init__(p)
+
+    def forward(self, x: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        r"""Run the forward pass.
+
+        Args:
+            x (torch.Tensor): The values.
+            generator (torch.Generator, optional): Source of randomness.
+                (default: :obj:`None`)
+        """
+        return dropout(x, self.p, self.training, generator)
 
 
 def check_input(x: Tensor, lin: Linear) -> None:
     """Raise unless a first layer can take the features."""
     check_features(x, width=lin.in_channels)
     check_parameter_match(x, lin.weight)
-
-
-def run(
-    conv: Any,
-    x: Any,
-    args: dict[str, Any],
-    generator: torch.Generator | None,
-    graphs: list[Any] | None = None,
-) -> Any:
-    """Run a layer, and append its graph to a list if there is one."""
-    if graphs is None:
-        return conv(x, **args, generator=generator)
-    out, graph = conv(x, **args, generator=generator, return_graph=True)
-    graphs.append(graph)
-    return out

@@ -37,6 +37,7 @@ from torch_geometric_gsl.nn.sampler.plan import (
     is_sharp,
 )
 from torch_geometric_gsl.nn.similarity.base import Similarity
+from torch_geometric_gsl.ops.aggregate import weighted_sum
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, is_exporting
 from torch_geometric_gsl.typing import Batch, Features, SampledGraph
@@ -296,7 +297,8 @@ class GumbelKNNSampler(OneType):
         *,
         rows: tuple[int, int] | None = None,
         generator: torch.Generator | None = None,
-    ) -> Tensor:
+        return_graph: bool = False,
+    ) -> Any:
         r"""Sum messages over the sampled neighbours, :math:`\sum_j A_{ij} h_j`.
 
         It sums over the graph that :meth:`forward` returns. A program
@@ -315,6 +317,8 @@ class GumbelKNNSampler(OneType):
                 (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness.
                 (default: :obj:`None`)
+            return_graph (bool, optional): If :obj:`True`, returns the graph of this
+                sum as well. (default: :obj:`False`)
 
         Returns:
             torch.Tensor: The sums :math:`[n, m]` of the targets.
@@ -338,7 +342,14 @@ class GumbelKNNSampler(OneType):
         assigned = self._begin(x, edge_index, edge_weight, batch, generator, rows)
         check_messages(h, assigned.pairs.src.size(0), assigned.pairs.src.device)
         with torch.autocast(h.device.type, enabled=False), one_of_each():
-            return assigned.sum(h, generator)
+            if not return_graph:
+                return assigned.sum(h, generator)
+            graph = assigned.graph(generator)
+            first, end = rows or (0, assigned.pairs.dst.size(0))
+            edges = graph.edge_index - graph.edge_index.new_tensor([[0], [first]])
+            out = weighted_sum(h, edges, graph.edge_weight, end - first)
+        dtype = (x[0] if isinstance(x, tuple | list) else x).dtype
+        return out, SampledGraph(graph.edge_index, graph.edge_weight.to(dtype))
 
     def plan(
         self,

@@ -67,7 +67,7 @@ def leave_one_out_loss(
     _check_labels(y, x)
     dtype = full_dtype(x.dtype)
     label = F.one_hot(y).to(dtype)
-    share = sampler.propagate(x, label, generator=generator)
+    share: Tensor = sampler.propagate(x, label, generator=generator)
     right = share.gather(1, y.unsqueeze(1))
     return -right.clamp(min=torch.finfo(dtype).eps).log().mean()
 

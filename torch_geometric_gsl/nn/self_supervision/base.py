@@ -6,12 +6,12 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl._checks import (
+    check_compared,
     check_count,
     check_generator,
     check_probability,
     check_type,
 )
-from torch_geometric_gsl.nn.conv.learned_graph_conv import check_embedding
 from torch_geometric_gsl.nn.models.layers import check_input
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.self_supervision.layers import TwoLayers
@@ -84,7 +84,8 @@ class DrawnGraphLoss(torch.nn.Module):
         if embedding is None:
             embedding = x
         else:
-            check_embedding(embedding, self.sampler, x.size(0))
+            width = self.sampler.similarity.in_channels
+            check_compared(embedding, width, x.size(0), 'embedding')
         graph: SampledGraph = self.sampler(
             embedding, edge_index, edge_weight, batch, generator=generator
         )

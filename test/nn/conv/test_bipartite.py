@@ -1,0 +1,253 @@
+"""Sources and targets of different widths, against a sampler and a product."""
+
+import copy
+
+import pytest
+import torch
+from oracles import check_gradients, seeded, to_matrix
+from sampling import normal
+
+from torch_geometric_gsl import GumbelKNNSampler, LatentGraphConv
+from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
+
+S_IN, T_IN, OUT, K, TAU = 5, 6, 4, 3, 0.4
+SOURCES, TARGETS = normal(9, S_IN, seed=1), normal(12, T_IN, seed=2)
+BOTH = SOURCES, TARGETS
+ROWS = normal(9, 2, seed=3), normal(12, 2, seed=4)
+PLAIN = {'root_weight': False, 'bias': False}
+TRAINING = pytest.mark.parametrize('training', [True, False])
+MODES = {
+    'projected': {},
+    'linear': {'similarity': 'linear', 'scale': 3.0},
+    'input': {'z_channels': -1},
+    'rows': {'z_channels': 2},
+}
+EACH = pytest.mark.parametrize('mode', MODES)
+
+
+def make(mode='projected', **options):
+    torch.manual_seed(5)
+    pair = (S_IN, S_IN if mode == 'input' else T_IN)
+    options = {'k': K, 'tau': TAU, **PLAIN, **MODES[mode], **options}
+    return LatentGraphConv(pair, OUT, **options).double()
+
+
+def call(mode):
+    """Return the pair of rows, and what else the layer is called with."""
+    x = SOURCES, TARGETS[:, :S_IN] if mode == 'input' else TARGETS
+    return x, {'z': ROWS} if mode == 'rows' else {}
+
+
+def plain_graph(conv, mode, x, seed):
+    """Draw the graph by a sampler of its own, as a matrix [targets, sources]."""
+    compared = {'input': x, 'rows': ROWS}.get(mode)
+    if compared is None:
+        compared = x[0] @ conv.lin.weight.t(), x[1] @ conv.lin_dst.weight.t()
+    name = MODES[mode].get('similarity', 'neural_gaussian')
+    similarity = resolve_similarity(name, compared[0].size(1)).double()
+    similarity.load_state_dict(conv.sampler.similarity.state_dict())
+    options = {'scale': MODES[mode].get('scale', 1.0), 'method': 'dense'}
+    sampler = GumbelKNNSampler(similarity, K, TAU, **options).train(conv.training)
+    return to_matrix(*sampler(compared, generator=seeded(seed)), 12, 9)
+
+
+@EACH
+@TRAINING
+@pytest.mark.parametrize('loops', [False, True])
+def test_the_definition(mode, training, loops):
+    options = {'add_self_loops': True, **dict.fromkeys(PLAIN, True)} if loops else {}
+    conv = make(mode, method='dense', **options).train(training)
+    x, given = call(mode)
+    matrix = plain_graph(conv, mode, x, seed=7)
+    torch.testing.assert_close(matrix.sum(dim=1), torch.ones(12).double())
+    expected = matrix @ SOURCES @ conv.lin.weight.t()
+    if loops:
+        torch.nn.init.normal_(conv.bias)
+        expected = (expected + x[1] @ conv.lin_dst.weight.t()) / 2
+        expected = expected + x[1] @ conv.lin_root.weight.t() + conv.bias
+    torch.testing.assert_close(conv(x, **given, generator=seeded(7)), expected)
+    graph = conv.graph(x, **given, generator=seeded(7))
+    torch.testing.assert_close(to_matrix(*graph, 12, 9), matrix)
+
+
+def test_what_is_not_compared_is_not_projected():
+    names = {name for name, _ in make().named_parameters()}
+    sampler = {f'sampler.similarity.{name}' for name in ('w_b', 'w_c')}
+    assert names == {'lin.weight', 'lin_dst.weight'} | sampler
+    for mode in ('input', 'rows'):
+        assert make(mode).lin_dst is None
+    conv = make(root_weight=True)
+    assert conv.lin_root.weight.shape == conv.lin_dst.weight.shape == (OUT, T_IN)
+    # Ends of one width that are given as a pair have two projections, too.
+    assert LatentGraphConv((5, 5), OUT).lin_dst is not None
+    assert LatentGraphConv(5, OUT).lin_dst is None
+
+
+@EACH
+@TRAINING
+def test_gradients(mode, training):
+    conv = make(mode).train(training)
+    x, given = call(mode)
+    x_src, x_dst = (rows.clone().requires_grad_() for rows in x)
+    conv((x_src, x_dst), **given).square().sum().backward()
+    check_gradients(conv)
+    assert bool(x_src.grad.any(dim=1).all())
+    if mode == 'rows':
+        assert x_dst.grad is None  # Their compared rows alone count.
+    else:
+        assert bool(x_dst.grad.any(dim=1).all())
+
+
+def test_gradients_by_differences():
+    conv = make(method='dense').eval()
+    names = ('lin.weight', 'lin_dst.weight')
+    weights = [conv.get_parameter(name).detach().requires_grad_() for name in names]
+
+    def run(x_src, x_dst, *weights):
+        state = dict(zip(names, weights, strict=True))
+        return torch.func.functional_call(conv, state, ((x_src, x_dst),))
+
+    given = [rows.clone().requires_grad_() for rows in BOTH]
+    assert torch.autograd.gradcheck(run, (*given, *weights))
+
+
+def test_permutations_of_both_types():
+    conv = make().eval()
+    targets, sources = (torch.randperm(n, generator=seeded()) for n in (12, 9))
+    moved = conv((SOURCES[sources], TARGETS[targets]))
+    torch.testing.assert_close(moved, conv(BOTH)[targets])
+
+
+def test_candidates_and_batches():
+    conv = make(method='dense').eval()
+    edges = torch.tensor([[0, 1, 8, 2], [0, 0, 3, 11]])
+    graph = conv.graph(BOTH, edges)
+    assert torch.equal(graph.edge_index, edges)
+    out = conv(BOTH, edges)
+    matrix = to_matrix(*graph, 12, 9)
+    torch.testing.assert_close(out, matrix @ SOURCES @ conv.lin.weight.t())
+    assert not out[[1, 2, *range(4, 11)]].any()  # Without candidates, no messages.
+    batch = torch.arange(9) // 5, torch.arange(12) // 6
+    together = conv(BOTH, batch=batch)
+    first = conv((SOURCES[:5], TARGETS[:6]))
+    second = conv((SOURCES[5:], TARGETS[6:]))
+    torch.testing.assert_close(together, torch.cat([first, second]))
+
+
+def test_an_observed_prior():
+    conv = make(observed='prior', method='dense').eval()
+    with torch.no_grad():
+        conv.prior.logit.fill_(1.0)
+    share = torch.tensor(1.0).double().sigmoid()
+    edges = torch.tensor([[0, 8], [3, 3]])
+    out = conv(BOTH, edges)
+    expected = conv(BOTH)
+    given = (SOURCES[0] + SOURCES[8]) / 2 @ conv.lin.weight.t()
+    expected[3] = share * given + (1 - share) * expected[3]
+    torch.testing.assert_close(out, expected)
+
+
+@TRAINING
+@pytest.mark.parametrize('dtype', [torch.float32, torch.bfloat16])
+def test_dtypes(dtype, training):
+    conv = make(method='dense').to(dtype).train(training)
+    out = conv(tuple(rows.to(dtype) for rows in BOTH))
+    assert out.dtype == dtype
+    if not training and dtype == torch.float32:
+        exact = make(method='dense').eval()(BOTH)
+        torch.testing.assert_close(out.double(), exact, rtol=1e-4, atol=1e-5)
+
+
+def test_sparse_rows():
+    conv, x = make().eval(), tuple(rows.relu() for rows in BOTH)
+    sparse = tuple(rows.to_sparse_csr() for rows in x)
+    torch.testing.assert_close(conv(sparse), conv(x))
+
+
+def test_no_targets():
+    assert make()((SOURCES, TARGETS[:0])).shape == (0, OUT)
+
+
+def test_seeds():
+    conv = make()
+    one, same, other = (conv(BOTH, generator=seeded(seed)) for seed in (1, 1, 2))
+    assert torch.equal(one, same)
+    assert not torch.equal(one, other)
+
+
+def test_lazy_sizes():
+    x = SOURCES.float(), TARGETS.float()
+    conv = LatentGraphConv((-1, -1), OUT)
+    assert conv(x).shape == (12, OUT)
+    assert conv.lin.weight.shape == (OUT, S_IN)
+    assert conv.lin_dst.weight.shape == conv.lin_root.weight.shape == (OUT, T_IN)
+    again = LatentGraphConv((-1, T_IN), OUT)
+    again.load_state_dict(conv.state_dict())
+    assert torch.equal(again.eval()(x), conv.eval()(x))
+    for wrong, text in (
+        ((x[0][:, :4], x[1]), r"'x_src' must have 5 channels \(got 4\)"),
+        ((x[0], x[1][:, :4]), r"'x_dst' must have 6 channels \(got 4\)"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            conv(wrong)
+    # Targets that are compared by other rows, and not projected, are of any width.
+    conv = LatentGraphConv((-1, -1), OUT, z_channels=2, **PLAIN)
+    z = tuple(rows.float() for rows in ROWS)
+    assert torch.equal(conv.eval()(x, z=z), conv((x[0], x[1][:, :2]), z=z))
+
+
+@EACH
+def test_state_dict_and_reset(mode):
+    conv = make(mode).eval()
+    x, given = call(mode)
+    twin = copy.deepcopy(conv)
+    twin.reset_parameters()
+    for name, value in twin.named_parameters():
+        assert not torch.equal(value, conv.get_parameter(name)), name
+    assert not torch.equal(twin(x, **given), conv(x, **given))
+    twin.load_state_dict(conv.state_dict())
+    assert torch.equal(twin(x, **given), conv(x, **given))
+
+
+def test_repr():
+    assert str(LatentGraphConv((16, 8), 32, k=2)) == (
+        'LatentGraphConv((16, 8), 32, '
+        'similarity=NeuralGaussianSimilarity(32, c_scale=0.1), k=2, tau=0.25)'
+    )
+
+
+@pytest.mark.parametrize(
+    ('in_channels', 'options', 'text'),
+    [
+        ((5, 6), {'z_channels': -1}, r'one known width with z_.* \(got \(5, 6\)\)'),
+        ((-1, -1), {'z_channels': -1}, r"'in_channels' must be .* \(got \(-1, -1\)\)"),
+        ((0, 6), {}, r"'in_channels' must be at least 1 \(got 0\)"),
+        ((5, -2), {}, r"'in_channels' must be at least 1 \(got -2\)"),
+    ],
+)
+def test_bad_options(in_channels, options, text):
+    with pytest.raises(ValueError, match=text):
+        LatentGraphConv(in_channels, OUT, **options)
+
+
+@pytest.mark.parametrize(
+    ('x', 'error', 'text'),
+    [
+        ((SOURCES, SOURCES), ValueError, r"'x_dst' must have 6 channels \(got 5\)"),
+        ((TARGETS, TARGETS), ValueError, r"'x_src' must have 5 channels \(got 6\)"),
+        ((SOURCES, TARGETS / 0), ValueError, "'x_dst' contains NaN or infinite values"),
+        ((SOURCES / 0, TARGETS), ValueError, "'x_src' contains NaN or infinite values"),
+        ((SOURCES, TARGETS.float()), TypeError, "'x_dst' has torch.float32 but the"),
+        (
+            (SOURCES, None),
+            TypeError,
+            r"'x_dst' must be a torch.Tensor \(got NoneType\)",
+        ),
+        (SOURCES, TypeError, r'with in_channels=\(5, 6\) \(got a Tensor\)'),
+        ((SOURCES,) * 3, ValueError, r'pair \(x_src, x_dst\) \(got 3 tensors\)'),
+    ],
+)
+def test_bad_calls(x, error, text):
+    for run in (make(), make().graph):
+        with pytest.raises(error, match=text):
+            run(x)

@@ -1,0 +1,195 @@
+"""What the layer of several types refuses: options, calls, and compared rows."""
+
+import pytest
+import torch
+from hetero import BATCH, IN, IN_DOC, NEAR, OUT, RELATIONS, SIZE, make, rows, single
+from sampling import normal
+
+from torch_geometric_gsl import HeteroLatentGraphConv
+
+X = rows()
+Z = {t: normal(size, 2, seed=len(t)) for t, size in SIZE.items()}
+NEW, NEW_IDS = ({t: d[t][:3] for t in ('doc', 'word')} for d in (X, BATCH))
+BOTH, IDS, WEIGHTS = (X, NEW), (BATCH, NEW_IDS), {NEAR: torch.ones(3).double()}
+
+
+BAD_OPTIONS = [
+    ({'relations': 'doc'}, TypeError, r"'relations' must be a list .* \(got str\)"),
+    ({'relations': [('a', 'b')]}, ValueError, r"edge types .* \(got \('a', 'b'\)\)"),
+    ({'relations': [NEAR] * 2}, ValueError, r"'relations' must be distinct .* twice"),
+    (
+        {'relations': {NEAR: 'linear'}},
+        TypeError,
+        r"'relations\[\('doc', 'near', 'doc'\)\]' must be a dict of options \(got str",
+    ),
+    (
+        {'relations': {NEAR: {'k': 2, 'width': 3}}},
+        ValueError,
+        r"'relations\[\('doc', 'near', 'doc'\)\]' must be one of .* \(got 'width'\)",
+    ),
+    (
+        {'in_channels': {'doc': 6}},
+        ValueError,
+        r"'in_channels' must have an entry for 'word' \(got \['doc'\]\)",
+    ),
+    (
+        {'in_channels': IN | {'page': 2}},
+        ValueError,
+        r"'in_channels' must be a dict of \['word', 'doc', 'author'\] \(got 'page'\)",
+    ),
+    ({'in_channels': 2.5}, TypeError, r"'in_channels\['word'\]' must be an integer"),
+    ({'z_channels': -1}, ValueError, r"'in_channels' must be one known .* \(5, 6\)"),
+    ({'relations': []}, ValueError, r"'relations' must hold an edge type \(got none\)"),
+    ({'width': 3}, ValueError, r"'options' must be one of .* \(got 'width'\)"),
+    (
+        {'add_self_loops': True},
+        ValueError,
+        r"'options' must be one of .*add_self_loops",
+    ),
+    (
+        {'in_channels': IN | {'doc': 0}},
+        ValueError,
+        r"'in_channels\['doc'\]' must be at least 1 \(got 0\)",
+    ),
+    ({'out_channels': 0}, ValueError, r"'out_channels' must be at least 1 \(got 0\)"),
+    ({'aggr': 'add'}, ValueError, r"'aggr' must be one of \['sum', .*\(got 'add'\)"),
+    ({'k': 0}, ValueError, r"'k' must be at least 1 \(got 0\)"),
+    ({'root_weight': 1}, TypeError, r"'root_weight' must be a bool \(got 1\)"),
+    ({'bias': 'no'}, TypeError, r"'bias' must be a bool \(got 'no'\)"),
+]
+
+
+@pytest.mark.parametrize(('given', 'error', 'text'), BAD_OPTIONS)
+def test_bad_options(given, error, text):
+    given = {'in_channels': IN, 'out_channels': OUT, 'relations': RELATIONS} | given
+    with pytest.raises(error, match=text):
+        HeteroLatentGraphConv(**given)
+
+
+@pytest.mark.parametrize(
+    ('options', 'edges', 'available'),
+    [
+        ({}, False, None),
+        ({'loop': False}, False, 11),
+        ({'loop': False}, True, None),
+        ({'loop': False, 'observed': 'prior'}, True, 11),
+    ],
+)
+def test_candidates_are_counted(options, edges, available):
+    options = {'replace': available is None, **options}
+    conv = make([NEAR], k=12, similarity='linear', **options)
+    x, every = {'doc': X['doc']}, torch.arange(12)
+    given = {NEAR: torch.cartesian_prod(every, every).t()} if edges else None
+    if available is None:
+        assert conv(x, given)['doc'].shape == (12, OUT)
+    else:
+        text = rf"'k' must not exceed .* \(got k=12 for {available} candidates\)"
+        with pytest.raises(ValueError, match=text):
+            conv(x, given)
+    # New rows are no sources, and have none to leave out; none need no candidates.
+    for count in (3, 0):
+        assert conv((x, {'doc': X['doc'][:count]}))['doc'].shape == (count, OUT)
+
+
+def without(values, name):
+    return {t: value for t, value in values.items() if t != name}
+
+
+EDGE, UNKNOWN = torch.zeros(2, 1, dtype=torch.long), ('doc', 'by', 'author')
+KNOWN = r"' must be a dict of \['word', 'doc', 'author'\] \(got 'page'\)"
+BAD_CALLS = [
+    ({'x_dict': X['doc']}, TypeError, r"'x_dict' must be a dict \(got Tensor\)"),
+    ({'x_dict': X | {'page': X['doc']}}, ValueError, r"'x_dict" + KNOWN),
+    (
+        {'x_dict': without(X, 'author')},
+        ValueError,
+        r"'x_dict' must have an entry for 'author' \(got \['doc', 'word'\]\)",
+    ),
+    ({'x_dict': X | {'word': X['doc']}}, ValueError, r"\['word'\]' must have 5 chan"),
+    ({'x_dict': X | {'word': 'rows'}}, TypeError, r"\['word'\]' must be a torch.Ten"),
+    ({'x_dict': X | {'word': X['word'][0]}}, ValueError, r"word'\]' must have shape"),
+    ({'x_dict': X | {'word': X['word'] / 0}}, ValueError, r"word'\]' contains NaN or"),
+    ({'x_dict': single(X)}, TypeError, 'has torch.float32 but the parameters have'),
+    ({'edge_index_dict': {UNKNOWN: EDGE}}, ValueError, r"\(got \('doc', 'by', 'autho"),
+    ({'edge_index_dict': [EDGE]}, TypeError, r"'edge_index_dict' must be a dict \(got"),
+    ({'edge_index_dict': {IN_DOC: EDGE + 10}}, ValueError, r'sources outside 0\.\.8'),
+    ({'edge_weight_dict': {UNKNOWN: EDGE}}, ValueError, "'edge_weight_dict' must be a"),
+    ({'edge_weight_dict': WEIGHTS}, ValueError, "'edge_weight' needs 'edge_index'"),
+    ({'batch_dict': BATCH | {'page': EDGE}}, ValueError, r"'batch_dict" + KNOWN),
+    (
+        {'batch_dict': without(BATCH, 'author')},
+        ValueError,
+        r"'batch_dict' must have an entry for 'author' \(got \['doc', 'word'\]\)",
+    ),
+    (
+        {'batch_dict': BATCH | {'word': BATCH['word'].flip(0)}},
+        ValueError,
+        r'must be sorted \(got 0 after 1\)',
+    ),
+    (
+        {'batch_dict': BATCH | {'word': BATCH['doc']}},
+        ValueError,
+        r'must have one entry per node \(got 12 for 9 nodes\)',
+    ),
+    (
+        {'batch_dict': IDS},
+        TypeError,
+        r"'batch_dict' must be a dict like 'x_dict' \(got",
+    ),
+    ({'z_dict': Z}, ValueError, "'z_dict' needs a relation with 'z_channels'"),
+    ({'x_dict': (X, X)}, ValueError, r"a dict of \['doc', 'word'\] \(got 'author'\)"),
+    ({'x_dict': (X, X['doc'])}, TypeError, r"'x_dict' must be a dict \(got Tensor\)"),
+    ({'x_dict': (X, NEW, NEW)}, ValueError, r'a pair .* \(got 3 tensors\)'),
+    (
+        {'x_dict': (without(X, 'word'), NEW)},
+        ValueError,
+        r"'x_dict' must have an entry for 'word' \(got \['doc', 'author'\]\)",
+    ),
+    ({'x_dict': (X, {'doc': X['word']})}, ValueError, r"\['doc'\]' must have 6 chan"),
+    ({'x_dict': (X, single(NEW))}, TypeError, 'has torch.float32 but the parameters'),
+    (
+        {'x_dict': BOTH, 'batch_dict': BATCH},
+        TypeError,
+        r"'batch_dict' must be a pair of dicts like 'x_dict' \(got a dict\)",
+    ),
+    (
+        {'x_dict': BOTH, 'batch_dict': (BATCH, without(IDS[1], 'doc'))},
+        ValueError,
+        r"'batch_dict' must have an entry for 'doc' \(got \['word'\]\)",
+    ),
+    (
+        {'x_dict': BOTH, 'batch_dict': (without(BATCH, 'author'), IDS[1])},
+        ValueError,
+        r"'batch_dict' must have an entry for 'author' \(got \['doc', 'word'\]\)",
+    ),
+    ({'generator': 3}, TypeError, r"'generator' must be a torch.Generator \(got int\)"),
+]
+
+
+@pytest.mark.parametrize(('given', 'error', 'text'), BAD_CALLS)
+def test_bad_calls(given, error, text):
+    conv = make()
+    for call in (conv, conv.graphs):
+        with pytest.raises(error, match=text):
+            call(**{'x_dict': X, **given})
+
+
+@pytest.mark.parametrize(
+    ('bad', 'error', 'text'),
+    [
+        (normal(12, 3), ValueError, r"'z' must have 2 channels \(got 3\)"),
+        (normal(9, 2), ValueError, r'one row per node \(got 9 for 12 nodes\)'),
+        (normal(12, 2).float(), TypeError, "'z' has torch.float32 but the parameters"),
+        (normal(12, 2) / 0, ValueError, "'z' contains NaN or infinite values"),
+        ('rows', TypeError, r"'z' must be a torch.Tensor \(got str\)"),
+        (None, TypeError, r"'z' must be a torch.Tensor \(got NoneType\)"),
+    ],
+)
+def test_compared_rows_that_are_wrong(bad, error, text):
+    conv = make(z_channels=2)
+    with pytest.raises(error, match=text):
+        conv(X, z_dict=Z | {'doc': bad})
+    with pytest.raises(
+        TypeError, match="'z_dict' must be a pair of dicts like 'x_dict"
+    ):
+        conv(BOTH, z_dict=Z)

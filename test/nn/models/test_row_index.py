@@ -1,0 +1,310 @@
+"""Rows that are indexed are the sources of later calls."""
+
+import copy
+import tempfile
+
+import pytest
+import torch
+from oracles import seeded
+
+from torch_geometric_gsl import KNNGCN, GSLNet, HeteroGSLNet, NodeFormer
+from torch_geometric_gsl.nn.models.row_index import NewRowsWarning
+
+N, IN, HIDDEN, OUT = 40, 6, 8, 3
+BATCH = torch.arange(N) // 20
+EDGES = torch.randint(N, (2, 4 * N), generator=seeded(4))
+NEW_EDGES = torch.stack([torch.arange(N), torch.arange(N) % 8])
+WEIGHT = torch.rand(4 * N, generator=seeded(5))
+Z = torch.randn(N + 8, 5, generator=seeded(6))
+
+NETS = {
+    'GSLNet': {},
+    'sparse': {},
+    'one layer': {'num_layers': 1},
+    'transition': {'num_transition_nodes': 7, 'num_nodes': N},
+    'input': {'z_channels': -1, 'similarity': 'linear', 'train_scale': True},
+    'sparse input': {'z_channels': -1},
+    'z': {'z_channels': 5},
+    'relations': {'num_relations': 2},
+    'edges': {},
+    'prior': {'observed': 'prior'},
+    'readout': {'readout': 'mean'},
+}
+OTHERS = {'KNNGCN': KNNGCN, 'NodeFormer': NodeFormer}
+
+
+def make(kind='GSLNet', **options):
+    torch.manual_seed(0)
+    if kind in OTHERS:
+        return OTHERS[kind](IN, HIDDEN, 2, OUT).eval()
+    options = {'num_layers': 2, 'out_channels': OUT, **NETS[kind], **options}
+    return GSLNet(IN, HIDDEN, **options).eval()
+
+
+def draw_rows(number=N, seed=2):
+    return torch.randn(number, IN, generator=seeded(seed))
+
+
+def problem(kind):
+    """Return rows, new ones, and what is given of both."""
+    x, new, own, given = draw_rows().relu(), draw_rows(8) + 1, {}, {}
+    if 'sparse' in kind:
+        x, new = x.to_sparse_csr(), new.to_sparse_csr()
+    if kind == 'z':
+        own, given = {'z': Z[:N]}, {'z': Z[N:]}
+    if kind in ('edges', 'prior'):
+        own = {'edge_index': EDGES, 'edge_weight': WEIGHT}
+        given = {'edge_index': NEW_EDGES, 'edge_weight': WEIGHT[:N]}
+    return x, new, own, given
+
+
+@pytest.mark.parametrize('kind', [*NETS, *OTHERS])
+def test_an_index_answers_as_a_pair_does(kind):
+    x, new, own, given = problem(kind)
+    net, twin = make(kind), make(kind)
+    for parameter in twin.parameters():
+        torch.nn.init.normal_(parameter)
+    both = {name: (own[name], given[name]) for name in own}
+    expected = net((x, new), **both)
+    assert net.index(x, **own) is net
+    for _ in range(2):
+        torch.testing.assert_close(net(new, **given), expected)
+        net.index(x, **own)  # Again, beside what is indexed.
+    answers = expected.argmax(dim=1)
+    assert torch.equal(net.predict(new, **given), answers)
+    graphs = getattr(net, 'graphs', lambda *_, **__: [])
+    pairs = zip(graphs(new, **given), graphs((x, new), **both), strict=True)
+    for graph, other in pairs:
+        assert torch.equal(graph.edge_index, other.edge_index)
+        torch.testing.assert_close(graph.edge_weight, other.edge_weight)
+    # Part of the state, and back with it in a model that kept none.
+    copied = copy.deepcopy(net)
+    torch.testing.assert_close(copied(new, **given), expected)
+    with tempfile.TemporaryDirectory() as folder:
+        net.save_pretrained(folder)
+        again = type(net).from_pretrained(folder)
+        torch.testing.assert_close(again(new, **given), expected)
+    twin.index(x.neg(), **own)(new, **given)
+    twin.load_state_dict(net.state_dict())
+    torch.testing.assert_close(twin(new, **given), expected)
+    # A state without rows is that of a model that has none.
+    assert net.clear_index() is net
+    twin.load_state_dict(net.state_dict())
+    assert twin.index_x is None
+    if not given and kind != 'transition':
+        assert not torch.allclose(net(new), expected)
+        assert torch.equal(twin(new), net(new))
+
+
+@pytest.fixture
+def counted():
+    """A net, the rows of its index, new rows, and the calls of its first layer."""
+    net, calls = make(num_layers=3), []
+    x, new = draw_rows(), draw_rows(8, seed=3)
+    net.index(x)
+    first = net.convs[0]
+    first.register_forward_pre_hook(
+        lambda _, args: calls.append(not isinstance(args[0], tuple))
+    )
+    return net, x, new, calls
+
+
+def answers(net, x, new):
+    """Check the answers of the index; return them."""
+    with torch.no_grad():
+        found = net(new)
+        torch.testing.assert_close(found, net((x, new)))
+    return found
+
+
+def change_parameter(net):
+    with torch.no_grad():
+        net.convs[1].lin.weight.mul_(1.1)
+
+
+def step(net):
+    net.train().loss(draw_rows(), torch.arange(N) % OUT).backward()
+    torch.optim.Adam(net.parameters()).step()
+    net.eval()
+
+
+def load(net):
+    other = make(num_layers=3).index(draw_rows())
+    change_parameter(other)
+    net.load_state_dict(other.state_dict())
+
+
+def set_eval_k(net):
+    net.convs[0].sampler.eval_k = 2
+
+
+CHANGES = {
+    'step': step,
+    'load': load,
+    'eval_k': set_eval_k,
+    'reset': lambda net: net.reset_parameters(),
+    'rows': lambda net: net.load_state_dict({'index_x': -draw_rows()}, strict=False),
+    'dtype': lambda net: net.double(),
+}
+
+
+@pytest.mark.parametrize('name', CHANGES)
+def test_hidden_rows_are_computed_once_and_again_after_a_change(name, counted):
+    net, x, new, calls = counted
+    before = net(new)
+    assert calls == [True, False]
+    calls.clear()
+    for rows in (new, new[:3], new[:0]):
+        net.predict(rows)
+        net.graphs(rows)
+    assert calls == [False] * 6
+    CHANGES[name](net)
+    x = -x if name == 'rows' else x
+    x, new = (rows.to(net.index_x.dtype) for rows in (x, new))
+    calls.clear()
+    for _ in range(2):
+        found = answers(net, x, new)
+    assert calls.count(True) == 3  # Once, and for each of both pairs.
+    assert name == 'dtype' or not torch.allclose(found, before)
+
+
+def test_hidden_rows_are_those_of_the_call(counted):
+    net, x, new, calls = counted
+    expected = answers(net, x, new)
+    with torch.autocast('cpu', dtype=torch.bfloat16):
+        low = net(new)
+        assert torch.equal(low, net((x, new)))
+    assert not torch.equal(low.float(), expected)
+    torch.testing.assert_close(answers(net, x, new), expected)
+    with torch.inference_mode():
+        torch.testing.assert_close(net(new), expected)
+    # What is still random is drawn anew.
+    net.dropout.train()
+    calls.clear()
+    assert not torch.equal(net(new), net(new))
+    assert calls.count(True) == 2
+    net.eval()
+    # A pair names its own edges, also with the very rows of the index.
+    given = {'edge_index': (EDGES, NEW_EDGES)}
+    assert torch.equal(net((net.index_x, new), **given), net((x, new), **given))
+    # And gradients reach the new rows and the layers that see them.
+    new.requires_grad_()
+    net(new).sum().backward()
+    assert all(p.grad is not None for p in [new, *net.convs[2].parameters()])
+
+
+def test_training_and_graph_ids_take_no_indexed_rows():
+    net, x = make(dropout=0.0), draw_rows()
+    plain = net(x, batch=BATCH)
+    net.index(-x)
+    assert torch.equal(net(x, batch=BATCH), plain)
+    trained = net.train()(x, generator=seeded(0))
+    again = net.clear_index()(x, generator=seeded(0))
+    assert torch.equal(trained, again)
+    # Where a given graph joins nodes to each other, these are no new ones.
+    net = make('KNNGCN')
+    plain = net(x, edge_index=EDGES)
+    assert torch.equal(net.index(-x)(x, edge_index=EDGES), plain)
+
+
+@pytest.mark.parametrize(
+    ('kind', 'x', 'given', 'text'),
+    [
+        ('GSLNet', torch.ones(3, 2), {}, "'x' must have 6 channels"),
+        ('KNNGCN', torch.ones(3, 2), {}, "'x' must have 6 channels"),
+        ('transition', draw_rows()[1:], {}, f"'x' must have num_nodes={N} rows"),
+        ('GSLNet', draw_rows(), {'z': Z[:N]}, "'z' needs a model with 'z_channels'"),
+        ('z', draw_rows(), {'z': Z}, "'z' must have one row per node"),
+        ('input', draw_rows(), {'z': Z[:N]}, "'z' must have 6 channels"),
+    ],
+)
+def test_rows_that_cannot_be_indexed(kind, x, given, text):
+    with pytest.raises(ValueError, match=text):
+        make(kind).index(x, **given)
+
+
+@pytest.mark.parametrize('is_sparse', [False, True])
+def test_what_is_indexed_is_a_copy(is_sparse):
+    x, new = draw_rows().relu(), draw_rows(5).relu()
+    if is_sparse:
+        x, new = x.to_sparse_csr(), new.to_sparse_csr()
+    net = make(num_layers=1).index(x)
+    expected = net(new)
+    (x.values() if is_sparse else x).mul_(2)
+    assert torch.equal(net(new), expected)
+
+
+@pytest.mark.parametrize('kind', ['GSLNet', 'input', *OTHERS])
+def test_new_rows_alone_are_warned_of_once(kind):
+    x, model = draw_rows(), make(kind)
+    model.train()(x)
+    model.eval()(x)  # Those of training are no new ones, nor are others beside them.
+    model(torch.cat([x, x]))
+    model((x, x[:3]))
+    model(x[:3], batch=torch.zeros(3, dtype=torch.long))
+    model.index(x[:5]).clear_index()
+    text = rf'has 3 rows after training on {N}, .*a pair \(x_train, x\), or call .mo'
+    with pytest.warns(NewRowsWarning, match=text):
+        model(x[:3])
+    model(x[:3])
+    model.train()(x)
+    model.eval().index(x)(x[:3])
+
+
+@pytest.mark.parametrize('options', [{'transition': 'free'}, {'readout': 'mean'}])
+def test_models_that_need_no_others_do_not_warn(options):
+    if 'transition' in options:
+        options = {'num_transition_nodes': 4, **options}
+    model, x = make(**options), draw_rows()
+    model.train()(x)
+    model.eval()(x[:3])
+
+
+@pytest.mark.parametrize('is_sparse', [False, True])
+def test_rows_that_training_indexes_are_those_of_the_chosen_scale(is_sparse):
+    rows = draw_rows().relu(), draw_rows(8).relu()
+    x, new = (part.to_sparse_csr() for part in rows) if is_sparse else rows
+    net, outputs = make(scale='auto'), {}
+
+    def train(net):
+        scale = float(net.chosen_scale)
+        net.eval().index(x if scale == 3 else new)
+        outputs[scale] = net(new)
+        return -abs(scale - 3)
+
+    net.choose_scale(train, (1, 3, 10))
+    assert torch.equal(net(new), outputs[3])
+
+
+def test_a_loaded_state_brings_no_graph_of_other_rows():
+    x = draw_rows()
+    net, other = (KNNGCN(IN, HIDDEN, 2, OUT, cached=True).eval() for _ in range(2))
+    expected = net(x)
+    other(x.flip(0))  # A negative would have the cosines of x.
+    other.load_state_dict(net.state_dict())
+    assert torch.equal(other(x), expected)
+
+
+def test_rows_that_are_loaded_take_the_dtype_of_the_model():
+    x, new = draw_rows(), draw_rows(5)
+    net, wide = make('edges').index(x, EDGES, WEIGHT), make('edges').double()
+    wide.load_state_dict(net.state_dict())
+    assert wide.index_x.dtype == wide.index_edge_weight.dtype == torch.float64
+    assert wide.index_edge_index.dtype == torch.long
+    torch.testing.assert_close(wide(new.double()).float(), net(new))
+    wide.load_state_dict(net.state_dict(), assign=True)
+    assert wide.index_x.dtype == torch.float32
+    assert torch.equal(wide(new), net(new))
+
+
+def test_new_rows_of_a_type_are_warned_of_once():
+    relations = [('b', 'to', 'a'), ('a', 'to', 'b')]
+    net = HeteroGSLNet(IN, HIDDEN, 2, OUT, relations, 'a')
+    x = {'a': draw_rows(), 'b': draw_rows(9)}
+    new = {'a': x['a'][:3], 'b': x['b']}
+    net.train()(x)
+    net.eval()(x)
+    net((x, {'a': x['a'][:3]}))
+    with pytest.warns(NewRowsWarning, match=r'has 3 rows after .* a pair of dicts'):
+        net(new)
+    net(new)
