@@ -147,7 +147,7 @@ def results(name, rows, shard=None):
         (a.candidates, a.entropy, a.b, a.c, a.null, a.share) for a in summary.layers
     ]
     samplers = {layer.sampler for layer in getattr(module, 'convs', [module])}
-    found['bounds'] = any(s._memory.kept.nodes for s in samplers)
+    found['bounds'] = any(s._bounds._entries for s in samplers)
     if is_net:
         found['predict'] = [module.predict(x, **given)]
         found['score'] = module.score(x, *labels(name, rows), **given)

@@ -9,6 +9,7 @@ from torch.export import Dim, export
 
 from torch_geometric_gsl import (
     KNNGCN,
+    Budget,
     GSLNet,
     LatentGraphConv,
     SensorGraphConv,
@@ -63,9 +64,9 @@ def test_transition_nodes_of_a_context(similarity):
     [
         {'null_score': 0.0},
         {'train_scale': True},
-        {'eval_tolerance': 1e-3, 'scale': 30.0},
+        {'budget': Budget(eval_tolerance=1e-3), 'scale': 30.0},
         {'compare': 'input'},
-        {'memory_budget': 1},
+        {'budget': Budget(memory=1)},
         {'add_self_loops': True},
     ],
     ids=lambda kwargs: next(iter(kwargs)),

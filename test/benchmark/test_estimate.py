@@ -4,7 +4,7 @@ import estimate
 import pytest
 from estimate import agrees, main, measure, parse_args
 
-from torch_geometric_gsl.nn.sampler import _parts
+from torch_geometric_gsl.nn.sampler import evaluation
 
 
 @pytest.fixture(autouse=True)
@@ -36,8 +36,8 @@ def test_measure(monkeypatch):
         drawn.add(count)
         return own(h, scorer, tau, count, **kwargs)
 
-    own = _parts.sampled_noise_free_sum
-    monkeypatch.setattr(_parts, 'sampled_noise_free_sum', spy)
+    own = evaluation.sampled_noise_free_sum
+    monkeypatch.setattr(evaluation, 'sampled_noise_free_sum', spy)
     request = {'size': 2000, 'seed': 0, 'repeats': 5}
     rows = measure(request | {'samples': [5000, 1500, 1024, 2000]})
     assert [row['num_sources'] for row in rows] == [1024, 1500, 2000]

@@ -66,7 +66,7 @@ def test_a_broken_kernel_is_found(tmp_path, monkeypatch, capsys):
     broken = gpu_checks.outputs
 
     def doubled(sampler, x, mask):
-        is_ours = sampler.memory_budget != 2**18
+        is_ours = sampler.budget.memory != 2**18
         return [(1 + is_ours) * out for out in broken(sampler, x, mask)]
 
     monkeypatch.setattr(gpu_checks, 'outputs', doubled)

@@ -141,7 +141,7 @@ def describe_model(model: torch.nn.Module, *args: Any, **kwargs: Any) -> ModelSu
     * the entropy of :math:`\pi_i = \mathrm{softmax}_j(\lambda \phi_{ij})`, the
       distribution of the neighbours that training draws, and the effective number
       :math:`e^{H(\pi_i)}` of candidates. Exact, for all targets, by blocks of rows
-      within the sampler's :obj:`memory_budget`; the time is :math:`O(n N)`.
+      within the memory of the sampler's :obj:`budget`; the time is :math:`O(n N)`.
     * the centres :math:`b_i` and widths :math:`c_i` of a
       :class:`~torch_geometric_gsl.nn.similarity.NeuralGaussianSimilarity`,
     * in a :class:`~torch_geometric_gsl.nn.conv.MultiplexLatentGraphConv` the share

@@ -13,6 +13,7 @@ from torch_geometric_gsl.nn.conv import (
 )
 from torch_geometric_gsl.nn.models import GSLNet, HeteroGSLNet, NodeClassifier, TableNet
 from torch_geometric_gsl.nn.sampler import (
+    Budget,
     GumbelKNNSampler,
     NeighbourDistribution,
     SampledEvaluationWarning,
@@ -52,6 +53,7 @@ __all__ = [
     'UniformSimilarity',
     'resolve_similarity',
     'GumbelKNNSampler',
+    'Budget',
     'SamplingPlan',
     'NeighbourDistribution',
     'SampledEvaluationWarning',

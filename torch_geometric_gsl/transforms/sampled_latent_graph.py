@@ -96,8 +96,7 @@ class SampledLatentGraph(FeatureGraph):
             equally wide; all others stay. (default: :obj:`None`)
         **kwargs (optional): Additional arguments of
             :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`: :obj:`hard`,
-            :obj:`replace`, :obj:`loop`, :obj:`method`, :obj:`num_arrivals` or
-            :obj:`memory_budget`.
+            :obj:`replace`, :obj:`loop`, :obj:`method` or :obj:`budget`.
 
     Raises:
         TypeError: If an argument has the wrong type or is unknown, :obj:`data` is

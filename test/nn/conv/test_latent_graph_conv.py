@@ -8,6 +8,7 @@ import torch
 from oracles import inner, noise_of, relaxed, seeded, sigmoid, softmax, to_matrix, unit
 from sampling import normal
 
+from torch_geometric_gsl import Budget
 from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
@@ -229,7 +230,7 @@ def test_the_similarity_may_see_something_else(compare, training):
     width = given.pop('embedding_channels', None)
     conv = make('full', compare=compare, embedding_channels=width).train(training)
     sampler = GumbelKNNSampler(
-        conv.sampler.similarity, K, TAU, scale=SCALE, num_arrivals=N
+        conv.sampler.similarity, K, TAU, scale=SCALE, budget=Budget(arrivals=N)
     ).train(training)
     h = x @ conv.lin.weight.T
     expected = sampler.propagate(seen, h, generator=seeded(2))

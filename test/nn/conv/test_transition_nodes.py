@@ -101,7 +101,7 @@ def test_anchors_are_a_context(similarity, training, sparse):
 @FORMS
 @pytest.mark.parametrize('method', ['dense', 'stream'])
 def test_gradients(form, method):
-    conv, x = make(form, method=method, k=2, num_arrivals=S), normal(3, IN)
+    conv, x = make(form, method=method, k=2), normal(3, IN)
     names, values = zip(*conv.named_parameters(), strict=True)
 
     def call(x, *values):

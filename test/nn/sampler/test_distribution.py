@@ -2,6 +2,7 @@ import pytest
 import torch
 from oracles import seeded
 
+from torch_geometric_gsl import Budget
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES, resolve_similarity
 
@@ -29,7 +30,7 @@ def test_softmax_of_the_scores(name, form, loop, budget):
     x, given, is_candidate = FORMS[form]
     similarity = resolve_similarity(name, 6)
     sampler = GumbelKNNSampler(
-        similarity, k=1, scale=SCALE, loop=loop, memory_budget=budget
+        similarity, k=1, scale=SCALE, loop=loop, budget=Budget(memory=budget)
     )
     if not loop and form != 'pair':
         is_candidate = is_candidate & ~torch.eye(N, dtype=torch.bool)

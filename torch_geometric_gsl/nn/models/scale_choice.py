@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl._checks import check_generator
-from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
-from torch_geometric_gsl.nn.sampler.plan import CHECKS
+from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import CHECKS, GumbelKNNSampler
 from torch_geometric_gsl.ops.local_random import DrawsFrom
 
 #: The scales that a choice begins with: flat, and as sharp as graphs that pay.

@@ -8,8 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl.nn.sampler._assignment import Assignment
-from torch_geometric_gsl.nn.sampler._parts import AllPairs, CandidateList
+from torch_geometric_gsl.nn.sampler.candidates import Block, Parts
 from torch_geometric_gsl.ops.graph_stats import (
     candidate_null_share,
     candidate_spread,
@@ -45,27 +44,28 @@ class NeighbourDistribution(NamedTuple):
         )
 
 
-def describe(assigned: Assignment) -> NeighbourDistribution:
+def describe(found: Parts) -> NeighbourDistribution:
     """Describe the candidates of a call without noise, in which nothing races."""
-    n, device = assigned.pairs.dst.size(0), assigned.pairs.dst.device
+    n, device = found.pairs.dst.size(0), found.pairs.dst.device
     total = torch.zeros(2, n, dtype=torch.double, device=device)
     candidates = torch.zeros(n, dtype=torch.long, device=device)
-    score = assigned.pairs.null
+    score = found.pairs.null
     null = None if score is None else torch.ones_like(total[0])
-    for part in assigned.parts:
-        if isinstance(part, AllPairs):
-            rows, budget = slice(*part.targets), part.given.memory_budget
-            spread = score_spread(part.scores, memory_budget=budget)
-            total[:, rows] += torch.stack(spread)
-            candidates[rows] += part.scores.available
+    for part in found.parts:
+        if isinstance(part, Block):
+            own, budget = part.draw.scores, part.draw.memory
+            first = int(part.targets)
+            rows = slice(first, first + own.dst.size(0))
+            total[:, rows] += torch.stack(score_spread(own, memory_budget=budget))
+            candidates[rows] += own.available
             if null is not None:
-                null[rows] = null_share(part.scores, memory_budget=budget)
-        elif isinstance(part, CandidateList):
+                null[rows] = null_share(own, memory_budget=budget)
+        else:
             is_candidate = part.score > -torch.inf
             target = part.edge_index[1][is_candidate]
-            total += torch.stack(candidate_spread(part.score[is_candidate], target, n))
+            value = part.score[is_candidate]
+            total += torch.stack(candidate_spread(value, target, n))
             candidates += torch.bincount(target, minlength=n)
             if null is not None and score is not None:
-                value = part.score[is_candidate]
                 null *= candidate_null_share(value, target, score, n)
     return NeighbourDistribution(candidates, total[0], total[1], null)
