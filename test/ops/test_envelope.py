@@ -108,9 +108,7 @@ def envelopes(pairs):
         scores.heat_kernel,
         scores.negative,
     ):
-        found['nearest'] = make_envelope(
-            pairs, None, find_nearest(pairs, 7).head(pairs)
-        )
+        found['nearest'] = make_envelope(pairs, None, find_nearest(pairs, 7))
     return found
 
 

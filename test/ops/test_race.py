@@ -166,7 +166,7 @@ def enveloped(loop=True):
     x = unit_rows(torch.randn(40, 4, generator=seeded()))
     excluded = None if loop else torch.arange(40)
     pairs = PairScores(x, x, Response(identity), 'dot', 8.0, -8.0, 8.0, excluded)
-    head = find_nearest(pairs, 6).head(pairs)
+    head = find_nearest(pairs, 6)
     return pairs, make_envelope(pairs, group(torch.arange(40) % 5), head)
 
 

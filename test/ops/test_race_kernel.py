@@ -164,7 +164,7 @@ def _envelope(case, pairs):
     if 'head' in case.sets:
         size = min(7, case.num_sources - 1)
         if pairs.response.function in LARGEST and size > 0:
-            head = find_nearest(pairs, size).head(pairs)
+            head = find_nearest(pairs, size)
         else:
             some = torch.rand(case.n, case.num_sources).argsort(1)[:, : max(1, size)]
             end = torch.full((case.n,), 9.0)

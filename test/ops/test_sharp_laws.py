@@ -108,19 +108,19 @@ def envelope_of(how, name, pairs, scale, **kwargs):
     }.get(how)
     if how == 'one bound':
         return None
-    then = make_pairs(name, scale, drift=0.4, **kwargs)
     if how == 'stale clusters':
+        then = make_pairs(name, scale, drift=0.4, **kwargs)
         return make_envelope(pairs, k_means(then.src, 6))
-    if how == 'stale lists' and pairs.response.function in LARGEST:
-        return make_envelope(pairs, None, find_nearest(then, 4).head(pairs))
-    size = {'random lists': 5, 'all listed': count, 'stale lists': 1}.get(how, 4)
+    if how == 'nearest lists' and pairs.response.function in LARGEST:
+        return make_envelope(pairs, None, find_nearest(pairs, min(4, count - 1)))
+    size = {'random lists': 5, 'all listed': count, 'nearest lists': 1}.get(how, 4)
     head = random_head(pairs, size) if 'list' in how else None
     return make_envelope(pairs, None if label is None else group(label), head)
 
 
 ENVELOPES = [
     *('one bound', 'one cluster', 'random clusters', 'a cluster each'),
-    *('stale clusters', 'stale lists', 'random lists', 'all listed'),
+    *('stale clusters', 'nearest lists', 'random lists', 'all listed'),
     'clusters and lists',
 ]
 # Each response at each scale, with bounds and forms of the sources that go round.

@@ -120,11 +120,12 @@ def bound_scores(pairs: PairScores, envelope: Envelope, rows: slice) -> Tensor:
 
     Members of the head are left out of what it bounds.
     """
-    pairs = pairs.detach()  # The compiler warns of views of what has a gradient.
-    dst, head = pairs.dst[rows], envelope.head
-    upper = pairs.upper + dst.new_zeros(dst.size(0), 1)
+    head, size = envelope.head, rows.indices(pairs.dst.size(0))
+    upper = pairs.upper + pairs.src.new_zeros(len(range(*size)), 1)
     if envelope.balls is None and head is None:
         return upper
+    pairs = pairs.detach()  # The compiler warns of views of what has a gradient.
+    dst = pairs.dst[rows]
     low, high = torch.full_like(upper, -torch.inf), torch.full_like(upper, torch.inf)
     if head is not None:
         low, high = head.low[rows, None], head.high[rows, None]

@@ -17,7 +17,7 @@ from torch_geometric.nn import GATv2Conv, GCNConv, Linear, SimpleConv
 from torch_geometric.utils import to_torch_csr_tensor
 
 from reproduction.training import HIDDEN_LABEL
-from torch_geometric_gsl import IDGL, GSLNet, MLPClassifier
+from torch_geometric_gsl import IDGL, Budget, GSLNet, MLPClassifier
 from torch_geometric_gsl.nn.linear import apply_linear
 
 #: Every number that results depend on.
@@ -248,7 +248,22 @@ def sampler_options(options: dict[str, Any]) -> dict[str, Any]:
         now['null_score'] = null
     if now.get('scale') == 'learned':
         now |= {'scale': scale, 'train_scale': True}
+    former = FORMER_BUDGET.keys() & now.keys()
+    if former:
+        now['budget'] = Budget(
+            **{FORMER_BUDGET[name]: now.pop(name) for name in former}
+        )
     return now
+
+
+#: Options of the sampler that finished runs keep, and their names in its budget.
+FORMER_BUDGET = {
+    'num_arrivals': 'arrivals',
+    'num_tail': 'tail',
+    'max_eval_pairs': 'eval_pairs',
+    'eval_tolerance': 'eval_tolerance',
+    'memory_budget': 'memory',
+}
 
 
 class Training(NamedTuple):

@@ -86,7 +86,7 @@ class Block(NamedTuple):
         if isinstance(self.targets, Tensor):
             return weighted_sum(h, *self.graph(generator), self.num_targets)
         if self.settings.is_noisy:
-            out = BY_NAME[self.plan.method].sum(self.draw, h, generator)
+            out = BY_NAME[self.draw.plan.method].sum(self.draw, h, generator)
         else:
             out = evaluated_sum(h, self.draw.scores, self.settings, self.num_targets)
         return out if self.kept == slice(None) else out[self.kept]
