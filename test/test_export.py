@@ -69,7 +69,7 @@ def test_transition_nodes_of_a_context(similarity):
         {'budget': Budget(memory=1)},
         {'add_self_loops': True},
     ],
-    ids=lambda kwargs: next(iter(kwargs)),
+    ids=str,
 )
 def test_options(kwargs):
     model = make('linear', **kwargs)

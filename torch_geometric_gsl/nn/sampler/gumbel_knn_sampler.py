@@ -340,18 +340,11 @@ class GumbelKNNSampler(OneType):
         edge_weight: Tensor | None = None,
         batch: Batch | None = None,
     ) -> SamplingPlan:
-        r"""Return the training-time sampling plan: the method, its numbers, and why.
-
-        Args:
-            x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The node features.
-            edge_index (torch.Tensor, optional): Candidates. (default: :obj:`None`)
-            edge_weight (torch.Tensor, optional): Their weights, a prior.
-                (default: :obj:`None`)
-            batch (torch.Tensor or tuple, optional): Graph ids. (default: :obj:`None`)
+        r"""Return the plan of a call of :meth:`forward` in training mode, and why.
 
         Returns:
             SamplingPlan: The plan of the target with the most candidates; where targets
-            have candidates of their own, those with few list them all.
+            have their own candidates, those with few list them all.
 
         Raises:
             TypeError: If an input has the wrong type or dtype.
@@ -370,18 +363,10 @@ class GumbelKNNSampler(OneType):
         *,
         rows: tuple[int, int] | None = None,
     ) -> NeighbourDistribution:
-        r"""Describe the distribution :math:`\pi_i` that neighbours are drawn from.
+        r"""Describe the distribution :math:`\pi_i` that neighbours are drawn from, for
+        the inputs of :meth:`forward`.
 
         It is exact, for all targets, and takes time :math:`O(n N)`.
-
-        Args:
-            x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The node features.
-            edge_index (torch.Tensor, optional): Candidates. (default: :obj:`None`)
-            edge_weight (torch.Tensor, optional): Their weights, a prior.
-                (default: :obj:`None`)
-            batch (torch.Tensor or tuple, optional): Graph ids. (default: :obj:`None`)
-            rows (tuple[int, int], optional): The first of the targets that are wanted,
-                and the end of them. (default: :obj:`None`)
 
         Returns:
             NeighbourDistribution: Candidates and entropy of each target.
