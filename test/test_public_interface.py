@@ -331,7 +331,7 @@ def callables():
 
 
 #: What documented defaults are written with.
-NAMES = {'math': math, 'torch': torch}
+NAMES = {'math': math, 'torch': torch, 'Budget': gsl.Budget}
 
 
 def differences(value, doc):

@@ -111,8 +111,8 @@ def nearest_neighbours(
         sizes = graph_sizes(x, batch)
         edge_index = search_edges(x, sizes, k, metric, backend, loop)
     else:
-        options: dict[str, Any] = {'loop': loop, 'memory_budget': memory_budget}
-        sampler = GumbelKNNSampler(metric, eval_k=k, **options)
+        budget = Budget(memory=memory_budget)
+        sampler = GumbelKNNSampler(metric, eval_k=k, loop=loop, budget=budget)
         edge_index, _ = sampler.eval()(x, batch=batch)
     return _weighted(similarity, metric, (x, x), edge_index)
 

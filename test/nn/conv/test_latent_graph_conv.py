@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 import torch
 from oracles import inner, noise_of, relaxed, seeded, sigmoid, softmax, to_matrix, unit
-from sampling import normal
+from sampling import limits, normal
 
 from torch_geometric_gsl import Budget
 from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
@@ -32,7 +32,8 @@ def build(kind, *args, in_channels=IN, **kwargs):
 
 def make(kind, **kwargs):
     torch.manual_seed(5)
-    kwargs = {'k': K, 'tau': TAU, 'scale': SCALE, 'num_arrivals': N, **kwargs}
+    kwargs = {'k': K, 'tau': TAU, 'scale': SCALE, **kwargs}
+    kwargs['budget'] = limits(kwargs.get('method'), kwargs, arrivals=N)
     conv = build(kind, **kwargs).double()
     if conv.bias is not None:
         torch.nn.init.normal_(conv.bias)

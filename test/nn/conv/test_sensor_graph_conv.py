@@ -7,7 +7,7 @@ import torch
 from oracles import check_gradients, noise_of, relaxed, seeded, softmax, to_matrix
 from sampling import normal
 
-from torch_geometric_gsl import SampledGraph, SensorGraphConv
+from torch_geometric_gsl import Budget, SampledGraph, SensorGraphConv
 from torch_geometric_gsl.nn.similarity import LinearSimilarity
 
 N, IN, OUT, K, TAU, SCALE, EMB = 6, 3, 4, 3, 0.7, 4.0, 5
@@ -82,7 +82,7 @@ def test_a_loop_over_windows(options, compare, lead, training):
 @TRAINING
 def test_other_methods_and_loops(training):
     x = windows(7)
-    options = {'num_arrivals': N, 'num_tail': 0, 'loop': True}
+    options = {'budget': Budget(arrivals=N, tail=0), 'loop': True}
     conv = make(method='stream', **options).train(training)
     graph = conv.graph(generator=seeded(2))
     expected = by_window(conv, x, to_matrix(*graph, N, N))

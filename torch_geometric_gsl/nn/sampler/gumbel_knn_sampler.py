@@ -468,7 +468,8 @@ class GumbelKNNSampler(OneType):
         self, factor: float | Tensor, is_noisy: bool, *, is_pair: bool
     ) -> Settings:
         if isinstance(factor, Tensor):
-            factor = float(factor.detach())
+            # A program has no numbers that depend on values, and draws nothing.
+            factor = self.scale if is_exporting() else float(factor.detach())
         return Settings(
             method=self.method if is_noisy else 'auto',
             bounds=self.similarity.bounds,
