@@ -106,7 +106,10 @@ def _count_up_to(ascending: Tensor, row: Tensor, value: Tensor) -> Tensor:
     width = ascending.size(1)
     entries, base = ascending.reshape(-1), row * width - 1
     count = torch.zeros_like(value, dtype=torch.long)
-    for step in (1 << bit for bit in reversed(range(width.bit_length()))):
+    bits = 0
+    while 1 << bits <= width:  # A program serves all widths between two powers.
+        bits += 1
+    for step in (1 << bit for bit in reversed(range(bits))):
         further = count + step
         at = base + further.clamp(max=width)
         count = torch.where((further <= width) & (entries[at] <= value), further, count)

@@ -21,6 +21,7 @@ from torch_geometric_gsl.nn.similarity.heat_kernel_similarity import (
 from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.ops.envelope import make_envelope
+from torch_geometric_gsl.ops.pair_scores import PairScores
 
 #: Targets of a test of a law.
 RUNS = 3000
@@ -147,6 +148,50 @@ def test_lists_are_found_once_for_equal_pairs(bounds, found):
     if bounds == 'lists':
         expected = {'k_means': 0, 'find_nearest': 2}
     assert {name: found.count(name) for name in expected} == expected
+
+
+@pytest.mark.parametrize('is_sparse', [False, True])
+def test_edges_of_constant_rows_are_compared_once(is_sparse, monkeypatch):
+    calls, own = [], PairScores.compare_edges
+
+    def spy(self, *args, **kwargs):
+        calls.append(self)
+        return own(self, *args, **kwargs)
+
+    monkeypatch.setattr(PairScores, 'compare_edges', spy)
+    x, edges = grouped(30).relu(), torch.randint(30, (2, 200), generator=seeded())
+    x = x.to_sparse_csr() if is_sparse else x
+    options = {'scale': 3.0, 'train_scale': True, 'null_score': 0.0}
+    sampler, fresh = (
+        GumbelKNNSampler(LinearSimilarity(6), **options) for _ in range(2)
+    )
+    for _ in range(3):
+        found = sampler(x.clone(), edges.clone(), generator=seeded(1))
+    assert len(calls) == 1
+    # Gradients reach the scale, which is no part of what is kept.
+    for each in (sampler, fresh):
+        with torch.no_grad():
+            each.log_scale.fill_(2.0)
+        graph = each(x, edges, generator=seeded(1))
+        graph.edge_weight.square().sum().backward()
+        assert not torch.equal(graph.edge_weight, found.edge_weight)
+    assert torch.equal(sampler.log_scale.grad, fresh.log_scale.grad)
+    assert len(calls) == 2
+    values = x.values() if is_sparse else x
+    with torch.no_grad():
+        values[0] += 1
+    for each in (sampler, fresh):
+        each(x, edges)
+        each(x, edges.flip(1)[:, :90])
+    assert len(calls) == 6
+    with torch.inference_mode():
+        sampler(x, edges[:, :50])
+    sampler(x, edges[:, :50]).edge_weight.sum().backward()
+    if not is_sparse:  # What is trained is compared anew.
+        count = len(calls)
+        for _ in range(2):
+            sampler(x.clone().requires_grad_(), edges)
+        assert len(calls) == count + 2
 
 
 def test_other_devices_and_types_have_their_own_bounds():

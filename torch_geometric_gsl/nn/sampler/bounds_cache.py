@@ -1,4 +1,4 @@
-"""Bounds of sharp scores, found once for equal rows."""
+"""Bounds of sharp scores, and compared edges, found once for equal rows."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class _Entry(NamedTuple):
 
 
 class BoundsCache:
-    """Bounds of the scores of equal rows, found once.
+    """Bounds of the scores of equal rows, and what is compared of them, found once.
 
     What is found is a function of the rows alone, so that a cache changes no draw: a
     fresh sampler draws what a used one does. Copies and files leave it out.
@@ -95,17 +95,40 @@ class BoundsCache:
     def head(self, pairs: PairScores) -> Head:
         """Return the best sources of each target."""
         kind = 'head', pairs.comparison, LARGEST[pairs.response.function]
-        rows = (pairs.src,) if pairs.dst is pairs.src else (pairs.src, pairs.dst)
-        return cast(Head, self._find(kind, rows, lambda: find_nearest(pairs, _HEAD)))
+        found = self._find(kind, _rows(pairs), lambda: find_nearest(pairs, _HEAD))
+        return cast(Head, found)
+
+    def compare_edges(
+        self, pairs: PairScores, edge_index: Tensor, memory_budget: int
+    ) -> Tensor:
+        """Compare the pairs of a list of edges; of constant rows they are kept."""
+
+        def find() -> Tensor:
+            return pairs.compare_edges(edge_index, memory_budget=memory_budget)
+
+        is_trained = not pairs.is_sparse and (
+            pairs.src.requires_grad or pairs.dst.requires_grad
+        )
+        # Without gradients nothing tells constant rows from others.
+        if is_trained or not (pairs.is_sparse or torch.is_grad_enabled()):
+            return find()
+        rows = *_rows(pairs), edge_index
+        return cast(Tensor, self._find(('edges', pairs.comparison), rows, find))
 
     def _find(self, kind: Kind, rows: Rows, find: Callable[[], Any]) -> Any:
         entry = next((e for e in self._entries if _serves(e, kind, rows)), None)
+        if entry is None and torch.is_inference_mode_enabled():
+            return find()  # What is made here serves no gradient later.
         if entry is None:
             # Copies: what changes in place would seem to be what it was.
             entry = _Entry(kind, tuple(x.detach().clone() for x in rows), find())
         others = [e for e in self._entries if e is not entry]
         self._entries = [*others, entry][-_MOST_KEPT:]
         return entry.found
+
+
+def _rows(pairs: PairScores) -> Rows:
+    return (pairs.src,) if pairs.dst is pairs.src else (pairs.src, pairs.dst)
 
 
 def _serves(entry: _Entry, kind: Kind, rows: Rows) -> bool:

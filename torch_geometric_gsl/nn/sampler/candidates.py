@@ -255,6 +255,7 @@ def parts_of_edges(
     edge_index: Any,
     edge_weight: Tensor | None,
     ids: GraphIds | None,
+    bounds: BoundsCache,
 ) -> Parts:
     """Assign targets with given candidates: those with many of them race."""
     check_edge_index(edge_index, pairs.src, pairs.dst)
@@ -288,12 +289,16 @@ def parts_of_edges(
         return Parts(
             pairs,
             settings,
-            _short_and_long(pairs, candidates, is_raced, settings, listed_by, prior),
+            _short_and_long(
+                pairs, candidates, is_raced, settings, bounds, listed_by, prior
+            ),
         )
 
 
 @disable_compile
-def parts_of_graphs(pairs: PairScores, settings: Settings, ids: GraphIds) -> Parts:
+def parts_of_graphs(
+    pairs: PairScores, settings: Settings, ids: GraphIds, bounds: BoundsCache
+) -> Parts:
     """Assign the graphs of a batch: small ones are listed, large ones race."""
     num_graphs = 1 + max((int(i[-1]) for i in ids if i.numel()), default=-1)
     counts = [torch.bincount(i, minlength=num_graphs) for i in ids]
@@ -313,7 +318,8 @@ def parts_of_graphs(pairs: PairScores, settings: Settings, ids: GraphIds) -> Par
     candidates = Candidates(start[owner], listed[owner])
     with torch.autocast(pairs.src.device.type, enabled=False):
         apart = pairs if settings.loop else exclude_loops(pairs)
-        parts = _short_and_long(apart, candidates, is_long[owner], settings, 'batch')
+        given = apart, candidates, is_long[owner], settings, bounds
+        parts = _short_and_long(*given, 'batch')
         return Parts(pairs, settings, parts + _blocks(pairs, sizes, forms, settings))
 
 
@@ -369,6 +375,7 @@ def _short_and_long(
     candidates: Candidates,
     is_raced: Tensor,
     settings: Settings,
+    bounds: BoundsCache,
     listed_by: str,
     prior: Tensor | None = None,
 ) -> list[Block | Listed]:
@@ -379,7 +386,8 @@ def _short_and_long(
     if blocks:
         # Scored in one go: each block's gradient would be one of all nodes.
         edges, sizes = torch.cat(blocks, dim=1), [block.size(1) for block in blocks]
-        score, rank = _score_edges(pairs, edges, settings, prior)
+        value = bounds.compare_edges(pairs, edges, settings.budget.memory)
+        score, rank = _score_edges(pairs, edges, value, settings, prior)
         call = make_call(settings, 1, short.most, listed_by)
         plan = call.describe('dense', 'all candidates are listed')
         if settings.is_noisy and call.is_auto:
@@ -400,10 +408,13 @@ def _short_and_long(
 
 
 def _score_edges(
-    pairs: PairScores, edges: Tensor, settings: Settings, prior: Tensor | None
+    pairs: PairScores,
+    edges: Tensor,
+    value: Tensor,
+    settings: Settings,
+    prior: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
     """Return the scores of listed candidates, and what orders them without noise."""
-    value = pairs.compare_edges(edges, memory_budget=settings.budget.memory)
     score = pairs.edges(edges, value)
     rank = None
     if not settings.is_noisy and settings.num_nearest is not None:

@@ -505,9 +505,10 @@ class GumbelKNNSampler(OneType):
         if batch is not None:
             ids = number_graphs(batch, pairs, settings.is_pair)
         if edge_index is not None:
-            return parts_of_edges(pairs, settings, edge_index, edge_weight, ids)
+            given = edge_index, edge_weight, ids, self._bounds
+            return parts_of_edges(pairs, settings, *given)
         if ids is not None:
-            return parts_of_graphs(pairs, settings, ids)
+            return parts_of_graphs(pairs, settings, ids, self._bounds)
         if pairs.dst.size(0) == 0:
             return Parts(pairs, settings, [])
         available = pairs.src.size(0) - int(not settings.loop)
