@@ -412,7 +412,12 @@ def test_wrong_documentation_is_found():
 @pytest.mark.parametrize('name', public_modules())
 def test_docstring(name):
     doc = inspect.getdoc(getattr(gsl, name)) or ''
-    for part in ('Args:', 'Shapes:', 'Raises:', 'Example:\n    >>>', '.. math::'):
+    # Similarities share arguments, which their base documents.
+    is_similarity = issubclass(getattr(gsl, name), gsl.Similarity)
+    whole = doc + (inspect.getdoc(gsl.Similarity) if is_similarity else '')
+    for part in ('Args:', 'Raises:'):
+        assert f'\n{part}' in whole, part
+    for part in ('Shapes:', 'Example:\n    >>>', '.. math::'):
         assert f'\n{part}' in doc, part
     link = r'<https://(arxiv\.org/abs/\d{4}\.\d{5}|doi\.org/10\.\d{4}/\S+)>`_\s+paper'
     assert re.search(link, doc)

@@ -5,7 +5,7 @@ from oracles import seeded
 from torch_geometric_gsl.ops.cell_sum import sum_cell
 from torch_geometric_gsl.ops.clusters import k_means
 from torch_geometric_gsl.ops.pair_scores import PairScores
-from torch_geometric_gsl.ops.scores import Response, identity, unit_rows
+from torch_geometric_gsl.ops.scores import Identity, unit_rows
 from torch_geometric_gsl.ops.source_ranking import Messages
 
 N, TAU = 400, 0.25
@@ -19,7 +19,7 @@ def make_cell(excludes=False, scale=5.0):
     h = 1 + torch.randn(N, 3, generator=seeded(2), dtype=torch.double)
     every = torch.arange(N)
     pairs = PairScores(
-        x, x, Response(identity), 'dot', scale, excluded=every if excludes else None
+        x, x, Identity(), 'dot', scale, excluded=every if excludes else None
     )
     near = every[every % 8 == 3]
     score = scale * x[near] @ x.t()

@@ -5,12 +5,13 @@ from itertools import pairwise
 import pytest
 import torch
 from oracles import seeded
+from responses import OF_USERS
 
 from torch_geometric_gsl.ops import source_ranking as module
 from torch_geometric_gsl.ops.cells import score_range
 from torch_geometric_gsl.ops.clusters import group, k_means
 from torch_geometric_gsl.ops.pair_scores import PairScores
-from torch_geometric_gsl.ops.scores import Response, gaussian, identity, unit_rows
+from torch_geometric_gsl.ops.scores import Gaussian, Identity, unit_rows
 from torch_geometric_gsl.ops.source_ranking import NUM_STEPS, Messages, rank_sources
 
 N, TAU = 240, 0.25
@@ -24,8 +25,8 @@ def problem(dtype=torch.float64, response='identity', scale=5.0, excludes=False)
     x = unit_rows(x[torch.arange(N) % 8] + 0.02 * noise).to(dtype)
     h = 1 + torch.randn(N, 3, generator=seeded(2), dtype=torch.double).to(dtype)
     known = {
-        'identity': Response(identity),
-        'gaussian': Response(gaussian, (x.new_full((N,), 0.5), x.new_full((N,), 0.3))),
+        'identity': Identity(),
+        'gaussian': Gaussian(x.new_full((N,), 0.5), x.new_full((N,), 0.3)),
     }
     every = torch.arange(N)
     excluded = every if excludes else None
@@ -37,8 +38,8 @@ def problem(dtype=torch.float64, response='identity', scale=5.0, excludes=False)
 def weights(pairs, ranking):
     """The weights of all sources in double precision, as the ranking has them."""
     values = pairs.dst.double(), pairs.src.double()
-    params = tuple(param.double() for param in pairs.response.params)
-    response = pairs.response._replace(params=params)
+    params = (param.double() for param in pairs.response.params)
+    response = type(pairs.response)(*params)
     score = PairScores(*values, response, 'dot', pairs.scale).rows()
     return ((score - ranking.top.double()) / TAU).exp()
 
@@ -62,7 +63,7 @@ def test_messages_stand_in_the_order_of_clusters(dtype):
     x = torch.randn(7, 2, dtype=dtype)
     h = torch.randn(7, 3, dtype=dtype) + 4
     clusters = group(torch.tensor([2, 0, 1, 0, 2, 2, 0]))
-    messages = Messages.of(h, PairScores(x, x, Response(identity)), clusters)
+    messages = Messages.of(h, PairScores(x, x, Identity()), clusters)
     order = [1, 3, 6, 2, 0, 4, 5]
     assert messages.members.source.tolist() == order
     assert messages.place[order].tolist() == list(range(7))
@@ -303,11 +304,8 @@ def test_equal_messages_leave_errors_of_weights_alone():
 def test_responses_without_bounds_for_all_targets_are_told():
     messages, pairs, _ = problem()
     shift = torch.rand(pairs.dst.size(0), dtype=torch.double)
-    response = Response(
-        lambda value, shift: value + shift,
-        (shift,),
-        lambda low, high, shift: (low + shift, high + shift),
-    )
-    assert rank_sources(messages, pairs._replace(response=response), TAU, 0.1) is None
-    one = response._replace(params=(shift[:1].expand(shift.numel()),))
+    wave = OF_USERS['a wave'].cls
+    pairs = pairs._replace(response=wave(shift))
+    assert rank_sources(messages, pairs, TAU, 0.1) is None
+    one = wave(shift[:1].expand(shift.numel()))
     assert rank_sources(messages, pairs._replace(response=one), TAU, 0.1) is not None

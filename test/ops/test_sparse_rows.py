@@ -91,7 +91,7 @@ def test_gradient_of_a_product_flows_to_the_weight():
 @pytest.mark.parametrize('is_moved', [False, True])
 def test_bounds_of_lists_hold(is_moved):
     _, rows = make(30, 12)
-    response = scores.Response(scores.identity)
+    response = scores.Identity()
     lists = find_nearest(PairScores(rows, rows, response), 5)
     _, now = make(30, 12, seed=9 if is_moved else 0)
     pairs = PairScores(now, now, response)

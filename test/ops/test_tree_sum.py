@@ -4,19 +4,18 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles import comparison_of, seeded, softmax
+from oracles import seeded, softmax
+from responses import RESPONSES, Tanh, Wave, comparison_of
 
 from torch_geometric_gsl.ops import cell_sum, cells, source_ranking
 from torch_geometric_gsl.ops import tree_sum as module
 from torch_geometric_gsl.ops.cells import cells_of
 from torch_geometric_gsl.ops.clusters import Clusters, group, k_means
 from torch_geometric_gsl.ops.pair_scores import PairScores
-from torch_geometric_gsl.ops.scores import FORMULAS, Response, unit_rows
+from torch_geometric_gsl.ops.scores import unit_rows
 from torch_geometric_gsl.ops.tree_sum import may_pay, tree_sum
 
 DOUBLE = {'dtype': torch.float64}
-FUNCTIONS = {name: function for function, name in FORMULAS.items()}
-NUM_PARAMS = {'gaussian': 2, 'heat_kernel': 1}
 TOLERANCES = (1e-1, 1e-3, 1e-5)
 
 
@@ -42,12 +41,12 @@ def make(x, src=None, formula='gaussian', scale=1.0, spread=0.0, loop=True):
     n = x.size(0)
     params = tuple(
         base + spread * torch.rand(n, generator=seeded(3), dtype=x.dtype)
-        for base in (0.5, 0.3)[: NUM_PARAMS.get(formula, 0)]
+        for base in (0.5, 0.3)[: len(RESPONSES[formula].params)]
     )
     return PairScores(
         x,
         x if src is None else src,
-        Response(FUNCTIONS[formula], params),
+        RESPONSES[formula].cls(*params),
         comparison_of(formula),
         scale,
         excluded=None if loop else torch.arange(n),
@@ -86,7 +85,7 @@ def stubborn(monkeypatch):
 @pytest.mark.usefixtures('stubborn')
 @pytest.mark.parametrize('tolerance', TOLERANCES)
 @pytest.mark.parametrize('has_loops', [True, False])
-@pytest.mark.parametrize('formula', FUNCTIONS)
+@pytest.mark.parametrize('formula', RESPONSES)
 def test_against_the_definition(formula, has_loops, tolerance, summed):
     x, h = clustered(240, **DOUBLE)
     h = h + 1
@@ -113,7 +112,7 @@ def adversaries():
 @pytest.mark.usefixtures('stubborn')
 @pytest.mark.parametrize('tolerance', TOLERANCES)
 @pytest.mark.parametrize('has_loops', [True, False])
-@pytest.mark.parametrize('formula', FUNCTIONS)
+@pytest.mark.parametrize('formula', RESPONSES)
 @pytest.mark.parametrize(('name', 'x'), list(adversaries()))
 def test_adversaries(name, x, formula, has_loops, tolerance):
     h = torch.randn(90, 3, **DOUBLE) + 0.5
@@ -130,7 +129,7 @@ def test_adversaries(name, x, formula, has_loops, tolerance):
     st.integers(1, 60),
     st.integers(1, 60),
     st.integers(0, 2**32),
-    st.sampled_from(list(FUNCTIONS)),
+    st.sampled_from(list(RESPONSES)),
     st.floats(0.1, 40),
     st.sampled_from(TOLERANCES),
 )
@@ -146,22 +145,12 @@ def test_two_sets_of_any_size(n, num_sources, seed, formula, scale, tolerance):
     assert error_of(out, definition(h, pairs, 0.5)) <= tolerance
 
 
-def wave(value, shift):
-    return torch.sin(3 * value + shift)
-
-
-def wave_interval(low, high, shift):
-    middle, half = wave((low + high) / 2, shift), 1.5 * (high - low)
-    return (middle - half).clamp(min=-1), (middle + half).clamp(max=1)
-
-
 @pytest.mark.usefixtures('stubborn')
 @pytest.mark.parametrize('spread', [0.0, 0.5])
 def test_a_response_with_its_own_interval(spread, summed):
     x, h = clustered(200, **DOUBLE)
     shift = 0.3 + spread * torch.rand(200, **DOUBLE)
-    response = Response(wave, (shift,), wave_interval)
-    pairs = PairScores(x, x, response, scale=2.0)
+    pairs = PairScores(x, x, Wave(shift), scale=2.0)
     out = tree_sum(h, pairs, 0.25, 1e-1, k_means(x, 8))
     assert error_of(out, definition(h, pairs, 0.25)) <= 1e-1
     # Bounds are known for one set of parameters at a time.
@@ -170,8 +159,8 @@ def test_a_response_with_its_own_interval(spread, summed):
 
 def test_responses_without_bounds_are_told():
     x, h = clustered(20)
-    pairs = PairScores(x, x, Response(torch.tanh))
-    with pytest.raises(ValueError, match="has no 'interval'"):
+    pairs = PairScores(x, x, Tanh())
+    with pytest.raises(ValueError, match="'Tanh' must have an 'interval'"):
         tree_sum(h, pairs, 0.25, 1e-3, k_means(x, 1))
 
 
@@ -253,7 +242,7 @@ def test_clustered_embeddings_need_ever_smaller_shares_of_the_pairs(summed):
 
 @pytest.mark.usefixtures('stubborn')
 @pytest.mark.parametrize('has_loops', [True, False])
-@pytest.mark.parametrize('formula', FUNCTIONS)
+@pytest.mark.parametrize('formula', RESPONSES)
 @pytest.mark.parametrize('part', [0.1, 1e4])
 def test_clusters_replaced_as_a_whole(part, formula, has_loops, monkeypatch):
     monkeypatch.setattr(source_ranking, '_FAR', part)

@@ -25,7 +25,7 @@ from torch_geometric_gsl.ops.runtime import (
     full_precision,
     row_blocks,
 )
-from torch_geometric_gsl.ops.scores import Response, identity, unit_rows
+from torch_geometric_gsl.ops.scores import Identity, unit_rows
 from torch_geometric_gsl.ops.sparse_rows import unit_entries
 from torch_geometric_gsl.typing import SampledGraph
 
@@ -97,7 +97,7 @@ def _nearest_rows(z: Tensor, k: int, batch: Tensor | None) -> Tensor:
     start = 0
     for part in z.split(graph_sizes(z, batch)):
         size = part.size(0)
-        found = best_sources(PairScores(part, part, Response(identity)), min(k, size))
+        found = best_sources(PairScores(part, part, Identity()), min(k, size))
         target = torch.arange(size, device=z.device).unsqueeze(1).expand_as(found)
         edges.append(torch.stack([found, target]).flatten(1) + start)
         start += size

@@ -180,7 +180,7 @@ def _add(
         place = some[columns]
         tile = pairs._replace(src=members.src.index_select(0, place))
         source = members.source[place]
-        if pairs.response.formula is not None and is_narrow:
+        if is_narrow:
             weight = tile.weights(slice(None), slice(None), goal.tau)
             if may_exclude and pairs.excluded is not None:
                 weight = weight.masked_fill_(source == pairs.excluded.unsqueeze(1), 0)

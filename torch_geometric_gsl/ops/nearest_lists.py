@@ -7,19 +7,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl.ops import scores
 from torch_geometric_gsl.ops.envelope import Head
 from torch_geometric_gsl.ops.pair_scores import PairScores, compare_all
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, row_blocks
 from torch_geometric_gsl.ops.sparse_rows import SparseRows, row_norms
-
-#: Whether the best sources are those of the largest or of the smallest compared values.
-LARGEST = {
-    scores.identity: True,
-    scores.difference: False,
-    scores.heat_kernel: False,
-    scores.negative: False,
-}
 
 
 class NearestLists(NamedTuple):
@@ -49,7 +40,7 @@ class NearestLists(NamedTuple):
         """
         return (
             self.comparison == pairs.comparison
-            and self.is_largest == LARGEST.get(pairs.response.function)
+            and pairs.response.monotonic == (1 if self.is_largest else -1)
             and isinstance(self.src, SparseRows) == isinstance(pairs.src, SparseRows)
             and self.src.size(1) == pairs.src.size(1)
             and self.src.dtype == pairs.src.dtype
@@ -106,14 +97,13 @@ def find_nearest(
     r"""List the best sources of each target, by blocks of rows.
 
     Args:
-        pairs (PairScores): The scores; the response is monotone, one of
-            :data:`LARGEST`.
+        pairs (PairScores): The scores, whose response is monotonic.
         size (int): The number of sources :math:`H`, less than :math:`N`.
         memory_budget (int, optional): Bytes for one block of rows.
             (default: :obj:`2**25`)
     """
     dst, src = pairs.dst.detach(), pairs.src.detach()
-    is_largest = LARGEST[pairs.response.function]
+    is_largest = pairs.response.monotonic > 0
     source = torch.empty(dst.size(0), size, dtype=torch.long, device=dst.device)
     rest = dst.new_empty(dst.size(0))
     for rows in row_blocks(

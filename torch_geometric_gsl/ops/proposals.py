@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl.ops.noise import STEP, below, random_words, uniform
+from torch_geometric_gsl.ops.noise import STEP, below, level_and_gap, random_words
 
 
 def draw_uniform(
@@ -29,8 +29,7 @@ def draw_uniform(
     """
     place = state.unsqueeze(1) + column
     word = random_words(place)
-    gap = uniform(random_words(place + STEP), dtype).log().neg()
-    return below(word, count), uniform(word, dtype), gap
+    return below(word, count), *level_and_gap(word, random_words(place + STEP), dtype)
 
 
 def draw_kinds(
@@ -52,7 +51,7 @@ def draw_kinds(
     place = state.unsqueeze(1) + column
     word, other = random_words(place), random_words(place + STEP)
     found = propose((other >> 32).int(), word, row, *kinds)
-    return *found, uniform(word, dtype), uniform(other, dtype).log().neg()
+    return *found, *level_and_gap(word, other, dtype)
 
 
 def propose(

@@ -27,13 +27,13 @@ BYTES_PER_PROPOSAL = 64
 def has_kernel(pairs: PairScores, options: DrawOptions) -> bool:
     """Return whether the Triton kernel serves a call."""
     is_float = pairs.dst.dtype == torch.float32
-    is_known = pairs.response.formula is not None and pairs.src.size(0) < 2**31
+    is_known = pairs.response.triton is not None and pairs.src.size(0) < 2**31
     return (
         is_known
         and is_float
-        and not pairs.is_sparse
         and options.replace
         and has_triton(pairs.dst.device)
+        and not pairs.is_sparse
     )
 
 

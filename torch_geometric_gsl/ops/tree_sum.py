@@ -72,9 +72,9 @@ def tree_sum(
 
     Example:
         >>> from torch_geometric_gsl.ops.clusters import k_means
-        >>> from torch_geometric_gsl.ops.scores import Response, identity
+        >>> from torch_geometric_gsl.ops.scores import Identity
         >>> x = torch.eye(2).repeat(50, 1)
-        >>> pairs = PairScores(x, x, Response(identity))
+        >>> pairs = PairScores(x, x, Identity())
         >>> tree_sum(x, pairs, 0.5, 1e-3, k_means(x, 2))[0]
         tensor([0.8808, 0.1192])
     """

@@ -17,7 +17,7 @@ from torch_geometric_gsl.nn.similarity.neural_gaussian_similarity import (
 )
 from torch_geometric_gsl.nn.similarity.uniform_similarity import UniformSimilarity
 from torch_geometric_gsl.ops.graph_stats import distribution
-from torch_geometric_gsl.ops.scores import gaussian
+from torch_geometric_gsl.ops.scores import Gaussian
 from torch_geometric_gsl.visualization._drawing import (
     COLORS,
     GREY,
@@ -176,6 +176,7 @@ def _curve(item: Similarity | LayerSummary, t: Tensor) -> tuple[Tensor, ...]:
             distribution(value)[1:4] for value in (item.b, item.c)
         )
         # The highest bell at t has the nearest centre, the lowest the farthest.
+        gaussian = Gaussian.value
         ends = torch.minimum(gaussian(t, low_b, low_c), gaussian(t, high_b, low_c))
         return gaussian(t, b, c), ends, gaussian(t, t.clamp(low_b, high_b), high_c)
     if not isinstance(item, Similarity):

@@ -21,7 +21,7 @@ from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.relax import DrawOptions
-from torch_geometric_gsl.ops.scores import Response, heat_kernel, identity, unit_rows
+from torch_geometric_gsl.ops.scores import HeatKernel, Identity, unit_rows
 
 #: Targets of a test of a law.
 RUNS = 3000
@@ -62,8 +62,8 @@ def make(name='linear', **options):
 def pairs_of(x, comparison='dot', scale=20.0):
     x = unit_rows(x)
     if comparison == 'dot':
-        return PairScores(x, x, Response(identity), 'dot', scale, -scale, scale)
-    response = Response(heat_kernel, (torch.full((len(x),), 0.1),))
+        return PairScores(x, x, Identity(), 'dot', scale, -scale, scale)
+    response = HeatKernel(torch.full((len(x),), 0.1))
     return PairScores(x, x, response, comparison, scale, 0.0, scale)
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch_geometric_gsl.nn.sampler.plan import CallOptions, SamplingPlan
 from torch_geometric_gsl.ops.clusters import Clusters, k_means, num_clusters
 from torch_geometric_gsl.ops.envelope import Envelope, make_envelope, num_expected
-from torch_geometric_gsl.ops.nearest_lists import LARGEST, NearestLists, find_nearest
+from torch_geometric_gsl.ops.nearest_lists import NearestLists, find_nearest
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.relax import DrawOptions
 from torch_geometric_gsl.ops.runtime import disable_compile
@@ -197,7 +197,7 @@ def _renew(pairs: PairScores, options: DrawOptions) -> Kept:
     if pairs.has_clusters:
         clusters = k_means(pairs.src, num_clusters(num_sources))
         best = min(best, measured(Kept(clusters, nodes=nodes)), key=cost)
-    is_monotone = pairs.response.function in LARGEST and num_sources > 2 * _HEAD
+    is_monotone = pairs.response.monotonic != 0 and num_sources > 2 * _HEAD
     accepted = options.num_races * options.num_arrivals
     if is_monotone and cost(best) - accepted > SEARCH * num_sources:
         best = min(
