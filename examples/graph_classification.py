@@ -13,10 +13,10 @@ from torch_geometric.loader import DataLoader
 from torch_geometric.nn import Linear, global_max_pool
 
 from torch_geometric_gsl import LatentGraphConv
-from torch_geometric_gsl.datasets import SklearnTable
+from torch_geometric_gsl.datasets import load_dataset
 
 seed_everything(0)
-table = SklearnTable('data', 'digits', standardize=False)[0]
+table = load_dataset('digits', standardize=False)
 row, column = torch.cartesian_prod(torch.arange(8), torch.arange(8)).t()
 position = torch.cat([F.one_hot(row), F.one_hot(column)], dim=1).float()
 

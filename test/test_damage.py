@@ -6,16 +6,15 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from torch_geometric_gsl._files import write_tensors
+from torch_geometric_gsl._files import read_tensors, write_tensors
 from torch_geometric_gsl.datasets import load_dataset
-from torch_geometric_gsl.datasets._feature_table import _read
 
 DATA = Data(x=torch.ones(10_000, 1), y=torch.arange(10_000) % 2)
 TEXT = "DefaultCPUAllocator: can't allocate memory: you tried to allocate {} bytes."
 FILES = {
     'table.pt': (
-        lambda path: write_tensors({'data': DATA.to_dict(), 'pre_transform': ''}, path),
-        lambda path: _read(str(path)),
+        lambda path: write_tensors(DATA.to_dict(), path),
+        lambda path: read_tensors(path, 'table'),
     ),
     'my.pt': (lambda path: torch.save(DATA, path), load_dataset),
 }

@@ -15,7 +15,6 @@ FLOORS = {
     'typing': 0,
     '_checks': 0,
     '_columns': 0,
-    '_damage': 0,
     '_files': 0,
     '_graph_checks': 0,
     '_labels': 0,
