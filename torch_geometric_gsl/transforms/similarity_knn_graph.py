@@ -47,9 +47,9 @@ class SimilarityKNNGraph(FeatureGraph):
     On one or two columns, where a cosine has no meaning, :obj:`"linear"` and
     :obj:`"heat_kernel"` rank by the distance :math:`d_{ij}`, and
     :math:`w_{ij} = \exp(-d_{ij}^2 / \max_{j \in \mathcal{N}(i)} d_{ij}^2)`. The edges
-    run from neighbours
-    to nodes, sorted by node, and :obj:`data.edge_weight` holds the similarities
-    themselves. In a batch no edge joins two examples. Sparse CSR features need a
+    run from neighbours to nodes, sorted by node, and :obj:`data.edge_weight` holds the
+    similarities themselves. In a batch, which cannot be taken apart afterwards, no edge
+    joins two examples. Sparse CSR features need a
     similarity with a projection, or the default, the cosine, which compares them
     without a dense copy. In a graph of few nodes, each joins all others (see
     :obj:`clamp`).
