@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
@@ -13,10 +14,16 @@ from torch.optim.swa_utils import AveragedModel
 from tqdm import tqdm
 
 from torch_geometric_gsl.nn.models.table_net import TableNet
-from torch_geometric_gsl.sklearn._arrays import to_tensor
 
 #: What the rows of a table may be joined by.
 GRAPHS = ('learned', 'nearest', 'none')
+AUTO = 'auto'
+# Steps without an improvement that end the training at the least.
+_LEAST_STEPS = 320
+# Rows of a table from which on a network has this width and dropout.
+_SIZES = ((0, 64, 0.3), (1000, 128, 0.2), (4000, 192, 0.2))
+# Fewer rows than these have so many networks.
+_FEW_ROWS, _MEMBERS = 1000, 4
 # Validation looks at a sample of no more rows than these, and of no more candidates.
 _MOST_VALIDATED, _MOST_CANDIDATES = 20_000, 50_000
 # Rows that are answered at once.
@@ -28,6 +35,25 @@ _STEPS_WITHOUT_VALIDATION = 300
 # Validation must improve by this part of the loss to prolong the training, and that of
 # classes by this number.
 _TOLERANCE, _TOLERANCE_OF_CLASSES = 1e-3, 1e-3
+
+
+def options_of(estimator: Any, num_rows: int) -> SimpleNamespace:
+    """Return the parameters of an estimator, with sizes that suit its table."""
+    options = SimpleNamespace(**estimator.get_params(deep=False))
+    _, hidden, dropout = [size for size in _SIZES if size[0] <= num_rows][-1]
+    if options.hidden_channels == AUTO:
+        options.hidden_channels = hidden
+    if options.dropout == AUTO:
+        options.dropout = dropout
+    if options.n_members == AUTO:
+        options.n_members = _MEMBERS if num_rows < _FEW_ROWS else 1
+    if options.batch_size == AUTO:
+        options.batch_size = max(16, min(512, num_rows // 16))
+    # Rows of a batch are no neighbours of each other: others must be left.
+    options.batch_size = max(1, min(options.batch_size, num_rows // 2))
+    least = -(-_LEAST_STEPS // -(-num_rows // options.batch_size))
+    options.n_iter_no_change = max(options.n_iter_no_change, least)
+    return options
 
 
 class Table(NamedTuple):
@@ -82,29 +108,6 @@ class Result(NamedTuple):
     losses: list[float]
     scores: list[float]
     has_converged: bool
-
-
-class Rows:
-    """Rows of a table, dense or sparse, that are taken by their numbers.
-
-    Args:
-        x (torch.Tensor or scipy.sparse.csr_matrix): The rows.
-        device (str): The device of rows that are taken.
-    """
-
-    def __init__(self, x: Any, device: str) -> None:
-        self.x, self.device = x, device
-        self.is_sparse = not isinstance(x, Tensor)
-
-    def __len__(self) -> int:
-        return int(self.x.shape[0])
-
-    def take(self, rows: Tensor) -> Tensor:
-        """Return some rows as one tensor."""
-        if not self.is_sparse:
-            taken: Tensor = self.x[rows]
-            return taken
-        return to_tensor(self.x[rows.cpu().numpy()], self.device)
 
 
 def losses_of(out: Tensor, y: Tensor) -> Tensor:

@@ -245,6 +245,9 @@ def check_rows(estimator: Any, X: Any, *, reset: bool, **options: Any) -> Any:
                 f"'X' must hold numbers where 'fit' had no DataFrame ({odd}"
                 f'{reason}): make_table_transformer() makes some of texts and gaps'
             ) from error
+    names = [column.name for column in estimator._table.columns_]
+    if is_frame(X) and set(names) <= {*X.columns}:
+        X = X[names]  # In any order, as in scikit-learn's ColumnTransformer.
     validate_data(estimator, X, reset=reset, skip_check_array=True)
     X = X.toarray() if scipy.sparse.issparse(X) else X
     rows = check_array(estimator._table.transform(X), **options)
