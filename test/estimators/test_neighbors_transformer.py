@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from torch_geometric_gsl.sklearn import GSLNeighborsTransformer, neighbors_transformer
-from torch_geometric_gsl.sklearn._arrays import to_tensor
+from torch_geometric_gsl.sklearn._rows import to_tensor
 
 
 def draw(number=80):

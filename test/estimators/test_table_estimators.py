@@ -1,6 +1,7 @@
 """Neighbours that tell their labels, in the estimators."""
 
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pandas
@@ -11,9 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from torch_geometric_gsl.nn.models.table_net import TableNet
 from torch_geometric_gsl.sklearn import GSLClassifier, GSLRegressor
-from torch_geometric_gsl.sklearn._nearest import Nearest
-from torch_geometric_gsl.sklearn._options import Options
-from torch_geometric_gsl.sklearn._scaling import ColumnScaling
+from torch_geometric_gsl.sklearn._rows import ColumnScaling, Nearest
 from torch_geometric_gsl.sklearn._training import Parts, _batches, _sampled, train
 
 FEW = {
@@ -226,7 +225,7 @@ def test_the_margin_of_the_choice(capsys):
 @pytest.mark.parametrize('pool_size', [5, 30, 1000])
 def test_batches_and_pools(pool_size):
     train, candidates = torch.arange(0, 40, 2), torch.arange(40)
-    options = Options(16, 0.0, 7, pool_size, 0.1, 0.0, 1, 1, False)
+    options = SimpleNamespace(batch_size=7, pool_size=pool_size)
     generator = torch.Generator().manual_seed(0)
     parts = Parts(train, candidates, train[:0])
     found = list(_batches(parts, options, generator))
