@@ -171,12 +171,7 @@ class GSLEstimator(Answers, Saves, BaseEstimator):  # type: ignore[misc]
     ) -> None:
         """Train the networks of each graph that is tried, and keep the best.
 
-        Args:
-            x (numpy.ndarray or scipy.sparse matrix): The checked rows.
-            y (torch.Tensor): Classes as numbers, or targets as columns.
-            told (torch.Tensor): The same, -1 or NaN where no target is known.
-            weight (numpy.ndarray): The weights of rows, 0 where no target is known.
-            validation_mask (array-like or None): The rows to hold back.
+        Rows tell others their targets, -1 or NaN and of weight 0 where none is known.
         """
         is_known = weight > 0
         held = _checked_mask(validation_mask, is_known)

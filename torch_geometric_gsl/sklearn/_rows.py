@@ -30,13 +30,9 @@ _TAIL = 1e-7
 
 
 class Scaling(NamedTuple):
-    """Move columns and divide them; sparse rows get unit norm instead.
+    """Means and deviations of columns; sparse rows get unit norm instead.
 
-    Args:
-        mean (numpy.ndarray, optional): The means of dense columns, which are taken off.
-            (default: :obj:`None`)
-        width (numpy.ndarray, optional): Their standard deviations, 0 where a column is
-            constant but for rounding, which tells nothing. (default: :obj:`None`)
+    The deviation is 0 where a column is constant but for rounding, and tells nothing.
     """
 
     mean: Any = None
@@ -50,17 +46,7 @@ class Scaling(NamedTuple):
         return cls(*measure_columns(x))
 
     def apply(self, x: Any, standardize: bool, dtype: Any = None) -> Any:
-        """Scale rows as those of training were, in double precision.
-
-        Args:
-            x (numpy.ndarray or scipy.sparse matrix): The rows.
-            standardize (bool): Whether they are scaled at all.
-            dtype (numpy.dtype, optional): The precision of the result; that of the rows
-                if :obj:`None`. (default: :obj:`None`)
-
-        Raises:
-            ValueError: If a scaled value is beyond that precision.
-        """
+        """Scale rows as those of training were; raise if a value is beyond a dtype."""
         dtype = x.dtype if dtype is None else dtype
         if standardize:
             is_sparse = scipy.sparse.issparse(x)
@@ -89,11 +75,7 @@ def _unit_rows(x: Any) -> Any:
 
 
 class ColumnScaling:
-    """Standardise columns, then map those of more than two values to normal quantiles.
-
-    Args:
-        scaling (str): One of :obj:`SCALINGS`.
-    """
+    """Standardise columns, then map those of more than two values to quantiles."""
 
     def __init__(self, scaling: str) -> None:
         self.standardize = scaling != 'none'
@@ -122,11 +104,7 @@ class ColumnScaling:
         return self
 
     def apply(self, x: Any) -> Any:
-        """Scale rows as those of training were; return them in double precision.
-
-        Raises:
-            ValueError: If a value does not fit into single precision.
-        """
+        """Scale rows in double precision; raise if one does not fit into single."""
         self.line.apply(x, self.standardize, np.float32)
         x = self.line.apply(x, self.standardize, np.float64)
         if self.quantiles is not None:
@@ -181,13 +159,9 @@ def to_tensor(x: Any, device: str) -> Tensor:
 
 
 def to_csr(graph: SampledGraph, shape: tuple[int, int], by_weight: bool = False) -> Any:
-    """Return edges as a matrix, whose rows are the targets; zeros are kept.
+    """Return edges as a matrix of targets and sources; zeros are kept.
 
-    Args:
-        graph (SampledGraph): The edges.
-        shape (tuple[int, int]): The numbers of targets and of sources.
-        by_weight (bool, optional): Whether a row begins with its least weight, as
-            graphs of distances do, instead of its first source. (default: :obj:`False`)
+    A row begins with its first source, or its least weight, as graphs of distances do.
     """
     source, target = graph.edge_index.cpu().numpy()
     weight = graph.edge_weight.detach().cpu().numpy()
@@ -198,12 +172,7 @@ def to_csr(graph: SampledGraph, shape: tuple[int, int], by_weight: bool = False)
 
 
 class Rows:
-    """Rows of a table, dense or sparse, that are taken by their numbers.
-
-    Args:
-        x (torch.Tensor or scipy.sparse.csr_matrix): The rows.
-        device (str): The device of rows that are taken.
-    """
+    """Rows of a table, dense or sparse, that are taken by their numbers."""
 
     def __init__(self, x: Any, device: str) -> None:
         self.x, self.device = x, device
@@ -224,11 +193,6 @@ class Nearest:
     r"""Neighbours of rows among some others, with squared distances.
 
     Distances are divided by the mean of the farthest of them.
-
-    Args:
-        x (numpy.ndarray or scipy.sparse.csr_matrix): All rows.
-        candidates (torch.Tensor): Those that may be neighbours.
-        k (int): The number of neighbours.
     """
 
     def __init__(self, x: Any, candidates: Tensor, k: int) -> None:

@@ -57,15 +57,9 @@ def options_of(estimator: Any, num_rows: int) -> SimpleNamespace:
 
 
 class Table(NamedTuple):
-    """Rows with what is known of them.
+    """Rows with their targets, and the search for nearest rows of such a graph.
 
-    Args:
-        x (Rows): The rows.
-        y (torch.Tensor): Their targets, read where they count.
-        told (torch.Tensor): The labels that rows tell others, -1 or NaN where unknown.
-        weight (torch.Tensor): What the loss of each row counts.
-        nearest (Nearest, optional): The search for nearest rows, of a graph of these.
-            (default: :obj:`None`)
+    The labels that rows tell others are -1 or NaN where they are not known.
     """
 
     x: Any
@@ -76,13 +70,7 @@ class Table(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """The rows of a table that serve for one thing each.
-
-    Args:
-        train (torch.Tensor): Those whose loss counts.
-        candidates (torch.Tensor): Those that may be neighbours, these among them.
-        val (torch.Tensor): Those that are held back; there may be none.
-    """
+    """Rows whose loss counts, those that may be neighbours, and those held back."""
 
     train: Tensor
     candidates: Tensor
@@ -90,16 +78,9 @@ class Parts(NamedTuple):
 
 
 class Result(NamedTuple):
-    """A trained network.
+    """A trained network of its best epoch, with averaged parameters.
 
-    Args:
-        graph (str): What joins its rows.
-        model (TableNet): The network, with averaged parameters, of its best epoch.
-        loss (float): Its loss on rows that are held back, or else in training.
-        losses (list[float]): The training loss of each epoch.
-        scores (list[float]): The validation score of each epoch, if rows are held
-            back: the accuracy, or the coefficient of determination.
-        has_converged (bool): Whether validation had ceased to improve.
+    Its loss is that on rows that are held back, if there are any, or else in training.
     """
 
     graph: str
@@ -124,16 +105,7 @@ def answer(
     candidates: Tensor,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """Run a network on some rows, whose neighbours are other rows.
-
-    Args:
-        model (TableNet): The network.
-        table (Table): The table.
-        rows (torch.Tensor): The rows.
-        candidates (torch.Tensor): Their possible neighbours, none of these rows.
-        generator (torch.Generator, optional): Source of randomness.
-            (default: :obj:`None`)
-    """
+    """Run a network on some rows, whose possible neighbours are other rows."""
     x = table.x.take(rows)
     out: Tensor
     if model.graph == 'none':
@@ -154,13 +126,7 @@ def train(
 ) -> Result:
     """Train until rows that are held back have not improved for some time.
 
-    Args:
-        model (TableNet): The network.
-        graph (str): What joins the rows.
-        table (Table): The table.
-        parts (Parts): Which rows serve for what.
-        options (Options): The options of the estimator.
-        seed (int): The seed of batches, pools and dropout.
+    The seed is that of batches, pools and dropout.
     """
     generator = torch.Generator(table.y.device).manual_seed(seed)
     optimizer = torch.optim.AdamW(_groups(model, options), lr=options.learning_rate)

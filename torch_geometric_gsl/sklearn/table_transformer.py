@@ -19,19 +19,10 @@ _MOST_VALUES = 100
 
 
 class Column(NamedTuple):
-    """What training rows tell of a column, in plain values.
+    """The measures of a column of training, in plain values.
 
-    Args:
-        name (Any): Its name, or its place.
-        kind (str): What it holds.
-        fill (float, optional): What missing numbers become. (default: :obj:`0.0`)
-        values (list, optional): Its categories as texts, the missing one
-            :obj:`None`. (default: :obj:`()`)
-        types (list[str], optional): Their types. (default: :obj:`()`)
-        has_gaps (bool, optional): Whether numbers were missing.
-            (default: :obj:`False`)
-        is_constant (bool, optional): Whether numbers differed by rounding alone.
-            (default: :obj:`False`)
+    Missing numbers are filled; a category has the texts of its values, one of which
+    may be missing, and their types. A constant column differs by rounding alone.
     """
 
     name: Any
