@@ -157,16 +157,10 @@ def _read_mini_imagenet(folder: Path) -> Data:
 
 
 class RawFiles(NamedTuple):
-    """The raw files of a data set.
+    """The folder of raw files, their known digests, reader, counts and address.
 
-    Args:
-        folder (str): Their folder.
-        digests (dict): The known digests of each file.
-        read (callable): Their reader, given a folder.
-        counts (tuple): The published numbers of nodes, features and classes.
-        url (str, optional): Their address. (default: :obj:`""`)
-        plain (str, optional): A file that serves as well as these, and executes
-            nothing. (default: :obj:`""`)
+    The counts are those of nodes, features and classes. A plain file serves as well as
+    these, and executes nothing.
     """
 
     folder: str
@@ -178,15 +172,7 @@ class RawFiles(NamedTuple):
 
 
 def read_raw(name: str, folder: Path | None, root: str, allow_pickle: bool) -> Data:
-    """Return the features, labels and edges that raw files hold.
-
-    Args:
-        name (str): The name of the data set.
-        folder (pathlib.Path, optional): The folder of its raw files; if :obj:`None`,
-            they are downloaded.
-        root (str): The folder of downloads.
-        allow_pickle (bool): Whether to read files of unknown bytes.
-    """
+    """Return the features, labels and edges of raw files, downloaded if none are."""
     raw = RAW_FILES[name]
     own = Path(root, raw.folder)
     if folder is None:
