@@ -126,9 +126,9 @@ def test_explain_rows_of_a_sparse_matrix(wine, few):
 
 @pytest.mark.filterwarnings('ignore:X (has|does not have valid) feature names')
 def test_explains_rows_of_any_kind(few, places):
-    x, y = places()
+    x, y = places(60)
     frame = pandas.DataFrame(x, columns=['a', 'b', 'weight'])
-    frame = frame.assign(k=['u', 'v'] * 120)
+    frame = frame.assign(k=['u', 'v'] * 30)
     model = GSLRegressor('learned', **few).fit(frame, y)
     expected = model.explain(frame[:1])
     # Each column has one name.

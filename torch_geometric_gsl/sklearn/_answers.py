@@ -178,8 +178,8 @@ class Answers:
 
         Returns:
             pandas.DataFrame: First the row with its prediction, then its neighbours by
-            weight, each with its number, target and columns. A column of the table that
-            is called as one of these ends in an underscore.
+            weight, none of which is 0, each with its number, target and columns. A
+            column of the table that is called as one of these ends in an underscore.
 
         Raises:
             ImportError: If pandas is missing.
