@@ -2,6 +2,7 @@
 
 from unittest.mock import Mock
 
+import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Data
@@ -39,6 +40,15 @@ def test_too_little_memory_is_no_damage(
     monkeypatch.setattr(torch, 'load', Mock(side_effect=error))
     with pytest.raises(kinds, match=text.format(name)):
         read(tmp_path / name)
+
+
+def test_what_cannot_be_read_again_is_not_written(tmp_path):
+    path = tmp_path / 'a.pt'
+    write_tensors({'a': np.float64(1)}, path)
+    with pytest.raises(ValueError, match=r"a.pt' is left as it is: .* pathlib"):
+        write_tensors({'a': path}, path)
+    assert read_tensors(path, 'table') == {'a': 1.0}
+    assert [item.name for item in tmp_path.iterdir()] == ['a.pt']
 
 
 def test_the_text_of_torch():

@@ -324,6 +324,7 @@ CSV = [
     ('a,y\n1,u\n2,u', r"at least two classes \(got \{'u'\}\)"),
     ('a,y\n1,0\n2,1.5', r'classes, not measured numbers \(got 1.5\)'),
     ('a,y\n1,0\n2,1e-400', r'classes, not measured numbers \(got 1e-400\)'),
+    ('a,y\n1,0\n2,0e9999999999999999999', r'classes, not measured numbers'),
     ('a,y\n1e39,0\n2,1', r'must have finite features \(got 1 that are not'),
     (b'a,y\n1,\xff', r"my.csv', after line 0, must be text in UTF-8 .*0xff"),
     ('a,y\n1,"5" pipe"\n2,v\n', r"my.csv', after line 0, must be text "),

@@ -342,6 +342,13 @@ def test_half_precision_and_gradients(write):
         ({'prediction': 3}, TypeError, r"'prediction' must be a tensor.*\(got int\)"),
         ({'prediction': torch.ones(())}, ValueError, "'prediction' must have one row"),
         ({'prediction': torch.ones(4, 2)}, ValueError, r"'prediction' .* \[n\]"),
+        ({'prediction': [[1, 2]] * 4}, ValueError, r"'prediction' .* \[n\]"),
+        ({'prediction': [[1], [2, 3]]}, ValueError, "'prediction' must have one value"),
+        (
+            {'prediction': [-2, -1, 0, 1], 'class_names': ['a', 'b']},
+            ValueError,
+            r"'class_names' must be absent where a class is negative \(got -2\)",
+        ),
         ({'images': torch.ones(4, 2)}, ValueError, r"'images' must have shape"),
         ({'images': torch.ones(4, 2, 2, 4)}, ValueError, r"'images' must have shape"),
         ({'images': torch.full((4, 2, 2), torch.inf)}, ValueError, 'finite real'),
