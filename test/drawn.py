@@ -4,7 +4,8 @@ import torch
 from oracles import seeded, to_matrix
 from torch.nn import functional as F
 
-from torch_geometric_gsl import GraphDenoising, GumbelKNNSampler
+from torch_geometric_gsl import GumbelKNNSampler
+from torch_geometric_gsl.nn.self_supervision.layers import Denoiser
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.ops.masking import hide_channels, mask_features
 
@@ -59,13 +60,12 @@ def matrix(graph, n=N):
     return to_matrix(graph.edge_index, graph.edge_weight, n, n)
 
 
-def reference(module, x, graph, generator, anchor=None):
-    """Compute a loss from whole matrices, with the random numbers of the module."""
-    network, dropout = module.network, module.network.adjacency_dropout
+def reference(network, x, graph, generator, anchor=None):
+    """Compute a loss from whole matrices, with the random numbers of the network."""
 
     def adjacency(graph):
         edge_index, weight = graph
-        if module.training and dropout > 0:
+        if network.training and (dropout := network.adjacency_dropout) > 0:
             keep = torch.empty(weight.numel())
             keep = keep.bernoulli_(1 - dropout, generator=generator)
             weight = weight * keep / (1 - dropout)
@@ -75,12 +75,12 @@ def reference(module, x, graph, generator, anchor=None):
         h = (a @ h @ network.first.lin.weight.t() + network.first.bias).relu()
         return a @ h @ network.last.lin.weight.t() + network.last.bias
 
-    if isinstance(module, GraphDenoising):
+    if isinstance(network, Denoiser):
         ratio = network.negative_ratio if network.binary else None
         masked = mask_features(x, network.mask_ratio, ratio, generator=generator)
         assert 5 < masked.target.numel() < x.numel()
         place = masked.row, masked.column
-        hidden = x.index_put(place, x.new_zeros(()))
+        hidden = x if network.sees_hidden else x.index_put(place, x.new_zeros(()))
         out = two_layers(adjacency(graph), hidden)[place]
         if network.binary:
             return (-torch.where(x[place] > 0, out, -out)).exp().log1p().mean()

@@ -93,7 +93,7 @@ def test_loss_and_gradient_against_matrices(method, kind, call, training):
     # The graph is drawn once.
     graph = sampler(z, **inputs, generator=replayed)
     anchor = edges_of(ANCHOR if kind == 'anchor' else EYE)
-    expected = reference(module, x, graph, replayed, anchor)
+    expected = reference(module.network, x, graph, replayed, anchor)
     assert torch.equal(replayed.get_state(), generator.get_state())
     torch.testing.assert_close(found, expected)
     grads = [torch.autograd.grad(loss, leaves) for loss in (found, expected)]
@@ -334,7 +334,7 @@ def test_the_anchor_follows_the_sampled_graphs():
     # The next contrast is one with that graph.
     generator = seeded()
     graph = module.eval().graph(x, z=z, generator=generator)
-    wanted = reference(module, x, graph, generator, edges_of(expected))
+    wanted = reference(module.network, x, graph, generator, edges_of(expected))
     torch.testing.assert_close(module(x, z=z, generator=seeded()), wanted)
     module.reset_parameters()
     assert torch.equal(matrix(module.anchor.graph(N, x)), EYE)
