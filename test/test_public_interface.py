@@ -9,10 +9,12 @@ import math
 import pickle
 import pkgutil
 import re
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
+from models import BASELINES, make_baseline
 from oracles import check_gradients, run_alone
 
 import torch_geometric_gsl as gsl
@@ -104,27 +106,10 @@ FACTORIES = {
         lambda: gsl.GraphContrast(make_sampler(), IN, 8, mask_rate=0.3, **SMALL),
         lambda: gsl.GraphContrast(make_sampler(), IN, 8, tau=0.5, **SMALL),
     ],
-    'KNNGCN': [
-        lambda: gsl.KNNGCN(IN, 8, 2, OUT),
-        lambda: gsl.KNNGCN(IN, 8, 2, OUT, root_weight=True, cached=True),
-    ],
-    'KNNLINKX': [lambda: gsl.KNNLINKX(IN, 8, 2, OUT, num_nodes=N)],
-    'SLAPS': [
-        lambda: gsl.SLAPS(IN, 8, 2, OUT, k=3, binary=False),
-        lambda: gsl.SLAPS(IN, 8, 2, OUT, k=3, binary=False, graph_generator='mlp_d'),
-    ],
-    'SUBLIME': [
-        lambda: gsl.SUBLIME(IN, 8, 2, OUT, k=3),
-        lambda: gsl.SUBLIME(IN, 8, 2, OUT, k=3, graph_generator='mlp'),
-    ],
-    'HESGSL': [
-        lambda: gsl.HESGSL(IN, 8, 2, OUT, k=3, binary=False),
-        lambda: gsl.HESGSL(IN, 8, 2, OUT, k=3, binary=False, graph_generator='mlp_d'),
-    ],
-    'NodeFormer': [lambda: gsl.NodeFormer(IN, 8, 2, OUT)],
-    'IDGL': [lambda: gsl.IDGL(IN, 8, 2, OUT, k=3)],
-    'IDGLAnchor': [lambda: gsl.IDGLAnchor(IN, 8, 2, OUT, k=3, num_anchors=5)],
-    'MLPClassifier': [lambda: gsl.MLPClassifier(IN, 8, 2, OUT)],
+    **{
+        name: [partial(make_baseline, name, number) for number in range(len(rows))]
+        for name, rows in BASELINES.items()
+    },
 }
 #: Those that take features by the type of the nodes.
 TYPED = gsl.HeteroLatentGraphConv, gsl.HeteroGSLNet

@@ -123,7 +123,7 @@ def test_bad_input(tmp_path):
 OTHERS = {
     'a size': (torch.nn.Linear(2, 4), {}, 'Error'),
     'no optimizer': (None, {'optimizer': 'SGD'}, r"SGD as 'optimizer' \(got None\)"),
-    'an optimizer': (None, {'optimizer': 'Adam'}, r"Adam as .*\(got SGD\)"),
+    'an optimizer': (None, {'optimizer': 'Adam'}, r'Adam as .*\(got SGD\)'),
     'a generator': (None, {'generator': torch.Generator()}, "'generator'"),
 }
 

@@ -45,7 +45,8 @@ def transposed(rows: Any) -> Tensor:
     if isinstance(rows, Tensor):
         return rows.t()
     place = rows.words.source.long(), rows.words.target.long()
-    return rows.new_zeros(rows.size(1), rows.size(0)).index_put(place, rows.value)
+    empty: Tensor = rows.new_zeros(rows.size(1), rows.size(0))
+    return empty.index_put(place, rows.value)
 
 
 class Features(NamedTuple):

@@ -41,10 +41,10 @@ class SLAPS(GeneratedGraphModel):
     classifier :obj:`num_layers`) layers :math:`\mathbf{A} \mathbf{H} \mathbf{W} +
     \mathbf{b}`, on a list of edges.
 
-    The paper trains 2,000 epochs with Adam, at a learning rate of :obj:`1e-2` and weight
-    decay of :obj:`5e-4` for the :obj:`classifier`, and at :obj:`1e-3` for the
-    :obj:`denoiser` and the :obj:`graph_generator`. In the first 400 epochs
-    :meth:`denoising_loss` alone is minimised, weighted, and later :meth:`loss`.
+    The paper trains 2,000 epochs with Adam, at :obj:`1e-2` with weight decay of
+    :obj:`5e-4` for the :obj:`classifier`, and at :obj:`1e-3` for the :obj:`denoiser` and
+    the :obj:`graph_generator`. The first 400 epochs minimise the weighted
+    :meth:`denoising_loss` alone, the others :meth:`loss`.
 
     Args:
         in_channels (int): Size of each input sample.
@@ -145,7 +145,9 @@ class SLAPS(GeneratedGraphModel):
         autoencoder alone; the arguments are those of :meth:`forward`. Features are
         hidden in evaluation mode, too.
         """
-        loss: Tensor = self.denoiser(x, self._edges(x, **kwargs), kwargs.get('generator'))
+        loss: Tensor = self.denoiser(
+            x, self._edges(x, **kwargs), kwargs.get('generator')
+        )
         return loss
 
     def _graph_loss(

@@ -43,9 +43,9 @@ class SUBLIME(GeneratedGraphModel):
     contrast in training mode, and is part of the state; it belongs to one set of nodes.
 
     Labels train the classifier alone, a GCN on the learned graph that sends no gradient
-    to it. The defaults are the paper's recipe for CiteSeer: 1,000 epochs with Adam, at a
-    learning rate of :obj:`1e-2` for :obj:`graph_generator` and :obj:`encoder`, and at
-    :obj:`1e-3` with weight decay of :obj:`5e-2` for the :obj:`classifier`.
+    to it. The defaults are the paper's recipe for CiteSeer: 1,000 epochs with Adam, at
+    :obj:`1e-2` for :obj:`graph_generator` and :obj:`encoder`, and at :obj:`1e-3` with
+    weight decay of :obj:`5e-2` for the :obj:`classifier`.
 
     .. note::
         The authors train a new classifier every 50 epochs, and keep the one of the best

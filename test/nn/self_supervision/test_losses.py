@@ -1,4 +1,4 @@
-"""The losses on a sampled graph: their values, gradients, inputs and what they teach."""
+"""Losses on a sampled graph: values, gradients, inputs, and the graphs they teach."""
 
 import copy
 

@@ -88,8 +88,8 @@ class SampledGraphLoss(torch.nn.Module, ABC):
         z: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> SampledGraph:
-        r"""Return the sampled graph, or the noise-free one in evaluation mode, sorted by
-        target; the arguments are those of :meth:`forward`.
+        r"""Return the sampled graph, or in evaluation mode the noise-free one, sorted
+        by target; the arguments are those of :meth:`forward`.
         """
         check_features(x, width=self.in_channels)
         check_parameter_match(x, self.network.first.lin.weight)

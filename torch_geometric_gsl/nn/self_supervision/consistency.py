@@ -13,8 +13,8 @@ from torch_geometric_gsl.ops.runtime import full_precision
 
 
 def consistency_loss(outs: Sequence[Tensor], temperature: float = 0.5) -> Tensor:
-    r"""Return the distance of the predictions of random passes from their sharpened mean,
-    from the `"Graph Random Neural Network for Semi-Supervised Learning on Graphs"
+    r"""Return the distance of the predictions of random passes from their sharpened
+    mean, from the `"Graph Random Neural Network for Semi-Supervised Learning on Graphs"
     <https://arxiv.org/abs/2005.11079>`_ paper (equations 3 to 5).
 
     .. math::

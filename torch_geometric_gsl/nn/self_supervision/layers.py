@@ -179,12 +179,16 @@ class ContrastEncoder(TwoLayers):
         generator: torch.Generator | None = None,
     ) -> Tensor:
         """Return the contrast of the views along both graphs, the anchor's first."""
-        views = []
-        for edges, rate in zip((anchor, learned), self.mask_rate, strict=True):
-            hidden = hide_channels(x, rate, generator)
-            views.append(self(hidden, self.drop(edges, generator), generator))
+        first, second = (
+            self(
+                hide_channels(x, rate, generator),
+                self.drop(edges, generator),
+                generator,
+            )
+            for edges, rate in zip((anchor, learned), self.mask_rate, strict=True)
+        )
         num_nodes, size = x.size(0), self.batch_size
         if self.shuffle and self.training and size is not None and size < num_nodes:
             order = torch.randperm(num_nodes, generator=generator, device=x.device)
-            views = [view[order] for view in views]
-        return grouped_nt_xent(*views, self.temperature, size)
+            first, second = first[order], second[order]
+        return grouped_nt_xent(first, second, self.temperature, size)
