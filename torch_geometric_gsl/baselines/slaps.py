@@ -42,8 +42,8 @@ class SLAPS(GeneratedGraphModel):
     \mathbf{b}`, on a list of edges.
 
     The paper trains 2,000 epochs with Adam, at :obj:`1e-2` with weight decay of
-    :obj:`5e-4` for the :obj:`classifier`, and at :obj:`1e-3` for the :obj:`denoiser` and
-    the :obj:`graph_generator`. The first 400 epochs minimise the weighted
+    :obj:`5e-4` for the :obj:`classifier`, and at :obj:`1e-3` for :obj:`denoiser` and
+    :obj:`graph_generator`. The first 400 epochs minimise the weighted
     :meth:`denoising_loss` alone, the others :meth:`loss`.
 
     Args:
