@@ -4,7 +4,7 @@ import certified
 import pytest
 from certified import agrees, main, measure, parse_args
 
-from torch_geometric_gsl.ops import tree_sum
+from torch_geometric_gsl.ops.certified import certified_sum
 
 REQUEST = {
     'workload': 'clustered-1000@0.1',
@@ -20,7 +20,7 @@ REQUEST = {
 def _memory(monkeypatch):
     """Measuring it changes how the process allocates from then on."""
     monkeypatch.setattr(certified, 'peak_memory', lambda step, warm_up: 1.0)
-    monkeypatch.setattr(tree_sum, '_FEW', 0)
+    monkeypatch.setattr(certified_sum, '_FEW', 0)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from torch_geometric_gsl.nn.sampler.plan import (
     is_sharp,
 )
 from torch_geometric_gsl.ops.aggregate import drawn_graph, drawn_sum, weighted_sum
-from torch_geometric_gsl.ops.clusters import k_means, num_clusters
+from torch_geometric_gsl.ops.certified.certified_sum import certified_sum
 from torch_geometric_gsl.ops.dense import (
     dense_graph,
     perturbed_arrivals,
@@ -43,7 +43,6 @@ from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
 from torch_geometric_gsl.ops.runtime import disable_compile
 from torch_geometric_gsl.ops.stream import stream_arrivals
 from torch_geometric_gsl.ops.tail import Tail, draw_tail, group_size
-from torch_geometric_gsl.ops.tree_sum import may_pay, tree_sum
 from torch_geometric_gsl.typing import SampledGraph
 
 
@@ -123,14 +122,8 @@ class AllPairs(NamedTuple):
     def _noise_free_sum(self, h: Tensor) -> Tensor:
         tau, budget = self.options.tau, self.given.memory_budget
         tolerance, scores = self.given.eval_tolerance, self.scores
-        is_bounded = scores.has_clusters and scores.null is None
         if tolerance is not None:  # What is certified is never estimated.
-            args = h, scores, tau, tolerance
-            is_exact = not is_bounded or torch.is_grad_enabled()
-            if is_exact or not may_pay(*args, memory_budget=budget):
-                return noise_free_sum(h, scores, tau, memory_budget=budget)
-            clusters = k_means(scores.src, num_clusters(scores.src.size(0)))
-            return tree_sum(*args, clusters, memory_budget=budget).to(h.dtype)
+            return certified_sum(h, scores, tau, tolerance, memory_budget=budget)
         num_targets, num_sources = self.num_targets, self.scores.src.size(0)
         count = int(min(self.given.max_eval_pairs, 2**62)) // num_targets
         count = max(count, LEAST_SAMPLES)

@@ -6,13 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles import comparison_of, seeded, softmax
 
-from torch_geometric_gsl.ops import cell_sum, cells, source_ranking
-from torch_geometric_gsl.ops import tree_sum as module
-from torch_geometric_gsl.ops.cells import cells_of
+from torch_geometric_gsl.ops import cells
+from torch_geometric_gsl.ops.certified import cell_sum, source_ranking
+from torch_geometric_gsl.ops.certified import certified_sum as module
+from torch_geometric_gsl.ops.certified.certified_sum import certified_sum, tree_sum
 from torch_geometric_gsl.ops.clusters import Clusters, group, k_means
+from torch_geometric_gsl.ops.noise_free import noise_free_sum
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.scores import FORMULAS, Response, unit_rows
-from torch_geometric_gsl.ops.tree_sum import may_pay, tree_sum
 
 DOUBLE = {'dtype': torch.float64}
 FUNCTIONS = {name: function for function, name in FORMULAS.items()}
@@ -218,6 +219,22 @@ def test_long_products(num_rows):
 
 
 @pytest.mark.usefixtures('stubborn')
+def test_a_tolerance_beyond_the_bounds_sums_every_pair(summed):
+    x, h = clustered(300, **DOUBLE)
+    pairs, counts = make(x, formula='identity', scale=5.0), []
+    for tolerance, budget in ((1e-15, 2**25), (1e-3, 2**25), (1e-3, 2**12)):
+        summed.clear()
+        args = pairs, 0.25, tolerance, k_means(x, 8)
+        out = tree_sum(h, *args, memory_budget=budget)
+        assert error_of(out, definition(h, pairs, 0.25)) <= max(tolerance, 1e-12)
+        counts.append(sum(summed))
+    # The scores of a cell of one target are known.
+    assert counts[0] > 0.99 * 300**2 > 2 * counts[1]
+    # Sums do not depend on the budget.
+    assert counts[1] == counts[2]
+
+
+@pytest.mark.usefixtures('stubborn')
 def test_equal_messages_need_no_pairs(summed):
     x, h = clustered(300)
     h = torch.full_like(h, 3.0)
@@ -301,25 +318,32 @@ def test_whether_bounds_may_pay(monkeypatch):
     x, h = clustered(600, num_centres=30, noise=0.01, dim=16)
     noise = unit_rows(torch.randn(600, 16, generator=seeded()))
     sharp, flat = (make(x, formula='identity', scale=scale) for scale in (20.0, 1.0))
-    args = 0.25, 1e-3
-    assert not may_pay(h, sharp, *args)  # So few are summed in no time.
+    other = make(noise, formula='identity', scale=5.0)
+    taken = []
+    monkeypatch.setattr(module, 'tree_sum', lambda *args, **kwargs: taken.append(1))
+
+    def may_pay(pairs, tolerance=1e-3):
+        taken.clear()
+        with torch.no_grad():
+            found = certified_sum(h, pairs, 0.25, tolerance)
+        assert taken or torch.equal(found, noise_free_sum(h, pairs, 0.25))
+        return bool(taken)
+
+    assert not may_pay(sharp)  # So few are summed in no time.
     monkeypatch.setattr(module, '_FEW', 100)
     monkeypatch.setattr(module, '_TRIED_ROWS', 16)
-    assert may_pay(h, sharp, *args)
-    assert not may_pay(h, flat, *args)
-    assert may_pay(h, flat, 0.25, 0.5)
-    assert not may_pay(h, make(noise, formula='identity', scale=5.0), *args)
+    assert may_pay(sharp)
+    assert not may_pay(flat)
+    assert may_pay(flat, tolerance=0.5)
+    assert not may_pay(other)
     monkeypatch.setattr(module, '_MANY', 500)
-    assert may_pay(h, flat, *args)
-
-
-def test_cells_are_a_partition():
-    x = torch.cat([torch.zeros(2000, 2), torch.randn(300, 2)])
-    for pairs in (make(x), make(x, x[:70])):
-        large, few = cells_of(pairs, k_means(pairs.src, 20))
-        assert all(16 <= cell.numel() <= 512 for cell in large)
-        every = torch.cat([*large, few]).sort().values
-        assert every.tolist() == list(range(2300))
+    assert may_pay(flat)
+    # There are no bounds of all pairs with a null neighbour, nor gradients.
+    assert not may_pay(flat._replace(null=torch.zeros(())))
+    monkeypatch.undo()
+    h.requires_grad_()
+    certified_sum(h, sharp, 0.25, 1e-3).sum().backward()
+    assert bool(h.grad.any())
 
 
 def test_huge_distances_leave_no_bounds_and_right_sums():

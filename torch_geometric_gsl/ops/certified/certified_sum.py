@@ -1,4 +1,4 @@
-r"""Noise-free sums over all sources whose error is bounded, not only estimated."""
+r"""Noise-free sums over all sources with a certified error."""
 
 from __future__ import annotations
 
@@ -7,31 +7,27 @@ import math
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl.ops.cell_sum import sum_cell
 from torch_geometric_gsl.ops.cells import cells_of
-from torch_geometric_gsl.ops.clusters import Clusters
+from torch_geometric_gsl.ops.certified.cell_sum import sum_cell
+from torch_geometric_gsl.ops.certified.source_ranking import RUN, Messages
+from torch_geometric_gsl.ops.clusters import Clusters, k_means, num_clusters
 from torch_geometric_gsl.ops.noise_free import noise_free_sum
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, disable_compile
-from torch_geometric_gsl.ops.source_ranking import RUN, Messages
 
-# After so many cells the bounds are given up, if they left more than this share of
-# their pairs to sum.
+# Bounds are given up after the first cells if they leave more than this share of their
+# pairs to sum.
 _TRIALS = {2: 0.8, 8: 0.4}
-# A first trial takes so many targets, where there are neither fewer nor more sources
-# than these.
 _TRIED_ROWS = 64
+# Between these numbers of rows, bounds are tried on two small cells first.
 _FEW, _MANY = 4096, 2**16
 
 
-@disable_compile
-@torch.no_grad()
-def tree_sum(
+def certified_sum(
     h: Tensor,
     pairs: PairScores,
     tau: float,
     tolerance: float,
-    clusters: Clusters,
     *,
     memory_budget: int = MEMORY_BUDGET,
 ) -> Tensor:
@@ -57,27 +53,48 @@ def tree_sum(
     what is summed pair by pair. Where rounding may matter because :math:`\hat{y}_i` is
     small beside :math:`\bar{h}`, it is :func:`noise_free_sum` that sums.
 
-    No gradient flows. Bounds that leave more than 80 % of the pairs of the first two
-    cells, or 40 % of those of the first eight, are given up.
+    Where there are no bounds (a null neighbour, sparse rows, a response without an
+    interval), where these would leave too many pairs, and where gradient is enabled,
+    all pairs are summed.
 
     Args:
         h (torch.Tensor): Messages of the sources :math:`[N, m]`.
-        pairs (PairScores): The scores; all sources are candidates, and the response has
-            an interval.
+        pairs (PairScores): The scores; all sources are candidates.
         tau (float): The temperature.
         tolerance (float): The relative error :math:`\epsilon`.
-        clusters (Clusters): Clusters of the sources, found for any embeddings of them.
         memory_budget (int, optional): Bytes for one block of rows.
             (default: :obj:`2**25`)
 
     Example:
-        >>> from torch_geometric_gsl.ops.clusters import k_means
         >>> from torch_geometric_gsl.ops.scores import Response, identity
         >>> x = torch.eye(2).repeat(50, 1)
         >>> pairs = PairScores(x, x, Response(identity))
-        >>> tree_sum(x, pairs, 0.5, 1e-3, k_means(x, 2))[0]
+        >>> certified_sum(x, pairs, 0.5, 1e-3)[0]
         tensor([0.8808, 0.1192])
     """
+    args, has_bounds = (h, pairs, tau), pairs.has_clusters and pairs.null is None
+    if (
+        not has_bounds
+        or torch.is_grad_enabled()
+        or not _may_pay(*args, tolerance, memory_budget)
+    ):
+        return noise_free_sum(*args, memory_budget=memory_budget)
+    clusters = k_means(pairs.src, num_clusters(pairs.src.size(0)))
+    return tree_sum(*args, tolerance, clusters, memory_budget=memory_budget)
+
+
+@disable_compile
+@torch.no_grad()
+def tree_sum(
+    h: Tensor,
+    pairs: PairScores,
+    tau: float,
+    tolerance: float,
+    clusters: Clusters,
+    *,
+    memory_budget: int = MEMORY_BUDGET,
+) -> Tensor:
+    """Sum by cells of targets, with clusters of the sources for any embeddings."""
     out = h.new_empty(pairs.dst.size(0), h.size(1))
     messages = Messages.of(h, pairs, clusters)
     cells, few = cells_of(pairs, clusters, memory_budget=memory_budget)
@@ -116,27 +133,14 @@ def _is_cancelled(out: Tensor, messages: Messages, tolerance: float) -> Tensor:
 
 @disable_compile
 @torch.no_grad()
-def may_pay(
-    h: Tensor,
-    pairs: PairScores,
-    tau: float,
-    tolerance: float,
-    *,
-    memory_budget: int = MEMORY_BUDGET,
+def _may_pay(
+    h: Tensor, pairs: PairScores, tau: float, tolerance: float, memory_budget: int
 ) -> bool:
-    r"""Return whether bounds may leave out enough pairs to be worth their clusters.
+    """Return whether bounds may leave out enough pairs to be worth their clusters.
 
     Two cells of near targets are summed under the bounds of clusters that are single
     sources, which no others can beat. Few sources are not worth any bounds; of many,
     the clusters cost so little that they are tried.
-
-    Args:
-        h (torch.Tensor): Messages of the sources :math:`[N, m]`.
-        pairs (PairScores): The scores.
-        tau (float): The temperature.
-        tolerance (float): The relative error.
-        memory_budget (int, optional): Bytes for one block of rows.
-            (default: :obj:`2**25`)
     """
     num_targets, num_sources = pairs.dst.size(0), pairs.src.size(0)
     if min(num_targets, num_sources) < _FEW:

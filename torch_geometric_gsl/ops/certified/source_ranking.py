@@ -1,4 +1,4 @@
-r"""Sources in the order of what their bounds leave open for a cell of targets."""
+r"""The sources of a cell of targets in descending order of their error bounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sums of a cell of near targets, whose sources are added until they suffice."""
+"""The sums of a cell of near targets, over as many sources as the tolerance needs."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl.ops.pair_scores import PairScores, compare_all, exclude
-from torch_geometric_gsl.ops.runtime import row_blocks
-from torch_geometric_gsl.ops.source_ranking import (
+from torch_geometric_gsl.ops.certified.source_ranking import (
     LEAST,
     NUM_STEPS,
     Messages,
@@ -17,6 +15,8 @@ from torch_geometric_gsl.ops.source_ranking import (
     long_product,
     rank_sources,
 )
+from torch_geometric_gsl.ops.pair_scores import PairScores, compare_all, exclude
+from torch_geometric_gsl.ops.runtime import row_blocks
 
 # Middles that add so little to the error are left out.
 _LITTLE = 0.2
@@ -51,7 +51,7 @@ def sum_cell(
 
 
 class _Sums(NamedTuple):
-    """Weighted messages and weights of some targets, and what these are relative to."""
+    """Sums of weighted messages and of weights relative to the largest score."""
 
     # Sums of the weighted messages, and of the weights [r, m + 1], in float64.
     total: Tensor
@@ -62,14 +62,14 @@ class _Sums(NamedTuple):
 
 
 class _Goal(NamedTuple):
-    """Hold what the sums of a cell are to reach, and tell when they do."""
+    """The tolerance of the sums of a cell, and the checks of whether they reach it."""
 
     ranking: Ranking
     tau: float
     tolerance: float
 
     def check(self, sums: _Sums, step: int) -> tuple[Tensor, Tensor]:
-        """Return which targets are done, and their sums, after some steps."""
+        """Return which targets are done after some steps, and their sums."""
         ranking, error = self.ranking, self.ranking.error
         last = step
         if ranking.is_flat[step]:
