@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from models import BASELINES, make_baseline
 from oracles import check_gradients, run_alone
+from small_baselines import BASELINES, make_baseline
 
 import torch_geometric_gsl as gsl
 

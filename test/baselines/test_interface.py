@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 import torch
-from models import BASELINES, IN, OUT, SIZES, N, features
+from small_baselines import BASELINES, IN, OUT, SIZES, N, features
 from torch.nn import functional as F
 
 import torch_geometric_gsl as gsl

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from models import BASELINES, IN, N, make_baseline
+from small_baselines import BASELINES, IN, N, make_baseline
 
 WITH_GRAPH = ['KNNGCN', 'KNNLINKX', 'IDGL', 'IDGLAnchor']
 EMBED = ['SLAPS', 'SUBLIME', 'HESGSL']

@@ -17,7 +17,7 @@ KNOWN = {
     ('gcn_knn', 0): '8d1c50c762',
     ('heat_gcn_knn', 0): 'bc521b0d59',
     ('linkx_knn', 0): '568c7cce30',
-    ('slaps', 1): 'a621923b67',
+    ('slaps', 1): 'dd436fcca2',
     ('idgl', 0): 'dbdb416e3d',
     ('idgl_anchor', 0): '05fe474f5d',
     ('nodeformer', 0): '29aab05408',
