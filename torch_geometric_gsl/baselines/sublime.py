@@ -22,25 +22,19 @@ class SUBLIME(GeneratedGraphModel):
     graph that slowly follows it.
 
     .. math::
-        \mathbf{Z} &= g \left( \mathrm{GCN} (\mathbf{X} \mathbf{M}, \mathbf{A}) \right),
-        \qquad \mathbf{Z}' = g \left( \mathrm{GCN} (\mathbf{X} \mathbf{M}',
-        \mathbf{A}_{\mathrm{anchor}}) \right)
-
-        \mathcal{L}_{\mathrm{con}} &= - \frac{1}{2 n} \sum_{i=1}^{n} \left( \log
-        \frac{e^{\cos (\mathbf{z}_i, \mathbf{z}'_i) / t}}
-        {\sum_j e^{\cos (\mathbf{z}_i, \mathbf{z}'_j) / t}} + \log
-        \frac{e^{\cos (\mathbf{z}_i, \mathbf{z}'_i) / t}}
-        {\sum_j e^{\cos (\mathbf{z}_j, \mathbf{z}'_i) / t}} \right)
+        \mathcal{L} &= \mathcal{L}_{\mathrm{class}} + \lambda \,
+        \mathcal{L}_{\mathrm{con}} (\mathbf{A}, \mathbf{A}_{\mathrm{anchor}})
 
         \mathbf{A}_{\mathrm{anchor}} &\leftarrow \tau \, \mathbf{A}_{\mathrm{anchor}} +
         (1 - \tau) \, \mathbf{A}
 
     where :math:`\mathbf{A}` is the graph of
-    :class:`~torch_geometric_gsl.baselines.SLAPS`, :math:`\mathbf{M}` and
-    :math:`\mathbf{M}'` hide features, drawn anew at each step and the same ones for all
-    nodes, and :math:`g` has two layers. One encoder serves both views, whose edges are
-    dropped at random. The anchor graph begins as the identity, moves after each
-    contrast in training mode, and is part of the state; it belongs to one set of nodes.
+    :class:`~torch_geometric_gsl.baselines.SLAPS` and
+    :math:`\mathcal{L}_{\mathrm{con}}` the contrast of
+    :class:`~torch_geometric_gsl.nn.self_supervision.GraphContrast`: one encoder embeds
+    the nodes along both graphs, with features hidden and edges dropped at random. The
+    anchor graph begins as the identity, moves after each contrast in training mode, and
+    is part of the state; it belongs to one set of nodes.
 
     Labels train the classifier alone, a GCN on the learned graph that sends no gradient
     to it. The defaults are the paper's recipe for CiteSeer: 1,000 epochs with Adam, at
@@ -61,29 +55,28 @@ class SUBLIME(GeneratedGraphModel):
         out_channels (int): Size of each output sample.
         k (int, optional): The number of neighbours beside the node itself.
             (default: :obj:`20`)
-        graph_generator (str, optional): The embedding: :obj:`"mlp_d"`, with one weight
-            for each feature (the paper's attentive learner), or :obj:`"mlp"`, with
-            square weights and a bias. (default: :obj:`"mlp_d"`)
-        graph_act (str, optional): Its activation :math:`\sigma`, :obj:`"tanh"` or
-            :obj:`"relu"`. (default: :obj:`"tanh"`)
+        graph_generator (str, optional): The embedding, :obj:`"mlp_d"` (the paper's
+            attentive learner) or :obj:`"mlp"`, as in SLAPS. (default: :obj:`"mlp_d"`)
+        graph_act (str, optional): Its activation, :obj:`"tanh"` or :obj:`"relu"`.
+            (default: :obj:`"tanh"`)
         encoder_channels (int, optional): Size of each hidden sample of the encoder.
             (default: :obj:`512`)
         embedding_channels (int, optional): Size of its output.
             (default: :obj:`256`)
         projected_channels (int, optional): Size of what is contrasted.
             (default: :obj:`256`)
-        contrastive_weight (float, optional): The weight of
-            :math:`\mathcal{L}_{\mathrm{con}}` in :meth:`loss`. (default: :obj:`1.0`)
-        temperature (float, optional): The temperature :math:`t`.
+        contrastive_weight (float, optional): The weight :math:`\lambda`.
+            (default: :obj:`1.0`)
+        temperature (float, optional): The temperature of the contrast.
             (default: :obj:`0.2`)
-        contrast_batch_size (int, optional): If given, the nodes are contrasted in
-            groups of so many, in their order, instead of with all others, which takes
-            time in proportion to :math:`n^2`. (default: :obj:`None`)
+        contrast_batch_size (int, optional): The number of nodes of a group, in their
+            order, that are contrasted with each other; all nodes if :obj:`None`.
+            (default: :obj:`None`)
         mask_rate (float or tuple, optional): The share of the features that a view
             hides, or those of the anchor and of the learned view.
             (default: :obj:`(0.7, 0.8)`)
         tau (float, optional): The share :math:`\tau` of the anchor graph that a step
-            keeps; with :obj:`1.0` it remains the identity. (default: :obj:`0.9999`)
+            keeps. (default: :obj:`0.9999`)
         dropout (float or tuple, optional): Dropout probability of hidden samples, or
             one for the encoder and one for the classifier. (default: :obj:`0.5`)
         adjacency_dropout (float or tuple, optional): Dropout probability of edges,

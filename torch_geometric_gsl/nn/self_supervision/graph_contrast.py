@@ -35,9 +35,9 @@ class GraphContrast(SampledGraphLoss):
     :math:`\mathbf{X}` itself, :math:`\mathbf{M}` and :math:`\mathbf{M}'` hide features,
     drawn anew at each call and the same ones for all nodes, and :math:`f` has two
     layers :math:`\mathbf{A} \mathbf{H} \mathbf{W} + \mathbf{b}` and two that project.
-    What the neighbours of a node tell has to tell it from other nodes: gradient reaches
-    the parameters of the similarity, its scale, and the embedding. The graph is drawn
-    once for both layers, by any similarity and method.
+    The neighbours of a node have to tell it from other nodes: gradient reaches the
+    parameters of the similarity, its scale, and the embedding. The graph is drawn once
+    for both layers.
 
     The anchor graph begins as the identity, or as edges that are given, and moves
     towards each :obj:`anchor_interval`-th drawn graph in training mode; with
@@ -60,7 +60,7 @@ class GraphContrast(SampledGraphLoss):
         construction, but :meth:`reset_parameters` resets it.
 
     Args:
-        sampler (GumbelKNNSampler): What draws the graph.
+        sampler (GumbelKNNSampler): The sampler of the graph.
         in_channels (int): Size of each input sample.
         hidden_channels (int, optional): Size of each hidden sample of the encoder.
             (default: :obj:`512`)
@@ -70,10 +70,9 @@ class GraphContrast(SampledGraphLoss):
             (default: :obj:`256`)
         temperature (float, optional): The temperature :math:`t`.
             (default: :obj:`0.2`)
-        contrast_batch_size (int or None, optional): The nodes are contrasted in groups
-            of so many, drawn at random in training mode and in their order otherwise,
-            so that time is linear in their number; all with all if :obj:`None`.
-            (default: :obj:`2048`)
+        contrast_batch_size (int or None, optional): The number of nodes of a group that
+            are contrasted with each other, at random in training mode; all nodes if
+            :obj:`None`, in quadratic time. (default: :obj:`2048`)
         mask_rate (float or tuple, optional): The share of the features that a view
             hides, or those of the anchor and of the drawn view.
             (default: :obj:`(0.7, 0.8)`)

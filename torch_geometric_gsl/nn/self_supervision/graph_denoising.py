@@ -50,15 +50,14 @@ class GraphDenoising(SampledGraphLoss):
         node from restoring itself.
 
     Args:
-        sampler (GumbelKNNSampler): What draws the graph.
+        sampler (GumbelKNNSampler): The sampler of the graph.
         in_channels (int): Size of each input sample.
         hidden_channels (int, optional): Size of each hidden sample.
             (default: :obj:`512`)
-        binary (bool, optional): Whether the features are words that occur
-            (:math:`x > 0`) or do not. The autoencoder then tells the ones that were
-            hidden from :obj:`negative_ratio` times as many zeros, by their binary
-            cross-entropy, whatever the words weigh; else it restores hidden values, by
-            their mean squared error. (default: :obj:`False`)
+        binary (bool, optional): Whether features are words that occur (:math:`x > 0`)
+            or do not. The loss is then the binary cross-entropy of hidden words and of
+            :obj:`negative_ratio` times as many zeros, else the mean squared error of
+            hidden values. (default: :obj:`False`)
         mask_ratio (float, optional): The ratio :math:`r`: a feature (a word that
             occurs) is hidden with probability :math:`1/r`. (default: :obj:`10.0`)
         negative_ratio (float, optional): The ratio of hidden zeros to hidden ones.
