@@ -303,12 +303,12 @@ def anchored(**kwargs):
 
 
 def anchors(model, num_nodes=40, **kwargs):
-    """The sources of the first graph, which are those of all."""
+    """The sources of the first graph; hidden rows of zeros are none of later ones."""
     found = [
         graph.edge_index[0].unique().tolist()
         for graph in model.graphs(features(num_nodes), **kwargs)
     ]
-    assert all(sources == found[0] for sources in found)
+    assert all({*sources} <= {*found[0]} for sources in found)
     return found[0]
 
 
