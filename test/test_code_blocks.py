@@ -174,9 +174,9 @@ def test_blocks_with_an_output_seed_themselves():
 @pytest.mark.parametrize('block', SHELL, ids=str)
 def test_commands_name_what_exists(block):
     code = re.sub(r'(^|\s)#.*', '', block.code)
-    targets = set(re.findall(r'^([a-z]+):.*## ', read('Makefile'), re.M))
+    targets = set(re.findall(r'^([a-z-]+):.*## ', read('Makefile'), re.M))
     extras = set(re.findall(r"^    '(\w+)': ", read('setup.py'), re.M))
-    for words in re.findall(r'\bmake((?: +[\w.=]+)+)', code):
+    for words in re.findall(r'\bmake((?: +[\w.=-]+)+)', code):
         assert {word for word in words.split() if '=' not in word} <= targets
     for path in re.findall(r'(?:\bpython|\bbash|-m pytest) +([\w./]+)', code):
         assert (ROOT / path).exists(), path

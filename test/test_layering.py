@@ -151,7 +151,7 @@ def test_floors():
     assert violations(ROOT) == []
 
 
-@pytest.mark.parametrize('folder', ['examples', 'benchmark', 'docs'])
+@pytest.mark.parametrize('folder', ['examples', 'paper', 'benchmark', 'docs'])
 def test_scripts_import_public_modules(folder):
     modules = names(ROOT)
     paths = sorted((ROOT.parent / folder).rglob('*.py'))

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-# A command of `examples/paper` has the same name.
+# A command of `paper` has the same name.
 PATH = Path(__file__).resolve().parents[2] / 'benchmark' / 'tables.py'
 spec = importlib.util.spec_from_file_location('benchmark_tables', PATH)
 tables = importlib.util.module_from_spec(spec)

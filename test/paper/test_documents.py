@@ -151,7 +151,7 @@ def ended(name, storage):
 @pytest.mark.parametrize('name', ['hidden', 'noise', 'labels', 'half'])
 def test_results_name_a_command_that_anyone_can_run(name):
     environment = (read_kept(RESULTS / f'{name}.json') or {})['environment']
-    assert environment['command'].startswith(f'python examples/paper/run.py {name} ')
+    assert environment['command'].startswith(f'python paper/run.py {name} ')
     # No folder of the machine that ran it.
     assert ' /' not in environment['command']
     assert not environment['git_changes']

@@ -133,7 +133,7 @@ def test_without_runs(tmp_path, call):
     words = ['--results', tmp_path / 'no such', '--out', tmp_path / 'drawn']
     told = call(figures.main, *words)
     assert 'want of finished runs' in told
-    run, found = 'python examples/paper/run.py', f"'{tmp_path / 'no such'}'"
+    run, found = 'python paper/run.py', f"'{tmp_path / 'no such'}'"
     controls = f'{run} table1 --datasets wine --methods mlp knn_gcn_root'
     assert [line.rstrip() for line in told.splitlines() if run in line] == [
         f'  {run} temperature --datasets wine --results {found}',
@@ -163,7 +163,7 @@ def test_files_of_the_user(points, tmp_path, monkeypatch, call):
     told = call(figures.main, *words)
     data = f'--datasets {files[1]}'
     end = f'--seeds 1 --label species --preset quick --results {root}'
-    run = 'python examples/paper/run.py'
+    run = 'python paper/run.py'
     assert [line.rstrip() for line in told.splitlines() if run in line] == [
         f'  {run} removal {data} {end}',
         f'  {run} table1 {data} --methods mlp knn_gcn_root {end}',

@@ -140,7 +140,7 @@ def test_quick_run_and_tables(tmp_path, call):
 def test_every_command_starts(name, call):
     path = str(FOLDER / f'{name}.py')
     out = call(lambda: runpy.run_path(path, run_name='__main__'), '--help')
-    assert f'python examples/paper/{name}.py' in out
+    assert f'python paper/{name}.py' in out
 
 
 def test_a_limit_of_memory_is_told(tmp_path):

@@ -1,7 +1,7 @@
 """Classify nodes without a graph, half of them labelled, by the cosine and its scale.
 
-    python examples/paper/run.py half
-    python examples/paper/run.py half --datasets CS --methods mlp ours --seeds 3
+    python paper/run.py half
+    python paper/run.py half --datasets CS --methods mlp ours --seeds 3
 
 The graph of the nearest nodes stands where `noise` has a given one; the methods and the
 rules are the same. The four trainings of each, ours as well, differ in dropout and in

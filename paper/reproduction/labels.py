@@ -1,8 +1,8 @@
 """Classify nodes that come without a graph from few labels.
 
-    python examples/paper/run.py labels
-    python examples/paper/run.py labels --datasets wine digits --labels 5 --jobs 2
-    python examples/paper/run.py labels --datasets CiteSeer --labels public
+    python paper/run.py labels
+    python paper/run.py labels --datasets wine digits --labels 5 --jobs 2
+    python paper/run.py labels --datasets CiteSeer --labels public
 
 So many nodes of each class are for training, drawn at random, and twice as many as in
 training for validation: at most 500, and at most a third of the others. The rest are

@@ -1,9 +1,9 @@
 """Predict numbers and classes of tables: a learned graph beside what is usual there.
 
-    python examples/paper/run.py tables
-    python examples/paper/run.py tables --tables california pol --methods ours lightgbm
-    python examples/paper/run.py tables --splits 0 place --trials 10 --threads 2
-    python examples/paper/run.py tables --report runs/tables
+    python paper/run.py tables
+    python paper/run.py tables --tables california pol --methods ours lightgbm
+    python paper/run.py tables --splits 0 place --trials 10 --threads 2
+    python paper/run.py tables --report runs/tables
 
 All methods see the same splits: ten at random (64 % of the rows for training, 16 % for
 validation, 20 % for test), for places whole regions that are held out, for times the

@@ -1,8 +1,8 @@
 """Print the paper's tables from finished runs, the paper's figures beside ours.
 
-python examples/paper/tables.py table1
-python examples/paper/tables.py table3 --format latex
-python examples/paper/tables.py --write  # all, into README and documentation
+python paper/tables.py table1
+python paper/tables.py table3 --format latex
+python paper/tables.py --write  # all, into README and documentation
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from reproduction.tables import COST, TABLES, Grid, cost_grid
 from reproduction.tables_grids import grids
 from torch_geometric_gsl.datasets import OBSERVED
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 #: What stands in the marks before and after a table.
 WORDS = ('begin', 'end')
 DOCUMENTS = tuple(

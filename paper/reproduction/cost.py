@@ -1,6 +1,6 @@
 """Measure time and memory of one epoch on CiteSeer: Table 4.
 
-    python examples/paper/cost.py
+    python paper/cost.py
 
 All methods are timed in one process, interleaved round by round. Memory is the peak of
 the tensors that live at one time, which is the same on every machine.

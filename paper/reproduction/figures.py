@@ -1,8 +1,8 @@
 """Draw the paper's figures from finished runs, as PNG and SVG.
 
-    python examples/paper/figures.py
-    python examples/paper/figures.py temperature removal
-    python examples/paper/figures.py removal --datasets CS Chameleon --out drawn
+    python paper/figures.py
+    python paper/figures.py temperature removal
+    python paper/figures.py removal --datasets CS Chameleon --out drawn
 
 `parameters`, `removal` and `graphs` show trained models of the first seed, which
 `run.py` keeps in `<results>/runs/`. A clone has the results without the models: they
@@ -62,7 +62,7 @@ from torch_geometric_gsl.visualization import (
     plot_similarity_curves,
 )
 
-OUT = Path(__file__).resolve().parents[3] / 'docs' / '_static' / 'paper'
+OUT = Path(__file__).resolve().parents[2] / 'docs' / '_static' / 'paper'
 COLUMNS = 4
 Figures = dict[str, Figure]
 

@@ -1,14 +1,14 @@
 """Run what a table or figure of the paper is made of, and only what is missing.
 
-    python examples/paper/run.py table1
-    python examples/paper/run.py table1 --datasets CiteSeer --seeds 3
-    python examples/paper/run.py table1 --quick --results runs/quick
-    python examples/paper/run.py table1 --datasets flowers.csv --label species
-    python examples/paper/run.py hidden --help
-    python examples/paper/run.py noise --help
-    python examples/paper/run.py labels --help
-    python examples/paper/run.py half --help
-    python examples/paper/run.py tables --help
+    python paper/run.py table1
+    python paper/run.py table1 --datasets CiteSeer --seeds 3
+    python paper/run.py table1 --quick --results runs/quick
+    python paper/run.py table1 --datasets flowers.csv --label species
+    python paper/run.py hidden --help
+    python paper/run.py noise --help
+    python paper/run.py labels --help
+    python paper/run.py half --help
+    python paper/run.py tables --help
 
 Killed at any moment and started again, it goes on from the last whole checkpoint. Start
 it twice, and the two processes share the work; give each half of the memory then, by

@@ -1,7 +1,7 @@
 """Search settings by validation accuracy alone, and compare the best ones.
 
-    python examples/paper/search.py --dataset CiteSeer --trials 40
-    python examples/paper/search.py --dataset CiteSeer --compare
+    python paper/search.py --dataset CiteSeer --trials 40
+    python paper/search.py --dataset CiteSeer --compare
 
 Each method gets the same number of trials, the controls as well. A trial is the mean
 validation accuracy over three splits. One that has stayed below the median of the

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # A run that is killed three times, beside an undisturbed one. Prints the log:
-#     bash examples/paper/killed.sh > killed.log
+#     bash paper/killed.sh > killed.log
 set -u -o pipefail
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/.."
 results=$(mktemp -d)
 trap 'kill -9 ${pid:-} 2> /dev/null; rm -rf "$results"' EXIT
-run="python examples/paper/run.py table1 --datasets Chameleon --methods neural_gau_sim"
+run="python paper/run.py table1 --datasets Chameleon --methods neural_gau_sim"
 run+=" --seeds 1 --threads 1 --checkpoint-seconds 5 --results"
 folder=runs/Chameleon/neural_gau_sim-*/0
 

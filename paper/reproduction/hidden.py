@@ -1,7 +1,7 @@
 """Learn hidden relations: which similarity finds the edges that a task needs?
 
-    python examples/paper/run.py hidden
-    python examples/paper/run.py hidden --seeds 2 --deltas 40 80 --jobs 2
+    python paper/run.py hidden
+    python paper/run.py hidden --seeds 2 --deltas 40 80 --jobs 2
 
 Each node of a circle sees a noisy value, and is to tell the mean of a function at an
 angle of delta to both sides. Every method has four trainings, which differ in where

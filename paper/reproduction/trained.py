@@ -165,7 +165,7 @@ def _command(
     experiment: str, configs: list[RunConfig], choice: Choice, *, one_seed: bool
 ) -> str:
     """Write the command that makes runs: those of Table 1 are of the controls."""
-    words = ['python', 'examples/paper/run.py', experiment, '--datasets']
+    words = ['python', 'paper/run.py', experiment, '--datasets']
     words += dict.fromkeys(config.dataset for config in configs)
     words += ['--methods', *CONTROLS] if experiment == 'table1' else []
     words += ['--seeds', '1'] if one_seed else []

@@ -22,7 +22,7 @@ from torch_geometric_gsl.datasets import load_dataset
 Array = np.ndarray[Any, Any]
 
 #: Where the files are, unless `GSL_DATA` names another folder.
-BESIDE = Path(__file__).resolve().parents[4] / 'shared' / 'data'
+BESIDE = Path(__file__).resolve().parents[3] / 'shared' / 'data'
 #: Shares of the rows for training, and for training and validation.
 TRAIN, TRAIN_AND_VAL = 0.64, 0.80
 #: Places are so many clusters, of which so many are for test.

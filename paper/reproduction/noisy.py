@@ -1,8 +1,8 @@
 """Classify nodes on a given graph with wrong edges, or without some of its own.
 
-    python examples/paper/run.py noise
-    python examples/paper/run.py noise --datasets CiteSeer --changes 0 300 --seeds 2
-    python examples/paper/run.py noise --changes -50 --methods ours mean --jobs 2
+    python paper/run.py noise
+    python paper/run.py noise --datasets CiteSeer --changes 0 300 --seeds 2
+    python paper/run.py noise --changes -50 --methods ours mean --jobs 2
 
 A change is how many edges are added at random, in percent of those of the data set, or
 removed if it is negative. All methods see the same graphs and splits; two of them add
