@@ -76,22 +76,3 @@ def test_a_change_needs_a_new_revision(method, data):
         f'of before are those of another setting, then write {digest(method, data)!r} '
         'here for the new one'
     )
-
-
-def test_fewer_neighbours_than_asked_for_are_told(data):
-    config = make_config('wine', 'gcn_knn', 0, k=50)
-    with pytest.warns(UserWarning, match="'k' is 47 instead of 50 for gcn_knn"):
-        assert build(config, data).k == 47
-
-
-def test_candidates_are_those_of_the_cosine(data):
-    net = build(make_config('wine', 'gau_sim', 0, candidates=4), data).eval()
-    unit = torch.nn.functional.normalize(data.x)
-    cosine = (unit @ unit.t()).fill_diagonal_(-2)
-    expected = cosine.topk(4).indices.sort().values
-    for x in (data.x, data.x.to_sparse_csr()):
-        net._edge_index = None
-        net(x)
-        source, target = net._edge_index
-        assert torch.equal(target, torch.arange(48).repeat_interleave(4))
-        assert torch.equal(source.view(48, 4).sort().values, expected)
