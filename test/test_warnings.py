@@ -84,7 +84,8 @@ def line():
     return sys._getframe(1).f_lineno
 
 
-MODELS = ['model', 'no_grad', 'compiled', 'graph_module', 'Sequential', 'Chain']
+MODELS = ['model', 'no_grad', 'graph_module', 'Sequential', 'Chain']
+MODELS += [pytest.param('compiled', marks=pytest.mark.slow)]
 
 
 @pytest.fixture(params=['sampler', *MODELS])
@@ -152,6 +153,7 @@ def test_later_lines_are_warned_too(kind, layers, make_chain):
     assert [warning.lineno for warning in seen] == lines
 
 
+@pytest.mark.slow
 def test_a_prompt():
     _, warned = run_alone('-W', 'default', '-c', PROMPT)
     lines = re.findall(r'^<string>:(\d+): .* estimated from', warned, re.MULTILINE)

@@ -19,6 +19,7 @@ from torch_geometric.data import Data
 from tqdm import tqdm
 
 from reproduction.experiments import Choice, RunConfig, data_key
+from reproduction.record import positive
 from reproduction.settings import BROUGHT, PRESETS, RESULTS
 from reproduction.training import Metrics, Watcher
 from torch_geometric_gsl.datasets import DATASETS, load_dataset
@@ -71,12 +72,6 @@ def make_parser(description: str | None) -> argparse.ArgumentParser:
     return argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-
-
-def positive(text: str) -> int:
-    if not text.isdigit() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f'must be a positive integer (got {text!r})')
-    return int(text)
 
 
 def amount(text: str, least: float = math.ulp(0.0)) -> float:

@@ -19,12 +19,12 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 from torch_geometric.data import Data
 
-from reproduction.command import add_threads, make_parser, positive, told_plainly
+from reproduction.command import add_threads, make_parser, told_plainly
 from reproduction.experiments import make_config
 from reproduction.files import write_json
 from reproduction.formats import text_of
+from reproduction.record import environment, positive
 from reproduction.settings import RESULTS
-from reproduction.store import environment
 from reproduction.summary import COSTS
 from reproduction.tables import COST, cost_grid
 from reproduction.training import build, optimizer_of

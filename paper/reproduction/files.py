@@ -11,10 +11,13 @@ import os
 import pickle
 import uuid
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
+from filelock import FileLock, Timeout
 
 #: What a run goes on from.
 CHECKPOINT = 'checkpoint.pt'
@@ -33,6 +36,22 @@ def write_bytes(path: Path, content: bytes) -> None:
         os.replace(draft, path)
     finally:
         draft.unlink(missing_ok=True)
+
+
+@contextmanager
+def claim_folder(folder: Path) -> Iterator[bool]:
+    """Lock a folder; give :obj:`False` if another process works in it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / '.lock')
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        lock.release()
 
 
 def remove_drafts(folder: Path, name: str = '*') -> None:

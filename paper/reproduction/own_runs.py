@@ -22,10 +22,10 @@ from typing import Any, TypeVar
 from filelock import FileLock
 from tqdm import tqdm
 
-from reproduction.command import make_parser, positive
+from reproduction.command import make_parser
 from reproduction.files import read_kept, write_json
+from reproduction.record import environment, positive
 from reproduction.settings import RESULTS
-from reproduction.store import environment
 from reproduction.summary import Cell
 
 Result = dict[str, Any]

@@ -43,9 +43,10 @@ from reproduction.files import (
     write_tensors,
     write_text,
 )
+from reproduction.record import environment, positive
 from reproduction.scales import ScaleRun, make_run
 from reproduction.settings import METHODS, PRESETS
-from reproduction.store import AGAIN, Store, environment
+from reproduction.store import AGAIN, Store
 from reproduction.training import Outcome, Run, Watcher
 
 #: The seed whose trained model is kept: figures show it.
@@ -257,7 +258,7 @@ def parse_args() -> argparse.Namespace:
     add('experiment', choices=EXPERIMENTS)
     add('--datasets', nargs='+', default=[], metavar='DATASET', help='names or files')
     add('--methods', nargs='+', default=[], choices=METHODS, metavar='M', help=names)
-    add('--seeds', type=command.positive, help='number of seeds (5, quick: 2)')
+    add('--seeds', type=positive, help='number of seeds (5, quick: 2)')
     add('--quick', action='store_true', help='--preset quick, on wine')
     add('--again', choices=AGAIN, help='redo the runs that ended so')
     command.add_choice(parser, PRESETS)

@@ -44,6 +44,7 @@ from reproduction.experiments import (
     keep_setting,
 )
 from reproduction.files import read_bytes, write_bytes, write_text
+from reproduction.record import positive
 from reproduction.run import work
 from reproduction.store import Store
 
@@ -258,7 +259,7 @@ def main() -> None:
     parser = command.make_parser(__doc__)
     parser.add_argument('--dataset', required=True)
     parser.add_argument('--methods', nargs='+', default=SEARCHED, choices=SPACES)
-    parser.add_argument('--trials', type=command.positive, default=40)
+    parser.add_argument('--trials', type=positive, default=40)
     parser.add_argument('--compare', action='store_true')
     command.add_choice(parser)
     command.add_arguments(parser)

@@ -13,25 +13,18 @@ from __future__ import annotations
 
 import functools
 import math
-import os
-import platform
 import re
-import shlex
-import subprocess
-import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
-import torch
-import torch_geometric
-from filelock import FileLock, Timeout
+from filelock import FileLock
 
-import torch_geometric_gsl
 from reproduction.experiments import RunConfig
 from reproduction.files import (
     CHECKPOINT,
+    claim_folder,
     read_json,
     read_kept,
     remove_checkpoints,
@@ -45,12 +38,6 @@ ARCHIVE = '.runs.json.gz'
 UNSTABLE = ('command', 'time')
 #: Ends that another machine or setting of it may spare a run.
 AGAIN = ('timeout', 'oom', 'diverged')
-
-HERE = Path(__file__).resolve().parent
-#: Results are written while their code stays as it is.
-CODE = (':/', ':(top,exclude)*/results/*')
-#: Variables that change how memory is allocated.
-ALLOCATOR = re.compile(r'^(MALLOC_|GLIBC_TUNABLES$|THP_|LD_PRELOAD$)')
 
 #: Config, outcome, cost and environment of a finished run.
 Record = dict[str, Any]
@@ -122,21 +109,9 @@ class Store:
     ) -> list[RunConfig]:
         return [c for c in configs if not self.is_finished(c, memory_limit)]
 
-    @contextmanager
-    def claim(self, config: RunConfig) -> Iterator[bool]:
+    def claim(self, config: RunConfig) -> AbstractContextManager[bool]:
         """Lock a run; give :obj:`False` if another process works on it."""
-        folder = self.folder(config)
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder / '.lock')
-        try:
-            lock.acquire(blocking=False)
-        except Timeout:
-            yield False
-            return
-        try:
-            yield True
-        finally:
-            lock.release()
+        return claim_folder(self.folder(config))
 
     def collect(self, configs: Iterable[RunConfig]) -> None:
         """Add the finished among the runs to the archives of their data sets."""
@@ -252,45 +227,6 @@ def _grouped(records: dict[str, Record]) -> dict[str, Any]:
 def _file_name(config: RunConfig) -> str:
     # A path of a user's file must not lead out of the store.
     return re.sub(r'[^\w.-]', '_', config.data_name).lstrip('.') or '_'
-
-
-def environment(**options: Any) -> dict[str, Any]:
-    """Return what a reader needs to repeat a run: command, machine, versions."""
-    return {
-        'command': shlex.join([Path(sys.executable).name, *sys.argv]),
-        **options,
-        'allocator': {k: v for k, v in os.environ.items() if ALLOCATOR.search(k)},
-        'cpu': _cpu_name(),
-        'python': platform.python_version(),
-        'torch': torch.__version__,
-        'torch_geometric': torch_geometric.__version__,
-        'torch_geometric_gsl': torch_geometric_gsl.__version__,
-        'git_commit': COMMIT,
-        'git_changes': HAS_CHANGES,
-    }
-
-
-def _cpu_name() -> str:
-    info = Path('/proc/cpuinfo')
-    text = info.read_text() if info.exists() else ''
-    found = re.search(r'^model name.*: (.+)$', text, re.M)
-    return found[1].strip() if found else platform.processor()
-
-
-def _git(*words: str) -> str | None:
-    """Return the answer of git, or :obj:`None` without git or a repository."""
-    try:
-        done = subprocess.run(
-            ['git', *words], cwd=HERE, capture_output=True, text=True, check=False
-        )
-    except FileNotFoundError:
-        return None
-    return done.stdout.strip() if done.returncode == 0 else None
-
-
-# As the code was loaded, whatever is committed or edited while it runs.
-COMMIT = _git('rev-parse', 'HEAD')
-HAS_CHANGES = bool(_git('status', '--porcelain', '--', *CODE))
 
 
 def _last_environment(starts: list[dict[str, Any]]) -> dict[str, Any]:

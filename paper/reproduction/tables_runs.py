@@ -23,7 +23,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from reproduction.command import add_threads, make_parser, positive
+from reproduction.command import add_threads, make_parser
+from reproduction.record import positive
 from reproduction.settings import RESULTS
 from reproduction.tables_data import SOURCES, SPLITS, problem, split
 from reproduction.tables_methods import METHODS, SETTING, TRIALS, fit, obstacle, search

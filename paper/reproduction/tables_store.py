@@ -12,19 +12,18 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from filelock import FileLock, Timeout
 from tqdm import tqdm
 
 from reproduction import own_runs
-from reproduction.files import write_text
-from reproduction.store import environment
+from reproduction.files import claim_folder, write_text
+from reproduction.record import environment
 
 #: Below the folder of results.
 FOLDER = 'tables'
@@ -116,21 +115,9 @@ class TableResults(own_runs.Results):
                     f"another folder be named by '--results' (got {trials})"
                 )
 
-    @contextlib.contextmanager
-    def claim(self, run: Run) -> Iterator[bool]:
+    def claim(self, run: Run) -> contextlib.AbstractContextManager[bool]:
         """Lock a unit; give :obj:`False` if another process works on it."""
-        folder = unit_folder(self.root, run)
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder / '.lock')
-        try:
-            lock.acquire(blocking=False)
-        except Timeout:
-            yield False
-            return
-        try:
-            yield True
-        finally:
-            lock.release()
+        return claim_folder(unit_folder(self.root, run))
 
 
 def _versions() -> dict[str, str]:
