@@ -35,6 +35,7 @@ def use(monkeypatch, checks, times=()):
     monkeypatch.setattr(gpu_times, 'parts', lambda setup: times)
 
 
+@pytest.mark.slow
 def test_a_bare_machine(tmp_path):
     path = tmp_path / 'gpu.json'
     args = ['--small', '--device', 'cpu', '--out', str(path)]

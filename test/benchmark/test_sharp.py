@@ -53,6 +53,7 @@ def test_agreement_sees_a_mistake(monkeypatch):
     assert not check(x, similarity, 10.0, seed=0)['agrees']
 
 
+@pytest.mark.slow
 def test_measure():
     rows = measure(REQUEST | {'scales': [1.0, 10.0], 'limit': 1e9})
     assert [row['scale'] for row in rows] == [1, 10]
